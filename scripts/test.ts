@@ -1,0 +1,61 @@
+// Runs the test files in this process, as uvu's own command would, but also fails where that one
+// stays silent or hangs.
+//
+//   npm test                    every test/**/*.test.ts
+//   npm test -- smooth clock    those whose path contains one of the words
+//   npm run test:soak           every test/**/*.soak.ts
+
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { Worker } from "node:worker_threads";
+
+const soak = process.argv.includes("--soak");
+const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+const suffix = soak ? ".soak.ts" : ".test.ts";
+const limitMs = (soak ? 600 : 170) * 1000;
+
+const watchdog = new Worker(new URL("watchdog.mjs", import.meta.url), { execArgv: [] });
+watchdog.unref();
+watchdog.postMessage({ doing: "loading the tests", limitMs });
+
+// uvu runs a suite at once unless it finds this, so it has to be there before uvu is loaded.
+const queue: [name: string, ...suites: (() => unknown)[]][] = [];
+const uvuGlobals = Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
+const { exec } = await import("uvu");
+const { progress } = await import("../test/suite.ts");
+
+const files = readdirSync("test", { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(suffix))
+  .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
+  .sort();
+
+for (const file of files) {
+  uvuGlobals.UVU_INDEX = queue.push([file]) - 1;
+  await import(pathToFileURL(join("test", file)).href);
+}
+
+const complaints = queue
+  .filter((suites) => suites.length === 1)
+  .map(([file]) => `${file} runs no suite: it lacks .run()`);
+if (files.length === 0 && !soak) complaints.push("no test file was found");
+
+progress.onTest = (doing) => watchdog.postMessage({ doing });
+await exec();
+
+complaints.push(...progress.complaints());
+for (const complaint of complaints) console.error(`  ✘ ${complaint}`);
+if (complaints.length > 0) process.exitCode = 1;
+
+// Under c8: a source that no test loads has to count as uncovered instead of not at all.
+if (process.env.NODE_V8_COVERAGE) {
+  for (const file of readdirSync("src", { recursive: true, encoding: "utf8" })) {
+    if (file.endsWith(".ts")) await import(pathToFileURL(join("src", file)).href);
+  }
+}
+
+// Whatever is still going on now was left behind by a test: a timer, a server, a waiter.
+watchdog.postMessage({
+  doing: "all tests ended, but something keeps the process alive",
+  limitMs: 10_000,
+});

@@ -1,0 +1,256 @@
+/**
+ * Smooth bursty and smooth warming up: Guava's RateLimiter.
+ *
+ * What it promises. A limiter of r permits a second lets requests go one every 1/r seconds. It remembers no
+ * past requests, only when the *next* one may go: `nextFree`. A request is let in at nextFree whatever its size,
+ * and its size moves nextFree on: the big one goes at once and the one after it waits (prepayment). Time in which
+ * nobody came is not lost: it is kept as `stored` permits, up to `max`.
+ *
+ * What stored permits are worth is where the two limiters differ. Unused time may mean that there is capacity to
+ * spare, so that what was saved should be handed out fast; or that the server went cold (caches, pools, JIT) and
+ * should be given less than its full load at first. So a stored permit has a price in time:
+ *
+ *   bursty       0: stored permits go at once. max = r x burstSeconds.
+ *   warming up   the more is stored, the colder the server, the dearer the permit, up to coldFactor intervals.
+ *
+ * The price of a warming-up limiter, over the number of permits stored:
+ *
+ *      interval
+ *          ^
+ *     cold +                        /    cold = coldFactor x stable
+ *          |                       /.
+ *          |                      / .    the shaded area to the right of the threshold is the warm-up:
+ *          |                     /  .    what it takes to go from max to threshold
+ *          |                    /   .
+ *   stable +-------------------/ w  .
+ *          |                   . a  .
+ *          |                   . r  .
+ *          |                   . m  .
+ *        0 +-------------------+----+----> stored permits
+ *          0           threshold    max
+ *
+ * Taking k permits from a store of s costs the area under the line between s - k and s, for that is the integral of
+ * an interval per permit. The line is fixed by two wishes: warming up from max to threshold takes `warmup`, and
+ * going on from threshold to 0 takes half of it, so
+ *
+ *   threshold x stable = warmup / 2                          ->  threshold = warmup / (2 x stable)
+ *   (max - threshold) x (stable + cold) / 2 = warmup         ->  max = threshold + 2 x warmup / (stable + cold)
+ *   slope = (cold - stable) / (max - threshold)
+ *
+ * An idle limiter cools down to max in `warmup`: one permit each warmup / max. The bursty one stores one each `stable`.
+ *
+ * Worked example, bursty, 2 a second: acquire at 0 s: goes at once, nextFree = 0.5. Idle until 5.5 s: 10 permits' worth of
+ * time has passed, 2 are stored. Four requests now: two from the store, free; the third is fresh, goes at once and moves
+ * nextFree to 6.0; the fourth waits 0.5 s.
+ *
+ * Worked example, 5 a second with a warm-up of 1 s: stable 0.2, cold 0.6, threshold 2.5, max 5, slope 0.16. Cold, six requests wait
+ * 0, .52, .36, .22, .2, .2 s: the first costs the area between 4 and 5 = (0.44 + 0.6) / 2 = .52, which the second waits for.
+ *
+ * Bound. In any interval of t seconds, bursty lets start at most max + r x t permits and one request of any size more (the one
+ * that goes before it is paid for). Warming up: r x t and one request, for stored permits cost `stable` or more.
+ *
+ * Where it is inexact. It is as exact as doubles: instants and permits keep their fractions (Guava cuts each cost to whole
+ * microseconds, which is 4 % fast at 80 000 a second and no limit at all above 1 000 000). An interval beyond the
+ * largest double is held to it.
+ *
+ * The maths is that of Guava's SmoothRateLimiter (Apache-2.0), by Dimitris Andreou. `smooth.lua` is this file once more.
+ */
+import {
+  aboveZero,
+  aboveZeroOrInfinity,
+  atLeastOne,
+  atLeastZero,
+  checkBoolean,
+  checkNumber,
+  checkOptions,
+} from "../../check.ts";
+import { toMillis } from "../../clock.ts";
+import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+
+export interface SmoothPolicy extends Policy {
+  readonly permitsPerSecond: number;
+  /** A warming-up limiter prices its stored permits; a bursty one gives them away. */
+  readonly warmingUp: boolean;
+  /** Begins with a full store, as after a long idle. */
+  readonly prefilled: boolean;
+  /** Microseconds between permits at the full rate; 0 at an infinite rate. */
+  readonly stable: number;
+  /** Microseconds of idleness that store one permit. */
+  readonly coolDown: number;
+  /** The most permits that are stored; 0 at an infinite rate, which needs none. */
+  readonly max: number;
+  /** Up to this many stored permits the warm price is `stable`. */
+  readonly threshold: number;
+  /** Microseconds by which the price rises with each permit above the threshold. */
+  readonly slope: number;
+}
+
+export interface SmoothState {
+  /** The instant at which the next request may go, whatever its size. */
+  nextFree: number;
+  /** Permits saved up while nobody came. */
+  stored: number;
+}
+
+const MICROS = 1_000_000;
+
+/** Products of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not a number. */
+const LARGEST = Number.MAX_VALUE;
+
+export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
+  name: "smooth",
+
+  start: (policy, now) => ({ nextFree: now, stored: policy.prefilled ? policy.max : 0 }),
+
+  copy: (state) => ({ nextFree: state.nextFree, stored: state.stored }),
+
+  earliest(_policy, state, from) {
+    return from > state.nextFree ? from : state.nextFree;
+  },
+
+  take(policy, state, at, permits) {
+    resync(policy, state, at);
+    const fromStore = permits < state.stored ? permits : state.stored;
+    const cost = price(policy, state.stored, fromStore) + (permits - fromStore) * policy.stable;
+    state.nextFree = Math.min(LARGEST, state.nextFree + cost);
+    state.stored -= fromStore;
+    return fromStore;
+  },
+
+  // nextFree may come to lie in the past: the next resync turns that into stored permits, as many as there is room for
+  giveBack(policy, state, _now, permits, fromStore = 0) {
+    const stored = Math.min(policy.max, state.stored + fromStore);
+    const cost = price(policy, stored, fromStore) + (permits - fromStore) * policy.stable;
+    state.nextFree -= cost;
+    state.stored = stored;
+  },
+
+  quota(policy, state, now): Quota {
+    const resetMs = toMillis(this.lifetime(policy, state, now));
+    const free = state.nextFree <= now;
+    if (policy.stable === 0) {
+      return { limit: Infinity, remaining: free ? Infinity : 0, resetMs, windowMs: 0 };
+    }
+    // one more than is stored: the last one is lent by those who come next
+    const limit = policy.warmingUp ? 1 : Math.floor(policy.max) + 1;
+    const ready = policy.warmingUp ? 1 : Math.floor(storedAt(policy, state, now)) + 1;
+    return {
+      limit,
+      remaining: free ? ready : 0,
+      resetMs,
+      windowMs: toMillis(limit * policy.stable),
+    };
+  },
+
+  lifetime(policy, state, now) {
+    const debt = Math.max(0, state.nextFree - now);
+    return debt + (policy.max - storedAt(policy, state, now)) * policy.coolDown;
+  },
+
+  // the store keeps its share; leaving an infinite rate it is full (bursty) or warm, since nothing was counted there
+  resize(policy, state, now, before) {
+    resync(before, state, now);
+    if (before.stable === 0) state.stored = policy.warmingUp ? 0 : policy.max;
+    else if (before.max > 0) state.stored *= policy.max / before.max;
+  },
+};
+
+/** Brings the state up to `now`: time in which nobody came becomes stored permits. */
+function resync(policy: SmoothPolicy, state: SmoothState, now: number): void {
+  if (now > state.nextFree) {
+    state.stored = storedAt(policy, state, now);
+    state.nextFree = now;
+  }
+}
+
+function storedAt(policy: SmoothPolicy, state: SmoothState, now: number): number {
+  if (now <= state.nextFree) return state.stored;
+  return Math.min(policy.max, state.stored + (now - state.nextFree) / policy.coolDown);
+}
+
+/** The time that `permits` out of `stored` cost: the area under the line. */
+function price(policy: SmoothPolicy, stored: number, permits: number): number {
+  if (!policy.warmingUp) return 0;
+  const above = Math.min(permits, Math.max(0, stored - policy.threshold));
+  const left = Math.max(0, stored - policy.threshold) - above;
+  const mean = policy.stable + (policy.slope * (above + left + left)) / 2;
+  return above * mean + (permits - above) * policy.stable;
+}
+
+/**
+ * A policy that paces requests evenly and lets through at once what was saved up while nobody came: Guava's SmoothBursty.
+ *
+ * @param numbers.permitsPerSecond the pace; above 0, `Infinity` for no limit
+ * @param numbers.burstSeconds how many seconds' worth of unused permits are stored; 0 or more, default 1
+ * @param numbers.prefilled begin with a full store instead of an empty one; default false
+ * @returns a policy for `Limiter.create`
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = Limiter.create(smoothBursty({ permitsPerSecond: 5 }));
+ */
+export function smoothBursty(numbers: {
+  readonly permitsPerSecond: number;
+  readonly burstSeconds?: number;
+  readonly prefilled?: boolean;
+}): SmoothPolicy {
+  checkOptions("smoothBursty", numbers, ["permitsPerSecond", "burstSeconds", "prefilled"]);
+  const { burstSeconds = 1, prefilled = false } = numbers;
+  const permitsPerSecond = checkRate(numbers.permitsPerSecond);
+  checkNumber("burstSeconds", burstSeconds, atLeastZero);
+  const stable = Math.min(LARGEST, MICROS / permitsPerSecond);
+  const max = stable === 0 ? 0 : Math.min(LARGEST, permitsPerSecond * burstSeconds);
+  return Object.freeze({
+    algorithm: smooth,
+    permitsPerSecond,
+    warmingUp: false,
+    prefilled: checkBoolean("prefilled", prefilled),
+    stable,
+    coolDown: stable,
+    max,
+    threshold: max,
+    slope: 0,
+  });
+}
+
+/**
+ * A policy that paces requests evenly and starts slowly after a time without any: Guava's SmoothWarmingUp.
+ *
+ * @param numbers.permitsPerSecond the pace once it is warm; above 0, `Infinity` for no limit
+ * @param numbers.warmupMs how long it takes from cold to warm under full demand, and from warm to cold without any; above 0
+ * @param numbers.coldFactor how many times longer the interval is when cold; 1 or more, default 3
+ * @returns a policy for `Limiter.create`
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = Limiter.create(smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }));
+ */
+export function smoothWarmingUp(numbers: {
+  readonly permitsPerSecond: number;
+  readonly warmupMs: number;
+  readonly coldFactor?: number;
+}): SmoothPolicy {
+  checkOptions("smoothWarmingUp", numbers, ["permitsPerSecond", "warmupMs", "coldFactor"]);
+  const { coldFactor = 3 } = numbers;
+  const permitsPerSecond = checkRate(numbers.permitsPerSecond);
+  const warmup = checkNumber("warmupMs", numbers.warmupMs, aboveZero) * 1000;
+  checkNumber("coldFactor", coldFactor, atLeastOne);
+  const stable = Math.min(LARGEST, MICROS / permitsPerSecond);
+  const cold = Math.min(LARGEST, stable * coldFactor);
+  const limited = stable > 0;
+  const threshold = limited ? warmup / stable / 2 : 0;
+  const max = limited ? Math.min(LARGEST, threshold + (2 * warmup) / (stable + cold)) : 0;
+  return Object.freeze({
+    algorithm: smooth,
+    permitsPerSecond,
+    warmingUp: true,
+    prefilled: true,
+    stable,
+    coolDown: limited ? Math.min(LARGEST, warmup / max) : 0,
+    max,
+    threshold,
+    slope: max > threshold ? (cold - stable) / (max - threshold) : 0,
+  });
+}
+
+function checkRate(permitsPerSecond: unknown): number {
+  return checkNumber("permitsPerSecond", permitsPerSecond, aboveZeroOrInfinity);
+}

@@ -1,0 +1,80 @@
+/** What a number must be: the words for the error, and the test. */
+export interface Bound {
+  readonly words: string;
+  holds(value: number): boolean;
+}
+
+export const aboveZero: Bound = {
+  words: "a finite number above 0",
+  holds: (value) => value > 0 && value < Infinity,
+};
+
+export const aboveZeroOrInfinity: Bound = {
+  words: "a number above 0, Infinity included",
+  holds: (value) => value > 0,
+};
+
+export const atLeastZero: Bound = {
+  words: "a finite number, 0 or more",
+  holds: (value) => value >= 0 && value < Infinity,
+};
+
+export const atLeastZeroOrInfinity: Bound = {
+  words: "a number, 0 or more, Infinity included",
+  holds: (value) => value >= 0,
+};
+
+export const atLeastOne: Bound = {
+  words: "a finite number, 1 or more",
+  holds: (value) => value >= 1 && value < Infinity,
+};
+
+export const anyNumber: Bound = {
+  words: "a number; what is below 0 counts as 0",
+  holds: (value) => !Number.isNaN(value),
+};
+
+/** Hands the number back, or says which argument is wrong, what it must be and what it was. */
+export function checkNumber(name: string, value: unknown, bound: Bound): number {
+  if (typeof value !== "number") {
+    throw new TypeError(`${name} must be ${bound.words}, got ${show(value)}`);
+  }
+  if (!bound.holds(value)) {
+    throw new RangeError(`${name} must be ${bound.words}, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** Refuses what is not an object and every option that nobody reads: a misspelt one would do nothing. */
+export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw new TypeError(`${name} must be an object, got ${show(options)}`);
+  }
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) {
+      throw new TypeError(`${name} has no "${key}"; it knows ${known.join(", ")}`);
+    }
+  }
+}
+
+export function checkBoolean(name: string, value: unknown): boolean {
+  if (typeof value !== "boolean") {
+    throw new TypeError(`${name} must be true or false, got ${show(value)}`);
+  }
+  return value;
+}
+
+export function checkSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal;
+  throw new TypeError(`signal must be an AbortSignal, got ${show(signal)}`);
+}
+
+/** A value as an error message tells it: short, and different for 0, -0, "0" and null. */
+export function show(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 40));
+  if (Object.is(value, -0)) return "-0";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object" && value !== null) return "an object";
+  if (typeof value === "function") return "a function";
+  return String(value);
+}

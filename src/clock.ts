@@ -1,0 +1,108 @@
+/**
+ * Where a limiter takes its time from. Give your own to put a limiter on other time:
+ * `FakeClock` from `smooth-limiter/testing`, a simulation, a coarse clock.
+ */
+export interface Clock {
+  /** Monotonic milliseconds from any origin; fractions are welcome. */
+  now(): number;
+  /** Calls `wake` once when `now()` has reached `timeMs`; a little early or late is put up with. */
+  wakeAt(timeMs: number, wake: () => void): Timer;
+  /** Added to `now()` it gives Unix time; for windows that lie on the epoch's grid only. Default 0. */
+  readonly epochMs?: number;
+}
+
+export interface Timer {
+  cancel(): void;
+}
+
+/** `setTimeout` fires at once when asked for more than this. */
+const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+
+/**
+ * 1000, and a hair more: (n / 1000) * 1000 may come out just below n, and the floor would then lose a
+ * microsecond that `now()` did tell. The hair is two units in the last place, so nothing is ever gained.
+ */
+const MICROS_PER_MS = 1000 * (1 + Number.EPSILON);
+
+/** Whole microseconds, floored. */
+export function toMicros(ms: number): number {
+  return Math.floor(ms * MICROS_PER_MS);
+}
+
+/** Milliseconds for a number of microseconds, rounded up to a whole one: who comes back then is not early. */
+export function toMillis(micros: number): number {
+  return Math.ceil(micros) / 1000;
+}
+
+/**
+ * The platform's monotonic clock and `setTimeout`. Both are looked up at every call, so that fake timers
+ * (sinon, vitest, jest) which replace them are heeded.
+ */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wakeAt: (timeMs, wake) => new Timeout(timeMs, wake, 0),
+  get epochMs() {
+    return performance.timeOrigin;
+  },
+};
+
+/**
+ * As `systemClock`, but the last two milliseconds before an instant are spent looking at the clock between
+ * the events of the loop (`setImmediate`): a gap is then off by hundredths of a millisecond instead
+ * of one, and one core is busy while somebody waits. Without `setImmediate` it is `systemClock`.
+ */
+export const preciseClock: Clock = {
+  now: systemClock.now,
+  wakeAt: (timeMs, wake) => new Timeout(timeMs, wake, typeof setImmediate === "function" ? 2 : 0),
+  get epochMs() {
+    return performance.timeOrigin;
+  },
+};
+
+class Timeout implements Timer {
+  readonly #timeMs: number;
+  readonly #wake: () => void;
+  readonly #spinMs: number;
+  #timeout: ReturnType<typeof setTimeout> | undefined;
+  #immediate: ReturnType<typeof setImmediate> | undefined;
+
+  constructor(timeMs: number, wake: () => void, spinMs: number) {
+    this.#timeMs = timeMs;
+    this.#wake = wake;
+    this.#spinMs = spinMs;
+    this.#sleep(timeMs - performance.now());
+  }
+
+  cancel(): void {
+    clearTimeout(this.#timeout);
+    if (this.#immediate !== undefined) clearImmediate(this.#immediate);
+  }
+
+  #sleep(left: number): void {
+    if (left < this.#spinMs) this.#immediate = setImmediate(this.#look);
+    else this.#timeout = setTimeout(this.#look, Math.min(left - this.#spinMs, LONGEST_TIMEOUT_MS));
+  }
+
+  /** A timer may fire up to a millisecond early, and a long sleep is cut into pieces: look before waking. */
+  readonly #look = (): void => {
+    const left = this.#timeMs - performance.now();
+    if (left <= 0) this.#wake();
+    else this.#sleep(left);
+  };
+}
+
+/** Hands the clock back, or says what it lacks. */
+export function checkClock(clock: unknown): Clock {
+  const { now, wakeAt, epochMs = 0 } = Object(clock) as Partial<Clock>;
+  if (typeof now !== "function" || typeof wakeAt !== "function") {
+    throw new TypeError("clock must have now() and wakeAt(timeMs, wake)");
+  }
+  const valid = clock as Clock;
+  if (!Number.isFinite(valid.now())) {
+    throw new TypeError(`clock.now() must give a finite number of ms, got ${String(valid.now())}`);
+  }
+  if (!Number.isFinite(epochMs)) {
+    throw new TypeError(`clock.epochMs must be a finite number of ms, got ${String(epochMs)}`);
+  }
+  return valid;
+}

@@ -1,0 +1,52 @@
+/** What every error of this package is; bad arguments alone are a `RangeError` or a `TypeError`. */
+export class LimiterError<Facts extends object = object> extends Error {
+  /** Stable, for programs: compare this, not the message. */
+  readonly code: string;
+  /** The numbers of the message, for programs. */
+  readonly facts: Readonly<Facts>;
+
+  constructor(code: string, message: string, facts: Facts, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+    this.code = code;
+    this.facts = Object.freeze(facts);
+  }
+}
+
+/** More permits at once than the policy can ever hold: waiting would not help, smaller requests would. */
+export class PermitsExceedCapacityError extends LimiterError<{
+  readonly policy: string;
+  readonly permits: number;
+  readonly capacity: number;
+}> {
+  constructor(policy: string, permits: number, capacity: number) {
+    super(
+      "PERMITS_EXCEED_CAPACITY",
+      `${permits} permits can never pass policy "${policy}", which holds ${capacity} at most`,
+      { policy, permits, capacity },
+    );
+  }
+}
+
+/** The caller would have to wait, and as many permits as `maxWaiting` allows are waited for already. */
+export class QueueFullError extends LimiterError<{
+  readonly limiter: string;
+  readonly permits: number;
+  readonly waiting: number;
+  readonly maxWaiting: number;
+}> {
+  constructor(limiter: string, permits: number, waiting: number, maxWaiting: number) {
+    super(
+      "QUEUE_FULL",
+      `limiter "${limiter}": ${permits} permits would have to wait, but ${waiting} are waited for and maxWaiting is ${maxWaiting}`,
+      { limiter, permits, waiting, maxWaiting },
+    );
+  }
+}
+
+/** `ready()` of a reservation that was cancelled: its permits went to others. */
+export class ReservationCancelledError extends LimiterError<{ readonly waitMs: number }> {
+  constructor(waitMs: number) {
+    super("RESERVATION_CANCELLED", `the reservation (wait ${waitMs} ms) was cancelled`, { waitMs });
+  }
+}

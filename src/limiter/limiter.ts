@@ -1,0 +1,227 @@
+/** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
+import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
+import { toMicros, toMillis } from "../clock.ts";
+import { QueueFullError } from "../errors.ts";
+import { type Amount, type Permits, sizeOf } from "../permits.ts";
+import { listPolicies, type Policies, type PolicyList } from "../stores/memory.ts";
+import { allowed, refused } from "./decision.ts";
+import type {
+  Decision,
+  Limiter as Face,
+  LocalLimiter,
+  LocalReservation,
+  TryOptions,
+  WaitOptions,
+} from "./face.ts";
+import {
+  checkLimiterOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  LIMITER_OPTIONS,
+  type LimiterOptions,
+} from "./options.ts";
+import { QueuedReservation } from "./reservation.ts";
+import { Waiter } from "./waiter.ts";
+import { WaiterQueue } from "./waiter-queue.ts";
+
+export type Limiter = Face;
+
+export const Limiter = {
+  /**
+   * A limiter in this process, under one policy or under several at once: all let a request pass, or none is charged.
+   *
+   * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
+   * @param options `{ maxWaiting, clock, name }`
+   * @returns the limiter
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = Limiter.create({
+   *   requests: smoothBursty({ permitsPerSecond: 500 / 60 }),
+   *   tokens: smoothBursty({ permitsPerSecond: 30_000 / 60 }),
+   * });
+   * await limiter.acquire({ requests: 1, tokens: 1200 });
+   */
+  create(policies: Policies, options: LimiterOptions = {}): LocalLimiter {
+    checkOptions("options", options, LIMITER_OPTIONS);
+    return new QueueingLimiter(listPolicies(policies), options);
+  },
+};
+
+/** What an `acquire` that need not wait answers; one for all, for it never changes. */
+const AT_ONCE = Promise.resolve(0);
+
+export class QueueingLimiter implements LocalLimiter {
+  readonly #queue: WaiterQueue;
+  readonly #maxWaiting: number;
+  readonly #name: string;
+  #policies: PolicyList;
+
+  constructor(policies: PolicyList, options: LimiterOptions) {
+    const { clock, maxWaiting, name } = checkLimiterOptions(options);
+    this.#queue = new WaiterQueue(clock, policies);
+    this.#maxWaiting = maxWaiting;
+    this.#name = name;
+    this.#policies = policies;
+  }
+
+  acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    try {
+      const signal = checkWaitOptions(options);
+      signal?.throwIfAborted();
+      const amount = this.#queue.cell.amount(permits);
+      const now = this.#queue.now();
+      if (this.#queue.grant(now, amount)) return AT_ONCE;
+      this.#checkRoom(amount);
+      return new Promise((resolve) => {
+        this.#queue.add(new Acquirer(now, amount, signal, resolve));
+      });
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits, wait);
+    const amount = this.#queue.cell.amount(permits);
+    return this.#queue.grant(this.#queue.now(), amount);
+  }
+
+  async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    const { micros, signal } = checkTryOptions(wait);
+    signal?.throwIfAborted();
+    const amount = this.#queue.cell.amount(permits);
+    const now = this.#queue.now();
+    if (this.#queue.grant(now, amount)) return true;
+    const deadline = now + micros;
+    if (micros === 0 || !this.#hasRoom(amount)) return false;
+    if (Math.ceil(this.#queue.outlook(now, amount).instant) > deadline) return false;
+    return new Promise((resolve) => {
+      this.#queue.add(new Trier(now, amount, signal, resolve, deadline));
+    });
+  }
+
+  reserve(permits: Permits = 1): LocalReservation {
+    const amount = this.#queue.cell.amount(permits);
+    const now = this.#queue.now();
+    if (this.#queue.grant(now, amount))
+      return new QueuedReservation(this.#queue, permits, now, amount, 0);
+    this.#checkRoom(amount);
+    const { instant } = this.#queue.outlook(now, amount);
+    return new QueuedReservation(this.#queue, permits, now, amount, toMillis(instant - now));
+  }
+
+  decide(permits: Permits = 1): Decision {
+    const amount = this.#queue.cell.amount(permits);
+    const now = this.#queue.now();
+    if (this.#queue.grant(now, amount)) return allowed(this.#queue.cell, now);
+    return refused(this.#queue.outlook(now, amount), amount, now);
+  }
+
+  peek(permits: Permits = 1): Decision {
+    const amount = this.#queue.cell.amount(permits);
+    const now = this.#queue.now();
+    const outlook = this.#queue.outlook(now, amount);
+    return outlook.instant > now ? refused(outlook, amount, now) : allowed(outlook.cell, now);
+  }
+
+  charge(permits: Permits): void {
+    this.#queue.charge(this.#queue.possible(permits));
+  }
+
+  refund(permits: Permits): void {
+    this.#queue.refund(this.#queue.possible(permits));
+  }
+
+  pause(ms: number): void {
+    this.#queue.pause(toMicros(checkNumber("ms", ms, atLeastZero)));
+  }
+
+  update(policies: Policies): void {
+    this.#policies = checkUpdate(this.#policies, listPolicies(policies));
+    this.#queue.resize(this.#policies);
+  }
+
+  #hasRoom(amount: Amount): boolean {
+    return this.#queue.permits + sizeOf(amount) <= this.#maxWaiting;
+  }
+
+  #checkRoom(amount: Amount): void {
+    if (this.#hasRoom(amount)) return;
+    throw new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, this.#maxWaiting);
+  }
+}
+
+/** The new policies in the order of the old, unless they are not the same ones with other numbers. */
+function checkUpdate(before: PolicyList, after: PolicyList): PolicyList {
+  const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
+  const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
+  if (same.length === before.list.length && same.length === after.list.length) {
+    return { names: before.names, list };
+  }
+  throw new TypeError(
+    `update must keep names and algorithms (${describe(before)}), got (${describe(after)})`,
+  );
+}
+
+function describe({ names, list }: PolicyList): string {
+  return names.map((name, i) => `${name}: ${list[i]?.algorithm.name}`).join(", ");
+}
+
+class Acquirer extends Waiter {
+  readonly #resolve: Resolve<number>;
+
+  constructor(
+    asked: number,
+    amount: Amount,
+    signal: AbortSignal | undefined,
+    resolve: Resolve<number>,
+  ) {
+    super(asked, amount, signal);
+    this.#resolve = resolve;
+  }
+
+  override release(_at: number, now: number): void {
+    this.#resolve(toMillis(now - this.asked));
+  }
+
+  override abort(reason: unknown): void {
+    this.#resolve(Promise.reject(reason));
+  }
+}
+
+class Trier extends Waiter {
+  readonly #deadline: number;
+  readonly #resolve: Resolve<boolean>;
+
+  constructor(
+    asked: number,
+    amount: Amount,
+    signal: AbortSignal | undefined,
+    resolve: Resolve<boolean>,
+    deadline: number,
+  ) {
+    super(asked, amount, signal);
+    this.#deadline = deadline;
+    this.#resolve = resolve;
+  }
+
+  override get deadline(): number {
+    return this.#deadline;
+  }
+
+  override release(): void {
+    this.#resolve(true);
+  }
+
+  override refuse(): void {
+    this.#resolve(false);
+  }
+
+  override abort(reason: unknown): void {
+    this.#resolve(Promise.reject(reason));
+  }
+}
+
+type Resolve<T> = (answer: T | PromiseLike<T>) => void;

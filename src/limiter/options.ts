@@ -1,0 +1,52 @@
+import {
+  anyNumber,
+  atLeastZeroOrInfinity,
+  checkNumber,
+  checkOptions,
+  checkSignal,
+  show,
+} from "../check.ts";
+import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
+import type { TryOptions, WaitOptions } from "./face.ts";
+
+export interface LimiterOptions {
+  /** How many permits may be waited for before a further `acquire` is refused with a QueueFullError. 0 or more, default `Infinity`. */
+  readonly maxWaiting?: number | undefined;
+  /** Where the time comes from. Default: the platform's monotonic clock and timers. */
+  readonly clock?: Clock | undefined;
+  /** What error messages call the limiter. Default "limiter". */
+  readonly name?: string | undefined;
+}
+
+export const LIMITER_OPTIONS = ["maxWaiting", "clock", "name"] as const;
+
+export function checkLimiterOptions(options: LimiterOptions): {
+  readonly maxWaiting: number;
+  readonly clock: Clock;
+  readonly name: string;
+} {
+  const { maxWaiting = Infinity, clock = systemClock, name = "limiter" } = options;
+  checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity);
+  if (typeof name !== "string") throw new TypeError(`name must be a string, got ${show(name)}`);
+  return { maxWaiting, clock: checkClock(clock), name };
+}
+
+export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
+  if (options === undefined) return undefined;
+  checkOptions("options", options, ["signal"]);
+  return checkSignal(options.signal);
+}
+
+export function checkTryOptions(wait: number | TryOptions): {
+  micros: number;
+  signal: AbortSignal | undefined;
+} {
+  if (typeof wait === "number") return { micros: checkTimeout(wait), signal: undefined };
+  checkOptions("wait", wait, ["timeoutMs", "signal"]);
+  const { timeoutMs = Infinity, signal } = wait;
+  return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
+}
+
+function checkTimeout(timeoutMs: number): number {
+  return toMicros(Math.max(0, checkNumber("timeoutMs", timeoutMs, anyNumber)));
+}

@@ -1,0 +1,116 @@
+import { atLeastZero } from "../check.ts";
+import { toMillis } from "../clock.ts";
+import { ReservationCancelledError } from "../errors.ts";
+import { type Amount, combine, type Permits } from "../permits.ts";
+import type { LocalReservation, WaitOptions } from "./face.ts";
+import { checkWaitOptions } from "./options.ts";
+import { Waiter } from "./waiter.ts";
+import type { WaiterQueue } from "./waiter-queue.ts";
+
+/**
+ * Permits taken ahead of their time. Until that comes it stands in the line as everybody does, but it needs no timer
+ * as long as nobody has called `ready()`.
+ */
+export class QueuedReservation extends Waiter implements LocalReservation {
+  readonly permits: Permits;
+  readonly waitMs: number;
+  readonly #queue: WaiterQueue;
+  #state: "waiting" | "ready" | "cancelled";
+  /** What it takes: the estimate, or what `settle` made of it. */
+  #taken: Amount;
+  #waitedMs = 0;
+  #ready: Settlers | undefined;
+
+  constructor(queue: WaiterQueue, permits: Permits, asked: number, amount: Amount, waitMs: number) {
+    super(asked, amount);
+    this.#queue = queue;
+    this.permits = permits;
+    this.waitMs = waitMs;
+    this.#taken = amount;
+    this.#state = waitMs > 0 ? "waiting" : "ready";
+    if (waitMs > 0) queue.add(this);
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    const signal = checkWaitOptions(options);
+    if (this.#isWaiting()) {
+      if (signal?.aborted) this.#leave(signal.reason);
+      else return this.#whenReady(signal);
+    }
+    signal?.throwIfAborted();
+    if (this.#state === "cancelled") throw new ReservationCancelledError(this.waitMs);
+    return this.#waitedMs;
+  }
+
+  cancel(): boolean {
+    if (!this.#isWaiting()) return false;
+    this.#leave(new ReservationCancelledError(this.waitMs));
+    return true;
+  }
+
+  settle(actual: Permits): void {
+    const { cell } = this.#queue;
+    const used = cell.amount(actual, atLeastZero);
+    const before = this.#taken;
+    this.#taken = combine(before, used, (was, is = was) => is);
+    if (this.#isWaiting()) {
+      // its own instant was told: it may come earlier for less, but not later for more
+      this.#queue.change(
+        this,
+        combine(this.amount, used, (was, is = was) => Math.min(was, is)),
+      );
+    } else {
+      this.#queue.charge(combine(before, used, (was, is = was) => Math.max(0, is - was)));
+      this.#queue.refund(combine(before, used, (was, is = was) => Math.max(0, was - is)));
+    }
+  }
+
+  override get taken(): Amount {
+    return this.#taken;
+  }
+
+  override get awaited(): boolean {
+    return this.#ready !== undefined;
+  }
+
+  override release(at: number, now: number): void {
+    this.#state = "ready";
+    this.#waitedMs = toMillis((this.awaited ? now : at) - this.asked);
+    this.#ready?.resolve(this.#waitedMs);
+  }
+
+  override abort(reason: unknown): void {
+    this.#state = "cancelled";
+    this.#taken = combine(this.#taken, this.#taken, () => 0);
+    this.#ready?.reject(reason);
+  }
+
+  #leave(reason: unknown): void {
+    this.#queue.remove(this);
+    this.abort(reason);
+  }
+
+  #isWaiting(): boolean {
+    this.#queue.catchUp();
+    return this.#state === "waiting";
+  }
+
+  #whenReady(signal: AbortSignal | undefined): Promise<number> {
+    if (this.#ready === undefined) {
+      this.#ready = new Settlers();
+      this.#queue.attend();
+    }
+    if (signal !== undefined) this.#queue.heed(this, signal);
+    return this.#ready.promise;
+  }
+}
+
+/** `Promise.withResolvers()`, which Node 20 lacks. */
+class Settlers {
+  resolve!: (waitedMs: number) => void;
+  reject!: (reason: unknown) => void;
+  readonly promise = new Promise<number>((resolve, reject) => {
+    this.resolve = resolve;
+    this.reject = reject;
+  });
+}

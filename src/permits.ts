@@ -1,0 +1,56 @@
+import { aboveZero, type Bound, checkNumber } from "./check.ts";
+
+/**
+ * How much is asked for: one number for every policy of the limiter, or a number for each by its name
+ * (a policy that is not named is not asked). Finite numbers above 0; fractions are fine.
+ */
+export type Permits = number | Readonly<Record<string, number>>;
+
+/** Permits as the policies take them: one number for an only policy, else one for each in their order, if it is asked. */
+export type Amount = number | readonly (number | undefined)[];
+
+/** One number, the hot path. */
+export function checkPermits(permits: unknown): number {
+  if (typeof permits === "number" && permits > 0 && permits < Infinity) return permits;
+  return checkNumber("permits", permits, aboveZero);
+}
+
+/** One number for all policies, or one for each by name: in the order of `names`. */
+export function listPermits(
+  permits: unknown,
+  names: readonly string[],
+  bound: Bound = aboveZero,
+): (number | undefined)[] {
+  if (typeof permits !== "object" || permits === null) {
+    const same = checkNumber("permits", permits, bound);
+    return names.map(() => same);
+  }
+  const asked = new Map(Object.entries(permits));
+  for (const name of asked.keys()) {
+    if (!names.includes(name)) {
+      throw new TypeError(
+        `permits names no policy "${name}"; the policies are ${names.join(", ")}`,
+      );
+    }
+  }
+  if (asked.size === 0) throw new RangeError(`permits must name a policy: ${names.join(", ")}`);
+  return names.map((name) =>
+    asked.has(name) ? checkNumber(`permits.${name}`, asked.get(name), bound) : undefined,
+  );
+}
+
+/** What `maxWaiting` counts: the permits, of several policies the largest number. */
+export function sizeOf(amount: Amount): number {
+  if (typeof amount === "number") return amount;
+  return amount.reduce<number>((largest, permits = 0) => Math.max(largest, permits), 0);
+}
+
+/** Two amounts of one shape into one, policy by policy; `b` is undefined where it does not name a policy that `a` does. */
+export function combine(
+  a: Amount,
+  b: Amount,
+  how: (a: number, b: number | undefined) => number,
+): Amount {
+  if (typeof a === "number" || typeof b === "number") return how(Number(a), Number(b));
+  return a.map((permits = 0, i) => how(permits, b[i]));
+}

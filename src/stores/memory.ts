@@ -1,0 +1,210 @@
+/**
+ * The state of one key in memory, under one policy or several. Several are asked in turn, each from the instant that
+ * the one before it named, until all agree; then all are taken from, or none.
+ */
+import type { Policy, Quota } from "../algorithms/algorithm.ts";
+import { type Bound, show } from "../check.ts";
+import { PermitsExceedCapacityError } from "../errors.ts";
+import { type Amount, checkPermits, listPermits } from "../permits.ts";
+
+/** One policy, or several by name. */
+export type Policies = Policy | Readonly<Record<string, Policy>>;
+
+/** The name of a policy that was given without one. */
+const ONLY = "default";
+const ONLY_NAMES: readonly string[] = [ONLY];
+
+/** Times are microseconds on the holder's scale; `amount` is what `cell.amount()` made of the caller's permits. */
+export interface Cell {
+  readonly names: readonly string[];
+  /** Checks what a caller asks for and puts it in the order of the policies. */
+  amount(permits: unknown, bound?: Bound): Amount;
+  /** The first instant at or after `from` on which all policies agree; `Infinity` where one never will. */
+  earliest(from: number, amount: Amount): number;
+  take(at: number, amount: Amount): void;
+  giveBack(now: number, amount: Amount): void;
+  quotas(now: number): readonly Quota[];
+  /** What to say where `earliest` is `Infinity`. */
+  excess(now: number, amount: Amount): PermitsExceedCapacityError;
+  /** The index of the policy that, asked alone, makes these permits wait longest. */
+  slowest(from: number, amount: Amount): number;
+  resize(now: number, policies: readonly Policy[]): void;
+  copy(): Cell;
+}
+
+/** Policies and their names, in one order. */
+export interface PolicyList {
+  readonly names: readonly string[];
+  readonly list: readonly Policy[];
+}
+
+/** The policies as a list with their names, each one checked. */
+export function listPolicies(policies: unknown): PolicyList {
+  if (isPolicy(policies)) return { names: ONLY_NAMES, list: [policies] };
+  if (typeof policies !== "object" || policies === null || Array.isArray(policies)) {
+    throw new TypeError(`policies must be a policy, or policies by name, got ${show(policies)}`);
+  }
+  const entries = Object.entries(policies);
+  if (entries.length === 0) throw new RangeError("policies must name at least one policy");
+  const list = entries.map(([name, policy]): Policy => {
+    if (isPolicy(policy)) return policy;
+    throw new TypeError(`policies.${name} must be a policy, as smoothBursty() makes one`);
+  });
+  return { names: entries.map(([name]) => name), list };
+}
+
+function isPolicy(value: unknown): value is Policy {
+  return typeof (value as Partial<Policy> | null | undefined)?.algorithm?.earliest === "function";
+}
+
+export function openCell({ names, list }: PolicyList, now: number): Cell {
+  const cells = list.map((policy) => new SingleCell(policy, policy.algorithm.start(policy, now)));
+  const [only] = cells;
+  return only !== undefined && names[0] === ONLY && names.length === 1
+    ? only
+    : new JointCell(names, cells);
+}
+
+class SingleCell implements Cell {
+  #policy: Policy;
+  readonly #state: unknown;
+
+  constructor(policy: Policy, state: unknown) {
+    this.#policy = policy;
+    this.#state = state;
+  }
+
+  get names(): readonly string[] {
+    return ONLY_NAMES;
+  }
+
+  amount(permits: unknown, bound?: Bound): number {
+    if (bound === undefined && typeof permits === "number") return checkPermits(permits);
+    const [amount = 0] = listPermits(permits, ONLY_NAMES, bound);
+    return amount;
+  }
+
+  earliest(from: number, permits: number): number {
+    return this.#policy.algorithm.earliest(this.#policy, this.#state, from, permits);
+  }
+
+  take(at: number, permits: number): void {
+    this.#policy.algorithm.take(this.#policy, this.#state, at, permits);
+  }
+
+  giveBack(now: number, permits: number): void {
+    this.#policy.algorithm.giveBack(this.#policy, this.#state, now, permits);
+  }
+
+  quota(now: number): Quota {
+    return this.#policy.algorithm.quota(this.#policy, this.#state, now);
+  }
+
+  quotas(now: number): readonly Quota[] {
+    return [this.quota(now)];
+  }
+
+  slowest(): number {
+    return 0;
+  }
+
+  excess(now: number, permits: number, name = ONLY): PermitsExceedCapacityError {
+    return new PermitsExceedCapacityError(name, permits, this.quota(now).limit);
+  }
+
+  resize(now: number, policies: readonly Policy[]): void {
+    for (const policy of policies) {
+      policy.algorithm.resize(policy, this.#state, now, this.#policy);
+      this.#policy = policy;
+    }
+  }
+
+  copy(): SingleCell {
+    return new SingleCell(this.#policy, this.#policy.algorithm.copy(this.#state));
+  }
+}
+
+/** Each amount is a list in the order of the policies; a policy that is not asked (undefined, 0) has no say. */
+class JointCell implements Cell {
+  readonly names: readonly string[];
+  readonly #cells: readonly SingleCell[];
+
+  constructor(names: readonly string[], cells: readonly SingleCell[]) {
+    this.names = names;
+    this.#cells = cells;
+  }
+
+  amount(permits: unknown, bound?: Bound): readonly (number | undefined)[] {
+    return listPermits(permits, this.names, bound);
+  }
+
+  earliest(from: number, amounts: readonly (number | undefined)[]): number {
+    let at = from;
+    for (;;) {
+      let agreed = at;
+      this.#each(amounts, (cell, permits) => {
+        agreed = cell.earliest(agreed, permits);
+      });
+      if (agreed === at) return at;
+      at = agreed;
+    }
+  }
+
+  take(at: number, amounts: readonly (number | undefined)[]): void {
+    this.#each(amounts, (cell, permits) => cell.take(at, permits));
+  }
+
+  giveBack(now: number, amounts: readonly (number | undefined)[]): void {
+    this.#each(amounts, (cell, permits) => cell.giveBack(now, permits));
+  }
+
+  quotas(now: number): readonly Quota[] {
+    return this.#cells.map((cell) => cell.quota(now));
+  }
+
+  slowest(from: number, amounts: readonly (number | undefined)[]): number {
+    let slowest = 0;
+    let latest = -Infinity;
+    this.#each(amounts, (cell, permits, index) => {
+      const at = cell.earliest(from, permits);
+      if (at > latest) {
+        latest = at;
+        slowest = index;
+      }
+    });
+    return slowest;
+  }
+
+  excess(now: number, amounts: readonly (number | undefined)[]): PermitsExceedCapacityError {
+    const excesses: PermitsExceedCapacityError[] = [];
+    this.#each(amounts, (cell, permits, index) => {
+      if (cell.earliest(now, permits) === Infinity) {
+        excesses.push(cell.excess(now, permits, this.names[index]));
+      }
+    });
+    return excesses[0] as PermitsExceedCapacityError;
+  }
+
+  resize(now: number, policies: readonly Policy[]): void {
+    this.#cells.forEach((cell, i) => {
+      cell.resize(now, policies.slice(i, i + 1));
+    });
+  }
+
+  copy(): JointCell {
+    return new JointCell(
+      this.names,
+      this.#cells.map((cell) => cell.copy()),
+    );
+  }
+
+  #each(
+    amounts: readonly (number | undefined)[],
+    deed: (cell: SingleCell, permits: number, index: number) => void,
+  ): void {
+    this.#cells.forEach((cell, index) => {
+      const permits = amounts[index];
+      if (permits) deed(cell, permits, index);
+    });
+  }
+}

@@ -1,0 +1,94 @@
+import * as uvu from "uvu";
+
+/** How long one test may take, in ms, unless its suite says otherwise. */
+const DEFAULT_TIMEOUT_MS = 20_000;
+
+// Taken now, because tests replace the global timers by fake ones.
+const { setTimeout, clearTimeout } = globalThis;
+
+const suites: { title: string; tests: number; started: number; ran: boolean }[] = [];
+
+/** What the runner asks of the suites. */
+export const progress = {
+  /** Called with "suite › test" before each test. */
+  onTest: (_name: string): void => {},
+
+  /** One line for each suite that did not do all that it was written for. */
+  complaints: (): string[] =>
+    suites.flatMap(({ title, tests, started, ran }) => {
+      if (!ran) return `"${title}" was never run: it ends without .run()`;
+      if (tests === 0) return `"${title}" has no test`;
+      if (started < tests)
+        return `"${title}" started ${started} of its ${tests} tests: a hook threw`;
+      return [];
+    }),
+};
+
+/**
+ * uvu's `suite`, which passes silently where it should not: here a test that takes longer than
+ * `timeoutMs` fails, and so does a suite that is empty, was never run, or lost tests to a hook that
+ * threw. `only` is refused under CI.
+ */
+export function suite<T = uvu.Context>(
+  title: string,
+  { context, timeoutMs = DEFAULT_TIMEOUT_MS }: { context?: T; timeoutMs?: number } = {},
+): uvu.Test<T> {
+  const inner = uvu.suite<T>(title, context);
+  const own = { title, tests: 0, started: 0, ran: false };
+  suites.push(own);
+
+  const limited =
+    (name: string, body: uvu.Callback<T>): uvu.Callback<T> =>
+    (state) => {
+      own.started++;
+      progress.onTest(`${title} › ${name}`);
+      return within(timeoutMs, () => body(state));
+    };
+
+  const test = (name: string, body: uvu.Callback<T>) => {
+    own.tests++;
+    inner(name, limited(name, body));
+  };
+  const only = (name: string, body: uvu.Callback<T>) => {
+    if (process.env.CI) throw new Error(`"${title} › ${name}" is marked only`);
+    own.tests = 0;
+    inner.only(name, limited(name, body));
+  };
+  const run = () => {
+    own.ran = true;
+    inner.run();
+  };
+  return Object.assign(test, {
+    only,
+    skip: inner.skip,
+    // uvu swallows what a `before` hook throws.
+    before: Object.assign((hook: uvu.Callback<T>) => inner.before(reported(hook)), {
+      each: inner.before.each,
+    }),
+    after: inner.after,
+    run,
+  });
+}
+
+function reported<T>(hook: uvu.Callback<T>): uvu.Callback<T> {
+  return async (state) => {
+    try {
+      await hook(state);
+    } catch (error) {
+      console.error(error);
+      throw error;
+    }
+  };
+}
+
+async function within(ms: number, body: () => Promise<void> | void): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`the test took longer than ${ms} ms`)), ms);
+  });
+  try {
+    await Promise.race([body(), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
