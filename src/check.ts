@@ -64,6 +64,16 @@ export function checkBoolean(name: string, value: unknown): boolean {
   return value;
 }
 
+export function checkText(name: string, value: unknown): string {
+  if (typeof value === "string") return value;
+  throw new TypeError(`${name} must be a string, got ${show(value)}`);
+}
+
+export function checkOneOf(name: string, value: unknown, choices: readonly string[]): void {
+  if (choices.some((choice) => choice === value)) return;
+  throw new TypeError(`${name} must be one of ${choices.join(", ")}, got ${show(value)}`);
+}
+
 export function checkSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal;
   throw new TypeError(`signal must be an AbortSignal, got ${show(signal)}`);

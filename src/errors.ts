@@ -44,6 +44,22 @@ export class QueueFullError extends LimiterError<{
   }
 }
 
+/** The store could not be asked, did not answer in time, or refused: `cause` is its own error, if it gave one. */
+export class StoreUnavailableError extends LimiterError<{
+  readonly limiter: string;
+  readonly timeoutMs: number;
+}> {
+  constructor(limiter: string, timeoutMs: number, cause?: unknown) {
+    const reason = cause instanceof Error ? cause.message : `no answer within ${timeoutMs} ms`;
+    super(
+      "STORE_UNAVAILABLE",
+      `limiter "${limiter}": the store is unavailable: ${reason}`,
+      { limiter, timeoutMs },
+      { cause },
+    );
+  }
+}
+
 /** `ready()` of a reservation that was cancelled: its permits went to others. */
 export class ReservationCancelledError extends LimiterError<{ readonly waitMs: number }> {
   constructor(waitMs: number) {

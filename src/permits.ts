@@ -54,3 +54,9 @@ export function combine(
   if (typeof a === "number" || typeof b === "number") return how(Number(a), Number(b));
   return a.map((permits = 0, i) => how(permits, b[i]));
 }
+
+/** Whether two amounts of one shape are the same. */
+export function sameAmount(a: Amount, b: Amount): boolean {
+  if (typeof a === "number" || typeof b === "number") return a === b;
+  return a.every((permits = 0, i) => permits === (b[i] ?? 0));
+}

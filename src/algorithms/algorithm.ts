@@ -9,14 +9,22 @@
  * A state may lie in the future, since permits can be promised ahead: every question asked before that instant
  * must come out right too.
  */
-export interface Algorithm<P = unknown, S = unknown> {
+export interface Algorithm<P extends Policy = Policy, S = unknown> {
   readonly name: string;
+  /** Stands for the algorithm where every byte counts. */
+  readonly letter: string;
+
+  /** The policy of these numbers, which are as `policy.numbers` has them. */
+  policy(numbers: readonly number[]): P;
 
   /** The state of a limiter that is created at `now`. */
   start(policy: P, now: number): S;
 
   /** The same state, sharing nothing. */
   copy(state: S): S;
+
+  /** The same state on a scale whose origin lies that many whole microseconds earlier. */
+  shift(state: S, by: number): void;
 
   /** The first instant at or after `from` at which the permits could be used. `Infinity`: never, they exceed the capacity. */
   earliest(policy: P, state: S, from: number, permits: number): number;
@@ -30,7 +38,7 @@ export interface Algorithm<P = unknown, S = unknown> {
   /** What `now` looks like from outside. */
   quota(policy: P, state: S, now: number): Quota;
 
-  /** Microseconds after which the state is no different from that of a limiter which nobody has used for ever. */
+  /** Microseconds for which the state is worth keeping: after that a new one would do. */
   lifetime(policy: P, state: S, now: number): number;
 
   /** From `now` on the policy's numbers are these; until now they were `before`. What is used stays used. */
@@ -40,6 +48,8 @@ export interface Algorithm<P = unknown, S = unknown> {
 /** Plain numbers and the algorithm that reads them. */
 export interface Policy {
   readonly algorithm: Algorithm;
+  /** The numbers that define it, in the order in which the Lua twin takes them. */
+  readonly numbers: readonly number[];
 }
 
 /** How a policy stands at an instant. `limit` permits in `windowMs` is the pace that it lets through for ever. */

@@ -1,43 +1,38 @@
+import type { Quota } from "../algorithms/algorithm.ts";
 import { toMillis } from "../clock.ts";
-import type { Amount } from "../permits.ts";
-import type { Cell } from "../stores/memory.ts";
-import type { Decision, PolicyStatus } from "./face.ts";
-import type { Outlook } from "./waiter-queue.ts";
+import type { Decision } from "./face.ts";
 
-/** The permits can be used now; `cell` is as it is after them (`decide`) or before (`peek`). */
-export function allowed(cell: Cell, now: number): Decision {
-  const quotas = cell.quotas(now);
-  return decision(cell.names, quotas, scarcest(quotas), 0);
-}
-
-/** The permits can be used at the outlook's instant. */
-export function refused(
-  { cell, from, instant, held }: Outlook,
-  amount: Amount,
-  now: number,
-): Decision {
-  const quotas = cell.quotas(now).map((quota) =>
-    // whoever waits goes first, so that nothing remains for a newcomer whatever the policies have left
-    held
-      ? { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(from - now)) }
-      : quota,
-  );
-  return decision(cell.names, quotas, cell.slowest(from, amount), toMillis(instant - now));
-}
-
-function decision(
+/**
+ * @param wait microseconds until the permits can be used
+ * @param slowest the index of the policy that makes them wait longest; who need not wait is bound by the one that has least left
+ */
+export function decision(
   names: readonly string[],
-  quotas: readonly PolicyStatus[],
-  binding: number,
-  waitMs: number,
+  quotas: readonly Quota[],
+  wait: number,
+  slowest: number,
 ): Decision {
-  const { limit, remaining, resetMs } = quotas[binding] as PolicyStatus;
-  const policies = Object.fromEntries(names.map((name, i) => [name, quotas[i] as PolicyStatus]));
-  const policy = names[binding] as string;
-  return { allowed: waitMs === 0, waitMs, limit, remaining, resetMs, policy, policies };
+  const binding = wait > 0 ? slowest : scarcest(quotas);
+  const { limit, remaining, resetMs } = quotas[binding] as Quota;
+  return {
+    allowed: wait <= 0,
+    waitMs: toMillis(Math.max(0, wait)),
+    limit,
+    remaining,
+    resetMs,
+    policy: String(names[binding]),
+    policies: Object.fromEntries(names.map((name, i) => [name, quotas[i] as Quota])),
+  };
 }
 
-function scarcest(quotas: readonly PolicyStatus[]): number {
-  const shares = quotas.map(({ limit, remaining }) => (limit === Infinity ? 1 : remaining / limit));
+/** A quota where somebody waits already or the limiter is paused: nothing remains for a newcomer. */
+export function held(quota: Quota, micros: number): Quota {
+  return { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(micros)) };
+}
+
+function scarcest(quotas: readonly Quota[]): number {
+  const shares = quotas.map(({ limit, remaining }) =>
+    limit === Infinity ? Number(remaining > 0) : remaining / limit,
+  );
   return shares.indexOf(Math.min(...shares));
 }

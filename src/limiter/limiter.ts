@@ -3,8 +3,8 @@ import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { toMicros, toMillis } from "../clock.ts";
 import { QueueFullError } from "../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
-import { listPolicies, type Policies, type PolicyList } from "../stores/memory.ts";
-import { allowed, refused } from "./decision.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
+import { decision } from "./decision.ts";
 import type {
   Decision,
   Limiter as Face,
@@ -96,7 +96,7 @@ export class QueueingLimiter implements LocalLimiter {
     if (this.#queue.grant(now, amount)) return true;
     const deadline = now + micros;
     if (micros === 0 || !this.#hasRoom(amount)) return false;
-    if (Math.ceil(this.#queue.outlook(now, amount).instant) > deadline) return false;
+    if (Math.ceil(this.#queue.instant(now, amount)) > deadline) return false;
     return new Promise((resolve) => {
       this.#queue.add(new Trier(now, amount, signal, resolve, deadline));
     });
@@ -108,22 +108,29 @@ export class QueueingLimiter implements LocalLimiter {
     if (this.#queue.grant(now, amount))
       return new QueuedReservation(this.#queue, permits, now, amount, 0);
     this.#checkRoom(amount);
-    const { instant } = this.#queue.outlook(now, amount);
-    return new QueuedReservation(this.#queue, permits, now, amount, toMillis(instant - now));
+    const waitMs = toMillis(this.#queue.instant(now, amount) - now);
+    return new QueuedReservation(this.#queue, permits, now, amount, waitMs);
   }
 
   decide(permits: Permits = 1): Decision {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) return allowed(this.#queue.cell, now);
-    return refused(this.#queue.outlook(now, amount), amount, now);
+    if (this.#queue.grant(now, amount)) {
+      const { names } = this.#queue.cell;
+      return decision(names, this.#queue.cell.quotas(now), 0, 0);
+    }
+    return this.#look(now, amount);
   }
 
   peek(permits: Permits = 1): Decision {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    const outlook = this.#queue.outlook(now, amount);
-    return outlook.instant > now ? refused(outlook, amount, now) : allowed(outlook.cell, now);
+    return this.#look(now, amount);
+  }
+
+  #look(now: number, amount: Amount): Decision {
+    const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
+    return decision(this.#queue.cell.names, quotas, instant - now, slowest);
   }
 
   charge(permits: Permits): void {
@@ -139,7 +146,7 @@ export class QueueingLimiter implements LocalLimiter {
   }
 
   update(policies: Policies): void {
-    this.#policies = checkUpdate(this.#policies, listPolicies(policies));
+    this.#policies = renumber(this.#policies, listPolicies(policies));
     this.#queue.resize(this.#policies);
   }
 
@@ -151,22 +158,6 @@ export class QueueingLimiter implements LocalLimiter {
     if (this.#hasRoom(amount)) return;
     throw new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, this.#maxWaiting);
   }
-}
-
-/** The new policies in the order of the old, unless they are not the same ones with other numbers. */
-function checkUpdate(before: PolicyList, after: PolicyList): PolicyList {
-  const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
-  const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
-  if (same.length === before.list.length && same.length === after.list.length) {
-    return { names: before.names, list };
-  }
-  throw new TypeError(
-    `update must keep names and algorithms (${describe(before)}), got (${describe(after)})`,
-  );
-}
-
-function describe({ names, list }: PolicyList): string {
-  return names.map((name, i) => `${name}: ${list[i]?.algorithm.name}`).join(", ");
 }
 
 class Acquirer extends Waiter {

@@ -4,7 +4,7 @@ import {
   checkNumber,
   checkOptions,
   checkSignal,
-  show,
+  checkText,
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
@@ -27,8 +27,7 @@ export function checkLimiterOptions(options: LimiterOptions): {
 } {
   const { maxWaiting = Infinity, clock = systemClock, name = "limiter" } = options;
   checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity);
-  if (typeof name !== "string") throw new TypeError(`name must be a string, got ${show(name)}`);
-  return { maxWaiting, clock: checkClock(clock), name };
+  return { maxWaiting, clock: checkClock(clock), name: checkText("name", name) };
 }
 
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {

@@ -4,7 +4,7 @@ import { listPolicies } from "../stores/memory.ts";
 import { QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 
-export interface RateLimiterOptions extends LimiterOptions {
+export interface SmoothOptions {
   /** How long it takes from cold to warm, ms. 0 (the default): no warm-up, unused permits go at once. */
   readonly warmupMs?: number | undefined;
   /** With a warm-up: how many times longer the interval is when cold. 1 or more, default 3. */
@@ -15,13 +15,17 @@ export interface RateLimiterOptions extends LimiterOptions {
   readonly prefilled?: boolean | undefined;
 }
 
-const RATE_LIMITER_OPTIONS = [
-  ...LIMITER_OPTIONS,
-  "warmupMs",
-  "coldFactor",
-  "burstSeconds",
-  "prefilled",
-];
+export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
+
+export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
+
+/** The policies of a rate limiter, one for each rate that it may be set to. */
+export function smoothPolicies(options: SmoothOptions): (permitsPerSecond: number) => SmoothPolicy {
+  const { warmupMs = 0, coldFactor = 3, burstSeconds = 1, prefilled = false } = options;
+  return checkNumber("warmupMs", warmupMs, atLeastZero) > 0
+    ? (permitsPerSecond) => smoothWarmingUp({ permitsPerSecond, warmupMs, coldFactor })
+    : (permitsPerSecond) => smoothBursty({ permitsPerSecond, burstSeconds, prefilled });
+}
 
 /**
  * Guava's RateLimiter: hands out permits at an even pace, stores what is not used, and lets the next request pay for the one before.
@@ -58,14 +62,8 @@ export class RateLimiter extends QueueingLimiter {
    */
   static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0): RateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
-    checkOptions("options", options, RATE_LIMITER_OPTIONS);
-    const { warmupMs = 0, coldFactor = 3, burstSeconds = 1, prefilled = false } = options;
-    checkNumber("warmupMs", warmupMs, atLeastZero);
-    const bursty = (rate: number) =>
-      smoothBursty({ permitsPerSecond: rate, burstSeconds, prefilled });
-    const warmingUp = (rate: number) =>
-      smoothWarmingUp({ permitsPerSecond: rate, warmupMs, coldFactor });
-    return new RateLimiter(permitsPerSecond, warmupMs > 0 ? warmingUp : bursty, options);
+    checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
+    return new RateLimiter(permitsPerSecond, smoothPolicies(options), options);
   }
 
   /** Permits per second: exactly the number that was set. */

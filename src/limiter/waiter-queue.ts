@@ -11,10 +11,12 @@
  *
  * Times are microseconds since the queue was made.
  */
+import type { Quota } from "../algorithms/algorithm.ts";
 import { type Clock, type Timer, toMicros } from "../clock.ts";
 import { type Amount, sizeOf } from "../permits.ts";
 import { type Cell, openCell, type PolicyList } from "../stores/memory.ts";
 import { AbortGroups } from "./abort-groups.ts";
+import { held } from "./decision.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** A blocked event loop is no late timer: more than this is not made up for. */
@@ -31,12 +33,9 @@ interface LineUp {
 export interface Outlook {
   /** The first instant at which the permits could be used. */
   readonly instant: number;
-  /** Whatever the policies say, nobody goes before this. */
-  readonly from: number;
-  /** The state after all who wait. */
-  readonly cell: Cell;
-  /** Somebody waits already, or the limiter is paused. */
-  readonly held: boolean;
+  /** Which policy makes the permits wait longest, and how all stand after everyone who waits. */
+  readonly slowest: number;
+  readonly quotas: readonly Quota[];
 }
 
 export class WaiterQueue {
@@ -137,16 +136,30 @@ export class WaiterQueue {
 
   /** The end of the line, as it looks to somebody who asks now. */
   outlook(now: number, amount: Amount): Outlook {
+    const { instant, from, cell } = this.#lookAhead(now, amount);
+    const quotas = cell.quotas(now);
+    return {
+      instant,
+      slowest: cell.slowest(from, amount),
+      quotas: from > now || this.#head ? quotas.map((quota) => held(quota, from - now)) : quotas,
+    };
+  }
+
+  /** The first instant at which the permits could be used if all who wait go first. */
+  instant(now: number, amount: Amount): number {
+    return this.#lookAhead(now, amount).instant;
+  }
+
+  #lookAhead(now: number, amount: Amount): { instant: number; from: number; cell: Cell } {
     this.#release(now);
-    if (this.#head === undefined) {
-      const from = this.#from(now);
-      const instant = this.#possible(this.#released.earliest(from, amount), amount);
-      return { instant, from, cell: this.#released, held: from > now };
+    let from = this.#from(now);
+    let cell = this.#released;
+    if (this.#head !== undefined) {
+      const line = this.#lineUpToTail();
+      from = Math.max(from, line.at);
+      cell = line.cell;
     }
-    const { cell, at } = this.#lineUpToTail();
-    const from = Math.max(now, at, this.#pausedUntil);
-    const instant = this.#possible(cell.earliest(from, amount), amount);
-    return { instant, from, cell, held: true };
+    return { instant: this.#possible(cell.earliest(from, amount), amount), from, cell };
   }
 
   /** From when somebody who asks now and has nobody before may be let in. */

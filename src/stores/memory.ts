@@ -53,6 +53,22 @@ export function listPolicies(policies: unknown): PolicyList {
   return { names: entries.map(([name]) => name), list };
 }
 
+/** The new policies in the order of the old, unless they are not the same ones with other numbers. */
+export function renumber(before: PolicyList, after: PolicyList): PolicyList {
+  const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
+  const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
+  if (same.length === before.list.length && same.length === after.list.length) {
+    return { names: before.names, list };
+  }
+  throw new TypeError(
+    `update must keep names and algorithms (${describe(before)}), got (${describe(after)})`,
+  );
+}
+
+function describe({ names, list }: PolicyList): string {
+  return names.map((name, i) => `${name}: ${list[i]?.algorithm.name}`).join(", ");
+}
+
 function isPolicy(value: unknown): value is Policy {
   return typeof (value as Partial<Policy> | null | undefined)?.algorithm?.earliest === "function";
 }

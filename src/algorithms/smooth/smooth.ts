@@ -93,16 +93,28 @@ export interface SmoothState {
 }
 
 const MICROS = 1_000_000;
+const HOUR = 3600 * MICROS;
 
 /** Products of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not a number. */
 const LARGEST = Number.MAX_VALUE;
 
 export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   name: "smooth",
+  letter: "s",
+
+  policy([permitsPerSecond = 1, warmupMs = 0, factor, prefilled = 0]) {
+    return warmupMs === 0
+      ? bursty(permitsPerSecond, factor, prefilled === 1)
+      : warmingUp(permitsPerSecond, warmupMs, factor);
+  },
 
   start: (policy, now) => ({ nextFree: now, stored: policy.prefilled ? policy.max : 0 }),
 
   copy: (state) => ({ nextFree: state.nextFree, stored: state.stored }),
+
+  shift(state, by) {
+    state.nextFree += by;
+  },
 
   earliest(_policy, state, from) {
     return from > state.nextFree ? from : state.nextFree;
@@ -126,7 +138,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   },
 
   quota(policy, state, now): Quota {
-    const resetMs = toMillis(this.lifetime(policy, state, now));
+    const resetMs = toMillis(untilFull(policy, state, now));
     const free = state.nextFree <= now;
     if (policy.stable === 0) {
       return { limit: Infinity, remaining: free ? Infinity : 0, resetMs, windowMs: 0 };
@@ -142,9 +154,9 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     };
   },
 
+  // a new one may begin empty: a full store is worth something for an hour more
   lifetime(policy, state, now) {
-    const debt = Math.max(0, state.nextFree - now);
-    return debt + (policy.max - storedAt(policy, state, now)) * policy.coolDown;
+    return untilFull(policy, state, now) + (policy.prefilled ? 0 : HOUR);
   },
 
   // the store keeps its share; leaving an infinite rate it is full (bursty) or warm, since nothing was counted there
@@ -166,6 +178,11 @@ function resync(policy: SmoothPolicy, state: SmoothState, now: number): void {
 function storedAt(policy: SmoothPolicy, state: SmoothState, now: number): number {
   if (now <= state.nextFree) return state.stored;
   return Math.min(policy.max, state.stored + (now - state.nextFree) / policy.coolDown);
+}
+
+function untilFull(policy: SmoothPolicy, state: SmoothState, now: number): number {
+  const debt = Math.max(0, state.nextFree - now);
+  return debt + (policy.max - storedAt(policy, state, now)) * policy.coolDown;
 }
 
 /** The time that `permits` out of `stored` cost: the area under the line. */
@@ -197,13 +214,19 @@ export function smoothBursty(numbers: {
   const { burstSeconds = 1, prefilled = false } = numbers;
   const permitsPerSecond = checkRate(numbers.permitsPerSecond);
   checkNumber("burstSeconds", burstSeconds, atLeastZero);
+  return bursty(permitsPerSecond, burstSeconds, checkBoolean("prefilled", prefilled));
+}
+
+function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): SmoothPolicy {
   const stable = Math.min(LARGEST, MICROS / permitsPerSecond);
   const max = stable === 0 ? 0 : Math.min(LARGEST, permitsPerSecond * burstSeconds);
+  const numbers = [permitsPerSecond, 0, burstSeconds, 1];
   return Object.freeze({
     algorithm: smooth,
+    numbers: prefilled ? numbers : numbers.slice(0, burstSeconds === 1 ? 1 : 3),
     permitsPerSecond,
     warmingUp: false,
-    prefilled: checkBoolean("prefilled", prefilled),
+    prefilled,
     stable,
     coolDown: stable,
     max,
@@ -231,15 +254,21 @@ export function smoothWarmingUp(numbers: {
   checkOptions("smoothWarmingUp", numbers, ["permitsPerSecond", "warmupMs", "coldFactor"]);
   const { coldFactor = 3 } = numbers;
   const permitsPerSecond = checkRate(numbers.permitsPerSecond);
-  const warmup = checkNumber("warmupMs", numbers.warmupMs, aboveZero) * 1000;
-  checkNumber("coldFactor", coldFactor, atLeastOne);
+  const warmupMs = checkNumber("warmupMs", numbers.warmupMs, aboveZero);
+  return warmingUp(permitsPerSecond, warmupMs, checkNumber("coldFactor", coldFactor, atLeastOne));
+}
+
+function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): SmoothPolicy {
+  const warmup = warmupMs * 1000;
   const stable = Math.min(LARGEST, MICROS / permitsPerSecond);
   const cold = Math.min(LARGEST, stable * coldFactor);
   const limited = stable > 0;
   const threshold = limited ? warmup / stable / 2 : 0;
   const max = limited ? Math.min(LARGEST, threshold + (2 * warmup) / (stable + cold)) : 0;
+  const numbers = [permitsPerSecond, warmupMs, coldFactor];
   return Object.freeze({
     algorithm: smooth,
+    numbers: numbers.slice(0, coldFactor === 3 ? 2 : 3),
     permitsPerSecond,
     warmingUp: true,
     prefilled: true,

@@ -1,0 +1,241 @@
+// Real Redis servers for tests, examples and benches. None of them keeps the process alive, and
+// none outlives it, however it ends.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, mkdtempSync, openSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Program, redisServer, withClockOffset } from "../redis-server.ts";
+import { ask, type Reply, until } from "./ask.ts";
+
+export interface RedisOptions {
+  /** More of redis-server's arguments, which win over those that the harness gives. */
+  args?: string[];
+  /** Default: one that is free. */
+  port?: number;
+  /** Where its data, log and socket lie. Default: a temporary folder, removed by `stop()`. */
+  dir?: string;
+  /** The server that it is to copy. */
+  replicaOf?: { host: string; port: number };
+  /** Whether it runs in cluster mode; see startCluster. Default: false. */
+  cluster?: boolean;
+  /** By how many ms its clock is ahead of the machine's, or behind it when negative. Default: 0. */
+  clockOffsetMs?: number;
+}
+
+// Waits for the end of its input, which comes when this process closes it or dies. Each line before
+// that is the id of the server's process, or empty when there is none any more, so that nobody
+// else's is killed. A killed libfaketime leaves its shared memory behind. The arguments are the
+// folders to remove.
+const WATCHDOG = `
+  clean() { rm -f /dev/shm/*faketime_*_"$pid"; }
+  while read -r next; do [ -n "$next" ] || clean; pid=$next; done
+  [ -z "$pid" ] || kill -9 "$pid"
+  clean
+  rm -rf "$@" || { sleep 1; rm -rf "$@"; }
+`;
+
+/** One server process, and those that take its place after a crash. Made by startRedis. */
+export class RedisServer {
+  readonly host = "127.0.0.1";
+  readonly port: number;
+  readonly socketPath: string;
+  /** `redis://host:port` */
+  readonly url: string;
+  readonly dir: string;
+  readonly #program: Program;
+  readonly #args: string[];
+  readonly #watchdog: ChildProcess;
+  #process: ChildProcess | undefined;
+  #suspended = false;
+
+  constructor(program: Program, port: number, options: RedisOptions) {
+    this.port = port;
+    this.url = `redis://${this.host}:${port}`;
+    this.dir = options.dir ?? mkdtempSync(join(tmpdir(), "smooth-limiter-redis-"));
+    this.socketPath = join(this.dir, "redis.sock");
+    this.#program = program;
+    const settings: Record<string, string> = {
+      port: `${port}`,
+      bind: this.host,
+      dir: this.dir,
+      unixsocket: this.socketPath,
+      save: "",
+      appendonly: "no",
+      "repl-diskless-sync-delay": "0",
+    };
+    if (options.cluster) settings["cluster-enabled"] = "yes";
+    this.#args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, value]);
+    if (options.replicaOf)
+      this.#args.push("--replicaof", options.replicaOf.host, `${options.replicaOf.port}`);
+    this.#args.push(...(options.args ?? []));
+    // In a session of its own it also survives what kills the whole group of this process.
+    const folders = options.dir === undefined ? [this.dir] : [];
+    this.#watchdog = spawn("/bin/sh", ["-c", WATCHDOG, "watchdog", ...folders], {
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    this.#watchdog.unref();
+  }
+
+  /** The id of its process. */
+  get pid(): number {
+    if (this.#process?.pid === undefined)
+      throw new Error(`redis-server ${this.port} is not running`);
+    return this.#process.pid;
+  }
+
+  get running(): boolean {
+    return this.#process !== undefined;
+  }
+
+  get suspended(): boolean {
+    return this.#suspended;
+  }
+
+  /** What it has logged since it was first started. */
+  get log(): string {
+    return readFileSync(join(this.dir, "redis.log"), "utf8");
+  }
+
+  /** Sends it one command. */
+  ask(...command: string[]): Promise<Reply> {
+    return ask({ host: this.host, port: this.port }, command);
+  }
+
+  /** Runs the server on the same port and data, with a crash before that if it still runs. */
+  async restart(): Promise<void> {
+    await this.kill9();
+    const log = openSync(join(this.dir, "redis.log"), "a");
+    const { command, env } = this.#program;
+    const child = spawn(command, this.#args, { env, stdio: ["ignore", log, log] });
+    closeSync(log);
+    child.unref();
+    this.#process = child;
+    this.#suspended = false;
+    this.#watchdog.stdin?.write(`${child.pid ?? ""}\n`);
+    child.once("exit", () => {
+      this.#process = undefined;
+      this.#watchdog.stdin?.write("\n");
+    });
+    let failure: Error | undefined;
+    child.once("error", (error) => {
+      failure = error;
+      this.#process = undefined;
+    });
+
+    // Nobody else can answer on a socket in its own folder, and that opens after the port.
+    await until(
+      `redis-server on port ${this.port}`,
+      async () => {
+        if (this.#process === undefined) return true;
+        const reply = await ask({ path: this.socketPath }, ["PING"]).catch(
+          ({ message }) => message,
+        );
+        return reply === "PONG" || reply.startsWith("NOAUTH");
+      },
+      { everyMs: 5 },
+    );
+    if (this.#process === undefined) throw failure ?? new Error(`${command} ended: ${this.log}`);
+  }
+
+  /** Kills it with SIGKILL, as a crash does. Its port is free and its data are kept. */
+  async kill9(): Promise<void> {
+    const child = this.#process;
+    if (child === undefined) return;
+    const exited = once(child, "exit");
+    child.ref();
+    child.kill("SIGKILL");
+    await exited;
+  }
+
+  /** Stops it from running with SIGSTOP: connections stay open, nothing is answered. */
+  suspend(): void {
+    process.kill(this.pid, "SIGSTOP");
+    this.#suspended = true;
+  }
+
+  resume(): void {
+    process.kill(this.pid, "SIGCONT");
+    this.#suspended = false;
+  }
+
+  /** Ends it for good and removes its temporary folder. */
+  async stop(): Promise<void> {
+    await this.kill9();
+    if (this.#watchdog.exitCode !== null) return;
+    const cleaned = once(this.#watchdog, "exit");
+    this.#watchdog.ref();
+    this.#watchdog.stdin?.end();
+    await cleaned;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop();
+  }
+}
+
+/** Starts a server and waits until it answers. */
+export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
+  const { port, clockOffsetMs = 0 } = options;
+  const found = await redisServer();
+  const program = clockOffsetMs === 0 ? found : await withClockOffset(found, clockOffsetMs);
+  for (let attempt = 1; ; attempt++) {
+    const server = new RedisServer(program, port ?? likelyFreePort(), options);
+    try {
+      await server.restart();
+      return server;
+    } catch (error) {
+      await server.stop();
+      const taken = `${error}`.includes("Address already in use");
+      if (port !== undefined || !taken || attempt === 20) throw error;
+    }
+  }
+}
+
+/** Starts a server that copies `of`, and waits until it has. */
+export async function startReplica(
+  of: { host: string; port: number },
+  options: RedisOptions = {},
+): Promise<RedisServer> {
+  const replica = await startRedis({ ...options, replicaOf: of });
+  try {
+    await until(`replica of port ${of.port}`, async () =>
+      `${await replica.ask("INFO", "replication")}`.includes("master_link_status:up"),
+    );
+    return replica;
+  } catch (error) {
+    await replica.stop();
+    throw error;
+  }
+}
+
+/** Makes a replica a master, which its former master does not notice. */
+export async function promote(replica: RedisServer): Promise<void> {
+  await replica.ask("REPLICAOF", "NO", "ONE");
+}
+
+let shared: Promise<RedisServer> | undefined;
+let databases = 0;
+
+/** One server for all that this process tests, started at first use; never stop it. */
+export function sharedRedis(): Promise<RedisServer> {
+  shared ??= startRedis({ args: ["--databases", "1000"] });
+  return shared;
+}
+
+/** The URL of an empty database of the shared server, which nobody else is given. */
+export async function freshUrl(): Promise<string> {
+  const { url } = await sharedRedis();
+  return `${url}/${databases++}`;
+}
+
+/**
+ * A random port below those that systems give to outgoing connections (from 32768 on): one of those
+ * could take the port while its server is down, even the very connection that tries to reach it.
+ * A cluster uses port + 10000 too.
+ */
+export function likelyFreePort(): number {
+  return 10_000 + Math.floor(Math.random() * 12_000);
+}

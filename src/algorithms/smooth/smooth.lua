@@ -1,0 +1,121 @@
+-- Smooth bursty and smooth warming up. The essay is in smooth.ts; this is that file once more, function by function.
+--
+-- numbers: permitsPerSecond, warmupMs (0: bursty), burstSeconds (1) or coldFactor (3), prefilled (0)
+-- state:   nextFree, stored
+
+local LARGEST = 1.7976931348623157e308
+local HOUR = 3600000000
+
+local function stored_at(policy, state, now)
+  if now <= state.nextFree then return state.stored end
+  return math.min(policy.max, state.stored + (now - state.nextFree) / policy.coolDown)
+end
+
+local function resync(policy, state, now)
+  if now > state.nextFree then
+    state.stored = stored_at(policy, state, now)
+    state.nextFree = now
+  end
+end
+
+local function until_full(policy, state, now)
+  local debt = math.max(0, state.nextFree - now)
+  return debt + (policy.max - stored_at(policy, state, now)) * policy.coolDown
+end
+
+local function price(policy, stored, permits)
+  if not policy.warmingUp then return 0 end
+  local above = math.min(permits, math.max(0, stored - policy.threshold))
+  local left = math.max(0, stored - policy.threshold) - above
+  local mean = policy.stable + (policy.slope * (above + left + left)) / 2
+  return above * mean + (permits - above) * policy.stable
+end
+
+algorithms.s = {
+  -- asking later never gets in earlier, whatever is asked for: nextFree is one for all
+  in_order = true,
+
+  policy = function(numbers)
+    local permitsPerSecond, warmupMs = numbers[1], numbers[2] or 0
+    local factor = numbers[3] or (warmupMs == 0 and 1 or 3)
+    local stable = math.min(LARGEST, 1000000 / permitsPerSecond)
+    local limited = stable > 0
+    if warmupMs == 0 then
+      local max = limited and math.min(LARGEST, permitsPerSecond * factor) or 0
+      return {
+        warmingUp = false, prefilled = numbers[4] == 1, stable = stable, coolDown = stable,
+        max = max, threshold = max, slope = 0,
+      }
+    end
+    local warmup = warmupMs * 1000
+    local cold = math.min(LARGEST, stable * factor)
+    local threshold = limited and warmup / stable / 2 or 0
+    local max = limited and math.min(LARGEST, threshold + (2 * warmup) / (stable + cold)) or 0
+    return {
+      warmingUp = true, prefilled = true, stable = stable,
+      coolDown = limited and math.min(LARGEST, warmup / max) or 0,
+      max = max, threshold = threshold,
+      slope = max > threshold and (cold - stable) / (max - threshold) or 0,
+    }
+  end,
+
+  start = function(policy, now)
+    return { nextFree = now, stored = policy.prefilled and policy.max or 0 }
+  end,
+
+  load = function(saved, from)
+    local state = {}
+    state.nextFree, state.stored, from = struct.unpack("<dd", saved, from)
+    return state, from
+  end,
+
+  dump = function(state)
+    return struct.pack("<dd", state.nextFree, state.stored)
+  end,
+
+  shift = function(state, by)
+    state.nextFree = state.nextFree + by
+  end,
+
+  earliest = function(_, state, from)
+    return from > state.nextFree and from or state.nextFree
+  end,
+
+  take = function(policy, state, at, permits)
+    resync(policy, state, at)
+    local from_store = permits < state.stored and permits or state.stored
+    local cost = price(policy, state.stored, from_store) + (permits - from_store) * policy.stable
+    state.nextFree = math.min(LARGEST, state.nextFree + cost)
+    state.stored = state.stored - from_store
+    return from_store
+  end,
+
+  give_back = function(policy, state, _, permits, from_store)
+    local stored = math.min(policy.max, state.stored + from_store)
+    local cost = price(policy, stored, from_store) + (permits - from_store) * policy.stable
+    state.nextFree = state.nextFree - cost
+    state.stored = stored
+  end,
+
+  quota = function(policy, state, now)
+    local reset = until_full(policy, state, now)
+    local free = state.nextFree <= now
+    if policy.stable == 0 then return math.huge, free and math.huge or 0, reset, 0 end
+    local limit = policy.warmingUp and 1 or math.floor(policy.max) + 1
+    local ready = policy.warmingUp and 1 or math.floor(stored_at(policy, state, now)) + 1
+    return limit, free and ready or 0, reset, limit * policy.stable
+  end,
+
+  lifetime = function(policy, state, now)
+    return until_full(policy, state, now) + (policy.prefilled and 0 or HOUR)
+  end,
+
+  resize = function(policy, state, now, before)
+    resync(before, state, now)
+    if before.stable == 0 then
+      state.stored = policy.warmingUp and 0 or policy.max
+    elseif before.max > 0 then
+      state.stored = state.stored * (policy.max / before.max)
+    end
+  end,
+}

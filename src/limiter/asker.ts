@@ -1,0 +1,174 @@
+import { toMillis } from "../clock.ts";
+import { type Amount, sizeOf } from "../permits.ts";
+import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
+import type { Call } from "./trips.ts";
+import type { Sleeper } from "./wait-line.ts";
+
+/** What askers need of their limiter. */
+export interface Desk {
+  /** Whether the asker may wait where so many wait already; from then on it does. */
+  seat(asker: Asker, sentAt: number): boolean;
+  /** It has its answer. */
+  dismiss(asker: Asker): void;
+  giveBack(amount: Amount, answer: Answer): void;
+  full(amount: Amount): Error;
+  excess(amount: Amount): Error;
+}
+
+type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
+
+/** Somebody who asks the store for permits and sleeps until they can be used. What comes of it is for the kinds of askers to say. */
+export abstract class Asker implements Call, Sleeper {
+  /** When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait. */
+  readonly asked: number;
+  readonly longest: number;
+  readonly amount: Amount;
+  readonly signal: AbortSignal | undefined;
+  readonly #desk: Desk;
+  gone = false;
+  due = 0;
+  #answer: Answer | undefined;
+
+  constructor(
+    desk: Desk,
+    asked: number,
+    amount: Amount,
+    longest: number,
+    signal: AbortSignal | undefined,
+  ) {
+    this.#desk = desk;
+    this.asked = asked;
+    this.amount = amount;
+    this.longest = longest;
+    this.signal = signal;
+  }
+
+  protected abstract granted(waitedMs: number): void;
+  protected abstract refused(full: () => Error): void;
+  abstract reject(reason: unknown): void;
+
+  get size(): number {
+    return sizeOf(this.amount);
+  }
+
+  /** The wait that the store told, microseconds. */
+  get wait(): number {
+    return this.#answer?.wait ?? 0;
+  }
+
+  request(late: number): StoreRequest {
+    return { verb: "reserve", amount: this.amount, longest: this.longest, late, count: 1 };
+  }
+
+  answer(answer: Answer, sentAt: number): void {
+    if (answer.wait > 0 && answer.wait < Infinity) {
+      this.#answer = answer;
+      if (this.#desk.seat(this, sentAt)) return;
+      this.undo(answer);
+      this.refused(() => this.#desk.full(this.amount));
+    } else if (answer.wait === 0) {
+      this.granted(0);
+    } else if (answer.wait === REFUSED) {
+      this.refused(() => this.#desk.full(this.amount));
+    } else {
+      this.reject(this.#desk.excess(this.amount));
+    }
+    this.#desk.dismiss(this);
+  }
+
+  undo(answer: Answer): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.giveBack(this.amount, answer);
+  }
+
+  fail(error: unknown): void {
+    this.#desk.dismiss(this);
+    this.reject(error);
+  }
+
+  wake(now: number): void {
+    this.#desk.dismiss(this);
+    this.granted(toMillis(now - this.asked));
+  }
+
+  /** The store is away; it will be asked again. */
+  delayed(): void {}
+
+  /** It does not want them any more; what it has been told it may have is given back. */
+  abort(reason: unknown): void {
+    this.gone = true;
+    if (this.#answer !== undefined) this.undo(this.#answer);
+    this.#desk.dismiss(this);
+    this.reject(reason);
+  }
+}
+
+export class AcquireAsker extends Asker {
+  readonly #resolve: Resolve<number>;
+
+  constructor(
+    desk: Desk,
+    asked: number,
+    amount: Amount,
+    longest: number,
+    signal: AbortSignal | undefined,
+    resolve: Resolve<number>,
+  ) {
+    super(desk, asked, amount, longest, signal);
+    this.#resolve = resolve;
+  }
+
+  protected override granted(waitedMs: number): void {
+    this.#resolve(waitedMs);
+  }
+
+  protected override refused(full: () => Error): void {
+    this.reject(full());
+  }
+
+  override reject(reason: unknown): void {
+    this.#resolve(Promise.reject(reason));
+  }
+}
+
+export class TryAsker extends Asker {
+  readonly #resolve: Resolve<boolean>;
+  #patience: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    desk: Desk,
+    asked: number,
+    amount: Amount,
+    longest: number,
+    signal: AbortSignal | undefined,
+    resolve: Resolve<boolean>,
+  ) {
+    super(desk, asked, amount, longest, signal);
+    this.#resolve = resolve;
+  }
+
+  protected override granted(): void {
+    this.#resolve(true);
+  }
+
+  protected override refused(): void {
+    this.#resolve(false);
+  }
+
+  override reject(reason: unknown): void {
+    this.#resolve(Promise.reject(reason));
+  }
+
+  /** It does not wait for a store that is away longer than it would for permits. */
+  override delayed(): void {
+    if (this.#patience !== undefined || this.longest === Infinity) return;
+    this.#patience = setTimeout(() => {
+      this.gone = true;
+      this.#resolve(false);
+    }, this.longest / 1000);
+  }
+
+  override answer(answer: Answer, sentAt: number): void {
+    clearTimeout(this.#patience);
+    super.answer(answer, sentAt);
+  }
+}

@@ -1,0 +1,109 @@
+import { atLeastZero } from "../check.ts";
+import { toMillis } from "../clock.ts";
+import { ReservationCancelledError } from "../errors.ts";
+import { type Amount, combine, type Permits } from "../permits.ts";
+import type { Cell } from "../stores/memory.ts";
+import type { Answer } from "../stores/store.ts";
+import type { Reservation, WaitOptions } from "./face.ts";
+import { checkWaitOptions } from "./options.ts";
+import type { Trips } from "./trips.ts";
+import type { WaitLine } from "./wait-line.ts";
+
+/** Permits that a store elsewhere has promised. The instant stays as it was told; a pause alone defers it. */
+export class RemoteReservation implements Reservation {
+  readonly permits: Permits;
+  readonly waitMs: number;
+  readonly #trips: Trips;
+  readonly #line: WaitLine;
+  readonly #cell: Cell;
+  readonly #amount: Amount;
+  readonly #answer: Answer;
+  readonly #due: number;
+  /** What it has taken: the estimate, what `settle` made of it, or nothing any more. */
+  #taken: Amount;
+  #cancelled = false;
+  /** Those who wait in `ready()`. */
+  readonly #stop = new Set<(reason: unknown) => void>();
+
+  constructor(
+    trips: Trips,
+    line: WaitLine,
+    cell: Cell,
+    permits: Permits,
+    amount: Amount,
+    answer: Answer,
+    due: number,
+  ) {
+    this.#trips = trips;
+    this.#line = line;
+    this.#cell = cell;
+    this.permits = permits;
+    this.waitMs = toMillis(answer.wait);
+    this.#amount = amount;
+    this.#taken = amount;
+    this.#answer = answer;
+    this.#due = due;
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    const signal = checkWaitOptions(options);
+    if (signal?.aborted) {
+      await this.cancel();
+      throw signal.reason;
+    }
+    if (this.#cancelled) throw new ReservationCancelledError(this.waitMs);
+    await this.#whenDue(signal);
+    return this.waitMs;
+  }
+
+  async cancel(): Promise<boolean> {
+    if (!this.#giveUp(new ReservationCancelledError(this.waitMs))) return false;
+    const { receipts } = this.#answer;
+    await this.#trips.send(() => ({ verb: "back", amount: this.#amount, receipts }));
+    return true;
+  }
+
+  async settle(actual: Permits): Promise<void> {
+    const used = this.#cell.amount(actual, atLeastZero);
+    const before = this.#taken;
+    this.#taken = combine(before, used, (was, is = was) => is);
+    const more = combine(before, this.#taken, (was, is = was) => Math.max(0, is - was));
+    const less = combine(before, this.#taken, (was, is = was) => Math.max(0, was - is));
+    await Promise.all([
+      this.#trips.send(() => ({ verb: "charge", amount: more })),
+      this.#trips.send(() => ({ verb: "back", amount: less, receipts: [] })),
+    ]);
+  }
+
+  #giveUp(reason: unknown): boolean {
+    if (this.#cancelled || this.#line.now() >= this.#due) return false;
+    this.#cancelled = true;
+    this.#taken = combine(this.#taken, this.#taken, () => 0);
+    for (const stop of this.#stop) stop(reason);
+    return true;
+  }
+
+  #whenDue(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = () => {
+        this.#stop.delete(stop);
+        signal?.removeEventListener("abort", abort);
+      };
+      const timer = this.#line.alarm(this.#due, () => {
+        end();
+        resolve();
+      });
+      const stop = (reason: unknown) => {
+        timer.cancel();
+        end();
+        reject(reason);
+      };
+      const abort = () => {
+        this.cancel().catch(() => {});
+        stop(signal?.reason);
+      };
+      this.#stop.add(stop);
+      signal?.addEventListener("abort", abort);
+    });
+  }
+}

@@ -1,0 +1,162 @@
+/** `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the same name. */
+import type { SmoothPolicy } from "./algorithms/smooth/smooth.ts";
+import {
+  aboveZero,
+  atLeastZeroOrInfinity,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+  checkText,
+} from "./check.ts";
+import { type Clock, checkClock, systemClock } from "./clock.ts";
+import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicies } from "./limiter/rate-limiter.ts";
+import { RemoteLimiter } from "./limiter/remote-limiter.ts";
+import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
+import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
+import { RedisStore } from "./stores/redis/redis-store.ts";
+
+export { StoreUnavailableError } from "./errors.ts";
+export type {
+  IoredisLike,
+  NodeRedisLike,
+  RedisClient,
+  Script,
+  ScriptRunner,
+} from "./stores/redis/client.ts";
+
+export interface RedisLimiterOptions {
+  /** How many permits may be waited for in this process before a further `acquire` is refused with a QueueFullError. 0 or more, default `Infinity`. */
+  readonly maxWaiting?: number | undefined;
+  /** How long Redis may take for an answer, ms, above 0, default 1000. After that the call is a StoreUnavailableError, and what Redis grants late is given back. */
+  readonly timeoutMs?: number | undefined;
+  /** What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default), or `"wait"` until it is back or their own time-out or signal ends the wait. */
+  readonly whenUnavailable?: "throw" | "wait" | undefined;
+  /** What the keys begin with. Default "l:". */
+  readonly prefix?: string | undefined;
+  /** Where the time comes from. Default: the server's own clock. A clock of yours must show the same time in all processes. */
+  readonly clock?: Clock | undefined;
+}
+
+export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
+
+const REDIS_OPTIONS = ["maxWaiting", "timeoutMs", "whenUnavailable", "prefix", "clock"] as const;
+
+/** A limiter on Redis under any policies. */
+export class RedisLimiter extends RemoteLimiter {
+  /**
+   * A limiter on Redis: one for all who use the same name, however many processes and machines.
+   *
+   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never closed. Or anything with `runScript`
+   * @param name of the limiter: any text but an empty one
+   * @param policies a policy, or several by name: all let a request pass, or none is charged
+   * @param options see `RedisLimiterOptions`
+   * @returns the limiter; Redis is not asked before the first call
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = RedisLimiter.create(redis, "github", smoothBursty({ permitsPerSecond: 5 }));
+   * await limiter.acquire();
+   */
+  static create(
+    redis: RedisClient,
+    name: string,
+    policies: Policies,
+    options: RedisLimiterOptions = {},
+  ): RedisLimiter {
+    checkOptions("options", options, REDIS_OPTIONS);
+    return new RedisLimiter(...open(redis, name, listPolicies(policies), options));
+  }
+}
+
+/** Guava's RateLimiter on Redis. */
+export class RedisRateLimiter extends RemoteLimiter {
+  readonly #policyOf: (permitsPerSecond: number) => SmoothPolicy;
+
+  private constructor(
+    policyOf: (permitsPerSecond: number) => SmoothPolicy,
+    ...remote: ConstructorParameters<typeof RemoteLimiter>
+  ) {
+    super(...remote);
+    this.#policyOf = policyOf;
+  }
+
+  /**
+   * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many processes and machines.
+   *
+   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never closed. Or anything with `runScript`
+   * @param name of the limiter: any text but an empty one
+   * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
+   * @param warmup the warm-up in ms (0 or absent: none), or options
+   * @returns the limiter; Redis is not asked before the first call, and the first call begins the limiter's life
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = RedisRateLimiter.create(new Redis(), "github", 5);
+   * await limiter.acquire();
+   */
+  static create(
+    redis: RedisClient,
+    name: string,
+    permitsPerSecond: number,
+    warmup: number | RedisRateLimiterOptions = 0,
+  ): RedisRateLimiter {
+    const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
+    checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS]);
+    const policyOf = smoothPolicies(options);
+    const policies = listPolicies(policyOf(permitsPerSecond));
+    return new RedisRateLimiter(policyOf, ...open(redis, name, policies, options));
+  }
+
+  /** Permits per second in force, as the last reply told; before the first, the number that was declared. */
+  getRate(): number {
+    const [policy] = this.policies;
+    return (policy as SmoothPolicy).permitsPerSecond;
+  }
+
+  /**
+   * Another pace from now on for everyone who was created under this name with the same numbers, until it is set again or taken back with
+   * `resetRate`. Code that declares other numbers is not held to it.
+   *
+   * @param permitsPerSecond above 0, `Infinity` for no limit
+   */
+  async setRate(permitsPerSecond: number): Promise<void> {
+    await this.update(this.#policyOf(permitsPerSecond));
+  }
+
+  /** The declared pace again. */
+  async resetRate(): Promise<void> {
+    await this.reset();
+  }
+}
+
+function open(
+  redis: RedisClient,
+  name: string,
+  policies: PolicyList,
+  options: RedisLimiterOptions,
+): ConstructorParameters<typeof RemoteLimiter> {
+  const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
+  const { whenUnavailable = "throw" } = options;
+  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait"]);
+  const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
+  const store = new RedisStore(scriptRunner(redis), checkText("prefix", prefix), algorithms);
+  return [
+    store,
+    checkName(name),
+    policies,
+    {
+      name,
+      maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
+      timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+      patient: whenUnavailable === "wait",
+      clock: clock === undefined ? systemClock : checkClock(clock),
+      tellsTime: clock !== undefined,
+    },
+  ];
+}
+
+/** A lone half of a surrogate pair becomes the same three bytes whichever it is: two names would be one. */
+function checkName(name: unknown): string {
+  const text = checkText("name", name);
+  if (text === "") throw new RangeError('name must not be empty, got ""');
+  if (/\p{Surrogate}/u.test(text)) throw new RangeError("name must be well-formed Unicode");
+  return text;
+}

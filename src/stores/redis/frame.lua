@@ -1,0 +1,201 @@
+-- One trip: requests in order on the state of one limiter, read once and written once.
+--
+-- KEYS[1]  the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds after base: when it was written),
+--          the numbers (u16 length, text), the fields of each policy (f64), and, where it is still to come, the instant
+--          before which nobody goes (f64). Instants are microseconds after base, so that they keep their fractions.
+--          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
+-- ARGV[1]  the numbers that this caller's code declares: a line for each policy, its algorithm's letter and then numbers
+-- ARGV[2]  now, epoch microseconds; empty: the server's clock
+-- ARGV[3+] the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if it is not asked; "late" says
+--          how late the caller's own timer was, microseconds.
+--            reserve count longest late permits   count times: take what can be used within longest
+--            decide late permits                  take what can be used now, and tell how things stand
+--            peek late permits                    tell; nothing is taken
+--            back permits receipts                what was taken was not used; a receipt for each policy
+--            charge permits                       taken whatever the state
+--            pause micros                         nobody goes before then
+--            set numbers                          in force from now on for all who declare what this caller declares
+--            reset                                the declared numbers are in force again
+-- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g, microseconds):
+--            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
+--                           after the wait ":" and the receipts, if not all are 0
+--            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
+
+
+-- Written in a straight line, without a function for each step: a script is run anew for every trip, and each function and
+-- table that it makes costs as much as the maths. The rarer verbs are in verbs.lua, which is sent only with trips that need it.
+
+local UNIT, REBASE = 16777216, 4294967296
+local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
+
+local declared, clock = ARGV[1], tonumber(ARGV[2])
+local saved = redis.call("GET", KEYS[1])
+if not clock then
+  local time = redis.call("TIME")
+  clock = time[1] * 1000000 + time[2]
+end
+
+-- times below are microseconds after base
+local base = math.floor(clock / UNIT) * UNIT
+local now, held, changed = clock - base, 0, false
+local in_force, settings = declared, ""
+local count, algorithm, policy, state = 0, {}, {}, {}
+
+local function parse(numbers)
+  count, algorithm, policy = 0, {}, {}
+  for line in string.gmatch(numbers, "[^\n]+") do
+    local values = {}
+    for value in string.gmatch(string.sub(line, 2), "%S+") do values[#values + 1] = tonumber(value) end
+    count = count + 1
+    algorithm[count] = algorithms[string.sub(line, 1, 1)]
+    policy[count] = algorithm[count].policy(values)
+  end
+end
+
+local function start()
+  for i = 1, count do state[i] = algorithm[i].start(policy[i], now) end
+end
+
+-- other numbers for the same algorithms
+local function resize(numbers)
+  local before = policy
+  in_force = numbers
+  parse(numbers)
+  for i = 1, count do algorithm[i].resize(policy[i], state[i], now, before[i]) end
+end
+
+if saved then
+  local units, last, length, from = struct.unpack("<I4I4I2", saved)
+  local numbers = string.sub(saved, from, from + length - 1)
+  from = from + length
+  local tab = string.find(numbers, "\t", 1, true)
+  if tab then
+    settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
+    local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
+    if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
+  end
+  local letters = "[^%a\n]"
+  if numbers ~= in_force and string.gsub(numbers, letters, "") ~= string.gsub(in_force, letters, "") then
+    -- the name was given to other algorithms: they begin anew
+    parse(in_force)
+    start()
+  else
+    parse(numbers)
+    for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
+    if from <= #saved then held = struct.unpack("<d", saved, from) end
+    local then_ = units * UNIT
+    local shift = 0
+    if clock < then_ + last then
+      shift = now - last -- the clock stepped back: time goes on from where it was
+    elseif clock - then_ >= REBASE then
+      shift = then_ - base
+    else
+      base, now = then_, clock - then_
+    end
+    if shift ~= 0 then
+      for i = 1, count do algorithm[i].shift(state[i], shift) end
+      held = held + shift
+    end
+    if numbers ~= in_force then resize(in_force) end
+  end
+else
+  parse(in_force)
+  start()
+end
+
+local function text(number)
+  return number == 0 and "0" or string.format("%.17g", number)
+end
+
+-- the first instant on which all agree
+local function earliest(from, permits)
+  if count == 1 then return algorithm[1].earliest(policy[1], state[1], from, permits[1]) end
+  local at = from
+  while true do
+    local agreed = at
+    for i = 1, count do
+      if permits[i] > 0 then agreed = algorithm[i].earliest(policy[i], state[i], agreed, permits[i]) end
+    end
+    if agreed == at then return at end
+    at = agreed
+  end
+end
+
+-- takes them; returns ":" and the receipts, if they say anything
+local function take(at, permits)
+  local receipts, useful = "", false
+  changed = true
+  for i = 1, count do
+    if permits[i] > 0 then
+      local receipt = algorithm[i].take(policy[i], state[i], at, permits[i])
+      receipts = receipts .. ":" .. text(receipt)
+      useful = useful or receipt ~= 0
+    else
+      receipts = receipts .. ":0"
+    end
+  end
+  -- nobody overtakes who has been promised an instant
+  if at > now and not (count == 1 and algorithm[1].in_order) and at > held then held = at end
+  return useful and receipts or ""
+end
+
+local position = 2
+
+local function number()
+  position = position + 1
+  return tonumber(ARGV[position])
+end
+
+local function amounts()
+  local permits = {}
+  for i = 1, count do permits[i] = number() end
+  return permits
+end
+
+local verbs = {}
+
+function verbs.reserve()
+  local times, longest, late, permits = number(), number(), number(), amounts()
+  local answers = {}
+  for i = 1, times do
+    local from = now - late
+    local at = earliest(from > held and from or held, permits)
+    local wait = at > now and math.ceil(at - now) or 0
+    if at == math.huge then
+      answers[i] = "never"
+    elseif wait > longest then
+      answers[i] = "no"
+    else
+      answers[i] = text(wait) .. take(at, permits)
+    end
+  end
+  return table.concat(answers, " ")
+end
+
+--> verbs
+
+local replies = {}
+while position < #ARGV do
+  position = position + 1
+  replies[#replies + 1] = verbs[ARGV[position]]()
+end
+
+if changed then
+  local numbers = in_force .. string.sub(settings, 1, -2)
+  local value = struct.pack("<I4I4I2", base / UNIT, now, #numbers) .. numbers
+  local life = held - now
+  for i = 1, count do
+    value = value .. algorithm[i].dump(state[i])
+    local worth = algorithm[i].lifetime(policy[i], state[i], now)
+    if worth > life then life = worth end
+  end
+  if held > now then value = value .. struct.pack("<d", held) end
+  if settings == "" then
+    -- under a clock of the caller's own nobody knows how real time runs beside it
+    local ms = math.ceil(life / 1000) + (ARGV[2] == "" and SECOND_MS or HOUR_MS)
+    redis.call("SET", KEYS[1], value, "PX", math.min(LONGEST_MS, ms))
+  else
+    redis.call("SET", KEYS[1], value) -- what was set at run time outlives idleness
+  end
+end
+return in_force .. "\t" .. table.concat(replies, "\t")

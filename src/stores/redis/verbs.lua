@@ -1,0 +1,73 @@
+-- The verbs of frame.lua that are not on the hot path.
+
+local function tell(taking)
+  local from = math.max(now - number(), held)
+  local permits = amounts()
+  local at = earliest(from, permits)
+  if at == math.huge then return "never" end
+  -- which policy alone would be the last to let them go
+  local slowest, latest = 0, -math.huge
+  for i = 1, count do
+    local alone = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
+    if alone > latest then slowest, latest = i - 1, alone end
+  end
+  if taking and at <= now then take(at, permits) end
+  local values = { text(math.max(0, math.ceil(at - now))), text(slowest) }
+  for i = 1, count do
+    local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
+    if held > now then remaining, reset = 0, math.max(reset, held - now) end
+    for _, value in ipairs({ limit, remaining, reset, window }) do values[#values + 1] = text(value) end
+  end
+  return table.concat(values, " ")
+end
+
+local function set(numbers)
+  -- plain finds: the numbers of other callers may look like a pattern
+  local first, last = string.find(settings, "\t" .. declared .. "=", 1, true)
+  if first then
+    settings = string.sub(settings, 1, first) .. string.sub(settings, string.find(settings, "\t", last, true) + 1)
+  end
+  if numbers ~= declared then
+    settings = (settings == "" and "\t" or settings) .. declared .. "=" .. numbers .. "\t"
+  end
+  if settings == "\t" then settings = "" end
+  resize(numbers)
+  changed = true
+  return ""
+end
+
+function verbs.decide()
+  return tell(true)
+end
+
+function verbs.peek()
+  return tell(false)
+end
+
+function verbs.back()
+  local permits, receipts = amounts(), amounts()
+  for i = 1, count do
+    if permits[i] > 0 then algorithm[i].give_back(policy[i], state[i], now, permits[i], receipts[i]) end
+  end
+  changed = true
+  return ""
+end
+
+function verbs.charge()
+  take(now, amounts())
+  return ""
+end
+
+function verbs.pause()
+  held, changed = math.max(held, now + number()), true
+  return ""
+end
+
+function verbs.set()
+  position = position + 1
+  return set(ARGV[position])
+end
+
+function verbs.reset()
+  return set(declared)
+end

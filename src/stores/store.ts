@@ -1,0 +1,60 @@
+/**
+ * A store elsewhere: it runs requests on the state of one limiter, in order and all at one instant of one clock for everybody
+ * who asks. It answers later, and perhaps not at all. Times are microseconds.
+ */
+import type { Quota } from "../algorithms/algorithm.ts";
+import type { Amount } from "../permits.ts";
+
+export interface Store {
+  /**
+   * @param key the limiter's name
+   * @param declared the numbers of its policies, as the caller's code has them
+   * @param now epoch microseconds; absent: the store's own clock
+   */
+  run(
+    key: string,
+    declared: string,
+    requests: readonly StoreRequest[],
+    now: number | undefined,
+  ): Promise<StoreReply>;
+}
+
+export type StoreRequest =
+  /** Take the amount, `count` times over, each time if it can be used within `longest`. */
+  | {
+      readonly verb: "reserve";
+      readonly amount: Amount;
+      readonly longest: number;
+      readonly late: number;
+      count: number;
+    }
+  /** Take the amount if it can be used now, and tell how things stand; `peek` takes nothing. */
+  | { readonly verb: "decide" | "peek"; readonly amount: Amount; readonly late: number }
+  /** What was taken was not used. The receipts are the grant's, none if it is not known which. */
+  | { readonly verb: "back"; readonly amount: Amount; readonly receipts: readonly number[] }
+  /** Taken whatever the state. */
+  | { readonly verb: "charge"; readonly amount: Amount }
+  /** Nobody goes before that many microseconds have passed. */
+  | { readonly verb: "pause"; readonly micros: number }
+  /** Other numbers are in force from now on for all who declare what this caller declares. */
+  | { readonly verb: "set"; readonly numbers: string }
+  | { readonly verb: "reset" };
+
+export interface StoreReply {
+  /** The numbers in force. */
+  readonly inForce: string;
+  /** An answer for each request, in order; for `reserve` as many as its count. */
+  readonly answers: readonly Answer[];
+}
+
+export interface Answer {
+  /** Microseconds until the permits can be used; `REFUSED`: longer than `longest`; `Infinity`: never. */
+  readonly wait: number;
+  /** What `back` needs to undo it, a number for each policy; none if it was only time. */
+  readonly receipts: readonly number[];
+  /** For `decide` and `peek`: which policy makes it wait longest, and how they all stand. */
+  readonly slowest: number;
+  readonly quotas: readonly Quota[];
+}
+
+export const REFUSED = -1;
