@@ -1,5 +1,5 @@
 /** `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the same name. */
-import type { SmoothPolicy } from "./algorithms/smooth/smooth.ts";
+import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
   atLeastZeroOrInfinity,
@@ -9,7 +9,7 @@ import {
   checkText,
 } from "./check.ts";
 import { type Clock, checkClock, systemClock } from "./clock.ts";
-import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicies } from "./limiter/rate-limiter.ts";
+import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
@@ -69,16 +69,6 @@ export class RedisLimiter extends RemoteLimiter {
 
 /** Guava's RateLimiter on Redis. */
 export class RedisRateLimiter extends RemoteLimiter {
-  readonly #policyOf: (permitsPerSecond: number) => SmoothPolicy;
-
-  private constructor(
-    policyOf: (permitsPerSecond: number) => SmoothPolicy,
-    ...remote: ConstructorParameters<typeof RemoteLimiter>
-  ) {
-    super(...remote);
-    this.#policyOf = policyOf;
-  }
-
   /**
    * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many processes and machines.
    *
@@ -100,15 +90,13 @@ export class RedisRateLimiter extends RemoteLimiter {
   ): RedisRateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS]);
-    const policyOf = smoothPolicies(options);
-    const policies = listPolicies(policyOf(permitsPerSecond));
-    return new RedisRateLimiter(policyOf, ...open(redis, name, policies, options));
+    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    return new RedisRateLimiter(...open(redis, name, policies, options));
   }
 
   /** Permits per second in force, as the last reply told; before the first, the number that was declared. */
   getRate(): number {
-    const [policy] = this.policies;
-    return (policy as SmoothPolicy).permitsPerSecond;
+    return this.#policy.permitsPerSecond;
   }
 
   /**
@@ -118,12 +106,17 @@ export class RedisRateLimiter extends RemoteLimiter {
    * @param permitsPerSecond above 0, `Infinity` for no limit
    */
   async setRate(permitsPerSecond: number): Promise<void> {
-    await this.update(this.#policyOf(permitsPerSecond));
+    await this.update(repaced(this.#policy, permitsPerSecond));
   }
 
   /** The declared pace again. */
   async resetRate(): Promise<void> {
     await this.reset();
+  }
+
+  get #policy(): SmoothPolicy {
+    const [policy] = this.policies;
+    return policy as SmoothPolicy;
   }
 }
 

@@ -1,18 +1,21 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import { toMillis } from "../clock.ts";
+import type { Amount } from "../permits.ts";
 import type { Decision } from "./face.ts";
 
 /**
+ * @param amount what was asked for: a policy that was not asked does not bind
  * @param wait microseconds until the permits can be used
  * @param slowest the index of the policy that makes them wait longest; who need not wait is bound by the one that has least left
  */
 export function decision(
   names: readonly string[],
   quotas: readonly Quota[],
+  amount: Amount,
   wait: number,
   slowest: number,
 ): Decision {
-  const binding = wait > 0 ? slowest : scarcest(quotas);
+  const binding = wait > 0 ? slowest : scarcest(quotas, amount);
   const { limit, remaining, resetMs } = quotas[binding] as Quota;
   return {
     allowed: wait <= 0,
@@ -30,9 +33,10 @@ export function held(quota: Quota, micros: number): Quota {
   return { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(micros)) };
 }
 
-function scarcest(quotas: readonly Quota[]): number {
-  const shares = quotas.map(({ limit, remaining }) =>
-    limit === Infinity ? Number(remaining > 0) : remaining / limit,
-  );
+function scarcest(quotas: readonly Quota[], amount: Amount): number {
+  const shares = quotas.map(({ limit, remaining }, i) => {
+    if (typeof amount !== "number" && amount[i] === undefined) return Infinity;
+    return limit === Infinity ? Number(remaining > 0) : remaining / limit;
+  });
   return shares.indexOf(Math.min(...shares));
 }

@@ -1,4 +1,5 @@
 /** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
+import type { Policy } from "../algorithms/algorithm.ts";
 import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { toMicros, toMillis } from "../clock.ts";
 import { QueueFullError } from "../errors.ts";
@@ -88,18 +89,22 @@ export class QueueingLimiter implements LocalLimiter {
     return this.#queue.grant(this.#queue.now(), amount);
   }
 
-  async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
-    const { micros, signal } = checkTryOptions(wait);
-    signal?.throwIfAborted();
-    const amount = this.#queue.cell.amount(permits);
-    const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) return true;
-    const deadline = now + micros;
-    if (micros === 0 || !this.#hasRoom(amount)) return false;
-    if (Math.ceil(this.#queue.instant(now, amount)) > deadline) return false;
-    return new Promise((resolve) => {
-      this.#queue.add(new Trier(now, amount, signal, resolve, deadline));
-    });
+  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    try {
+      const { micros, signal } = checkTryOptions(wait);
+      signal?.throwIfAborted();
+      const amount = this.#queue.cell.amount(permits);
+      const now = this.#queue.now();
+      if (this.#queue.grant(now, amount)) return Promise.resolve(true);
+      const deadline = now + micros;
+      if (micros === 0 || !this.#hasRoom(amount)) return Promise.resolve(false);
+      if (Math.ceil(this.#queue.instant(now, amount)) > deadline) return Promise.resolve(false);
+      return new Promise((resolve) => {
+        this.#queue.add(new Trier(now, amount, signal, resolve, deadline));
+      });
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   reserve(permits: Permits = 1): LocalReservation {
@@ -117,7 +122,7 @@ export class QueueingLimiter implements LocalLimiter {
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount)) {
       const { names } = this.#queue.cell;
-      return decision(names, this.#queue.cell.quotas(now), 0, 0);
+      return decision(names, this.#queue.cell.quotas(now), amount, 0, 0);
     }
     return this.#look(now, amount);
   }
@@ -130,7 +135,7 @@ export class QueueingLimiter implements LocalLimiter {
 
   #look(now: number, amount: Amount): Decision {
     const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
-    return decision(this.#queue.cell.names, quotas, instant - now, slowest);
+    return decision(this.#queue.cell.names, quotas, amount, instant - now, slowest);
   }
 
   charge(permits: Permits): void {
@@ -148,6 +153,11 @@ export class QueueingLimiter implements LocalLimiter {
   update(policies: Policies): void {
     this.#policies = renumber(this.#policies, listPolicies(policies));
     this.#queue.resize(this.#policies);
+  }
+
+  /** The policies in force. */
+  protected get policies(): readonly Policy[] {
+    return this.#policies.list;
   }
 
   #hasRoom(amount: Amount): boolean {

@@ -1,5 +1,10 @@
-import { type SmoothPolicy, smoothBursty, smoothWarmingUp } from "../algorithms/smooth/smooth.ts";
-import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
+import {
+  repaced,
+  type SmoothPolicy,
+  smoothBursty,
+  smoothWarmingUp,
+} from "../algorithms/smooth/smooth.ts";
+import { atLeastOne, atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { listPolicies } from "../stores/memory.ts";
 import { QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
@@ -19,12 +24,13 @@ export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
 
 export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
 
-/** The policies of a rate limiter, one for each rate that it may be set to. */
-export function smoothPolicies(options: SmoothOptions): (permitsPerSecond: number) => SmoothPolicy {
+/** The policy that the options describe. They are all checked, also those that have no say. */
+export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): SmoothPolicy {
   const { warmupMs = 0, coldFactor = 3, burstSeconds = 1, prefilled = false } = options;
-  return checkNumber("warmupMs", warmupMs, atLeastZero) > 0
-    ? (permitsPerSecond) => smoothWarmingUp({ permitsPerSecond, warmupMs, coldFactor })
-    : (permitsPerSecond) => smoothBursty({ permitsPerSecond, burstSeconds, prefilled });
+  checkNumber("warmupMs", warmupMs, atLeastZero);
+  checkNumber("coldFactor", coldFactor, atLeastOne);
+  const bursty = smoothBursty({ permitsPerSecond, burstSeconds, prefilled });
+  return warmupMs > 0 ? smoothWarmingUp({ permitsPerSecond, warmupMs, coldFactor }) : bursty;
 }
 
 /**
@@ -32,17 +38,8 @@ export function smoothPolicies(options: SmoothOptions): (permitsPerSecond: numbe
  * For other algorithms see `Limiter`.
  */
 export class RateLimiter extends QueueingLimiter {
-  readonly #policyOf: (permitsPerSecond: number) => SmoothPolicy;
-  #permitsPerSecond: number;
-
-  private constructor(
-    permitsPerSecond: number,
-    policyOf: (permitsPerSecond: number) => SmoothPolicy,
-    options: LimiterOptions,
-  ) {
-    super(listPolicies(policyOf(permitsPerSecond)), options);
-    this.#permitsPerSecond = permitsPerSecond;
-    this.#policyOf = policyOf;
+  private constructor(policy: SmoothPolicy, options: LimiterOptions) {
+    super(listPolicies(policy), options);
   }
 
   /**
@@ -63,12 +60,12 @@ export class RateLimiter extends QueueingLimiter {
   static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0): RateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
-    return new RateLimiter(permitsPerSecond, smoothPolicies(options), options);
+    return new RateLimiter(smoothPolicy(permitsPerSecond, options), options);
   }
 
   /** Permits per second: exactly the number that was set. */
   getRate(): number {
-    return this.#permitsPerSecond;
+    return this.#policy.permitsPerSecond;
   }
 
   /**
@@ -81,7 +78,11 @@ export class RateLimiter extends QueueingLimiter {
    * limiter.setRate(limiter.getRate() / 2);
    */
   setRate(permitsPerSecond: number): void {
-    this.update(this.#policyOf(permitsPerSecond));
-    this.#permitsPerSecond = permitsPerSecond;
+    this.update(repaced(this.#policy, permitsPerSecond));
+  }
+
+  get #policy(): SmoothPolicy {
+    const [policy] = this.policies;
+    return policy as SmoothPolicy;
   }
 }

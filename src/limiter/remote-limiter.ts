@@ -102,7 +102,7 @@ export class RemoteLimiter implements Limiter, Desk {
     const request = (late: number) => ({ verb, amount, late });
     const { answer } = await this.#trips.send(request, verb === "decide" ? amount : undefined);
     if (answer.wait === Infinity) throw this.excess(amount);
-    return decision(this.#cell.names, answer.quotas, answer.wait, answer.slowest);
+    return decision(this.#cell.names, answer.quotas, amount, answer.wait, answer.slowest);
   }
 
   async charge(permits: Permits): Promise<void> {

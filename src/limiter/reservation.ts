@@ -31,15 +31,19 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     if (waitMs > 0) queue.add(this);
   }
 
-  async ready(options?: WaitOptions): Promise<number> {
-    const signal = checkWaitOptions(options);
-    if (this.#isWaiting()) {
-      if (signal?.aborted) this.#leave(signal.reason);
-      else return this.#whenReady(signal);
+  ready(options?: WaitOptions): Promise<number> {
+    try {
+      const signal = checkWaitOptions(options);
+      if (this.#isWaiting()) {
+        if (!signal?.aborted) return this.#whenReady(signal);
+        this.#leave(signal.reason);
+      }
+      signal?.throwIfAborted();
+      if (this.#state === "cancelled") throw new ReservationCancelledError(this.waitMs);
+      return Promise.resolve(this.#waitedMs);
+    } catch (error) {
+      return Promise.reject(error);
     }
-    signal?.throwIfAborted();
-    if (this.#state === "cancelled") throw new ReservationCancelledError(this.waitMs);
-    return this.#waitedMs;
   }
 
   cancel(): boolean {
@@ -49,13 +53,13 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const { cell } = this.#queue;
-    const used = cell.amount(actual, atLeastZero);
+    const used = this.#queue.cell.amount(actual, atLeastZero);
+    const waiting = this.#isWaiting();
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
-    if (this.#isWaiting()) {
+    if (waiting) {
       // its own instant was told: it may come earlier for less, but not later for more
-      this.#queue.change(
+      this.#queue.resettle(
         this,
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );

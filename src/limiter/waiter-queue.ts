@@ -9,21 +9,23 @@
  * due, each accounted for at its instant, so that lateness costs nobody in the line anything. Whoever was released late
  * and asks again is treated as if it had been on time: see `#lateBy`.
  *
- * Times are microseconds since the queue was made.
+ * Times are those of the limiter's `Timeline`.
  */
 import type { Quota } from "../algorithms/algorithm.ts";
-import { type Clock, type Timer, toMicros } from "../clock.ts";
+import type { Clock, Timer } from "../clock.ts";
 import { type Amount, sizeOf } from "../permits.ts";
 import { type Cell, openCell, type PolicyList } from "../stores/memory.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import { held } from "./decision.ts";
+import { Line } from "./line.ts";
+import { Timeline } from "./timeline.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** A blocked event loop is no late timer: more than this is not made up for. */
 const LONGEST_CREDIT = 10_000;
 
 /** The state after everyone in the line up to `last`, who goes at `at`. */
-interface LineUp {
+interface Promised {
   readonly cell: Cell;
   at: number;
   last: Place | undefined;
@@ -39,25 +41,15 @@ export interface Outlook {
 }
 
 export class WaiterQueue {
-  readonly #clock: Clock;
+  readonly #time: Timeline;
+  readonly #line = new Line();
   readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
     this.remove(waiter);
     waiter.abort(reason);
   });
   readonly #released: Cell;
-  #lineUp: LineUp | undefined;
+  #promised: Promised | undefined;
 
-  /** The clock's microseconds at our 0, and our last reading. */
-  #origin: number;
-  #now = 0;
-
-  #head: Place | undefined;
-  #tail: Place | undefined;
-  /** How many in the line are waiters, cancelled waiters, and changes of numbers. */
-  #alive = 0;
-  #gone = 0;
-  #changes = 0;
-  #seated = true;
   /** How many permits are waited for, and how many waiters have a pending promise. */
   #permits = 0;
   #awaited = 0;
@@ -79,11 +71,16 @@ export class WaiterQueue {
   #timer: Timer | undefined;
   #timerAt = 0;
   #settling = false;
+  /** A change has moved up, which those behind it have not been told. */
+  #moved = false;
 
   constructor(clock: Clock, policies: PolicyList) {
-    this.#clock = clock;
-    this.#origin = toMicros(clock.now());
-    this.#released = openCell(policies, 0);
+    this.#time = new Timeline(
+      clock,
+      () => this.#rearm(),
+      (by) => this.#rebase(by),
+    );
+    this.#released = openCell(policies, this.#time.last);
   }
 
   /** How many permits are waited for. */
@@ -97,29 +94,15 @@ export class WaiterQueue {
   }
 
   now(): number {
-    const now = toMicros(this.#clock.now()) - this.#origin;
-    if (now >= this.#now) {
-      this.#now = now;
-      return now;
-    }
-    return this.#stepBack(now);
-  }
-
-  /** The clock went back. Time goes on from where it was: nothing is minted, and nobody waits for the hour to come round again. */
-  #stepBack(now: number): number {
-    if (Number.isNaN(now)) throw new TypeError("clock.now() must give a finite number, got NaN");
-    this.#origin += now - this.#now;
-    this.#disarm();
-    this.#settleSoon();
-    return this.#now;
+    return this.#time.now();
   }
 
   /** Takes the permits if they can be used now and nobody stands before. */
   grant(now: number, amount: Amount): boolean {
     let from = now;
-    if (this.#head !== undefined || now < this.#specialUntil) {
+    if (this.#line.head !== undefined || now < this.#specialUntil) {
       this.#release(now);
-      if (this.#head !== undefined) {
+      if (this.#line.head !== undefined) {
         this.#possible(this.#released.earliest(now, amount), amount);
         return false;
       }
@@ -141,7 +124,8 @@ export class WaiterQueue {
     return {
       instant,
       slowest: cell.slowest(from, amount),
-      quotas: from > now || this.#head ? quotas.map((quota) => held(quota, from - now)) : quotas,
+      quotas:
+        from > now || this.#line.head ? quotas.map((quota) => held(quota, from - now)) : quotas,
     };
   }
 
@@ -154,10 +138,10 @@ export class WaiterQueue {
     this.#release(now);
     let from = this.#from(now);
     let cell = this.#released;
-    if (this.#head !== undefined) {
-      const line = this.#lineUpToTail();
-      from = Math.max(from, line.at);
-      cell = line.cell;
+    if (this.#line.head !== undefined) {
+      const promised = this.#promiseAll();
+      from = Math.max(from, promised.at);
+      cell = promised.cell;
     }
     return { instant: this.#possible(cell.earliest(from, amount), amount), from, cell };
   }
@@ -171,7 +155,7 @@ export class WaiterQueue {
   /** Hands the instant back, unless it will never come. */
   #possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
-    throw this.#released.excess(this.#now, amount);
+    throw this.#released.excess(this.#time.last, amount);
   }
 
   /** Checks what somebody asks for, and that there is any use in waiting for it. */
@@ -187,120 +171,130 @@ export class WaiterQueue {
   }
 
   add(waiter: Waiter): void {
-    this.#append(waiter);
-    this.#alive += 1;
+    this.#line.append(waiter);
     this.#permits += sizeOf(waiter.amount);
-    if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
-    if (waiter.awaited) this.attend();
+    for (const signal of waiter.signals) this.#signals.add(signal, waiter);
+    if (waiter.awaited) this.#attend();
   }
 
-  /** One waiter more has a promise that waits: it needs the timer. */
-  attend(): void {
+  #attend(): void {
     this.#awaited += 1;
-    this.#seated = this.#changes === 0;
     if (this.#timer === undefined) this.#arm();
+  }
+
+  /** A reservation in the line has a promise that waits for it now: it needs the timer, and follows every change. */
+  attend(): void {
+    this.#attend();
+    this.#line.unseat();
+    this.#settleSoon();
   }
 
   /** From now on the waiter heeds this signal too. */
   heed(waiter: Waiter, signal: AbortSignal): void {
-    if (waiter.signal !== undefined) this.#signals.delete(waiter.signal, waiter);
-    waiter.signal = waiter.signal === undefined ? signal : AbortSignal.any([waiter.signal, signal]);
-    this.#signals.add(waiter.signal, waiter);
+    waiter.signals = [...waiter.signals, signal];
+    this.#signals.add(signal, waiter);
   }
 
   /** Takes a waiter out of the line; those behind it move up. */
   remove(waiter: Waiter): void {
+    // it held those behind it back until now, or until its own instant if our timer is late
+    if (waiter === this.#line.head) {
+      this.#floor = Math.min(this.now(), this.#instantOf(waiter));
+    }
     this.#drop(waiter);
-    this.#lineUp = undefined;
-    this.#seated = this.#changes === 0;
-    if (this.#gone > this.#alive) this.#sweep();
-    if (this.#awaited === 0 || this.#head?.gone) this.#settleSoon();
+    while (this.#line.head?.gone) this.#line.advance();
+    this.#line.sweep();
+    this.#promised = undefined;
+    this.#settleSoon();
   }
 
   /** The waiter, still in the line, asks for another amount. */
-  change(waiter: Waiter, amount: Amount): void {
+  resettle(waiter: Waiter, amount: Amount): void {
     this.#permits += sizeOf(amount) - sizeOf(waiter.amount);
     waiter.amount = amount;
+    this.#floor = Math.max(this.#floor, this.#time.last);
     this.#retime();
   }
 
   /** Taken whatever the state; those who wait pay. */
   charge(amount: Amount): void {
-    this.catchUp();
-    this.#released.take(this.#now, amount);
-    this.#retime();
+    this.#change((cell, now) => cell.take(now, amount));
   }
 
   refund(amount: Amount): void {
+    this.#change((cell, now) => cell.giveBack(now, amount));
+  }
+
+  resize(policies: PolicyList): void {
+    this.#change((cell, now) => cell.resize(now, policies.list));
+  }
+
+  #change(deed: (cell: Cell, now: number) => void): void {
     this.catchUp();
-    this.#released.giveBack(this.#now, amount);
+    const now = this.#time.last;
+    this.#line.append(new Change(now, (cell) => deed(cell, now)));
     this.#retime();
   }
 
   pause(micros: number): void {
     this.catchUp();
-    this.#pausedUntil = Math.max(this.#pausedUntil, this.#now + micros);
-    this.#retime();
-  }
-
-  resize(policies: PolicyList): void {
-    this.catchUp();
-    this.#append(new Change(this.#now, policies));
-    this.#changes += 1;
-    this.#seated = false;
+    this.#pausedUntil = Math.max(this.#pausedUntil, this.#time.last + micros);
     this.#retime();
   }
 
   /** Everyone in the line may have another instant: some can no longer meet their deadline, some are due. */
   #retime(): void {
-    this.#lineUp = undefined;
-    this.#release(this.#now);
-    this.#lineUpToTail();
-    this.#release(this.#now);
+    this.#moved = false;
+    this.#promised = undefined;
+    this.#release(this.#time.last);
+    if (this.#line.head !== undefined) {
+      this.#promiseAll();
+      this.#release(this.#time.last);
+    }
     this.#arm();
   }
 
-  /** Once for all cancellations of one turn. */
+  /** Once for all who leave in one turn. */
   #settleSoon(): void {
     if (this.#settling) return;
     this.#settling = true;
     queueMicrotask(() => {
       this.#settling = false;
-      this.#release(this.now());
-      this.#arm();
+      this.catchUp();
+      if (this.#moved) this.#retime();
+      else this.#arm();
     });
   }
 
   /** Lets go all who are due, each at its instant. */
   #release(now: number): void {
-    if (!this.#seated) this.#seatChanges();
-    // those behind a cancelled head may have been able to go earlier, but they were not let
-    if (this.#head?.gone) this.#floor = Math.max(this.#floor, now);
-    let place = this.#head;
-    for (; place !== undefined; place = place.next) {
+    if (this.#line.seatChanges()) {
+      this.#moved = true;
+      this.#promised = undefined;
+      this.#floor = Math.max(this.#floor, now);
+    }
+    for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
       if (place instanceof Change) {
-        this.#changes -= 1;
-        this.#released.resize(place.since, place.policies.list);
-      } else if (place.gone) {
-        this.#gone -= 1;
-      } else {
+        place.apply(this.#released);
+        this.#floor = Math.max(this.#floor, place.since);
+      } else if (!place.gone) {
         const at = this.#instantOf(place);
         if (at > now) break;
         this.#released.take(at, place.taken);
         this.#floor = at;
+        if (place.awaited) this.#makeUpFor(now - at, now);
         this.#leave(place);
         place.release(at, now);
-        if (place === this.#lineUp?.last) this.#lineUp = undefined;
-        this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
-        this.#lateUntil = now + this.#lateBy;
       }
-    }
-    this.#head = place;
-    if (place === undefined) {
-      this.#tail = undefined;
-      this.#lineUp = undefined;
+      this.#line.advance();
+      if (place === this.#promised?.last) this.#promised = undefined;
     }
     this.#specialUntil = Math.max(this.#pausedUntil, this.#lateUntil);
+  }
+
+  #makeUpFor(lateness: number, now: number): void {
+    this.#lateBy = Math.min(lateness, LONGEST_CREDIT);
+    this.#lateUntil = now + this.#lateBy;
   }
 
   #instantOf(waiter: Waiter): number {
@@ -309,108 +303,74 @@ export class WaiterQueue {
   }
 
   /** Replays the line, from where that was last done to its end. */
-  #lineUpToTail(): LineUp {
-    this.#lineUp ??= { cell: this.#released.copy(), at: this.#floor, last: undefined };
-    const line = this.#lineUp;
-    let place = line.last === undefined ? this.#head : line.last.next;
+  #promiseAll(): Promised {
+    this.#promised ??= { cell: this.#released.copy(), at: this.#floor, last: undefined };
+    const promised = this.#promised;
+    let place = promised.last === undefined ? this.#line.head : promised.last.next;
     for (; place !== undefined; place = place.next) {
-      line.last = place;
-      if (place instanceof Change) line.cell.resize(place.since, place.policies.list);
-      else if (!place.gone) {
-        const from = Math.max(place.asked, line.at, this.#pausedUntil);
-        const at = line.cell.earliest(from, place.amount);
+      promised.last = place;
+      if (place instanceof Change) {
+        place.apply(promised.cell);
+        promised.at = Math.max(promised.at, place.since);
+      } else if (!place.gone) {
+        const from = Math.max(place.asked, promised.at, this.#pausedUntil);
+        const at = promised.cell.earliest(from, place.amount);
         if (Math.ceil(at) > place.deadline) {
           this.#drop(place);
           place.refuse();
         } else {
-          line.cell.take(at, place.taken);
-          line.at = at;
+          promised.cell.take(at, place.taken);
+          promised.at = at;
         }
       }
     }
-    return line;
-  }
-
-  /**
-   * A change of numbers stands behind the reservations that were told their wait under the old ones, and before
-   * everybody who merely waits. When such a reservation has left, the change moves up.
-   */
-  #seatChanges(): void {
-    this.#seated = true;
-    let seat: Place | undefined;
-    let before: Place | undefined;
-    for (let place = this.#head; place !== undefined; ) {
-      const next = place.next;
-      const isChange = place instanceof Change;
-      if (isChange && before !== seat && before !== undefined) {
-        before.next = next;
-        if (next === undefined) this.#tail = before;
-        if (seat === undefined) {
-          place.next = this.#head;
-          this.#head = place;
-        } else {
-          place.next = seat.next;
-          seat.next = place;
-        }
-        seat = place;
-        this.#lineUp = undefined;
-      } else {
-        if (!place.gone && !place.awaited) seat = place;
-        before = place;
-      }
-      place = next;
-    }
-  }
-
-  #append(place: Place): void {
-    if (this.#tail === undefined) this.#head = place;
-    else this.#tail.next = place;
-    this.#tail = place;
+    return promised;
   }
 
   #drop(waiter: Waiter): void {
     this.#leave(waiter);
-    waiter.gone = true;
-    this.#gone += 1;
+    this.#line.drop(waiter);
   }
 
   #leave(waiter: Waiter): void {
-    this.#alive -= 1;
     this.#permits -= sizeOf(waiter.amount);
     if (waiter.awaited) this.#awaited -= 1;
-    if (waiter.signal !== undefined) this.#signals.delete(waiter.signal, waiter);
-  }
-
-  /** Unlinks the cancelled ones behind the head: a line whose head waits long must not keep them all. */
-  #sweep(): void {
-    let kept = this.#head;
-    for (let place = kept?.next; place !== undefined; place = place.next) {
-      if (place.gone) this.#gone -= 1;
-      else {
-        if (kept !== undefined) kept.next = place;
-        kept = place;
-      }
-    }
-    if (kept !== undefined) kept.next = undefined;
-    this.#tail = kept;
+    for (const signal of waiter.signals) this.#signals.delete(signal, waiter);
   }
 
   #arm(): void {
-    const head = this.#head;
+    const head = this.#line.head;
     if (this.#awaited === 0 || head === undefined || head instanceof Change) {
       this.#disarm();
       return;
     }
-    const at = Math.ceil(this.#instantOf(head));
+    const at = this.#instantOf(head);
     if (this.#timer !== undefined && this.#timerAt === at) return;
     this.#disarm();
     this.#timerAt = at;
-    this.#timer = this.#clock.wakeAt((this.#origin + at) / 1000, this.#wake);
+    this.#timer = this.#time.wakeAt(at, this.#wake);
   }
 
   #disarm(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
+  }
+
+  /** The clock went back, and the timer with it. */
+  #rearm(): void {
+    this.#disarm();
+    this.#settleSoon();
+  }
+
+  /** All instants become less by that; while somebody waits there are too many of them. */
+  #rebase(by: number): boolean {
+    if (this.#line.head !== undefined) return false;
+    this.#released.shift(-by);
+    this.#floor -= by;
+    this.#pausedUntil -= by;
+    this.#lateUntil -= by;
+    this.#specialUntil -= by;
+    return true;
   }
 
   /** A timer may be early; whoever is not due then gets a new one. */

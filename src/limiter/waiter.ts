@@ -1,23 +1,25 @@
 import type { Amount } from "../permits.ts";
-import type { PolicyList } from "../stores/memory.ts";
+import type { Cell } from "../stores/memory.ts";
 
-/** What stands in the line: someone who waits, or a change of numbers. */
+/** What stands in the line: someone who waits, or a change. */
 export type Place = Waiter | Change;
 
-/** From here on the policies have other numbers. */
+/** Something that happens to the policies' state in its turn: other numbers, a charge, a refund. */
 export class Change {
   next: Place | undefined = undefined;
   readonly gone = false;
   readonly awaited = false;
-  /** The instant of the change, microseconds. */
+  /** Its instant, microseconds. */
   readonly since: number;
-  readonly policies: PolicyList;
+  readonly apply: (cell: Cell) => void;
 
-  constructor(since: number, policies: PolicyList) {
+  constructor(since: number, apply: (cell: Cell) => void) {
     this.since = since;
-    this.policies = policies;
+    this.apply = apply;
   }
 }
+
+const NO_SIGNALS: readonly AbortSignal[] = [];
 
 /** Someone who waits. What happens at its instant is for the kinds of waiters to say. */
 export abstract class Waiter {
@@ -28,12 +30,12 @@ export abstract class Waiter {
   readonly asked: number;
   /** What must be free for it to go. */
   amount: Amount;
-  signal: AbortSignal | undefined;
+  signals: readonly AbortSignal[];
 
   constructor(asked: number, amount: Amount, signal?: AbortSignal) {
     this.asked = asked;
     this.amount = amount;
-    this.signal = signal;
+    this.signals = signal === undefined ? NO_SIGNALS : [signal];
   }
 
   /** What it takes as it goes. */

@@ -29,6 +29,8 @@ export interface Cell {
   /** The index of the policy that, asked alone, makes these permits wait longest. */
   slowest(from: number, amount: Amount): number;
   resize(now: number, policies: readonly Policy[]): void;
+  /** All instants become more by that. */
+  shift(by: number): void;
   copy(): Cell;
 }
 
@@ -135,6 +137,10 @@ class SingleCell implements Cell {
     }
   }
 
+  shift(by: number): void {
+    this.#policy.algorithm.shift(this.#state, by);
+  }
+
   copy(): SingleCell {
     return new SingleCell(this.#policy, this.#policy.algorithm.copy(this.#state));
   }
@@ -205,6 +211,10 @@ class JointCell implements Cell {
     this.#cells.forEach((cell, i) => {
       cell.resize(now, policies.slice(i, i + 1));
     });
+  }
+
+  shift(by: number): void {
+    for (const cell of this.#cells) cell.shift(by);
   }
 
   copy(): JointCell {

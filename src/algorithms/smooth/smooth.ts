@@ -280,6 +280,11 @@ function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): 
   });
 }
 
+/** The same policy at another pace. */
+export function repaced(policy: SmoothPolicy, permitsPerSecond: unknown): SmoothPolicy {
+  return smooth.policy([checkRate(permitsPerSecond), ...policy.numbers.slice(1)]);
+}
+
 function checkRate(permitsPerSecond: unknown): number {
   return checkNumber("permitsPerSecond", permitsPerSecond, aboveZeroOrInfinity);
 }
