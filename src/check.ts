@@ -45,7 +45,10 @@ export function checkNumber(name: string, value: unknown, bound: Bound): number 
   return value;
 }
 
-/** Refuses what is not an object and every option that nobody reads: a misspelt one would do nothing. */
+/**
+ * Refuses what is not an object and every option that nobody reads: a misspelt one would do
+ * nothing.
+ */
 export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new TypeError(`${name} must be an object, got ${show(options)}`);

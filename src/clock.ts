@@ -7,7 +7,9 @@ export interface Clock {
   now(): number;
   /** Calls `wake` once when `now()` has reached `timeMs`; a little early or late is put up with. */
   wakeAt(timeMs: number, wake: () => void): Timer;
-  /** Added to `now()` it gives Unix time; for windows that lie on the epoch's grid only. Default 0. */
+  /**
+   * Added to `now()` it gives Unix time; for windows that lie on the epoch's grid only. Default 0.
+   */
   readonly epochMs?: number;
 }
 
@@ -19,8 +21,9 @@ export interface Timer {
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
- * 1000, and a hair more: (n / 1000) * 1000 may come out just below n, and the floor would then lose a
- * microsecond that `now()` did tell. The hair is two units in the last place, so nothing is ever gained.
+ * 1000, and a hair more: (n / 1000) * 1000 may come out just below n, and the floor would then lose
+ * a microsecond that `now()` did tell. The hair is two units in the last place, so nothing is ever
+ * gained.
  */
 const MICROS_PER_MS = 1000 * (1 + Number.EPSILON);
 
@@ -29,17 +32,32 @@ export function toMicros(ms: number): number {
   return Math.floor(ms * MICROS_PER_MS);
 }
 
-/** Milliseconds for a number of microseconds, rounded up to a whole one: who comes back then is not early. */
+/**
+ * Milliseconds for a number of microseconds, rounded up to a whole one: who comes back then is not
+ * early.
+ */
 export function toMillis(micros: number): number {
   return Math.ceil(micros) / 1000;
 }
 
+const RealDate = Date;
+const realNow = performance.now;
+
 /**
- * The platform's monotonic clock and `setTimeout`. Both are looked up at every call, so that fake timers
- * (sinon, vitest, jest) which replace them are heeded.
+ * Fake timers replace `performance`, or only `Date` (node:test, vitest before 3): the time is what
+ * they say.
+ */
+function systemNow(): number {
+  if (Date === RealDate || performance.now !== realNow) return performance.now();
+  return Date.now() - performance.timeOrigin;
+}
+
+/**
+ * The platform's monotonic clock and `setTimeout`. They are looked up at every call, so that other
+ * people's fake timers (sinon, jest, vitest, node:test), which replace them, are heeded.
  */
 export const systemClock: Clock = {
-  now: () => performance.now(),
+  now: systemNow,
   wakeAt: (timeMs, wake) => new Timeout(timeMs, wake, 0),
   get epochMs() {
     return performance.timeOrigin;
@@ -47,12 +65,13 @@ export const systemClock: Clock = {
 };
 
 /**
- * As `systemClock`, but the last two milliseconds before an instant are spent looking at the clock between
- * the events of the loop (`setImmediate`): a gap is then off by hundredths of a millisecond instead
- * of one, and one core is busy while somebody waits. Without `setImmediate` it is `systemClock`.
+ * As `systemClock`, but the last two milliseconds before an instant are spent looking at the clock
+ * between the events of the loop (`setImmediate`): a gap is then off by hundredths of a millisecond
+ * instead of one, and one core is busy while somebody waits. Without `setImmediate` it is
+ * `systemClock`.
  */
 export const preciseClock: Clock = {
-  now: systemClock.now,
+  now: systemNow,
   wakeAt: (timeMs, wake) => new Timeout(timeMs, wake, typeof setImmediate === "function" ? 2 : 0),
   get epochMs() {
     return performance.timeOrigin;
@@ -70,7 +89,7 @@ class Timeout implements Timer {
     this.#timeMs = timeMs;
     this.#wake = wake;
     this.#spinMs = spinMs;
-    this.#sleep(timeMs - performance.now());
+    this.#sleep(timeMs - systemNow());
   }
 
   cancel(): void {
@@ -83,9 +102,12 @@ class Timeout implements Timer {
     else this.#timeout = setTimeout(this.#look, Math.min(left - this.#spinMs, LONGEST_TIMEOUT_MS));
   }
 
-  /** A timer may fire up to a millisecond early, and a long sleep is cut into pieces: look before waking. */
+  /**
+   * A timer may fire up to a millisecond early, and a long sleep is cut into pieces: look before
+   * waking.
+   */
   readonly #look = (): void => {
-    const left = this.#timeMs - performance.now();
+    const left = this.#timeMs - systemNow();
     if (left <= 0) this.#wake();
     else this.#sleep(left);
   };

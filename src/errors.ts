@@ -13,7 +13,10 @@ export class LimiterError<Facts extends object = object> extends Error {
   }
 }
 
-/** More permits at once than the policy can ever hold: waiting would not help, smaller requests would. */
+/**
+ * More permits at once than the policy can ever hold: waiting would not help, smaller requests
+ * would.
+ */
 export class PermitsExceedCapacityError extends LimiterError<{
   readonly policy: string;
   readonly permits: number;
@@ -28,7 +31,9 @@ export class PermitsExceedCapacityError extends LimiterError<{
   }
 }
 
-/** The caller would have to wait, and as many permits as `maxWaiting` allows are waited for already. */
+/**
+ * The caller would have to wait, and as many permits as `maxWaiting` allows are waited for already.
+ */
 export class QueueFullError extends LimiterError<{
   readonly limiter: string;
   readonly permits: number;
@@ -44,7 +49,10 @@ export class QueueFullError extends LimiterError<{
   }
 }
 
-/** The store could not be asked, did not answer in time, or refused: `cause` is its own error, if it gave one. */
+/**
+ * The store could not be asked, did not answer in time, or refused: `cause` is its own error, if it
+ * gave one.
+ */
 export class StoreUnavailableError extends LimiterError<{
   readonly limiter: string;
   readonly timeoutMs: number;

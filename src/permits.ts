@@ -1,12 +1,15 @@
 import { aboveZero, type Bound, checkNumber } from "./check.ts";
 
 /**
- * How much is asked for: one number for every policy of the limiter, or a number for each by its name
- * (a policy that is not named is not asked). Finite numbers above 0; fractions are fine.
+ * How much is asked for: one number for every policy of the limiter, or a number for each by its
+ * name (a policy that is not named is not asked). Finite numbers above 0; fractions are fine.
  */
 export type Permits = number | Readonly<Record<string, number>>;
 
-/** Permits as the policies take them: one number for an only policy, else one for each in their order, if it is asked. */
+/**
+ * Permits as the policies take them: one number for an only policy, else one for each in their
+ * order, if it is asked.
+ */
 export type Amount = number | readonly (number | undefined)[];
 
 /** One number, the hot path. */
@@ -45,7 +48,10 @@ export function sizeOf(amount: Amount): number {
   return amount.reduce<number>((largest, permits = 0) => Math.max(largest, permits), 0);
 }
 
-/** Two amounts of one shape into one, policy by policy; `b` is undefined where it does not name a policy that `a` does. */
+/**
+ * Two amounts of one shape into one, policy by policy; `b` is undefined where it does not name a
+ * policy that `a` does.
+ */
 export function combine(
   a: Amount,
   b: Amount,

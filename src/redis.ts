@@ -1,4 +1,7 @@
-/** `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the same name. */
+/**
+ * `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the
+ * same name.
+ */
 import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
@@ -25,15 +28,27 @@ export type {
 } from "./stores/redis/client.ts";
 
 export interface RedisLimiterOptions {
-  /** How many permits may be waited for in this process before a further `acquire` is refused with a QueueFullError. 0 or more, default `Infinity`. */
+  /**
+   * How many permits may be waited for in this process before a further `acquire` is refused with a
+   * QueueFullError. 0 or more, default `Infinity`.
+   */
   readonly maxWaiting?: number | undefined;
-  /** How long Redis may take for an answer, ms, above 0, default 1000. After that the call is a StoreUnavailableError, and what Redis grants late is given back. */
+  /**
+   * How long Redis may take for an answer, ms, above 0, default 1000. After that the call is a
+   * StoreUnavailableError, and what Redis grants late is given back.
+   */
   readonly timeoutMs?: number | undefined;
-  /** What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default), or `"wait"` until it is back or their own time-out or signal ends the wait. */
+  /**
+   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default), or
+   * `"wait"` until it is back or their own time-out or signal ends the wait.
+   */
   readonly whenUnavailable?: "throw" | "wait" | undefined;
   /** What the keys begin with. Default "l:". */
   readonly prefix?: string | undefined;
-  /** Where the time comes from. Default: the server's own clock. A clock of yours must show the same time in all processes. */
+  /**
+   * Where the time comes from. Default: the server's own clock. A clock of yours must show the same
+   * time in all processes.
+   */
   readonly clock?: Clock | undefined;
 }
 
@@ -46,7 +61,8 @@ export class RedisLimiter extends RemoteLimiter {
   /**
    * A limiter on Redis: one for all who use the same name, however many processes and machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never closed. Or anything with `runScript`
+   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
+   *   closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param policies a policy, or several by name: all let a request pass, or none is charged
    * @param options see `RedisLimiterOptions`
@@ -70,13 +86,16 @@ export class RedisLimiter extends RemoteLimiter {
 /** Guava's RateLimiter on Redis. */
 export class RedisRateLimiter extends RemoteLimiter {
   /**
-   * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many processes and machines.
+   * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many
+   * processes and machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never closed. Or anything with `runScript`
+   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
+   *   closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
-   * @returns the limiter; Redis is not asked before the first call, and the first call begins the limiter's life
+   * @returns the limiter; Redis is not asked before the first call, and the first call begins the
+   *   limiter's life
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
    * const limiter = RedisRateLimiter.create(new Redis(), "github", 5);
@@ -94,14 +113,18 @@ export class RedisRateLimiter extends RemoteLimiter {
     return new RedisRateLimiter(...open(redis, name, policies, options));
   }
 
-  /** Permits per second in force, as the last reply told; before the first, the number that was declared. */
+  /**
+   * Permits per second in force, as the last reply told; before the first, the number that was
+   * declared.
+   */
   getRate(): number {
     return this.#policy.permitsPerSecond;
   }
 
   /**
-   * Another pace from now on for everyone who was created under this name with the same numbers, until it is set again or taken back with
-   * `resetRate`. Code that declares other numbers is not held to it.
+   * Another pace from now on for everyone who was created under this name with the same numbers,
+   * until it is set again or taken back with `resetRate`. Code that declares other numbers is not
+   * held to it.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
    */
@@ -146,7 +169,10 @@ function open(
   ];
 }
 
-/** A lone half of a surrogate pair becomes the same three bytes whichever it is: two names would be one. */
+/**
+ * A lone half of a surrogate pair becomes the same three bytes whichever it is: two names would be
+ * one.
+ */
 function checkName(name: unknown): string {
   const text = checkText("name", name);
   if (text === "") throw new RangeError('name must not be empty, got ""');

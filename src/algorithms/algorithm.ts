@@ -1,13 +1,13 @@
 /**
  * The contract between an algorithm and everything above it.
  *
- * An algorithm is two questions and a deed over a small state that it owns, with time as an argument. Times are
- * microseconds from an origin of the holder's choosing; they carry fractions and are never rounded in here.
- * `earliest` changes nothing, so a look is free, a refusal leaves no trace, and several policies combine by
- * being asked in turn until they agree on one instant.
+ * An algorithm is two questions and a deed over a small state that it owns, with time as an
+ * argument. Times are microseconds from an origin of the holder's choosing; they carry fractions
+ * and are never rounded in here. `earliest` changes nothing, so a look is free, a refusal leaves no
+ * trace, and several policies combine by being asked in turn until they agree on one instant.
  *
- * A state may lie in the future, since permits can be promised ahead: every question asked before that instant
- * must come out right too.
+ * A state may lie in the future, since permits can be promised ahead: every question asked before
+ * that instant must come out right too.
  */
 export interface Algorithm<P extends Policy = Policy, S = unknown> {
   readonly name: string;
@@ -26,13 +26,21 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   /** The same state on a scale whose origin lies that many whole microseconds earlier. */
   shift(state: S, by: number): void;
 
-  /** The first instant at or after `from` at which the permits could be used. `Infinity`: never, they exceed the capacity. */
+  /**
+   * The first instant at or after `from` at which the permits could be used. `Infinity`: never,
+   * they exceed the capacity.
+   */
   earliest(policy: P, state: S, from: number, permits: number): number;
 
-  /** They are used at `at`, whether they could be or not. Returns what `giveBack` needs to undo it. */
+  /**
+   * They are used at `at`, whether they could be or not. Returns what `giveBack` needs to undo it.
+   */
   take(policy: P, state: S, at: number, permits: number): number;
 
-  /** They were not used after all. Without a receipt: that many of those used lately, never above the capacity. */
+  /**
+   * They were not used after all. Without a receipt: that many of those used lately, never above
+   * the capacity.
+   */
   giveBack(policy: P, state: S, now: number, permits: number, receipt?: number): void;
 
   /** What `now` looks like from outside. */
@@ -41,7 +49,10 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   /** Microseconds for which the state is worth keeping: after that a new one would do. */
   lifetime(policy: P, state: S, now: number): number;
 
-  /** From `now` on the policy's numbers are these; until now they were `before`. What is used stays used. */
+  /**
+   * From `now` on the policy's numbers are these; until now they were `before`. What is used stays
+   * used.
+   */
   resize(policy: P, state: S, now: number, before: P): void;
 }
 
@@ -52,13 +63,19 @@ export interface Policy {
   readonly numbers: readonly number[];
 }
 
-/** How a policy stands at an instant. `limit` permits in `windowMs` is the pace that it lets through for ever. */
+/**
+ * How a policy stands at an instant. `limit` permits in `windowMs` is the pace that it lets through
+ * for ever.
+ */
 export interface Quota {
   /** The most permits that can go at one instant. */
   readonly limit: number;
   /** How many of them could go right now. */
   readonly remaining: number;
-  /** Milliseconds until `remaining` is `limit` again and nothing of the past matters, if nobody comes. */
+  /**
+   * Milliseconds until `remaining` is `limit` again and nothing of the past matters, if nobody
+   * comes.
+   */
   readonly resetMs: number;
   /** Milliseconds in which `limit` permits come back. */
   readonly windowMs: number;

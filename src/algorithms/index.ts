@@ -1,7 +1,9 @@
 import type { Algorithm, Policy } from "./algorithm.ts";
 import { smooth } from "./smooth/smooth.ts";
 
-/** The registration: every algorithm, one line each. The twin, store and limiter suites run over it. */
+/**
+ * The registration: every algorithm, one line each. The twin, store and limiter suites run over it.
+ */
 export const algorithms: readonly Algorithm[] = [
   smooth, //
 ];

@@ -1,6 +1,7 @@
 /**
- * Who listens to which signal, with one listener for each signal: adding the n-th listener to a signal
- * costs n steps, so that a signal shared by many waiters would cost the square of their number.
+ * Who listens to which signal, with one listener for each signal: adding the n-th listener to a
+ * signal costs n steps, so that a signal shared by many waiters would cost the square of their
+ * number.
  */
 export class AbortGroups<Member> {
   readonly #groups = new Map<AbortSignal, Group<Member>>();

@@ -17,9 +17,14 @@ export interface Desk {
 
 type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
 
-/** Somebody who asks the store for permits and sleeps until they can be used. What comes of it is for the kinds of askers to say. */
+/**
+ * Somebody who asks the store for permits and sleeps until they can be used. What comes of it is
+ * for the kinds of askers to say.
+ */
 export abstract class Asker implements Call, Sleeper {
-  /** When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait. */
+  /**
+   * When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait.
+   */
   readonly asked: number;
   readonly longest: number;
   readonly amount: Amount;

@@ -6,7 +6,8 @@ import type { Decision } from "./face.ts";
 /**
  * @param amount what was asked for: a policy that was not asked does not bind
  * @param wait microseconds until the permits can be used
- * @param slowest the index of the policy that makes them wait longest; who need not wait is bound by the one that has least left
+ * @param slowest the index of the policy that makes them wait longest; who need not wait is bound
+ *   by the one that has least left
  */
 export function decision(
   names: readonly string[],
@@ -28,7 +29,9 @@ export function decision(
   };
 }
 
-/** A quota where somebody waits already or the limiter is paused: nothing remains for a newcomer. */
+/**
+ * A quota where somebody waits already or the limiter is paused: nothing remains for a newcomer.
+ */
 export function held(quota: Quota, micros: number): Quota {
   return { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(micros)) };
 }

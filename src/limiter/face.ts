@@ -1,26 +1,39 @@
-/** The face that every limiter shows, whatever its algorithm and wherever its state lives. Adapters are written to it. */
+/**
+ * The face that every limiter shows, whatever its algorithm and wherever its state lives. Adapters
+ * are written to it.
+ */
 import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
 
 export interface WaitOptions {
-  /** Gives up the wait: the promise rejects with `signal.reason`, the permits go to those behind. */
+  /**
+   * Gives up the wait: the promise rejects with `signal.reason`, the permits go to those behind.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface TryOptions extends WaitOptions {
-  /** How long to wait at the most, ms; `Infinity` (the default) for as long as it takes, below 0 counts as 0. */
+  /**
+   * How long to wait at the most, ms; `Infinity` (the default) for as long as it takes, below 0
+   * counts as 0.
+   */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Promises may be answered later; a limiter in this process answers its quick verbs at once: see `LocalLimiter`. */
+/**
+ * Promises may be answered later; a limiter in this process answers its quick verbs at once: see
+ * `LocalLimiter`.
+ */
 export interface Limiter {
   /**
-   * Waits until the permits are the caller's to use. For a wait with an end see `tryAcquire`, to learn of the wait beforehand `reserve`.
+   * Waits until the permits are the caller's to use. For a wait with an end see `tryAcquire`, to
+   * learn of the wait beforehand `reserve`.
    *
    * @param permits how many, above 0; default 1
    * @param options.signal ends the wait
    * @returns the ms that it waited
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError, QueueFullError, or the signal's own reason
+   * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError,
+   *   QueueFullError, or the signal's own reason
    * @example
    * await limiter.acquire();
    * await fetch(url);
@@ -30,7 +43,8 @@ export interface Limiter {
   /** Takes the permits if they can be used now. `false`, and nothing has changed, if not. */
   tryAcquire(permits?: Permits): boolean | Promise<boolean>;
   /**
-   * Waits for the permits, but no longer than that. `false` at once, and nothing has changed, where that would not be enough.
+   * Waits for the permits, but no longer than that. `false` at once, and nothing has changed, where
+   * that would not be enough.
    *
    * @param permits how many, above 0
    * @param wait ms, or `{ timeoutMs, signal }`
@@ -45,29 +59,42 @@ export interface Limiter {
    * Takes the permits now, to be used after `reservation.waitMs`.
    *
    * @param permits how many, above 0; default 1
-   * @returns the reservation: wait with `ready()`, give it up with `cancel()`, correct an estimate with `settle(actual)`
+   * @returns the reservation: wait with `ready()`, give it up with `cancel()`, correct an estimate
+   *   with `settle(actual)`
    * @throws RangeError or TypeError on a bad argument, PermitsExceedCapacityError, QueueFullError
    */
   reserve(permits?: Permits): Reservation | Promise<Reservation>;
 
-  /** Takes the permits if they can be used now, as `tryAcquire` does, and tells how things stand: limit, remaining, reset, and when to come back. */
+  /**
+   * Takes the permits if they can be used now, as `tryAcquire` does, and tells how things stand:
+   * limit, remaining, reset, and when to come back.
+   */
   decide(permits?: Permits): Decision | Promise<Decision>;
 
   /** What `decide` would answer; nothing is taken, so `remaining` is what there is before. */
   peek(permits?: Permits): Decision | Promise<Decision>;
 
-  /** Takes the permits whatever the state, for work that is done already: whoever comes next waits for them. */
+  /**
+   * Takes the permits whatever the state, for work that is done already: whoever comes next waits
+   * for them.
+   */
   charge(permits: Permits): void | Promise<void>;
 
-  /** Gives back permits that were taken and not used; the limiter never holds more than its capacity. */
+  /**
+   * Gives back permits that were taken and not used; the limiter never holds more than its
+   * capacity.
+   */
   refund(permits: Permits): void | Promise<void>;
 
-  /** Releases nobody before `ms` from now, as a server asks for with Retry-After. A shorter pause does not end a longer one. */
+  /**
+   * Releases nobody before `ms` from now, as a server asks for with Retry-After. A shorter pause
+   * does not end a longer one.
+   */
   pause(ms: number): void | Promise<void>;
 
   /**
-   * Gives the policies other numbers from now on. What is used stays used, stored permits keep their share, and everyone who waits gets
-   * the instant that the new numbers give.
+   * Gives the policies other numbers from now on. What is used stays used, stored permits keep
+   * their share, and everyone who waits gets the instant that the new numbers give.
    *
    * @param policies of the same names and algorithms as before
    */
@@ -94,8 +121,9 @@ export interface Reservation {
   readonly waitMs: number;
 
   /**
-   * Waits until the permits can be used. From here on the wait follows the limiter: it shortens when somebody ahead leaves, and is re-timed
-   * by `setRate` and `pause`. (Until then `waitMs` holds against `setRate`, for the holder may be sleeping on its own.)
+   * Waits until the permits can be used. From here on the wait follows the limiter: it shortens
+   * when somebody ahead leaves, and is re-timed by `setRate` and `pause`. (Until then `waitMs`
+   * holds against `setRate`, for the holder may be sleeping on its own.)
    *
    * @param options.signal ends the wait and cancels the reservation
    * @returns the ms from `reserve()` until they could be used
@@ -106,12 +134,14 @@ export interface Reservation {
   /**
    * Gives the permits up before their time has come; those behind move up.
    *
-   * @returns whether they were given up. `false`: they could be used already (correct with `settle`), or were given up before
+   * @returns whether they were given up. `false`: they could be used already (correct with
+   *   `settle`), or were given up before
    */
   cancel(): boolean | Promise<boolean>;
 
   /**
-   * Corrects what was reserved to what was used: more is charged to those who come next, less is given back. It may be called again.
+   * Corrects what was reserved to what was used: more is charged to those who come next, less is
+   * given back. It may be called again.
    *
    * @param actual what was used in all, 0 or more; policies that are not named stay as they are
    */
@@ -135,10 +165,16 @@ export interface PolicyStatus {
   readonly windowMs: number;
 }
 
-/** The answer to "may I, and if not, when?" `limit`, `remaining` and `resetMs` are those of the binding policy. */
+/**
+ * The answer to "may I, and if not, when?" `limit`, `remaining` and `resetMs` are those of the
+ * binding policy.
+ */
 export interface Decision {
   readonly allowed: boolean;
-  /** 0 when allowed; else when it would be, if nobody else came: not a microsecond earlier, and exactly then. */
+  /**
+   * 0 when allowed; else when it would be, if nobody else came: not a microsecond earlier, and
+   * exactly then.
+   */
   readonly waitMs: number;
   readonly limit: number;
   readonly remaining: number;

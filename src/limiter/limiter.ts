@@ -29,7 +29,8 @@ export type Limiter = Face;
 
 export const Limiter = {
   /**
-   * A limiter in this process, under one policy or under several at once: all let a request pass, or none is charged.
+   * A limiter in this process, under one policy or under several at once: all let a request pass,
+   * or none is charged.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
    * @param options `{ maxWaiting, clock, name }`

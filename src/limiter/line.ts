@@ -1,8 +1,9 @@
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /**
- * The line of those who wait, first in first out. Cancelled waiters are marked and dropped in passing, or all together once
- * they outnumber the others: so that each costs one step, and a line whose head waits for long does not keep them.
+ * The line of those who wait, first in first out. Cancelled waiters are marked and dropped in
+ * passing, or all together once they outnumber the others: so that each costs one step, and a line
+ * whose head waits for long does not keep them.
  */
 export class Line {
   #head: Place | undefined;
@@ -48,7 +49,10 @@ export class Line {
     if (!waiter.awaited) this.unseat();
   }
 
-  /** A reservation that was told its wait holds the changes back no longer: it left, or somebody waits for it now. */
+  /**
+   * A reservation that was told its wait holds the changes back no longer: it left, or somebody
+   * waits for it now.
+   */
   unseat(): void {
     this.#seated = this.#changes === 0;
   }
@@ -73,7 +77,8 @@ export class Line {
   }
 
   /**
-   * Seats the changes: each stands behind the reservations that were told their wait before it, and before everybody who merely waits.
+   * Seats the changes: each stands behind the reservations that were told their wait before it, and
+   * before everybody who merely waits.
    *
    * @returns whether one has moved
    */

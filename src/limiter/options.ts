@@ -10,7 +10,10 @@ import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 
 export interface LimiterOptions {
-  /** How many permits may be waited for before a further `acquire` is refused with a QueueFullError. 0 or more, default `Infinity`. */
+  /**
+   * How many permits may be waited for before a further `acquire` is refused with a QueueFullError.
+   * 0 or more, default `Infinity`.
+   */
   readonly maxWaiting?: number | undefined;
   /** Where the time comes from. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;

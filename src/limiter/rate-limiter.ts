@@ -10,13 +10,21 @@ import { QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 
 export interface SmoothOptions {
-  /** How long it takes from cold to warm, ms. 0 (the default): no warm-up, unused permits go at once. */
+  /**
+   * How long it takes from cold to warm, ms. 0 (the default): no warm-up, unused permits go at
+   * once.
+   */
   readonly warmupMs?: number | undefined;
   /** With a warm-up: how many times longer the interval is when cold. 1 or more, default 3. */
   readonly coldFactor?: number | undefined;
-  /** Without a warm-up: how many seconds' worth of unused permits are stored. 0 or more, default 1. */
+  /**
+   * Without a warm-up: how many seconds' worth of unused permits are stored. 0 or more, default 1.
+   */
   readonly burstSeconds?: number | undefined;
-  /** Without a warm-up: begin with a full store, as after a long idle. Default false. (With one it begins cold, as after a long idle.) */
+  /**
+   * Without a warm-up: begin with a full store, as after a long idle. Default false. (With one it
+   * begins cold, as after a long idle.)
+   */
   readonly prefilled?: boolean | undefined;
 }
 
@@ -34,8 +42,8 @@ export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): 
 }
 
 /**
- * Guava's RateLimiter: hands out permits at an even pace, stores what is not used, and lets the next request pay for the one before.
- * For other algorithms see `Limiter`.
+ * Guava's RateLimiter: hands out permits at an even pace, stores what is not used, and lets the
+ * next request pay for the one before. For other algorithms see `Limiter`.
  */
 export class RateLimiter extends QueueingLimiter {
   private constructor(policy: SmoothPolicy, options: LimiterOptions) {
@@ -43,8 +51,9 @@ export class RateLimiter extends QueueingLimiter {
   }
 
   /**
-   * A limiter in this process. Without a warm-up it is SmoothBursty: a second's worth of unused permits is stored and goes at once.
-   * With one it is SmoothWarmingUp: after a time without requests it starts slowly and reaches its pace within `warmupMs`.
+   * A limiter in this process. Without a warm-up it is SmoothBursty: a second's worth of unused
+   * permits is stored and goes at once. With one it is SmoothWarmingUp: after a time without
+   * requests it starts slowly and reaches its pace within `warmupMs`.
    *
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
@@ -69,8 +78,9 @@ export class RateLimiter extends QueueingLimiter {
   }
 
   /**
-   * Another pace from now on. Stored permits keep their share of the store; what was let in already is still owed at the old pace, so the very next
-   * request may wait as it would have; everyone who waits behind that is re-timed.
+   * Another pace from now on. Stored permits keep their share of the store; what was let in already
+   * is still owed at the old pace, so the very next request may wait as it would have; everyone who
+   * waits behind that is re-timed.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
    * @throws RangeError or TypeError, and the pace stays

@@ -1,4 +1,7 @@
-/** A limiter whose state lives in a store elsewhere: one trip reserves and tells the wait, the waiting is done here. */
+/**
+ * A limiter whose state lives in a store elsewhere: one trip reserves and tells the wait, the
+ * waiting is done here.
+ */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
@@ -115,7 +118,10 @@ export class RemoteLimiter implements Limiter, Desk {
     await this.#trips.send(() => ({ verb: "back", amount, receipts: [] }));
   }
 
-  /** For everybody who asks from now on, and for those who wait here; what other processes were told before stays. */
+  /**
+   * For everybody who asks from now on, and for those who wait here; what other processes were told
+   * before stays.
+   */
   async pause(ms: number): Promise<void> {
     const micros = toMicros(checkNumber("ms", ms, atLeastZero));
     this.#line.holdUntil(this.#line.now() + micros);

@@ -9,7 +9,10 @@ import { checkWaitOptions } from "./options.ts";
 import type { Trips } from "./trips.ts";
 import type { WaitLine } from "./wait-line.ts";
 
-/** Permits that a store elsewhere has promised. The instant stays as it was told; a pause alone defers it. */
+/**
+ * Permits that a store elsewhere has promised. The instant stays as it was told; a pause alone
+ * defers it.
+ */
 export class RemoteReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;

@@ -8,8 +8,8 @@ import { Waiter } from "./waiter.ts";
 import type { WaiterQueue } from "./waiter-queue.ts";
 
 /**
- * Permits taken ahead of their time. Until that comes it stands in the line as everybody does, but it needs no timer
- * as long as nobody has called `ready()`.
+ * Permits taken ahead of their time. Until that comes it stands in the line as everybody does, but
+ * it needs no timer as long as nobody has called `ready()`.
  */
 export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;

@@ -1,13 +1,17 @@
 import { type Clock, type Timer, toMicros } from "../clock.ts";
 
 /**
- * Time is counted from a multiple of 2^24 microseconds (17 s), as the twin on Redis does, so that the two have the same
- * fractions to the last bit; and from a later one when 2^32 (72 min) have passed, so that 20 binary places remain.
+ * Time is counted from a multiple of 2^24 microseconds (17 s), as the twin on Redis does, so that
+ * the two have the same fractions to the last bit; and from a later one when 2^32 (72 min) have
+ * passed, so that 20 binary places remain.
  */
 const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
 
-/** A limiter's own time: whole microseconds that never go back, and small enough for exact fractions. */
+/**
+ * A limiter's own time: whole microseconds that never go back, and small enough for exact
+ * fractions.
+ */
 export class Timeline {
   readonly #clock: Clock;
   readonly #onStepBack: () => void;
@@ -52,7 +56,8 @@ export class Timeline {
       throw new TypeError(`clock.now() must give a finite number of ms, got ${this.#clock.now()}`);
     }
     if (now < this.#now) {
-      // the clock went back: time goes on from where it was; nothing is minted, and nobody waits for the hour to come round again
+      // the clock went back: time goes on from where it was; nothing is minted, and nobody waits
+      // for the hour to come round again
       this.#origin += now - this.#now;
       this.#onStepBack();
       return this.#now;

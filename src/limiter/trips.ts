@@ -1,7 +1,8 @@
 /**
- * Calls to a store share trips: those of one turn of the event loop, and those that arrive while a trip is under way, travel together
- * in the order in which they came. Each is answered within `timeoutMs` of asking, be it by an error; what a late reply
- * grants to somebody who has been told so is given back.
+ * Calls to a store share trips: those of one turn of the event loop, and those that arrive while a
+ * trip is under way, travel together in the order in which they came. Each is answered within
+ * `timeoutMs` of asking, be it by an error; what a late reply grants to somebody who has been told
+ * so is given back.
  */
 import { StoreUnavailableError } from "../errors.ts";
 import { type Amount, sameAmount } from "../permits.ts";
@@ -10,7 +11,9 @@ import type { Answer, Store, StoreReply, StoreRequest } from "../stores/store.ts
 /** A script keeps everybody else waiting while it runs: more calls than this take the next trip. */
 const LONGEST_TRIP = 4096;
 
-/** Pauses before a store that is away is tried again, ms: each twice the one before, and jittered. */
+/**
+ * Pauses before a store that is away is tried again, ms: each twice the one before, and jittered.
+ */
 const FIRST_PAUSE_MS = 25;
 const LONGEST_PAUSE_MS = 1000;
 
@@ -64,7 +67,10 @@ export class Trips {
   #queue: Call[] = [];
   /** When the oldest in the queue asked, ms. */
   #oldest = 0;
-  /** Nothing leaves while this holds: a trip is about to leave, is under way, or the store is given a pause. */
+  /**
+   * Nothing leaves while this holds: a trip is about to leave, is under way, or the store is given
+   * a pause.
+   */
   #blocked = false;
   #pauseMs = FIRST_PAUSE_MS;
 
@@ -87,7 +93,10 @@ export class Trips {
     this.#leaveSoon();
   }
 
-  /** Sends a request. @param taken what it takes if it is granted, to be given back if the answer comes too late */
+  /**
+   * Sends a request. @param taken what it takes if it is granted, to be given back if the answer
+   * comes too late
+   */
   send(request: (late: number) => StoreRequest, taken?: Amount): Promise<Arrival> {
     const message = new Message(this, request, taken);
     this.ask(message);
@@ -99,7 +108,10 @@ export class Trips {
     this.send(() => ({ verb: "back", amount, receipts })).catch(() => {});
   }
 
-  /** With the microtasks of this turn, so that all calls of the turn are there and a lone one is not held up. */
+  /**
+   * With the microtasks of this turn, so that all calls of the turn are there and a lone one is not
+   * held up.
+   */
   #leaveSoon(): void {
     if (this.#blocked || this.#queue.length === 0) return;
     this.#blocked = true;

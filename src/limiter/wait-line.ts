@@ -11,8 +11,9 @@ export interface Sleeper {
 const LONGEST_CREDIT = 10_000;
 
 /**
- * Those who sleep until the instant that a store told them: first in, first out, with one timer for the head. Unlike the
- * `WaiterQueue` it knows no policies, since these are elsewhere, and an instant that was told is not told again.
+ * Those who sleep until the instant that a store told them: first in, first out, with one timer for
+ * the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere, and an
+ * instant that was told is not told again.
  */
 export class WaitLine {
   readonly #clock: Clock;

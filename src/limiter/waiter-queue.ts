@@ -1,13 +1,15 @@
 /**
  * Everyone who waits for one limiter: one first-in-first-out line, and one timer for its head.
  *
- * The queue holds the state after what has been *released*, and the state after all who *wait*. The second is a copy
- * of the first on which the line is replayed. It is made when somebody asks for it, and thrown away when a waiter is
- * cancelled or the numbers change: so a cancelled waiter leaves no gap, and cancelling n waiters costs n steps.
+ * The queue holds the state after what has been *released*, and the state after all who *wait*. The
+ * second is a copy of the first on which the line is replayed. It is made when somebody asks for
+ * it, and thrown away when a waiter is cancelled or the numbers change: so a cancelled waiter
+ * leaves no gap, and cancelling n waiters costs n steps.
  *
- * Each waiter is released at its own instant, the one at which the policies let it go. A late timer releases all who are
- * due, each accounted for at its instant, so that lateness costs nobody in the line anything. Whoever was released late
- * and asks again is treated as if it had been on time: see `#lateBy`.
+ * Each waiter is released at its own instant, the one at which the policies let it go. A late timer
+ * releases all who are due, each accounted for at its instant, so that lateness costs nobody in the
+ * line anything. Whoever was released late and asks again is treated as if it had been on time: see
+ * `#lateBy`.
  *
  * Times are those of the limiter's `Timeline`.
  */
@@ -59,9 +61,10 @@ export class WaiterQueue {
   #pausedUntil = 0;
 
   /**
-   * How late our own timer was, and until when those whom it released ask as if it had not been: who comes back at once
-   * would otherwise pay for our timer with time that is not stored. Bounded by the lateness itself and by
-   * `LONGEST_CREDIT`; replaced at each release, never added up; nobody is let in before its instant.
+   * How late our own timer was, and until when those whom it released ask as if it had not been:
+   * who comes back at once would otherwise pay for our timer with time that is not stored. Bounded
+   * by the lateness itself and by `LONGEST_CREDIT`; replaced at each release, never added up;
+   * nobody is let in before its instant.
    */
   #lateBy = 0;
   #lateUntil = 0;
@@ -182,7 +185,10 @@ export class WaiterQueue {
     if (this.#timer === undefined) this.#arm();
   }
 
-  /** A reservation in the line has a promise that waits for it now: it needs the timer, and follows every change. */
+  /**
+   * A reservation in the line has a promise that waits for it now: it needs the timer, and follows
+   * every change.
+   */
   attend(): void {
     this.#attend();
     this.#line.unseat();
@@ -242,7 +248,10 @@ export class WaiterQueue {
     this.#retime();
   }
 
-  /** Everyone in the line may have another instant: some can no longer meet their deadline, some are due. */
+  /**
+   * Everyone in the line may have another instant: some can no longer meet their deadline, some are
+   * due.
+   */
   #retime(): void {
     this.#moved = false;
     this.#promised = undefined;

@@ -1,6 +1,6 @@
 /**
- * The state of one key in memory, under one policy or several. Several are asked in turn, each from the instant that
- * the one before it named, until all agree; then all are taken from, or none.
+ * The state of one key in memory, under one policy or several. Several are asked in turn, each from
+ * the instant that the one before it named, until all agree; then all are taken from, or none.
  */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { type Bound, show } from "../check.ts";
@@ -14,12 +14,18 @@ export type Policies = Policy | Readonly<Record<string, Policy>>;
 const ONLY = "default";
 const ONLY_NAMES: readonly string[] = [ONLY];
 
-/** Times are microseconds on the holder's scale; `amount` is what `cell.amount()` made of the caller's permits. */
+/**
+ * Times are microseconds on the holder's scale; `amount` is what `cell.amount()` made of the
+ * caller's permits.
+ */
 export interface Cell {
   readonly names: readonly string[];
   /** Checks what a caller asks for and puts it in the order of the policies. */
   amount(permits: unknown, bound?: Bound): Amount;
-  /** The first instant at or after `from` on which all policies agree; `Infinity` where one never will. */
+  /**
+   * The first instant at or after `from` on which all policies agree; `Infinity` where one never
+   * will.
+   */
   earliest(from: number, amount: Amount): number;
   take(at: number, amount: Amount): void;
   giveBack(now: number, amount: Amount): void;
@@ -55,7 +61,9 @@ export function listPolicies(policies: unknown): PolicyList {
   return { names: entries.map(([name]) => name), list };
 }
 
-/** The new policies in the order of the old, unless they are not the same ones with other numbers. */
+/**
+ * The new policies in the order of the old, unless they are not the same ones with other numbers.
+ */
 export function renumber(before: PolicyList, after: PolicyList): PolicyList {
   const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
   const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
@@ -146,7 +154,10 @@ class SingleCell implements Cell {
   }
 }
 
-/** Each amount is a list in the order of the policies; a policy that is not asked (undefined, 0) has no say. */
+/**
+ * Each amount is a list in the order of the policies; a policy that is not asked (undefined, 0) has
+ * no say.
+ */
 class JointCell implements Cell {
   readonly names: readonly string[];
   readonly #cells: readonly SingleCell[];

@@ -1,6 +1,7 @@
 /**
- * A store elsewhere: it runs requests on the state of one limiter, in order and all at one instant of one clock for everybody
- * who asks. It answers later, and perhaps not at all. Times are microseconds.
+ * A store elsewhere: it runs requests on the state of one limiter, in order and all at one instant
+ * of one clock for everybody who asks. It answers later, and perhaps not at all. Times are
+ * microseconds.
  */
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
@@ -48,7 +49,10 @@ export interface StoreReply {
 }
 
 export interface Answer {
-  /** Microseconds until the permits can be used; `REFUSED`: longer than `longest`; `Infinity`: never. */
+  /**
+   * Microseconds until the permits can be used; `REFUSED`: longer than `longest`; `Infinity`:
+   * never.
+   */
   readonly wait: number;
   /** What `back` needs to undo it, a number for each policy; none if it was only time. */
   readonly receipts: readonly number[];

@@ -10,7 +10,8 @@ interface Alarm {
 const { setImmediate, setTimeout } = globalThis;
 
 /**
- * A clock that stands still until it is told to move on: give it to a limiter as `clock`, and a day passes in no time.
+ * A clock that stands still until it is told to move on: give it to a limiter as `clock`, and a day
+ * passes in no time.
  *
  * @example
  * const clock = new FakeClock();
@@ -42,15 +43,17 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves the time on. Everything that falls due on the way runs at its own instant, in order, and so does what it sets off; when the
-   * promise resolves, whoever was released has run on as far as it could.
+   * Moves the time on. Everything that falls due on the way runs at its own instant, in order, and
+   * so does what it sets off; when the promise resolves, whoever was released has run on as far as
+   * it could.
    *
    * @param ms how far, to the microsecond; 0 or more
    */
   advance(ms: number): Promise<void> {
     const micros = Math.round(checkNumber("ms", ms, atLeastZero) * 1000);
-    this.#moving = this.#moving.then(() => this.#moveTo(this.#now + micros));
-    return this.#moving;
+    const moved = this.#moving.then(() => this.#moveTo(this.#now + micros));
+    this.#moving = moved.catch(() => {});
+    return moved;
   }
 
   async #moveTo(end: number): Promise<void> {

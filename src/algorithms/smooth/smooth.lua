@@ -1,7 +1,8 @@
--- Smooth bursty and smooth warming up. The essay is in smooth.ts; this is that file once more, function by function.
+-- Smooth bursty and smooth warming up. The essay is in smooth.ts; this is that file once more,
+-- function by function.
 --
--- numbers: permitsPerSecond, warmupMs (0: bursty), burstSeconds (1) or coldFactor (3), prefilled (0)
--- state:   nextFree, stored
+-- numbers: permitsPerSecond, warmupMs (0: bursty), burstSeconds (1) or coldFactor (3), prefilled
+-- (0) state:   nextFree, stored
 
 local LARGEST = 1.7976931348623157e308
 local HOUR = 3600000000

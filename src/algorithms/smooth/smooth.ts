@@ -1,14 +1,16 @@
 /**
  * Smooth bursty and smooth warming up: Guava's RateLimiter.
  *
- * What it promises. A limiter of r permits a second lets requests go one every 1/r seconds. It remembers no
- * past requests, only when the *next* one may go: `nextFree`. A request is let in at nextFree whatever its size,
- * and its size moves nextFree on: the big one goes at once and the one after it waits (prepayment). Time in which
- * nobody came is not lost: it is kept as `stored` permits, up to `max`.
+ * What it promises. A limiter of r permits a second lets requests go one every 1/r seconds. It
+ * remembers no past requests, only when the *next* one may go: `nextFree`. A request is let in at
+ * nextFree whatever its size, and its size moves nextFree on: the big one goes at once and the one
+ * after it waits (prepayment). Time in which nobody came is not lost: it is kept as `stored`
+ * permits, up to `max`.
  *
- * What stored permits are worth is where the two limiters differ. Unused time may mean that there is capacity to
- * spare, so that what was saved should be handed out fast; or that the server went cold (caches, pools, JIT) and
- * should be given less than its full load at first. So a stored permit has a price in time:
+ * What stored permits are worth is where the two limiters differ. Unused time may mean that there
+ * is capacity to spare, so that what was saved should be handed out fast; or that the server went
+ * cold (caches, pools, JIT) and should be given less than its full load at first. So a stored
+ * permit has a price in time:
  *
  *   bursty       0: stored permits go at once. max = r x burstSeconds.
  *   warming up   the more is stored, the colder the server, the dearer the permit, up to coldFactor intervals.
@@ -29,31 +31,35 @@
  *        0 +-------------------+----+----> stored permits
  *          0           threshold    max
  *
- * Taking k permits from a store of s costs the area under the line between s - k and s, for that is the integral of
- * an interval per permit. The line is fixed by two wishes: warming up from max to threshold takes `warmup`, and
- * going on from threshold to 0 takes half of it, so
+ * Taking k permits from a store of s costs the area under the line between s - k and s, for that is
+ * the integral of an interval per permit. The line is fixed by two wishes: warming up from max to
+ * threshold takes `warmup`, and going on from threshold to 0 takes half of it, so
  *
  *   threshold x stable = warmup / 2                          ->  threshold = warmup / (2 x stable)
  *   (max - threshold) x (stable + cold) / 2 = warmup         ->  max = threshold + 2 x warmup / (stable + cold)
  *   slope = (cold - stable) / (max - threshold)
  *
- * An idle limiter cools down to max in `warmup`: one permit each warmup / max. The bursty one stores one each `stable`.
+ * An idle limiter cools down to max in `warmup`: one permit each warmup / max. The bursty one
+ * stores one each `stable`.
  *
- * Worked example, bursty, 2 a second: acquire at 0 s: goes at once, nextFree = 0.5. Idle until 5.5 s: 10 permits' worth of
- * time has passed, 2 are stored. Four requests now: two from the store, free; the third is fresh, goes at once and moves
- * nextFree to 6.0; the fourth waits 0.5 s.
+ * Worked example, bursty, 2 a second: acquire at 0 s: goes at once, nextFree = 0.5. Idle until 5.5
+ * s: 10 permits' worth of time has passed, 2 are stored. Four requests now: two from the store,
+ * free; the third is fresh, goes at once and moves nextFree to 6.0; the fourth waits 0.5 s.
  *
- * Worked example, 5 a second with a warm-up of 1 s: stable 0.2, cold 0.6, threshold 2.5, max 5, slope 0.16. Cold, six requests wait
- * 0, .52, .36, .22, .2, .2 s: the first costs the area between 4 and 5 = (0.44 + 0.6) / 2 = .52, which the second waits for.
+ * Worked example, 5 a second with a warm-up of 1 s: stable 0.2, cold 0.6, threshold 2.5, max 5,
+ * slope 0.16. Cold, six requests wait 0, .52, .36, .22, .2, .2 s: the first costs the area between
+ * 4 and 5 = (0.44 + 0.6) / 2 = .52, which the second waits for.
  *
- * Bound. In any interval of t seconds, bursty lets start at most max + r x t permits and one request of any size more (the one
- * that goes before it is paid for). Warming up: r x t and one request, for stored permits cost `stable` or more.
+ * Bound. In any interval of t seconds, bursty lets start at most max + r x t permits and one
+ * request of any size more (the one that goes before it is paid for). Warming up: r x t and one
+ * request, for stored permits cost `stable` or more.
  *
- * Where it is inexact. It is as exact as doubles: instants and permits keep their fractions (Guava cuts each cost to whole
- * microseconds, which is 4 % fast at 80 000 a second and no limit at all above 1 000 000). An interval beyond the
- * largest double is held to it.
+ * Where it is inexact. It is as exact as doubles: instants and permits keep their fractions (Guava
+ * cuts each cost to whole microseconds, which is 4 % fast at 80 000 a second and no limit at all
+ * above 1 000 000). An interval beyond the largest double is held to it.
  *
- * The maths is that of Guava's SmoothRateLimiter (Apache-2.0), by Dimitris Andreou. `smooth.lua` is this file once more.
+ * The maths is that of Guava's SmoothRateLimiter (Apache-2.0), by Dimitris Andreou. `smooth.lua` is
+ * this file once more.
  */
 import {
   aboveZero,
@@ -95,7 +101,10 @@ export interface SmoothState {
 const MICROS = 1_000_000;
 const HOUR = 3600 * MICROS;
 
-/** Products of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not a number. */
+/**
+ * Products of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not
+ * a number.
+ */
 const LARGEST = Number.MAX_VALUE;
 
 export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
@@ -129,7 +138,8 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     return fromStore;
   },
 
-  // nextFree may come to lie in the past: the next resync turns that into stored permits, as many as there is room for
+  // nextFree may come to lie in the past: the next resync turns that into stored permits, as many
+  // as there is room for
   giveBack(policy, state, _now, permits, fromStore = 0) {
     const stored = Math.min(policy.max, state.stored + fromStore);
     const cost = price(policy, stored, fromStore) + (permits - fromStore) * policy.stable;
@@ -159,7 +169,8 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     return untilFull(policy, state, now) + (policy.prefilled ? 0 : HOUR);
   },
 
-  // the store keeps its share; leaving an infinite rate it is full (bursty) or warm, since nothing was counted there
+  // the store keeps its share; leaving an infinite rate it is full (bursty) or warm, since nothing
+  // was counted there
   resize(policy, state, now, before) {
     resync(before, state, now);
     if (before.stable === 0) state.stored = policy.warmingUp ? 0 : policy.max;
@@ -195,10 +206,12 @@ function price(policy: SmoothPolicy, stored: number, permits: number): number {
 }
 
 /**
- * A policy that paces requests evenly and lets through at once what was saved up while nobody came: Guava's SmoothBursty.
+ * A policy that paces requests evenly and lets through at once what was saved up while nobody came:
+ * Guava's SmoothBursty.
  *
  * @param numbers.permitsPerSecond the pace; above 0, `Infinity` for no limit
- * @param numbers.burstSeconds how many seconds' worth of unused permits are stored; 0 or more, default 1
+ * @param numbers.burstSeconds how many seconds' worth of unused permits are stored; 0 or more,
+ *   default 1
  * @param numbers.prefilled begin with a full store instead of an empty one; default false
  * @returns a policy for `Limiter.create`
  * @throws RangeError or TypeError that names the argument, its bound and what it got
@@ -236,10 +249,12 @@ function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): 
 }
 
 /**
- * A policy that paces requests evenly and starts slowly after a time without any: Guava's SmoothWarmingUp.
+ * A policy that paces requests evenly and starts slowly after a time without any: Guava's
+ * SmoothWarmingUp.
  *
  * @param numbers.permitsPerSecond the pace once it is warm; above 0, `Infinity` for no limit
- * @param numbers.warmupMs how long it takes from cold to warm under full demand, and from warm to cold without any; above 0
+ * @param numbers.warmupMs how long it takes from cold to warm under full demand, and from warm to
+ *   cold without any; above 0
  * @param numbers.coldFactor how many times longer the interval is when cold; 1 or more, default 3
  * @returns a policy for `Limiter.create`
  * @throws RangeError or TypeError that names the argument, its bound and what it got

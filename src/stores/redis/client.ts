@@ -14,7 +14,10 @@ export interface IoredisLike {
   defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
 }
 
-/** A client with `evalSha`: node-redis (`redis`, `@redis/client`), a single server, a pool, a Cluster or Sentinel. */
+/**
+ * A client with `evalSha`: node-redis (`redis`, `@redis/client`), a single server, a pool, a
+ * Cluster or Sentinel.
+ */
 export interface NodeRedisLike {
   evalSha(sha1: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
   eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
@@ -35,7 +38,9 @@ export function scriptRunner(client: RedisClient): ScriptRunner {
 
 type Command = (...args: string[]) => Promise<unknown>;
 
-/** `defineCommand` sends a script by its hash, and whole again where the server has forgotten it. */
+/**
+ * `defineCommand` sends a script by its hash, and whole again where the server has forgotten it.
+ */
 class IoredisRunner implements ScriptRunner {
   readonly #client: IoredisLike;
   readonly #commands = new Map<string, Command>();

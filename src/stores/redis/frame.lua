@@ -1,12 +1,15 @@
 -- One trip: requests in order on the state of one limiter, read once and written once.
 --
--- KEYS[1]  the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds after base: when it was written),
+-- KEYS[1]  the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
+-- after base: when it was written),
 --          the numbers (u16 length, text), the fields of each policy (f64), and, where it is still to come, the instant
 --          before which nobody goes (f64). Instants are microseconds after base, so that they keep their fractions.
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
--- ARGV[1]  the numbers that this caller's code declares: a line for each policy, its algorithm's letter and then numbers
+-- ARGV[1]  the numbers that this caller's code declares: a line for each policy, its algorithm's
+-- letter and then numbers
 -- ARGV[2]  now, epoch microseconds; empty: the server's clock
--- ARGV[3+] the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if it is not asked; "late" says
+-- ARGV[3+] the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
+-- it is not asked; "late" says
 --          how late the caller's own timer was, microseconds.
 --            reserve count longest late permits   count times: take what can be used within longest
 --            decide late permits                  take what can be used now, and tell how things stand
@@ -16,14 +19,16 @@
 --            pause micros                         nobody goes before then
 --            set numbers                          in force from now on for all who declare what this caller declares
 --            reset                                the declared numbers are in force again
--- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g, microseconds):
+-- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g,
+-- microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0
 --            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
 
 
--- Written in a straight line, without a function for each step: a script is run anew for every trip, and each function and
--- table that it makes costs as much as the maths. The rarer verbs are in verbs.lua, which is sent only with trips that need it.
+-- Written in a straight line, without a function for each step: a script is run anew for every
+-- trip, and each function and table that it makes costs as much as the maths. The rarer verbs are
+-- in verbs.lua, which is sent only with trips that need it.
 
 local UNIT, REBASE = 16777216, 4294967296
 local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
@@ -75,7 +80,8 @@ if saved then
     if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
   end
   local letters = "[^%a\n]"
-  if numbers ~= in_force and string.gsub(numbers, letters, "") ~= string.gsub(in_force, letters, "") then
+  if numbers ~= in_force
+    and string.gsub(numbers, letters, "") ~= string.gsub(in_force, letters, "") then
     -- the name was given to other algorithms: they begin anew
     parse(in_force)
     start()

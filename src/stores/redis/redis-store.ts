@@ -1,4 +1,7 @@
-/** Runs the requests of a limiter in one script call: `frame.lua` around the twins of the algorithms that it uses. */
+/**
+ * Runs the requests of a limiter in one script call: `frame.lua` around the twins of the algorithms
+ * that it uses.
+ */
 import type { Quota } from "../../algorithms/algorithm.ts";
 import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
