@@ -26,10 +26,11 @@ const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
  * gained.
  */
 const MICROS_PER_MS = 1000 * (1 + Number.EPSILON);
+const MICROS_PER_MS_BELOW_0 = 1000 * (1 - Number.EPSILON);
 
 /** Whole microseconds, floored. */
 export function toMicros(ms: number): number {
-  return Math.floor(ms * MICROS_PER_MS);
+  return Math.floor(ms * (ms < 0 ? MICROS_PER_MS_BELOW_0 : MICROS_PER_MS));
 }
 
 /**
@@ -40,16 +41,20 @@ export function toMillis(micros: number): number {
   return Math.ceil(micros) / 1000;
 }
 
-const RealDate = Date;
+/** Taken at load time: what is another one later on was replaced by somebody's fake timers. */
+const { Date: RealDate, setTimeout: realSetTimeout } = globalThis;
 const realNow = performance.now;
 
 /**
- * Fake timers replace `performance`, or only `Date` (node:test, vitest before 3): the time is what
- * they say.
+ * Fake timers which leave `performance` alone (node:test, Deno, vitest before 3): `Date` tells their
+ * time. Who replaces `Date` without the timers has real timers, and real time.
  */
+function isFakedByDate(): boolean {
+  return Date !== RealDate && setTimeout !== realSetTimeout && performance.now === realNow;
+}
+
 function systemNow(): number {
-  if (Date === RealDate || performance.now !== realNow) return performance.now();
-  return Date.now() - performance.timeOrigin;
+  return isFakedByDate() ? Date.now() : performance.now();
 }
 
 /**
@@ -60,7 +65,7 @@ export const systemClock: Clock = {
   now: systemNow,
   wakeAt: (timeMs, wake) => new Timeout(timeMs, wake, 0),
   get epochMs() {
-    return performance.timeOrigin;
+    return isFakedByDate() ? 0 : performance.timeOrigin;
   },
 };
 
@@ -72,9 +77,11 @@ export const systemClock: Clock = {
  */
 export const preciseClock: Clock = {
   now: systemNow,
-  wakeAt: (timeMs, wake) => new Timeout(timeMs, wake, typeof setImmediate === "function" ? 2 : 0),
+  // no time passes between the immediates of fake timers
+  wakeAt: (timeMs, wake) =>
+    new Timeout(timeMs, wake, typeof setImmediate === "function" && !isFakedByDate() ? 2 : 0),
   get epochMs() {
-    return performance.timeOrigin;
+    return isFakedByDate() ? 0 : performance.timeOrigin;
   },
 };
 

@@ -25,7 +25,7 @@ local function until_full(policy, state, now)
 end
 
 local function price(policy, stored, permits)
-  if not policy.warmingUp then return 0 end
+  if not policy.warmingUp or permits == 0 then return 0 end
   local above = math.min(permits, math.max(0, stored - policy.threshold))
   local left = math.max(0, stored - policy.threshold) - above
   local mean = policy.stable + (policy.slope * (above + left + left)) / 2
@@ -56,7 +56,7 @@ algorithms.s = {
       warmingUp = true, prefilled = true, stable = stable,
       coolDown = limited and math.min(LARGEST, warmup / max) or 0,
       max = max, threshold = threshold,
-      slope = max > threshold and (cold - stable) / (max - threshold) or 0,
+      slope = max > threshold and math.min(LARGEST, (cold - stable) / (max - threshold)) or 0,
     }
   end,
 
@@ -116,7 +116,7 @@ algorithms.s = {
     if before.stable == 0 then
       state.stored = policy.warmingUp and 0 or policy.max
     elseif before.max > 0 then
-      state.stored = state.stored * (policy.max / before.max)
+      state.stored = policy.max * (state.stored / before.max)
     end
   end,
 }

@@ -174,7 +174,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   resize(policy, state, now, before) {
     resync(before, state, now);
     if (before.stable === 0) state.stored = policy.warmingUp ? 0 : policy.max;
-    else if (before.max > 0) state.stored *= policy.max / before.max;
+    else if (before.max > 0) state.stored = policy.max * (state.stored / before.max);
   },
 };
 
@@ -198,7 +198,7 @@ function untilFull(policy: SmoothPolicy, state: SmoothState, now: number): numbe
 
 /** The time that `permits` out of `stored` cost: the area under the line. */
 function price(policy: SmoothPolicy, stored: number, permits: number): number {
-  if (!policy.warmingUp) return 0;
+  if (!policy.warmingUp || permits === 0) return 0;
   const above = Math.min(permits, Math.max(0, stored - policy.threshold));
   const left = Math.max(0, stored - policy.threshold) - above;
   const mean = policy.stable + (policy.slope * (above + left + left)) / 2;
@@ -291,7 +291,7 @@ function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): 
     coolDown: limited ? Math.min(LARGEST, warmup / max) : 0,
     max,
     threshold,
-    slope: max > threshold ? (cold - stable) / (max - threshold) : 0,
+    slope: max > threshold ? Math.min(LARGEST, (cold - stable) / (max - threshold)) : 0,
   });
 }
 

@@ -1,0 +1,123 @@
+import { RateLimiter } from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
+import {
+  type SmoothPolicy,
+  smooth,
+  smoothBursty,
+  smoothWarmingUp,
+} from "../src/algorithms/smooth/smooth.ts";
+import {
+  acquireOnTheSpot,
+  DAY,
+  everything,
+  isExact,
+  KINDS,
+  type Kind,
+  RATES,
+  STRETCH,
+} from "./exactness.ts";
+import { suite } from "./suite.ts";
+
+/** Where Unix time stands these days, ms. */
+const EPOCH_MS = 1_750_000_000_000;
+
+const cases = RATES.flatMap((rate) =>
+  Object.entries(KINDS).map(([kind, options]) => ({ rate, kind, options })),
+);
+
+const maths = suite("exactness of the maths", { timeoutMs: 60_000 });
+
+/** Takes again and again, each time at the very instant at which it may. */
+function takeOnTheSpot(rate: number, options: Kind, permits: number, from = 0): void {
+  const policy: SmoothPolicy =
+    options.warmupMs === undefined
+      ? smoothBursty({ permitsPerSecond: rate, ...options })
+      : smoothWarmingUp({ permitsPerSecond: rate, warmupMs: options.warmupMs });
+  const state = smooth.start(policy, from);
+  smooth.take(policy, state, from, everything(rate));
+  const start = state.nextFree;
+  let taken = 0;
+  for (let at = start; at - start < STRETCH; taken += permits) {
+    smooth.take(policy, state, at, permits);
+    at = smooth.earliest(policy, state, at, permits);
+  }
+  isExact(rate, taken, state.nextFree - start);
+}
+
+for (const { rate, kind, options } of cases) {
+  for (const permits of [1, 1000]) {
+    maths(`${rate}/s, ${kind}, ${permits} at a time`, () => takeOnTheSpot(rate, options, permits));
+  }
+  // above it a day's microseconds leave too few bits for an interval: limiters count anew in time
+  if (rate <= 300_000) {
+    maths(`${rate}/s, ${kind}, a day later`, () => takeOnTheSpot(rate, options, 1, DAY));
+  }
+}
+
+maths.run();
+
+const limiter = suite("exactness of the limiter", { timeoutMs: 60_000 });
+
+for (const startMs of [0, EPOCH_MS]) {
+  for (const { rate, kind, options } of cases) {
+    for (const permits of rate < 10 ? [1, 1000] : [1000]) {
+      limiter(`${rate}/s, ${kind}, acquire(${permits}), from ${startMs} ms`, async () => {
+        const clock = new FakeClock(startMs);
+        const paced = RateLimiter.create(rate, { ...options, clock });
+        const micros = () => Math.round(clock.now() * 1000);
+        const stretchMs = STRETCH / 1000 + (1000 * permits) / rate;
+        let start = 0;
+        let taken = 0;
+        let took = 0;
+        const worker = async () => {
+          await paced.acquire(everything(rate));
+          await paced.acquire(permits);
+          start = micros();
+          for (; took < STRETCH; took = micros() - start) {
+            await paced.acquire(permits);
+            taken += permits;
+          }
+        };
+        const working = worker();
+        // what everything costs: a second, warming up from cold a second and a half
+        await clock.advance(1500 + (1000 * permits) / rate + stretchMs);
+        await working;
+        isExact(rate, taken, took);
+      });
+    }
+  }
+
+  for (const rate of RATES.slice(2)) {
+    for (const permits of rate === 10_000_000 && startMs === 0 ? [1000] : [1, 1000]) {
+      limiter(`${rate}/s, tryAcquire(${permits}) at every ms, from ${startMs} ms`, async () => {
+        const clock = new FakeClock(startMs);
+        const bursty = RateLimiter.create(rate, { clock });
+        bursty.tryAcquire(permits);
+        let taken = permits;
+        for (let ms = 1; ms * 1000 <= STRETCH; ms++) {
+          await clock.advance(1);
+          while (bursty.tryAcquire(permits)) taken += permits;
+        }
+        // what was taken is paid for when the next one may go
+        const paid = Math.round((clock.now() - startMs + bursty.peek(permits).waitMs) * 1000);
+        isExact(rate, taken, paid);
+      });
+    }
+  }
+}
+
+// more would take too long here: see the soak
+for (const { rate, kind, options } of cases) {
+  if (rate === 80_000) {
+    limiter(`${rate}/s, ${kind}, acquire(1)`, () => acquireOnTheSpot(rate, options, 1, 0));
+  }
+  // several in a microsecond, the unit of waits
+  if (rate === 1_500_000 && options.burstSeconds === 0) {
+    const after = "a month after it was made";
+    limiter(`${rate}/s, ${kind}, acquire(1), ${after}`, () =>
+      acquireOnTheSpot(rate, options, 1, 30),
+    );
+  }
+}
+
+limiter.run();
