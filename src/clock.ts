@@ -18,7 +18,7 @@ export interface Timer {
 }
 
 /** `setTimeout` fires at once when asked for more than this. */
-const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
+export const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
  * 1000, and a hair more: (n / 1000) * 1000 may come out just below n, and the floor would then lose

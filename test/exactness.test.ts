@@ -111,13 +111,6 @@ for (const { rate, kind, options } of cases) {
   if (rate === 80_000) {
     limiter(`${rate}/s, ${kind}, acquire(1)`, () => acquireOnTheSpot(rate, options, 1, 0));
   }
-  // several in a microsecond, the unit of waits
-  if (rate === 1_500_000 && options.burstSeconds === 0) {
-    const after = "a month after it was made";
-    limiter(`${rate}/s, ${kind}, acquire(1), ${after}`, () =>
-      acquireOnTheSpot(rate, options, 1, 30),
-    );
-  }
 }
 
 limiter.run();

@@ -1,4 +1,4 @@
-import { toMillis } from "../clock.ts";
+import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
 import { type Amount, sizeOf } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import type { Call } from "./trips.ts";
@@ -100,10 +100,14 @@ export abstract class Asker implements Call, Sleeper {
 
   /** It does not want them any more; what it has been told it may have is given back. */
   abort(reason: unknown): void {
-    this.gone = true;
     if (this.#answer !== undefined) this.undo(this.#answer);
-    this.#desk.dismiss(this);
+    this.withdraw();
     this.reject(reason);
+  }
+
+  protected withdraw(): void {
+    this.gone = true;
+    this.#desk.dismiss(this);
   }
 }
 
@@ -163,17 +167,23 @@ export class TryAsker extends Asker {
     this.#resolve(Promise.reject(reason));
   }
 
-  /** It does not wait for a store that is away longer than it would for permits. */
+  /** It does not wait longer for a store that is away than it would for permits. */
   override delayed(): void {
-    if (this.#patience !== undefined || this.longest === Infinity) return;
+    const ms = this.longest / 1000;
+    if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {
-      this.gone = true;
+      this.withdraw();
       this.#resolve(false);
-    }, this.longest / 1000);
+    }, ms);
   }
 
   override answer(answer: Answer, sentAt: number): void {
     clearTimeout(this.#patience);
     super.answer(answer, sentAt);
+  }
+
+  protected override withdraw(): void {
+    clearTimeout(this.#patience);
+    super.withdraw();
   }
 }

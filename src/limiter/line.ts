@@ -46,15 +46,15 @@ export class Line {
     waiter.gone = true;
     this.#waiters -= 1;
     this.#gone += 1;
-    if (!waiter.awaited) this.unseat();
+    this.unseat(waiter);
   }
 
   /**
    * A reservation that was told its wait holds the changes back no longer: it left, or somebody
    * waits for it now.
    */
-  unseat(): void {
-    this.#seated = this.#changes === 0;
+  unseat(waiter: Waiter): void {
+    if (waiter.next instanceof Change) this.#seated = false;
   }
 
   /** Unlinks the cancelled ones behind the head. */

@@ -45,8 +45,9 @@ export class RemoteLimiter implements Limiter, Desk {
   readonly #signals = new AbortGroups<Asker>((asker, reason) => asker.abort(reason));
   /** Knows the policies' names and what can be asked of them; the state is not here. */
   readonly #cell: Cell;
-  /** How many permits are slept for. */
-  #waiting = 0;
+  /** How many permits are slept for; and the reservations that may be. */
+  #sleptFor = 0;
+  readonly #reserved = new Set<RemoteReservation>();
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     this.#declared = declared;
@@ -87,9 +88,23 @@ export class RemoteLimiter implements Limiter, Desk {
       ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
     const { answer, sentAt } = await this.#trips.send(request, amount);
     if (answer.wait === REFUSED) throw this.full(amount);
+    if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
+      this.giveBack(amount, answer);
+      throw this.full(amount);
+    }
     if (answer.wait === Infinity) throw this.excess(amount);
     const due = this.#dueAt(answer.wait, sentAt);
-    return new RemoteReservation(this.#trips, this.#line, this.#cell, permits, amount, answer, due);
+    const reservation = new RemoteReservation(
+      this.#trips,
+      this.#line,
+      this.#cell,
+      permits,
+      amount,
+      answer,
+      due,
+    );
+    if (this.#options.maxWaiting < Infinity) this.#reserved.add(reservation);
+    return reservation;
   }
 
   decide(permits: Permits = 1): Promise<Decision> {
@@ -103,7 +118,7 @@ export class RemoteLimiter implements Limiter, Desk {
   async #look(verb: "decide" | "peek", permits: Permits): Promise<Decision> {
     const amount = this.#cell.amount(permits);
     const request = (late: number) => ({ verb, amount, late });
-    const { answer } = await this.#trips.send(request, verb === "decide" ? amount : undefined);
+    const { answer } = await this.#trips.send(request, verb === "decide" ? amount : 0, 0);
     if (answer.wait === Infinity) throw this.excess(amount);
     return decision(this.#cell.names, answer.quotas, amount, answer.wait, answer.slowest);
   }
@@ -145,7 +160,7 @@ export class RemoteLimiter implements Limiter, Desk {
 
   seat(asker: Asker, sentAt: number): boolean {
     if (!this.#hasRoom(asker.amount)) return false;
-    this.#waiting += sizeOf(asker.amount);
+    this.#sleptFor += sizeOf(asker.amount);
     asker.due = this.#dueAt(asker.wait, sentAt);
     this.#line.add(asker);
     return true;
@@ -154,7 +169,7 @@ export class RemoteLimiter implements Limiter, Desk {
   dismiss(asker: Asker): void {
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     if (asker.due === 0) return;
-    this.#waiting -= sizeOf(asker.amount);
+    this.#sleptFor -= sizeOf(asker.amount);
     this.#line.remove(asker);
   }
 
@@ -174,6 +189,16 @@ export class RemoteLimiter implements Limiter, Desk {
   #ask(asker: Asker): void {
     if (asker.signal !== undefined) this.#signals.add(asker.signal, asker);
     this.#trips.ask(asker);
+  }
+
+  /** How many permits are waited for. */
+  get #waiting(): number {
+    let waiting = this.#sleptFor;
+    for (const reservation of this.#reserved) {
+      if (reservation.pending) waiting += reservation.size;
+      else this.#reserved.delete(reservation);
+    }
+    return waiting;
   }
 
   #hasRoom(amount: Amount): boolean {

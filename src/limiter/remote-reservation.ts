@@ -1,7 +1,7 @@
 import { atLeastZero } from "../check.ts";
 import { toMillis } from "../clock.ts";
 import { ReservationCancelledError } from "../errors.ts";
-import { type Amount, combine, type Permits } from "../permits.ts";
+import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
 import type { Cell } from "../stores/memory.ts";
 import type { Answer } from "../stores/store.ts";
 import type { Reservation, WaitOptions } from "./face.ts";
@@ -51,39 +51,61 @@ export class RemoteReservation implements Reservation {
   async ready(options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     if (signal?.aborted) {
-      await this.cancel();
+      this.#abort(signal.reason);
       throw signal.reason;
     }
     if (this.#cancelled) throw new ReservationCancelledError(this.waitMs);
-    await this.#whenDue(signal);
+    if (!this.#line.reached(this.#due)) await this.#whenDue(signal);
     return this.waitMs;
   }
 
   async cancel(): Promise<boolean> {
+    const amount = this.#taken;
     if (!this.#giveUp(new ReservationCancelledError(this.waitMs))) return false;
     const { receipts } = this.#answer;
-    await this.#trips.send(() => ({ verb: "back", amount: this.#amount, receipts }));
+    await this.#trips.send(() => ({ verb: "back", amount, receipts }));
     return true;
+  }
+
+  /** Whether somebody may still wait for it. */
+  get pending(): boolean {
+    return !this.#cancelled && !this.#line.reached(this.#due);
+  }
+
+  get size(): number {
+    return sizeOf(this.#amount);
   }
 
   async settle(actual: Permits): Promise<void> {
     const used = this.#cell.amount(actual, atLeastZero);
     const before = this.#taken;
-    this.#taken = combine(before, used, (was, is = was) => is);
-    const more = combine(before, this.#taken, (was, is = was) => Math.max(0, is - was));
-    const less = combine(before, this.#taken, (was, is = was) => Math.max(0, was - is));
-    await Promise.all([
-      this.#trips.send(() => ({ verb: "charge", amount: more })),
-      this.#trips.send(() => ({ verb: "back", amount: less, receipts: [] })),
-    ]);
+    const after = combine(before, used, (was, is = was) => is);
+    const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
+    const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
+    this.#taken = after;
+    try {
+      await Promise.all([
+        this.#trips.send(() => ({ verb: "charge", amount: more })),
+        this.#trips.send(() => ({ verb: "back", amount: less, receipts: [] })),
+      ]);
+    } catch (error) {
+      if (this.#taken === after) this.#taken = before;
+      throw error;
+    }
   }
 
   #giveUp(reason: unknown): boolean {
-    if (this.#cancelled || this.#line.now() >= this.#due) return false;
+    if (!this.pending) return false;
     this.#cancelled = true;
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     for (const stop of this.#stop) stop(reason);
     return true;
+  }
+
+  /** Nobody waits for the answer: at worst the permits are lost. */
+  #abort(reason: unknown): void {
+    const amount = this.#taken;
+    if (this.#giveUp(reason)) this.#trips.giveBack(amount, this.#answer);
   }
 
   #whenDue(signal: AbortSignal | undefined): Promise<void> {
@@ -101,10 +123,7 @@ export class RemoteReservation implements Reservation {
         end();
         reject(reason);
       };
-      const abort = () => {
-        this.cancel().catch(() => {});
-        stop(signal?.reason);
-      };
+      const abort = () => this.#abort(signal?.reason);
       this.#stop.add(stop);
       signal?.addEventListener("abort", abort);
     });

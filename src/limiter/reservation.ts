@@ -102,7 +102,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #whenReady(signal: AbortSignal | undefined): Promise<number> {
     if (this.#ready === undefined) {
       this.#ready = new Settlers();
-      this.#queue.attend();
+      this.#queue.attend(this);
     }
     if (signal !== undefined) this.#queue.heed(this, signal);
     return this.#ready.promise;

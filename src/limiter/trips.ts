@@ -4,6 +4,7 @@
  * `timeoutMs` of asking, be it by an error; what a late reply grants to somebody who has been told
  * so is given back.
  */
+import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import { type Amount, sameAmount } from "../permits.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../stores/store.ts";
@@ -65,8 +66,8 @@ export class Trips {
   #inForce: string;
 
   #queue: Call[] = [];
-  /** When the oldest in the queue asked, ms. */
-  #oldest = 0;
+  /** When the first call of each trip that is queued asked, ms. */
+  #asked: number[] = [];
   /**
    * Nothing leaves while this holds: a trip is about to leave, is under way, or the store is given
    * a pause.
@@ -88,17 +89,26 @@ export class Trips {
   }
 
   ask(call: Call): void {
-    if (this.#queue.length === 0) this.#oldest = performance.now();
+    if (this.#queue.length % LONGEST_TRIP === 0) this.#asked.push(performance.now());
     this.#queue.push(call);
     this.#leaveSoon();
   }
 
   /**
-   * Sends a request. @param taken what it takes if it is granted, to be given back if the answer
-   * comes too late
+   * Sends a request. What it takes is given back if the answer comes too late.
+   *
+   * @param taken what it takes when it is granted
+   * @param longest the longest wait with which it is granted, microseconds
    */
-  send(request: (late: number) => StoreRequest, taken?: Amount): Promise<Arrival> {
-    const message = new Message(this, request, taken);
+  send(
+    request: (late: number) => StoreRequest,
+    taken: Amount = 0,
+    longest = Number.MAX_VALUE,
+  ): Promise<Arrival> {
+    const undo = (answer: Answer) => {
+      if (taken !== 0 && answer.wait >= 0 && answer.wait <= longest) this.giveBack(taken, answer);
+    };
+    const message = new Message(request, undo);
     this.ask(message);
     return message.answered;
   }
@@ -120,11 +130,12 @@ export class Trips {
 
   #leave(): void {
     const calls = this.#queue.splice(0, LONGEST_TRIP).filter((call) => !call.gone);
+    const [asked = 0] = this.#asked.splice(0, 1);
     if (calls.length === 0) this.#unblock();
-    else this.#travel(calls);
+    else this.#travel(calls, asked);
   }
 
-  #travel(calls: readonly Call[]): void {
+  #travel(calls: readonly Call[], asked: number): void {
     const { now, tellsTime, lateBy, timeoutMs } = this.#options;
     const trip: Trip = { calls, sentAt: now(), overdue: false };
     const timeout = setTimeout(
@@ -132,7 +143,7 @@ export class Trips {
         trip.overdue = true;
         this.#fail(trip);
       },
-      this.#oldest + timeoutMs - performance.now(),
+      Math.min(LONGEST_TIMEOUT_MS, asked + timeoutMs - performance.now()),
     );
     this.#store
       .run(this.#key, this.#declared, pack(calls, lateBy()), tellsTime ? trip.sentAt : undefined)
@@ -160,8 +171,9 @@ export class Trips {
   #fail({ calls }: Trip, cause?: unknown): void {
     const { name, timeoutMs, patient } = this.#options;
     if (patient) {
-      this.#queue = [...calls, ...this.#queue];
-      for (const call of calls) call.delayed();
+      const waiting = calls.filter((call) => !call.gone);
+      this.#queue = [...waiting, ...this.#queue];
+      for (const call of waiting) call.delayed();
       setTimeout(() => this.#resume(), this.#pauseMs * (0.5 + Math.random()));
       this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
     } else {
@@ -172,7 +184,8 @@ export class Trips {
   }
 
   #resume(): void {
-    this.#oldest = performance.now();
+    const trips = Math.ceil(this.#queue.length / LONGEST_TRIP);
+    this.#asked = new Array(trips).fill(performance.now());
     this.#unblock();
   }
 
@@ -185,9 +198,8 @@ export class Trips {
 /** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
 class Message implements Call {
   readonly gone = false;
-  readonly #request: (late: number) => StoreRequest;
-  readonly #taken: Amount | undefined;
-  readonly #trips: Trips;
+  readonly request: (late: number) => StoreRequest;
+  readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
   fail!: (error: StoreUnavailableError) => void;
   readonly answered = new Promise<Arrival>((resolve, reject) => {
@@ -195,19 +207,9 @@ class Message implements Call {
     this.fail = reject;
   });
 
-  /** @param taken what the request takes if it is granted at all */
-  constructor(trips: Trips, request: (late: number) => StoreRequest, taken?: Amount) {
-    this.#trips = trips;
-    this.#request = request;
-    this.#taken = taken;
-  }
-
-  request(late: number): StoreRequest {
-    return this.#request(late);
-  }
-
-  undo(answer: Answer): void {
-    if (this.#taken !== undefined) this.#trips.giveBack(this.#taken, answer);
+  constructor(request: (late: number) => StoreRequest, undo: (answer: Answer) => void) {
+    this.request = request;
+    this.undo = undo;
   }
 
   delayed(): void {}

@@ -53,13 +53,17 @@ export class WaitLine {
     this.#arm();
   }
 
+  /** Whether an instant has come, and no pause defers it. */
+  reached(due: number): boolean {
+    return this.now() >= Math.max(due, this.#heldUntil);
+  }
+
   /** A timer beside the line, which a pause defers too. */
   alarm(due: number, wake: () => void): Timer {
     let timer: Timer | undefined;
     const look = () => {
-      const at = Math.max(due, this.#heldUntil);
-      if (this.now() >= at) wake();
-      else timer = this.#clock.wakeAt(at / 1000, look);
+      if (this.reached(due)) wake();
+      else timer = this.#clock.wakeAt(Math.max(due, this.#heldUntil) / 1000, look);
     };
     timer = this.#clock.wakeAt(due / 1000, look);
     return { cancel: () => timer?.cancel() };

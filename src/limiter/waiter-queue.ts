@@ -189,9 +189,9 @@ export class WaiterQueue {
    * A reservation in the line has a promise that waits for it now: it needs the timer, and follows
    * every change.
    */
-  attend(): void {
+  attend(waiter: Waiter): void {
     this.#attend();
-    this.#line.unseat();
+    this.#line.unseat(waiter);
     this.#settleSoon();
   }
 

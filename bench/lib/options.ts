@@ -1,0 +1,3 @@
+/** `--short`: the version for CI, a few seconds a file. `--strict`: a target that is missed fails the process. */
+export const short = process.argv.includes("--short");
+export const strict = process.argv.includes("--strict");

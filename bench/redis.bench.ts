@@ -1,0 +1,196 @@
+/**
+ * What does a limit cost that all processes share? A real redis-server on loopback and one
+ * connection of ioredis, without auto-pipelining. The baseline is the least that a script can do:
+ * EVALSHA of `return 1`. All take turns in short rounds; ratios are taken within a round.
+ */
+import Bottleneck from "bottleneck";
+import { Redis } from "ioredis";
+import { RateLimiterRedis } from "rate-limiter-flexible";
+import { smoothBursty, smoothWarmingUp } from "smooth-limiter";
+import { RedisLimiter } from "smooth-limiter/redis";
+import { startRedis } from "../scripts/redis/server.ts";
+import { short } from "./lib/options.ts";
+import { nanos, table, target, times } from "./lib/report.ts";
+import { median, quantile } from "./lib/stats.ts";
+
+const PLENTY = 1e9;
+const ROUNDS = short ? 3 : 25;
+/** Calls one after the other, and ms of calls side by side, in a round. */
+const CALLS = short ? 250 : 1000;
+const FOR_MS = short ? 80 : 200;
+
+const BARE = "EVALSHA return 1";
+const OURS = "smooth-limiter";
+
+await using server = await startRedis();
+const redis = new Redis(server.url);
+const sha = String(await redis.script("LOAD", "return 1"));
+
+const bursty = smoothBursty({ permitsPerSecond: PLENTY });
+const warmingUp = smoothWarmingUp({ permitsPerSecond: PLENTY, warmupMs: 1000 });
+
+/** For a name, what acquires one permit of it. */
+type Contender = (name: string) => () => Promise<unknown>;
+
+const connection = new Bottleneck.IORedisConnection({ client: redis });
+const contenders: Record<string, Contender> = {
+  [BARE]: () => () => redis.evalsha(sha, 0),
+  [OURS]: (name) => {
+    const limiter = RedisLimiter.create(redis, name, bursty);
+    return () => limiter.acquire();
+  },
+  "smooth-limiter, warming up": (name) => {
+    const limiter = RedisLimiter.create(redis, `${name}, warming up`, warmingUp);
+    return () => limiter.acquire();
+  },
+  "rate-limiter-flexible (refuses)": (name) => {
+    const options = { storeClient: redis, points: PLENTY, duration: 3600, keyPrefix: "flexible" };
+    const limiter = new RateLimiterRedis(options);
+    return () => limiter.consume(name);
+  },
+  bottleneck: (name) => {
+    const limiter = new Bottleneck({ id: name, connection, minTime: 0 });
+    return () => limiter.schedule(() => Promise.resolve());
+  },
+};
+
+/** Milliseconds of each of so many calls, one after the other. */
+async function oneByOne(call: () => Promise<unknown>, calls: number): Promise<number[]> {
+  const took: number[] = [];
+  for (let i = 0; i < calls; i++) {
+    const start = performance.now();
+    await call();
+    took.push(performance.now() - start);
+  }
+  return took;
+}
+
+/** Calls a second, of so many callers who call again as soon as they are answered. */
+async function sideBySide(calls: readonly (() => Promise<unknown>)[]): Promise<number> {
+  let answered = 0;
+  const start = performance.now();
+  const end = start + FOR_MS;
+  await Promise.all(
+    calls.map(async (call) => {
+      while (performance.now() < end) {
+        await call();
+        answered += 1;
+      }
+    }),
+  );
+  return (1000 * answered) / (performance.now() - start);
+}
+
+/** The figures of each, round by round, after a round that nobody counts. */
+async function inTurns(
+  measure: Readonly<Record<string, () => Promise<number>>>,
+): Promise<Map<string, number[]>> {
+  const turns = Object.entries(measure);
+  const found = new Map(turns.map(([name]) => [name, [] as number[]]));
+  for (let round = -1; round < ROUNDS; round++) {
+    for (let i = 0; i < turns.length; i++) {
+      const [name, take] = turns[(round + 1 + i) % turns.length] ?? ["", async () => 0];
+      const figure = await take();
+      if (round >= 0) found.get(name)?.push(figure);
+    }
+  }
+  return found;
+}
+
+function print(title: string, found: Map<string, number[]>, show: (figure: number) => string) {
+  const bare = found.get(BARE) ?? [];
+  const ratio = (name: string) =>
+    median((found.get(name) ?? []).map((figure, round) => figure / (bare[round] ?? Number.NaN)));
+  console.log(`\n${title}`);
+  table(
+    ["", "median", "to the baseline"],
+    [...found].map(([name, figures]) => [name, show(median(figures)), times(ratio(name))]),
+  );
+  return ratio;
+}
+
+const perSecond = (figure: number) => `${Math.round(figure).toLocaleString("en")}/s`;
+const namesOfAll = Object.keys(contenders);
+
+{
+  const p99 = new Map<string, number[]>();
+  const measures = namesOfAll.map((name) => {
+    const call = contenders[name]?.("one name") ?? (async () => {});
+    const tails: number[] = [];
+    p99.set(name, tails);
+    const measure = async () => {
+      // some milliseconds each
+      const took = await oneByOne(call, name === "bottleneck" ? CALLS / 10 : CALLS);
+      tails.push(quantile(took, 0.99));
+      return median(took);
+    };
+    return [name, measure] as const;
+  });
+  const found = await inTurns(Object.fromEntries(measures));
+  const ratio = print("one acquire at a time: latency", found, (ms) => nanos(ms * 1e6));
+  const tails = [...p99].map(([name, of]) => `${name} ${nanos(median(of) * 1e6)}`);
+  console.log(`99th percentile: ${tails.join(", ")}`);
+  const ours = ratio(OURS);
+  target("at most 1.2 × the baseline", ours <= 1.2, times(ours));
+}
+
+for (const callers of [256, 1024]) {
+  const measures = namesOfAll
+    .filter((name) => name !== "bottleneck" || callers === 256)
+    .map((name) => {
+      const call = contenders[name]?.("one name") ?? (async () => {});
+      const calls = Array.from({ length: callers }, () => call);
+      return [name, () => sideBySide(calls)] as const;
+    });
+  const found = await inTurns(Object.fromEntries(measures));
+  const ratio = print(`${callers} callers of one name: permits a second`, found, perSecond);
+  const ours = ratio(OURS);
+  target("at least 8 × the baseline", ours >= 8, times(ours));
+}
+
+{
+  const measures = namesOfAll
+    .filter((name) => name !== "bottleneck")
+    .map((name) => {
+      const make = contenders[name] ?? (() => async () => {});
+      const calls = Array.from({ length: 256 }, (_, i) => make(`name ${i} of 256`));
+      return [name, () => sideBySide(calls)] as const;
+    });
+  const found = await inTurns(Object.fromEntries(measures));
+  const ratio = print("256 callers of 256 names: permits a second", found, perSecond);
+  const ours = ratio(OURS);
+  target("at least 0.9 × the baseline", ours >= 0.9, times(ours));
+}
+
+{
+  const name = "twenty-characters-xx";
+  const steady = { permitsPerSecond: 5 };
+  const keys = {
+    "a string of 16 bytes": name,
+    [OURS]: `l:${name}`,
+    "smooth-limiter, warming up": `w:${name}`,
+    "rate-limiter-flexible": `flexible:${name}`,
+  };
+  await redis.set(name, "0123456789abcdef");
+  await RedisLimiter.create(redis, name, smoothBursty(steady)).acquire();
+  const warm = smoothWarmingUp({ ...steady, warmupMs: 5000 });
+  await RedisLimiter.create(redis, name, warm, { prefix: "w:" }).acquire();
+  await contenders["rate-limiter-flexible (refuses)"]?.(name)();
+  const bytes = new Map<string, number>();
+  for (const [who, key] of Object.entries(keys)) {
+    bytes.set(who, Number(await redis.memory("USAGE", key)));
+  }
+  console.log("\nMEMORY USAGE of a limiter with a name of 20 characters");
+  table(
+    ["", "bytes"],
+    [...bytes].map(([who, size]) => [who, `${size}`]),
+  );
+  const ours = bytes.get(OURS) ?? Number.NaN;
+  const warming = bytes.get("smooth-limiter, warming up") ?? Number.NaN;
+  target("bursty at most 120 bytes", ours <= 120, `${ours}`);
+  target("warming up at most 150 bytes", warming <= 150, `${warming}`);
+}
+
+console.log("\nredis-cell is not here: it is a module that the server would have to load.");
+await connection.disconnect(false);
+redis.disconnect();

@@ -1,0 +1,131 @@
+/**
+ * How many bytes does somebody who waits take? Each candidate has a process of its own, in which so many wait; the heap is
+ * weighed before and after. "and then": with what every caller adds, the promise of a `then`.
+ */
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { RateLimit } from "async-sema";
+import Bottleneck from "bottleneck";
+import { TokenBucket } from "limiter";
+import PQueue from "p-queue";
+import pThrottle from "p-throttle";
+import { RateLimiter } from "smooth-limiter";
+import { short } from "./lib/options.ts";
+import { table, target, times } from "./lib/report.ts";
+
+const WAITERS = short ? 30_000 : 100_000;
+const BARE = "promises in an array";
+const BARE_THEN = "promises in an array, and then";
+const OURS = "smooth-limiter";
+const OURS_THEN = "smooth-limiter, and then";
+
+const work = () => 0;
+const settlers: object[] = [];
+const pending = () =>
+  new Promise<number>((resolve, reject) => {
+    settlers.push({ resolve, reject });
+  });
+
+/** Each makes what somebody calls to wait. */
+const candidates: Record<string, () => () => Promise<unknown>> = {
+  [BARE]: () => pending,
+  [OURS]: () => {
+    const limiter = spent();
+    return () => limiter.acquire();
+  },
+  [BARE_THEN]: () => () => pending().then(work),
+  [OURS_THEN]: () => {
+    const limiter = spent();
+    return () => limiter.acquire().then(work);
+  },
+  "smooth-limiter, one signal for all": () => {
+    const limiter = spent();
+    const { signal } = new AbortController();
+    return () => limiter.acquire(1, { signal });
+  },
+  "p-throttle": () => {
+    const throttled = pThrottle({ limit: 1, interval: 1000 })(work);
+    return () => Promise.resolve(throttled());
+  },
+  "limiter TokenBucket": () => {
+    const bucket = new TokenBucket({ bucketSize: 1, tokensPerInterval: 1, interval: 1e6 });
+    return () => bucket.removeTokens(1);
+  },
+  "async-sema RateLimit": () => RateLimit(1, { timeUnit: 1e6 }),
+  "p-queue": () => {
+    const queue = new PQueue({ intervalCap: 1, interval: 1e6 });
+    return () => queue.add(work);
+  },
+  bottleneck: () => {
+    const bottleneck = new Bottleneck({ minTime: 1e6 });
+    return () => bottleneck.schedule(async () => 0);
+  },
+};
+
+function spent(): RateLimiter {
+  const limiter = RateLimiter.create(1e-3);
+  limiter.tryAcquire();
+  return limiter;
+}
+
+const rest = process.argv.slice(2);
+
+interface Weight {
+  readonly bytes: number;
+  readonly timers: number;
+}
+
+/** In the process of its own. */
+async function weigh(name: string): Promise<Weight> {
+  const wait = (candidates[name] as () => () => Promise<unknown>)();
+  const waiting: (Promise<unknown> | undefined)[] = Array(WAITERS).fill(undefined);
+  for (let i = 0; i < 10; i++) waiting[i] = wait();
+  const before = await heap();
+  for (let i = 0; i < WAITERS; i++) waiting[i] = wait();
+  const bytes = ((await heap()) - before) / waiting.length;
+  const timers = process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+  return { bytes, timers };
+}
+
+async function heap(): Promise<number> {
+  for (let i = 0; i < 5; i++) await new Promise(setImmediate);
+  for (let i = 0; i < 3; i++) globalThis.gc?.();
+  return process.memoryUsage().heapUsed;
+}
+
+function weighApart(name: string): Weight {
+  const { stdout, stderr } = spawnSync(
+    process.execPath,
+    [...process.execArgv, "--expose-gc", fileURLToPath(import.meta.url), ...rest, "--weigh", name],
+    { encoding: "utf8", maxBuffer: 2 ** 28 },
+  );
+  if (stdout === "") throw new Error(`weighing ${name} failed: ${stderr.slice(0, 2000)}`);
+  return JSON.parse(stdout) as Weight;
+}
+
+const asked = rest.indexOf("--weigh");
+if (asked >= 0) {
+  console.log(JSON.stringify(await weigh(rest[asked + 1] ?? "")));
+  process.exit();
+}
+
+const weights = new Map(Object.keys(candidates).map((name) => [name, weighApart(name)]));
+const bytes = (name: string) => weights.get(name)?.bytes ?? Number.NaN;
+const timers = weights.get(OURS)?.timers ?? Number.NaN;
+table(
+  [`${WAITERS.toLocaleString("en")} wait`, "bytes each", "to the baseline", "to ours", "timers"],
+  [...weights].map(([name, weight]) => [
+    name,
+    `${weight.bytes.toFixed(0)} B`,
+    times(weight.bytes / bytes(BARE)),
+    times(weight.bytes / bytes(OURS)),
+    String(weight.timers),
+  ]),
+);
+const both = `${bytes(OURS).toFixed(0)} B, with the caller's ${bytes(OURS_THEN).toFixed(0)} B`;
+target(
+  "a waiter takes at most 400 B, the caller's promise included",
+  bytes(OURS_THEN) <= 400,
+  both,
+);
+target("one timer, however many wait", timers === 1, String(timers));

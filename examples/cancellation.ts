@@ -1,0 +1,55 @@
+/**
+ * Whoever waits may change their mind: a closed page aborts its signal, a reservation is cancelled, a time-out is too
+ * short to be worth waiting for. The permits are not lost; those who stand behind move up.
+ */
+import assert from "node:assert/strict";
+import colors from "picocolors";
+import { RateLimiter } from "smooth-limiter";
+
+const limiter = RateLimiter.create(2, { burstSeconds: 0 });
+
+/** What a newcomer at the end of the line would wait, to the next tenth of a second. */
+const wait = () => `${(Math.ceil(limiter.peek().waitMs / 100) / 10).toFixed(1)} s`;
+const tell = (who: string, what: string) =>
+  console.log(
+    `  ${who.padEnd(10)} ${what.padEnd(42)} ${colors.dim(`a newcomer would wait ${wait()}`)}`,
+  );
+
+console.log("A printer takes 2 pages a second, and everybody stands in one line\n");
+
+const released: string[] = [];
+const page = (name: string, signal?: AbortSignal) =>
+  limiter.acquire(1, { signal }).then((waitedMs) => {
+    released.push(name);
+    tell(name, colors.green(`prints after ${(waitedMs / 1000).toFixed(2)} s`));
+  });
+
+const closed = new AbortController();
+const ann = page("ann");
+const bob = page("bob", closed.signal);
+const carl = page("carl");
+const dora = limiter.reserve(2);
+const emma = page("emma");
+await ann;
+tell("", "bob, carl, dora (2 pages) and emma wait");
+
+const before = limiter.peek().waitMs;
+const impatient = await limiter.tryAcquire(1, 300);
+tell("fred", `would not wait longer than 0.3 s: ${impatient}`);
+
+closed.abort(new Error("bob closed the page"));
+const reason = await bob.catch((error: Error) => error.message);
+tell("bob", colors.yellow(`gives up: "${reason}"`));
+
+const cancelled = dora.cancel();
+tell("dora", colors.yellow(`cancels her reservation: ${cancelled}`));
+const after = limiter.peek().waitMs;
+
+await Promise.all([carl, emma]);
+console.log("\nThree pages fewer: everybody behind moved up by one and a half seconds");
+
+assert.equal(impatient, false, "a time-out that cannot be met answers false at once");
+assert.equal(reason, "bob closed the page", "an abort rejects with the signal's own reason");
+assert.ok(cancelled, "a reservation can be cancelled until its time has come");
+assert.ok(before - after >= 1500, `the line became shorter by ${before - after} ms`);
+assert.deepEqual(released, ["ann", "carl", "emma"], "first in, first out");

@@ -1,0 +1,54 @@
+/**
+ * A database that was just restarted has empty caches: a query takes 150 ms at first and 20 ms once it is warm. It
+ * works on one query at a time, so that a full load right from the start piles up in front of it. A
+ * limiter that warms up begins at a third of its rate, and reaches it when the database does.
+ */
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import colors from "picocolors";
+import { RateLimiter } from "smooth-limiter";
+import { ok, startServer } from "./lib/api-server.ts";
+
+const QUERIES = 30;
+
+/** One query at a time, each faster than the one before. */
+function startDatabase() {
+  let served = 0;
+  let last = Promise.resolve();
+  return startServer(async () => {
+    last = last.then(() => sleep(Math.max(20, 150 - 10 * served++)));
+    await last;
+    return ok;
+  });
+}
+
+/** Sends the queries as the limiter lets them go, and tells how long the answers took, ms. */
+async function load(limiter: RateLimiter): Promise<number[]> {
+  const database = await startDatabase();
+  const query = async () => {
+    await limiter.acquire();
+    const sentAt = performance.now();
+    await fetch(database.url);
+    return performance.now() - sentAt;
+  };
+  const times = await Promise.all(Array.from({ length: QUERIES }, query));
+  await database.close();
+  return times;
+}
+
+function show(name: string, times: readonly number[]): void {
+  const bars = times.map((ms) => "▁▂▃▄▅▆▇█"[Math.min(7, Math.floor(ms / 80))]).join("");
+  const worst = Math.round(Math.max(...times));
+  console.log(`  ${name.padEnd(12)} ${colors.cyan(bars)}   slowest answer ${worst} ms`);
+}
+
+console.log(
+  `${QUERIES} queries at 20 a second for a cold database; a bar is the time that one answer took\n`,
+);
+const bursty = await load(RateLimiter.create(20));
+show("bursty", bursty);
+const warmingUp = await load(RateLimiter.create(20, { warmupMs: 1000 }));
+show("warming up", warmingUp);
+console.log("\nThe same queries at the same rate: only the beginning is gentler");
+
+assert.ok(Math.max(...warmingUp) < Math.max(...bursty), "warming up kept the line short");

@@ -1,0 +1,115 @@
+import * as assert from "uvu/assert";
+import { RateLimiter } from "../../src/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { suite } from "../suite.ts";
+import { turn } from "./watch.ts";
+
+/** A limiter with so many waiters, of which one in `share` has no signal. */
+function crowd(count: number, makeSignal: () => AbortController, share = 2) {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(1_000_000, { burstSeconds: 0, clock });
+  limiter.charge(1000);
+  const controllers = new Set<AbortController>();
+  let rejected = 0;
+  /** Who went, and when, in order: two numbers each. */
+  const went: number[] = [];
+  for (let place = 0; place < count; place++) {
+    if (place % share === 0) {
+      limiter.acquire().then(
+        () => went.push(place, clock.now()),
+        () => assert.unreachable(),
+      );
+    } else {
+      const controller = makeSignal();
+      controllers.add(controller);
+      limiter.acquire(1, { signal: controller.signal }).catch(() => {
+        rejected += 1;
+      });
+    }
+  }
+  const abort = () => {
+    for (const controller of controllers) controller.abort();
+  };
+  return { clock, limiter, went, abort, rejected: () => rejected };
+}
+
+/** How long it takes to cancel half of so many waiters until all of them know, ms. */
+async function timeToCancel(count: number): Promise<number> {
+  const shared = new AbortController();
+  const { abort, rejected } = crowd(count, () => shared);
+  const start = performance.now();
+  abort();
+  await turn();
+  const ms = performance.now() - start;
+  assert.is(rejected(), count / 2);
+  return ms;
+}
+
+const test = suite("mass cancellation", { timeoutMs: 60_000 });
+
+test("100 000 of 200 000 by one signal: the others go in order, at moved-up instants", async () => {
+  const shared = new AbortController();
+  const { clock, limiter, went, abort, rejected } = crowd(200_000, () => shared);
+  await clock.advance(0.5);
+  abort();
+  assert.is(limiter.peek().waitMs, 100.5);
+  await clock.advance(0);
+  assert.is(rejected(), 100_000);
+  await clock.advance(120);
+  assert.is(went.length, 200_000);
+  for (let i = 0; i < 100_000; i++) {
+    if (went[2 * i] !== 2 * i || Math.abs((went[2 * i + 1] ?? 0) - (1 + i / 1000)) > 1e-9) {
+      assert.unreachable(`the ${i}th was ${went[2 * i]} at ${went[2 * i + 1]}`);
+    }
+  }
+});
+
+/**
+ * Twice as many take at most 2.5 times as long, told by the best of some attempts: a busy machine
+ * may spoil any, a cost that grows with the square spoils all.
+ */
+async function checkLinear(count: number, time: (count: number) => Promise<number>): Promise<void> {
+  await time(count / 2);
+  const ratios: number[] = [];
+  while (ratios.length < 8) {
+    const half = await time(count / 2);
+    const whole = await time(count);
+    ratios.push(whole / Math.max(half, 5));
+    if (Math.min(...ratios) <= 2.5) return;
+  }
+  assert.unreachable(`twice as many took ${ratios.map((ratio) => ratio.toFixed(1))} times as long`);
+}
+
+test("takes time linear in their number", () => checkLinear(200_000, timeToCancel));
+
+test("most of them, by a signal each, is linear too", () =>
+  checkLinear(40_000, async (count) => {
+    const { abort, rejected } = crowd(count, () => new AbortController(), 10);
+    const start = performance.now();
+    abort();
+    await turn();
+    assert.is(rejected(), count * 0.9);
+    return performance.now() - start;
+  }));
+
+test("reservations with a setRate behind them, one by one, are linear too", async () => {
+  for (const how of ["cancel", "ready"] as const) {
+    for (const order of ["first to last", "last to first"]) {
+      await checkLinear(10_000, async (count) => {
+        const limiter = RateLimiter.create(1_000_000, { clock: new FakeClock() });
+        limiter.charge(1000);
+        const reservations = Array.from({ length: count }, () => limiter.reserve());
+        limiter.setRate(1);
+        if (order === "last to first") reservations.reverse();
+        const start = performance.now();
+        for (const reservation of reservations) {
+          if (how === "cancel") reservation.cancel();
+          else reservation.ready().catch(assert.unreachable);
+        }
+        return performance.now() - start;
+      });
+    }
+  }
+});
+
+test.run();

@@ -1,0 +1,305 @@
+import { getEventListeners } from "node:events";
+import * as assert from "uvu/assert";
+import { Limiter, RateLimiter, ReservationCancelledError, smoothBursty } from "../../src/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { suite } from "../suite.ts";
+import { failure, instants, watch } from "./watch.ts";
+
+/** 10 a second, nothing stored, and the first permit is gone. */
+function started() {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(10, { burstSeconds: 0, clock });
+  limiter.charge(1);
+  return { clock, limiter };
+}
+
+/** Two policies, 10 and 1000 a second, nothing stored. */
+function pair() {
+  const clock = new FakeClock();
+  const policy = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
+  const limiter = Limiter.create({ requests: policy(10), tokens: policy(1000) }, { clock });
+  return { clock, limiter };
+}
+
+const waiting = suite("reservation, ready");
+
+waiting("tells what was asked for and how long it takes", async () => {
+  const { clock, limiter } = started();
+  const permits = { default: 3 };
+  const reservation = limiter.reserve(permits);
+  assert.is(reservation.permits, permits);
+  assert.is(reservation.waitMs, 100);
+  await clock.advance(40);
+  assert.is(reservation.waitMs, 100);
+  const ready = watch(clock, reservation.ready());
+  await clock.advance(60);
+  assert.equal([ready.at, ready.value], [100, 100]);
+});
+
+waiting("answers since reserve(), also when asked late, and the same to everybody", async () => {
+  const { clock, limiter } = started();
+  const reservation = limiter.reserve();
+  const early = [watch(clock, reservation.ready()), watch(clock, reservation.ready())];
+  await clock.advance(5000);
+  assert.equal([...instants(early), await reservation.ready()], [100, 100, 100]);
+  const unseen = limiter.reserve(0.5);
+  assert.equal([unseen.waitMs, await unseen.ready()], [0, 0]);
+});
+
+waiting("comes earlier than told when somebody ahead leaves, later under a pause", async () => {
+  const { clock, limiter } = started();
+  const ahead = limiter.reserve(5);
+  const reservation = limiter.reserve();
+  assert.is(reservation.waitMs, 600);
+  ahead.cancel();
+  const ready = watch(clock, reservation.ready());
+  limiter.pause(300);
+  await clock.advance(1000);
+  assert.equal([reservation.waitMs, ready.at, ready.value], [600, 300, 300]);
+});
+
+waiting("two calls with different signals: each ends the wait of both", async () => {
+  for (const which of [0, 1]) {
+    const { clock, limiter } = started();
+    const controllers = [new AbortController(), new AbortController()];
+    const reservation = limiter.reserve();
+    const plain = watch(clock, reservation.ready());
+    const calls = controllers.map(({ signal }) => watch(clock, reservation.ready({ signal })));
+    const behind = watch(clock, limiter.acquire());
+    await clock.advance(20);
+    const reason = new Error("enough");
+    controllers[which]?.abort(reason);
+    await clock.advance(80);
+    for (const { at, error } of [plain, ...calls]) assert.equal([at, error === reason], [20, true]);
+    assert.is(behind.at, 100);
+    assert.is(reservation.cancel(), false);
+  }
+});
+
+waiting("two calls with one signal, and none of them holds on to it afterwards", async () => {
+  const { clock, limiter } = started();
+  const { signal } = new AbortController();
+  const reservation = limiter.reserve();
+  const calls = [1, 2].map(() => watch(clock, reservation.ready({ signal })));
+  await clock.advance(100);
+  assert.equal(instants(calls), [100, 100]);
+  assert.equal(getEventListeners(signal, "abort"), []);
+});
+
+waiting(
+  "two calls with different signals, and none of the signals matters afterwards",
+  async () => {
+    const { clock, limiter } = started();
+    const controllers = [new AbortController(), new AbortController()];
+    for (const how of ["released", "cancelled"]) {
+      const reservation = limiter.reserve();
+      const calls = controllers.map(({ signal }) => watch(clock, reservation.ready({ signal })));
+      for (const { signal } of controllers) assert.is(getEventListeners(signal, "abort").length, 1);
+      if (how === "cancelled") reservation.cancel();
+      await clock.advance(100);
+      assert.ok(calls.every(({ at }) => at !== undefined));
+      for (const { signal } of controllers) assert.is(getEventListeners(signal, "abort").length, 0);
+    }
+    const behind = watch(clock, limiter.acquire(2));
+    for (const controller of controllers) controller.abort();
+    await clock.advance(1000);
+    assert.is(behind.at, 200);
+  },
+);
+
+waiting("a signal that is aborted already cancels it, unless its time has come", async () => {
+  const { clock, limiter } = started();
+  const reason = new Error("before");
+  const signal = AbortSignal.abort(reason);
+  const [due, cancelled] = [limiter.reserve(), limiter.reserve()];
+  await clock.advance(100);
+  assert.is(await failure(() => due.ready({ signal })), reason);
+  assert.is(await due.ready(), 100);
+  assert.is(await failure(() => cancelled.ready({ signal })), reason);
+  const error = await failure(() => cancelled.ready());
+  assert.instance(error, ReservationCancelledError);
+  const { code, facts, message } = error as ReservationCancelledError;
+  assert.equal([code, facts], ["RESERVATION_CANCELLED", { waitMs: 200 }]);
+  assert.match(message, "200");
+  assert.is(limiter.peek().waitMs, 100);
+});
+
+waiting("a signal aborted after the time has come changes nothing", async () => {
+  const { clock, limiter } = started();
+  const controller = new AbortController();
+  const reservation = limiter.reserve();
+  const ready = watch(clock, reservation.ready({ signal: controller.signal }));
+  await clock.advance(100);
+  controller.abort();
+  await clock.advance(0);
+  assert.equal([ready.value, await reservation.ready()], [100, 100]);
+  assert.is(limiter.peek().waitMs, 100);
+});
+
+waiting.run();
+
+const cancelling = suite("reservation, cancel");
+
+cancelling("true before its time, false at it, after it, and when it was over before", async () => {
+  const { clock, limiter } = started();
+  const [early, punctual, late] = [limiter.reserve(), limiter.reserve(), limiter.reserve()];
+  assert.equal([early.cancel(), early.cancel()], [true, false]);
+  await clock.advance(100);
+  assert.is(punctual.cancel(), false);
+  await clock.advance(5000);
+  assert.is(late.cancel(), false);
+  clock.wakeAt(5300, () => {});
+  assert.is(limiter.reserve().cancel(), false);
+});
+
+cancelling("rejects everybody who awaits it, at once", async () => {
+  const { clock, limiter } = started();
+  const reservation = limiter.reserve();
+  const ready = [watch(clock, reservation.ready()), watch(clock, reservation.ready())];
+  await clock.advance(30);
+  reservation.cancel();
+  await clock.advance(0);
+  for (const { at, error } of ready) {
+    assert.equal([at, error instanceof ReservationCancelledError], [30, true]);
+  }
+});
+
+cancelling.run();
+
+const settling = suite("reservation, settle");
+
+/** The wait of the next one, where a reservation of 10 is settled like that at that time, ms. */
+async function nextAfter(at: number, ...actuals: number[]): Promise<number> {
+  const { clock, limiter } = started();
+  const reservation = limiter.reserve(10);
+  await clock.advance(at);
+  for (const actual of actuals) reservation.settle(actual);
+  return clock.now() + limiter.peek().waitMs;
+}
+
+settling("more is charged to those who come next", async () => {
+  for (const at of [0, 50, 100, 150]) assert.is(await nextAfter(at, 15), 1600, `at ${at}`);
+});
+
+settling("less is given back", async () => {
+  for (const at of [0, 50, 100, 150]) assert.is(await nextAfter(at, 4), 500, `at ${at}`);
+});
+
+settling("nothing at all is given back, too", async () => {
+  for (const at of [0, 50, 100]) assert.is(await nextAfter(at, 0), 100, `at ${at}`);
+});
+
+settling("the same is no change", async () => {
+  for (const at of [0, 50, 100, 150]) assert.is(await nextAfter(at, 10), 1100, `at ${at}`);
+});
+
+settling("again and again: the last one counts", async () => {
+  for (const at of [0, 50, 100, 150]) {
+    assert.is(await nextAfter(at, 15, 15), 1600);
+    assert.is(await nextAfter(at, 15, 4), 500);
+  }
+  // what was given back at 150 is time that is not stored: only before its time is it as if it had
+  // never been
+  for (const at of [0, 50, 100]) {
+    assert.is(await nextAfter(at, 0, 3, 12), 1300);
+  }
+});
+
+settling("across its time: before it an estimate, after it what was used", async () => {
+  const { clock, limiter } = started();
+  const reservation = limiter.reserve(10);
+  reservation.settle(20);
+  await clock.advance(100);
+  assert.is(limiter.peek().waitMs, 2000);
+  reservation.settle(5);
+  assert.is(limiter.peek().waitMs, 500);
+});
+
+settling("of one that could be used at once", () => {
+  const { limiter } = started();
+  const clock = new FakeClock();
+  const fresh = RateLimiter.create(10, { burstSeconds: 0, clock });
+  const reservation = fresh.reserve(10);
+  reservation.settle(15);
+  assert.is(fresh.peek().waitMs, 1500);
+  reservation.settle(1);
+  assert.equal(fresh.peek(), limiter.peek());
+});
+
+settling("re-times those who wait behind it, not itself", async () => {
+  const { clock, limiter } = started();
+  const reservation = limiter.reserve(2);
+  const ready = watch(clock, reservation.ready());
+  const behind = [watch(clock, limiter.acquire()), watch(clock, limiter.tryAcquire(1, 450))];
+  reservation.settle(5);
+  await clock.advance(0);
+  assert.equal([behind[1]?.at, behind[1]?.value], [0, false]);
+  await clock.advance(50);
+  reservation.settle(1);
+  await clock.advance(5000);
+  assert.equal([ready.at, behind[0]?.at], [100, 200]);
+});
+
+settling("after a cancel: what was used nevertheless is charged", () => {
+  const { limiter } = started();
+  const reservation = limiter.reserve(10);
+  reservation.cancel();
+  assert.is(limiter.peek().waitMs, 100);
+  reservation.settle(3);
+  assert.is(limiter.peek().waitMs, 400);
+  reservation.settle(0);
+  assert.is(limiter.peek().waitMs, 100);
+});
+
+settling("by name: the policies that are not named stay as they are", async () => {
+  const { clock, limiter } = pair();
+  const reservation = limiter.reserve({ requests: 1, tokens: 500 });
+  const waits = () => [
+    limiter.peek({ requests: 1 }).waitMs,
+    limiter.peek({ tokens: 1 }).waitMs,
+    limiter.peek().waitMs,
+  ];
+  assert.equal(waits(), [100, 500, 500]);
+  reservation.settle({ tokens: 800 });
+  assert.equal(waits(), [100, 800, 800]);
+  reservation.settle({ tokens: 20, requests: 3 });
+  assert.equal(waits(), [300, 20, 300]);
+  reservation.settle(2);
+  assert.equal(waits(), [200, 2, 200]);
+  await clock.advance(100);
+  reservation.settle({ requests: 0 });
+  assert.is(limiter.peek({ requests: 1 }).waitMs, 0);
+});
+
+settling(
+  "by name, one that was not asked before is charged now, and changes no instant that was told",
+  async () => {
+    const { clock, limiter } = pair();
+    limiter.charge({ requests: 1, tokens: 5000 });
+    const reservation = limiter.reserve({ requests: 1 });
+    const ready = watch(clock, reservation.ready());
+    assert.is(reservation.waitMs, 100);
+    reservation.settle({ tokens: 100 });
+    await clock.advance(100);
+    assert.is(ready.at, 100);
+    assert.equal(
+      [limiter.peek({ requests: 1 }).waitMs, limiter.peek({ tokens: 1 }).waitMs],
+      [100, 5000],
+    );
+  },
+);
+
+settling("by name, one that is not needed after all lets it go earlier, from now on", async () => {
+  const { clock, limiter } = pair();
+  limiter.charge({ tokens: 5000 });
+  const reservation = limiter.reserve({ requests: 1, tokens: 10 });
+  const ready = watch(clock, reservation.ready());
+  const behind = [1, 2, 3].map(() => watch(clock, limiter.acquire({ requests: 1 })));
+  await clock.advance(1000);
+  reservation.settle({ tokens: 0 });
+  await clock.advance(1000);
+  assert.equal([reservation.waitMs, ready.at], [5000, 1000]);
+  assert.equal(instants(behind), [1100, 1200, 1300]);
+});
+
+settling.run();

@@ -1,0 +1,476 @@
+import FakeTimers from "@sinonjs/fake-timers";
+import * as assert from "uvu/assert";
+import type { StoreUnavailableError } from "../../src/errors.ts";
+import { type Call, type TripOptions, Trips } from "../../src/limiter/trips.ts";
+import type { Amount } from "../../src/permits.ts";
+import type { Answer, Store, StoreReply, StoreRequest } from "../../src/stores/store.ts";
+import { suite } from "../suite.ts";
+
+const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+const answerOf = (wait: number, receipts: readonly number[] = []): Answer => ({
+  ...GRANTED,
+  wait,
+  receipts,
+});
+
+interface SentTrip {
+  readonly key: string;
+  readonly declared: string;
+  readonly requests: readonly StoreRequest[];
+  readonly now: number | undefined;
+  reply(answers: readonly Answer[], inForce?: string): void;
+  fail(error: unknown): void;
+}
+
+/** Answers when it is told to. */
+class HandStore implements Store {
+  readonly trips: SentTrip[] = [];
+
+  run(
+    key: string,
+    declared: string,
+    requests: readonly StoreRequest[],
+    now: number | undefined,
+  ): Promise<StoreReply> {
+    return new Promise((resolve, reject) => {
+      this.trips.push({
+        ...{ key, declared, requests, now, fail: reject },
+        reply: (answers, inForce = declared) => resolve({ inForce, answers }),
+      });
+    });
+  }
+
+  get last(): SentTrip {
+    return this.trips.at(-1) as SentTrip;
+  }
+
+  /** Grants everything. */
+  async grant(): Promise<void> {
+    const count = this.last.requests.reduce((sum, one) => sum + countOf(one), 0);
+    this.last.reply(Array.from({ length: count }, () => GRANTED));
+    await microtasks();
+  }
+}
+
+function countOf(request: StoreRequest): number {
+  return request.verb === "reserve" ? request.count : 1;
+}
+
+/** What became of a call. */
+class TestCall implements Call {
+  gone = false;
+  readonly told: Answer[] = [];
+  readonly undone: Answer[] = [];
+  readonly failures: StoreUnavailableError[] = [];
+  sentAt: number | undefined;
+  delays = 0;
+  readonly #request: (late: number) => StoreRequest;
+
+  constructor(amount: Amount = 1, longest = Infinity) {
+    this.#request = (late) => ({ verb: "reserve", amount, longest, late, count: 1 });
+  }
+
+  request(late: number): StoreRequest {
+    return this.#request(late);
+  }
+
+  answer(answer: Answer, sentAt: number): void {
+    this.told.push(answer);
+    this.sentAt = sentAt;
+  }
+
+  undo(answer: Answer): void {
+    this.undone.push(answer);
+  }
+
+  fail(error: StoreUnavailableError): void {
+    this.failures.push(error);
+  }
+
+  delayed(): void {
+    this.delays += 1;
+  }
+}
+
+async function microtasks(): Promise<void> {
+  for (let i = 0; i < 20; i++) await Promise.resolve();
+}
+
+function make(options: Partial<TripOptions> = {}) {
+  const store = new HandStore();
+  const trips = new Trips(store, "key", "s5", {
+    ...{ name: "test", timeoutMs: 1000, patient: false, tellsTime: false },
+    ...{ now: () => 77, lateBy: () => 0 },
+    ...options,
+  });
+  const ask = (...calls: TestCall[]) => {
+    for (const call of calls) trips.ask(call);
+  };
+  return { store, trips, ask };
+}
+
+function many(count: number): TestCall[] {
+  return Array.from({ length: count }, () => new TestCall());
+}
+
+/** The requests of a trip in short: verb, amount, count. */
+function packed({ requests }: SentTrip): string {
+  return requests
+    .map((one) => (one.verb === "reserve" ? `${one.amount}x${one.count}` : one.verb))
+    .join(" ");
+}
+
+const sharing = suite("trips, sharing");
+
+sharing("a lone call leaves with the microtasks of its turn", async () => {
+  const { store, ask } = make();
+  const call = new TestCall();
+  ask(call);
+  assert.is(store.trips.length, 0);
+  await Promise.resolve();
+  assert.is(store.trips.length, 1);
+  const { key, declared, now, requests } = store.last;
+  assert.equal([key, declared, now], ["key", "s5", undefined]);
+  const request = { verb: "reserve", amount: 1, longest: Infinity, late: 0, count: 1 };
+  assert.equal(requests, [request]);
+  await store.grant();
+  assert.equal([call.told, call.sentAt], [[GRANTED], 77]);
+});
+
+sharing("calls of one turn travel together, and each gets its own answer", async () => {
+  const { store, trips, ask } = make();
+  const calls = [...many(3), new TestCall(2), new TestCall(2, 5), ...many(2)];
+  ask(...calls.slice(0, 5));
+  const charged = trips.send(() => ({ verb: "charge", amount: 1 }));
+  ask(...calls.slice(5));
+  await microtasks();
+  assert.is(store.trips.length, 1);
+  assert.is(packed(store.last), "1x3 2x1 2x1 charge 1x2");
+  const answers = Array.from({ length: 8 }, (_, i) => answerOf(i));
+  store.last.reply(answers);
+  await microtasks();
+  assert.equal(
+    calls.map(({ told }) => told[0]?.wait),
+    [0, 1, 2, 3, 4, 6, 7],
+  );
+  assert.equal((await charged).answer.wait, 5);
+});
+
+sharing("neighbours are one request where they ask the same of each policy", async () => {
+  const { store, ask } = make();
+  const amounts: Amount[] = [
+    [1, 2],
+    [1, 2],
+    [1, undefined],
+    [1, 0],
+    [2, 1],
+  ];
+  ask(...amounts.map((amount) => new TestCall(amount)));
+  await microtasks();
+  assert.is(packed(store.last), "1,2x2 1,x2 2,1x1");
+});
+
+sharing("calls that come during a trip take the next one, in their order", async () => {
+  const { store, ask } = make();
+  ask(new TestCall(1));
+  await microtasks();
+  ask(new TestCall(2));
+  await microtasks();
+  ask(new TestCall(3), new TestCall(4));
+  await microtasks();
+  assert.is(store.trips.length, 1);
+  await store.grant();
+  assert.is(store.trips.length, 2);
+  assert.is(packed(store.last), "2x1 3x1 4x1");
+  await store.grant();
+  assert.is(store.trips.length, 2);
+});
+
+sharing("who has gone before the trip leaves does not travel", async () => {
+  const { store, ask } = make();
+  const calls = many(3);
+  ask(...calls);
+  for (const call of calls) call.gone = true;
+  await microtasks();
+  assert.is(store.trips.length, 0);
+  const [first, second, third] = many(3) as [TestCall, TestCall, TestCall];
+  ask(first, second, third);
+  second.gone = true;
+  await microtasks();
+  assert.is(packed(store.last), "1x2");
+  first.gone = true;
+  await store.grant();
+  assert.equal([first.told, first.undone], [[], [GRANTED]]);
+  assert.equal([second.told, second.undone], [[], []]);
+  assert.equal([third.told, third.undone], [[GRANTED], []]);
+});
+
+sharing("no trip is longer than 4096 calls; the rest takes the next ones", async () => {
+  const { store, ask } = make();
+  const calls = many(10_000);
+  ask(...calls);
+  await microtasks();
+  for (const expected of ["1x4096", "1x4096", "1x1808"]) {
+    assert.is(packed(store.last), expected);
+    await store.grant();
+  }
+  assert.is(store.trips.length, 3);
+  assert.ok(calls.every(({ told }) => told.length === 1));
+});
+
+sharing("the time and the lateness are those of the departure", async () => {
+  let now = 5;
+  let late = 3;
+  const { store, ask } = make({ now: () => now, lateBy: () => late, tellsTime: true });
+  const call = new TestCall();
+  ask(call);
+  await microtasks();
+  assert.equal([store.last.now, store.last.requests[0]], [5, call.request(3)]);
+  now = 9;
+  late = 0;
+  await store.grant();
+  assert.is(call.sentAt, 5);
+});
+
+sharing("the numbers in force are those of the last reply", async () => {
+  const { store, trips, ask } = make();
+  assert.is(trips.inForce, "s5");
+  ask(new TestCall());
+  await microtasks();
+  store.last.reply([GRANTED], "s9");
+  await microtasks();
+  assert.is(trips.inForce, "s9");
+});
+
+sharing.run();
+
+const trouble = suite("trips, trouble");
+let timers: FakeTimers.Clock;
+
+trouble.before.each(() => {
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+trouble.after.each(() => {
+  timers.uninstall();
+});
+
+trouble("an error is everybody's who travelled, with its cause; the next trip leaves", async () => {
+  const { store, ask } = make();
+  const calls = many(3);
+  ask(...calls);
+  await microtasks();
+  const waiting = new TestCall(2);
+  ask(waiting);
+  const [gone] = calls as [TestCall];
+  gone.gone = true;
+  const cause = new Error("WRONGTYPE");
+  store.last.fail(cause);
+  await microtasks();
+  assert.equal(
+    calls.map(({ failures }) => failures.length),
+    [0, 1, 1],
+  );
+  const [error] = (calls[1] as TestCall).failures as [StoreUnavailableError];
+  assert.is(error.cause, cause);
+  assert.is(error.code, "STORE_UNAVAILABLE");
+  assert.equal(error.facts, { limiter: "test", timeoutMs: 1000 });
+  assert.match(error.message, /"test".*WRONGTYPE/);
+  assert.is(packed(store.last), "2x1");
+  await store.grant();
+  assert.equal(waiting.told, [GRANTED]);
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("each is answered within its own time, and a late grant is undone", async () => {
+  const { store, trips, ask } = make();
+  const first = new TestCall();
+  ask(first);
+  await timers.tickAsync(600);
+  const second = new TestCall(2);
+  ask(second);
+  await timers.tickAsync(399);
+  assert.is(first.failures.length, 0);
+  await timers.tickAsync(1);
+  assert.match(`${first.failures[0]?.message}`, "no answer within 1000 ms");
+  assert.is(first.failures[0]?.cause, undefined);
+  assert.is(packed(store.last), "2x1");
+  await timers.tickAsync(599);
+  assert.is(second.failures.length, 0);
+  await timers.tickAsync(1);
+  assert.is(second.failures.length, 1);
+
+  const third = new TestCall();
+  ask(third);
+  await microtasks();
+  store.trips[0]?.reply([answerOf(5)], "s6");
+  store.trips[1]?.fail(new Error("too late to matter"));
+  await microtasks();
+  assert.equal([first.told, first.undone], [[], [answerOf(5)]]);
+  assert.is(trips.inForce, "s6");
+  assert.is(store.trips.length, 3);
+  assert.equal([second.undone, second.failures.length], [[], 1]);
+  await store.grant();
+  assert.equal([third.told, third.failures], [[GRANTED], []]);
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("a queue that never empties makes nobody's time run out", async () => {
+  const { store, ask } = make();
+  const calls = many(6000);
+  ask(...calls);
+  for (let round = 0; round < 30; round++) {
+    await timers.tickAsync(100);
+    const { length } = calls.filter(({ failures }) => failures.length > 0);
+    assert.is(length, 0, `${length} calls failed after ${round * 100} ms`);
+    // whoever is answered asks again at once
+    const next = many(4096);
+    calls.push(...next);
+    ask(...next);
+    await store.grant();
+  }
+});
+
+trouble("more than 2^31 ms is a long time too", async () => {
+  const { store, ask } = make({ timeoutMs: 1e10 });
+  const call = new TestCall();
+  ask(call);
+  await timers.tickAsync(1e6);
+  assert.is(call.failures.length, 0);
+  await store.grant();
+  assert.equal(call.told, [GRANTED]);
+});
+
+trouble(
+  "patient: they are asked again, in their order, after longer and longer pauses",
+  async () => {
+    const { store, ask } = make({ patient: true });
+    const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
+    ask(...calls);
+    await microtasks();
+    const pauses: number[] = [];
+    for (let i = 0; i < 9; i++) {
+      store.last.fail(new Error("away"));
+      await microtasks();
+      if (i === 0) ask(new TestCall(4));
+      if (i === 1) (calls[1] as TestCall).gone = true;
+      const before = timers.now;
+      const { length } = store.trips;
+      while (store.trips.length === length) await timers.tickAsync(1);
+      pauses.push(timers.now - before);
+    }
+    assert.is(packed(store.trips[1] as SentTrip), "1x1 2x1 3x1 4x1");
+    assert.is(packed(store.last), "1x1 3x1 4x1");
+    for (const [i, pause] of pauses.entries()) {
+      const mean = Math.min(1000, 25 * 2 ** i);
+      assert.ok(pause >= mean / 2 && pause <= mean * 1.5 + 1, `pause ${i}: ${pause} ms`);
+    }
+    assert.is(calls[0]?.delays, 9);
+    await store.grant();
+    assert.equal([calls[0]?.told, calls[0]?.failures], [[GRANTED], []]);
+    assert.equal([calls[1]?.told, calls[1]?.undone], [[], []]);
+
+    ask(new TestCall(5));
+    await microtasks();
+    store.last.fail(new Error("away again"));
+    await microtasks();
+    const { length } = store.trips;
+    await timers.tickAsync(38);
+    assert.is(store.trips.length, length + 1);
+    await store.grant();
+  },
+);
+
+trouble("patient: what a late reply grants is undone, for it is asked for again", async () => {
+  const { store, ask } = make({ patient: true });
+  const call = new TestCall();
+  ask(call);
+  await timers.tickAsync(1000);
+  assert.is(call.delays, 1);
+  await timers.tickAsync(38);
+  assert.is(store.trips.length, 2);
+  store.trips[0]?.reply([answerOf(7)]);
+  await microtasks();
+  assert.equal([call.told, call.undone], [[], [answerOf(7)]]);
+  await store.grant();
+  assert.equal(call.told, [GRANTED]);
+});
+
+trouble("patient: many more than fit one trip come through after it was away", async () => {
+  const { store, ask } = make({ patient: true });
+  const calls = many(5000);
+  ask(...calls);
+  await microtasks();
+  store.last.fail(new Error("away"));
+  await microtasks();
+  ask(...many(5000).map((call) => calls[calls.push(call) - 1] as TestCall));
+  await timers.tickAsync(38);
+  while (calls.some(({ told }) => told.length === 0)) {
+    await timers.tickAsync(400);
+    assert.is(calls.filter(({ failures }) => failures.length > 0).length, 0);
+    await store.grant();
+  }
+  assert.ok(calls.every(({ told }) => told.length === 1));
+});
+
+trouble.run();
+
+const messages = suite("trips, messages");
+
+const decide = (late: number) => ({ verb: "decide", amount: 3, late }) as const;
+
+messages.before.each(() => {
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+messages.after.each(() => {
+  timers.uninstall();
+});
+
+messages("the answer arrives with the instant of departure", async () => {
+  const { store, trips } = make();
+  const arrival = trips.send(decide, 3);
+  await microtasks();
+  store.last.reply([answerOf(5)]);
+  assert.equal(await arrival, { answer: answerOf(5), sentAt: 77 });
+});
+
+messages("what a late reply says that was taken is given back", async () => {
+  const { store, trips } = make();
+  const failed = trips.send(decide, 3).catch((error: StoreUnavailableError) => error.code);
+  await timers.tickAsync(1000);
+  assert.is(await failed, "STORE_UNAVAILABLE");
+  await store.grant();
+  assert.equal(store.last.requests, [{ verb: "back", amount: 3, receipts: [] }]);
+  await store.grant();
+});
+
+messages("what takes nothing is not given back", async () => {
+  const { store, trips } = make();
+  const failed = trips.send(() => ({ verb: "pause", micros: 5 })).catch(() => "failed");
+  await timers.tickAsync(1000);
+  assert.is(await failed, "failed");
+  await store.grant();
+  assert.is(store.trips.length, 1);
+});
+
+messages("a refund that fails is nobody's error", async () => {
+  const { store, trips } = make();
+  trips.giveBack(2, answerOf(0, [1]));
+  await microtasks();
+  assert.equal(store.last.requests, [{ verb: "back", amount: 2, receipts: [1] }]);
+  store.last.fail(new Error("away"));
+  await microtasks();
+});
+
+messages("patient: a message waits too", async () => {
+  const { store, trips } = make({ patient: true });
+  const arrival = trips.send(decide, 3);
+  await microtasks();
+  store.last.fail(new Error("away"));
+  await timers.tickAsync(38);
+  await store.grant();
+  assert.equal((await arrival).answer, GRANTED);
+});
+
+messages.run();

@@ -1,0 +1,229 @@
+import * as assert from "uvu/assert";
+import type { Clock, Timer } from "../../src/clock.ts";
+import { type Sleeper, WaitLine } from "../../src/limiter/wait-line.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { suite } from "../suite.ts";
+
+const MICRO = 0.001;
+
+/** A clock whose timers fire that many ms too late, or too early, and which counts them. */
+class CarelessClock implements Clock {
+  readonly fake: FakeClock;
+  readonly #offMs: () => number;
+  readonly #originMs: number;
+  set = 0;
+  pending = 0;
+
+  constructor(offMs: () => number = () => 0, originMs = 0) {
+    this.fake = new FakeClock();
+    this.#offMs = offMs;
+    this.#originMs = originMs;
+  }
+
+  now(): number {
+    return this.fake.now() + this.#originMs;
+  }
+
+  wakeAt(timeMs: number, wake: () => void): Timer {
+    this.set += 1;
+    this.pending += 1;
+    const timer = this.fake.wakeAt(timeMs - this.#originMs + this.#offMs(), () => {
+      this.pending -= 1;
+      wake();
+    });
+    return {
+      cancel: () => {
+        this.pending -= 1;
+        timer.cancel();
+      },
+    };
+  }
+}
+
+/** Sleeps until then, ms, and tells when it was woken. */
+class Someone implements Sleeper {
+  due: number;
+  readonly #onWake: (someone: Someone, now: number) => void;
+  wokenAt: number | undefined;
+
+  constructor(dueMs: number, onWake: (someone: Someone, now: number) => void = () => {}) {
+    this.due = Math.round(dueMs * 1000);
+    this.#onWake = onWake;
+  }
+
+  wake(now: number): void {
+    this.wokenAt = now / 1000;
+    this.#onWake(this, now);
+  }
+}
+
+function make(clock = new CarelessClock()) {
+  return { clock, line: new WaitLine(clock) };
+}
+
+/** One sleeper for each instant, ms. */
+function lay(line: WaitLine, ...dueMs: number[]): Someone[] {
+  return dueMs.map((due) => {
+    const someone = new Someone(due);
+    line.add(someone);
+    return someone;
+  });
+}
+
+const wokenAt = (sleepers: readonly Someone[]) => sleepers.map((someone) => someone.wokenAt);
+
+const test = suite("wait line");
+
+test("each wakes at its instant and not before, with one timer for all", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, 10, 20, 20, 30.001);
+  assert.equal([clock.set, clock.pending], [1, 1]);
+  await clock.fake.advance(10 - MICRO);
+  assert.equal(wokenAt(sleepers), [undefined, undefined, undefined, undefined]);
+  await clock.fake.advance(MICRO);
+  assert.is(clock.pending, 1);
+  await clock.fake.advance(100);
+  assert.equal(wokenAt(sleepers), [10, 20, 20, 30.001]);
+  assert.equal([clock.set, clock.pending], [3, 0]);
+});
+
+test("first in, first out, even where an instant is earlier than the one before", async () => {
+  const { clock, line } = make();
+  const order: number[] = [];
+  const sleepers = [30, 10, 20, 40].map((due, i) => new Someone(due, () => order.push(i)));
+  for (const someone of sleepers) line.add(someone);
+  await clock.fake.advance(100);
+  assert.equal(order, [0, 1, 2, 3]);
+  assert.equal(wokenAt(sleepers), [30, 30, 30, 40]);
+  const [later] = lay(line, 110);
+  await clock.fake.advance(10);
+  assert.is(later?.wokenAt, 110);
+});
+
+test("whoever leaves is not woken, and the last one takes the timer along", async () => {
+  const { clock, line } = make();
+  const [first, second, third] = lay(line, 10, 20, 30) as [Someone, Someone, Someone];
+  line.remove(first);
+  line.remove(first);
+  await clock.fake.advance(20);
+  assert.equal(wokenAt([first, second, third]), [undefined, 20, undefined]);
+  line.remove(third);
+  assert.is(clock.pending, 0);
+  line.remove(third);
+  await clock.fake.advance(100);
+  assert.is(third.wokenAt, undefined);
+});
+
+test("a timer that fires early wakes nobody", async () => {
+  const early = [-3, -0.001];
+  const clock = new CarelessClock(() => early.shift() ?? 0);
+  const { line } = make(clock);
+  const [someone] = lay(line, 10);
+  await clock.fake.advance(7);
+  assert.equal([someone?.wokenAt, clock.set], [undefined, 2]);
+  await clock.fake.advance(2.999);
+  assert.equal([someone?.wokenAt, clock.set], [undefined, 3]);
+  await clock.fake.advance(MICRO);
+  assert.is(someone?.wokenAt, 10);
+});
+
+test("a late timer wakes all who are due, and is made up for: once, up to 10 ms", async () => {
+  let late = 4;
+  const clock = new CarelessClock(() => late);
+  const { line } = make(clock);
+  const order: number[] = [];
+  for (const [i, due] of [10, 11, 12].entries()) line.add(new Someone(due, () => order.push(i)));
+  assert.is(line.lateBy(), 0);
+  await clock.fake.advance(14);
+  assert.equal(order, [0, 1, 2]);
+  // that of the one who was released last
+  assert.is(line.lateBy(), 2000);
+  await clock.fake.advance(2 - MICRO);
+  assert.is(line.lateBy(), 2000);
+  await clock.fake.advance(MICRO);
+  assert.is(line.lateBy(), 0);
+
+  lay(line, 20);
+  await clock.fake.advance(8);
+  assert.is(line.lateBy(), 4000);
+  late = 1000;
+  lay(line, 25);
+  await clock.fake.advance(1100);
+  assert.is(line.lateBy(), 0);
+  lay(line, 1200);
+  await clock.fake.advance(1075.999);
+  assert.is(line.lateBy(), 0);
+  await clock.fake.advance(MICRO);
+  assert.is(line.lateBy(), 10_000);
+});
+
+test("a punctual timer owes nothing", async () => {
+  const { clock, line } = make();
+  lay(line, 10);
+  await clock.fake.advance(10);
+  assert.is(line.lateBy(), 0);
+});
+
+test("held: nobody wakes before, and a shorter hold does not end a longer one", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, 10, 200);
+  line.holdUntil(100_000);
+  line.holdUntil(50_000);
+  await clock.fake.advance(100 - MICRO);
+  assert.equal(wokenAt(sleepers), [undefined, undefined]);
+  await clock.fake.advance(MICRO);
+  assert.equal(wokenAt(sleepers), [100, undefined]);
+  assert.is(line.lateBy(), 0);
+  await clock.fake.advance(100);
+  assert.equal(wokenAt(sleepers), [100, 200]);
+  line.holdUntil(300_000);
+  assert.is(clock.pending, 0);
+  const [someone] = lay(line, 250);
+  await clock.fake.advance(100);
+  assert.is(someone?.wokenAt, 300);
+});
+
+test("an alarm beside the line: deferred by a hold, and it can be put out", async () => {
+  const { clock, line } = make();
+  const rung: [string, number][] = [];
+  const ring = (name: string) => () => rung.push([name, clock.now()]);
+  line.alarm(10_000, ring("a"));
+  line.alarm(20_000, ring("b"));
+  const out = line.alarm(20_000, ring("put out"));
+  await clock.fake.advance(10);
+  line.holdUntil(50_000);
+  await clock.fake.advance(20);
+  out.cancel();
+  const second = line.alarm(60_000, ring("put out"));
+  second.cancel();
+  await clock.fake.advance(100);
+  assert.equal(rung, [
+    ["a", 10],
+    ["b", 50],
+  ]);
+  assert.is(clock.pending, 0);
+});
+
+test("a clock may count from any origin", async () => {
+  const clock = new CarelessClock(() => 0, 1.8e12);
+  const { line } = make(clock);
+  const sleepers = lay(line, 1.8e12 + 10, 1.8e12 + 20);
+  const rung: number[] = [];
+  line.alarm((1.8e12 + 15) * 1000, () => rung.push(clock.now()));
+  await clock.fake.advance(30);
+  assert.equal(wokenAt(sleepers), [1.8e12 + 10, 1.8e12 + 20]);
+  assert.equal(rung, [1.8e12 + 15]);
+});
+
+test("a hundred thousand come and go in a moment", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
+  for (const [i, someone] of sleepers.entries()) if (i % 2 === 0) line.remove(someone);
+  const started = performance.now();
+  await clock.fake.advance(9.999);
+  for (const someone of sleepers) line.remove(someone);
+  assert.ok(performance.now() - started < 5000);
+  assert.is(clock.pending, 0);
+});
+
+test.run();

@@ -1,0 +1,79 @@
+import { spawnSync } from "node:child_process";
+import {
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { format } from "node:util";
+import * as assert from "uvu/assert";
+import { suite } from "./suite.ts";
+
+// Every ts block of the README is a program: it compiles, it runs, and it prints what the comments behind its
+// console.log lines say. "about 200" is for real time, which may be late and is never early.
+const scratch = realpathSync(mkdtempSync(join(tmpdir(), "smooth-limiter-readme-")));
+const blocks = [...readFileSync("README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(
+  ([, code = ""], i) => ({ code, file: join(scratch, `block-${i + 1}.mts`) }),
+);
+
+for (const { code, file } of blocks) writeFileSync(file, code);
+
+const readme = suite("README");
+
+readme.after(() => rmSync(scratch, { recursive: true, force: true }));
+
+readme("has blocks of code that compile together", () => {
+  assert.ok(blocks.length > 0);
+  const project = {
+    extends: resolve("tsconfig.json"),
+    compilerOptions: { typeRoots: [resolve("node_modules/@types")] },
+    include: ["*.mts"],
+  };
+  writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(project));
+  const tsc = resolve("node_modules/typescript/bin/tsc");
+  const { status, stdout } = spawnSync(process.execPath, [tsc, "-p", scratch], {
+    encoding: "utf8",
+    env: { ...process.env, NODE_V8_COVERAGE: "" },
+  });
+  assert.is(status, 0, stdout);
+});
+
+for (const [i, { code, file }] of blocks.entries()) {
+  const title = code.split("\n").find((line) => !/^(import .*)?$/.test(line));
+  readme(`block ${i + 1} runs and prints what it says: ${title}`, async () => {
+    const printed = await prints(() => import(pathToFileURL(file).href));
+    const promised = [...code.matchAll(/console\.log\(.*\); \/\/ (.*)$/gm)].map(([, says]) => says);
+    if (promised.length === 0) return;
+    assert.is(printed.length, promised.length, `it printed ${printed.join(" | ")}`);
+    for (const [line, says = ""] of promised.entries()) {
+      const about = /^about (\d+)$/.exec(says)?.[1];
+      if (about === undefined) assert.is(printed[line], says);
+      else assert.ok(Number(printed[line]) > 0.95 * Number(about), `${printed[line]}, not ${says}`);
+    }
+  });
+}
+
+async function prints(run: () => Promise<unknown>): Promise<string[]> {
+  const lines: string[] = [];
+  const { log } = console;
+  console.log = (...values) => void lines.push(format(...values));
+  try {
+    await run();
+  } finally {
+    console.log = log;
+  }
+  return lines;
+}
+
+readme("names files that exist", () => {
+  const links = readFileSync("README.md", "utf8").matchAll(/\]\((?!https?:|#)([^)#]+)/g);
+  const missing = [...links].map(([, file = ""]) => file).filter((file) => !existsSync(file));
+  assert.equal(missing, []);
+});
+
+readme.run();

@@ -1,0 +1,354 @@
+import { Cluster, Redis } from "ioredis";
+import { Cluster as Cluster5, Redis as Redis5 } from "ioredis-5";
+import { Redis as Valkey, Cluster as ValkeyCluster } from "iovalkey";
+import { createClient, createClientPool, createCluster } from "redis";
+import * as v5 from "redis-5";
+import * as assert from "uvu/assert";
+import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
+import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { smoothBursty } from "../../src/index.ts";
+import {
+  type RedisClient,
+  RedisLimiter,
+  RedisRateLimiter,
+  type ScriptRunner,
+  StoreUnavailableError,
+} from "../../src/redis.ts";
+import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
+import { failure } from "../limiter/watch.ts";
+import { suite } from "../suite.ts";
+
+/** A client, and whether it still answers: it is never ours to close. */
+interface Opened {
+  readonly client: RedisClient;
+  flushScripts(): Promise<unknown>;
+  isAlive(): Promise<unknown>;
+  close(): unknown;
+}
+
+type Open = (server: RedisServer) => Opened | Promise<Opened>;
+
+/** What all that are like ioredis have in common. */
+function likeIoredis(
+  redis: RedisClient & {
+    script(word: "FLUSH"): Promise<unknown>;
+    ping(): Promise<string>;
+    disconnect(): void;
+  },
+): Opened {
+  return {
+    client: redis,
+    flushScripts: () => redis.script("FLUSH"),
+    isAlive: async () => assert.is(await redis.ping(), "PONG"),
+    close: () => redis.disconnect(),
+  };
+}
+
+function likeNodeRedis(
+  redis: RedisClient & {
+    scriptFlush(): Promise<unknown>;
+    ping(): Promise<unknown>;
+    destroy(): unknown;
+  },
+): Opened {
+  return {
+    client: redis,
+    flushScripts: () => redis.scriptFlush(),
+    isAlive: async () => assert.is(`${await redis.ping()}`, "PONG"),
+    close: () => redis.destroy(),
+  };
+}
+
+async function connected<T extends { connect(): Promise<unknown> }>(pool: T): Promise<T> {
+  await pool.connect();
+  return pool;
+}
+
+const clients: Record<string, Open> = {
+  "ioredis 6": ({ url }) => likeIoredis(new Redis(url)),
+  "ioredis 6, pipelining by itself": ({ url }) =>
+    likeIoredis(new Redis(url, { enableAutoPipelining: true })),
+  "ioredis 6, not connected yet": ({ url }) => likeIoredis(new Redis(url, { lazyConnect: true })),
+  "ioredis 5": ({ url }) => likeIoredis(new Redis5(url)),
+  iovalkey: ({ url }) => likeIoredis(new Valkey(url)),
+  "redis 6": async ({ url }) => likeNodeRedis(await createClient({ url }).connect()),
+  "redis 6, RESP 2": async ({ url }) =>
+    likeNodeRedis(await createClient({ url, RESP: 2 }).connect()),
+  "redis 6, a pool": async ({ url }) => likeNodeRedis(await connected(createClientPool({ url }))),
+  "redis 5": async ({ url }) => likeNodeRedis(await v5.createClient({ url }).connect()),
+  "redis 5, a pool": async ({ url }) =>
+    likeNodeRedis(await connected(v5.createClientPool({ url }))),
+  "something of one's own": ({ url }) => {
+    const redis = new Redis(url);
+    const runner: ScriptRunner = {
+      runScript: (script, keys, args) => redis.eval(script.lua, keys.length, ...keys, ...args),
+    };
+    return { ...likeIoredis(redis), client: runner };
+  },
+};
+
+const PATIENT = { timeoutMs: 30_000 };
+
+const single = suite("redis clients", { timeoutMs: 30_000 });
+let server: RedisServer;
+
+single.before(async () => {
+  await redisServer();
+  server = await startRedis();
+});
+
+single.after(async () => {
+  await server.stop();
+});
+
+/** All that is asked of a client: both scripts, also when the server forgot them; errors. */
+async function exercise({ client, flushScripts, isAlive }: Opened, wrongTyped: () => unknown) {
+  const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
+  assert.is(await limiter.tryAcquire(), true);
+  assert.is(await limiter.tryAcquire(), false);
+  const { allowed, waitMs } = await limiter.decide();
+  assert.ok(!allowed && waitMs > 900_000 && waitMs <= 1_000_000);
+  await flushScripts();
+  assert.is(await limiter.tryAcquire(), false);
+  assert.is((await limiter.peek()).allowed, false);
+
+  const fast = RedisRateLimiter.create(client, "fast", 1e6, PATIENT);
+  await Promise.all(Array.from({ length: 100 }, () => fast.acquire()));
+  const reservation = await fast.reserve(1e9);
+  await fast.setRate(1000);
+  assert.is(fast.getRate(), 1000);
+  const next = await fast.reserve();
+  assert.ok(next.waitMs > 900_000 && next.waitMs <= 1_000_100, `${next.waitMs} ms`);
+  assert.is(await next.cancel(), true);
+  await reservation.ready();
+
+  const two = RedisLimiter.create(
+    client,
+    "名 {a}\n",
+    { one: smoothBursty({ permitsPerSecond: 1 }), two: smoothBursty({ permitsPerSecond: 1 / 3 }) },
+    PATIENT,
+  );
+  assert.is(await two.tryAcquire({ one: 1, two: 2 }), true);
+  assert.is((await two.decide()).policy, "two");
+
+  await wrongTyped();
+  const wrong = await failure(() => RedisRateLimiter.create(client, "list", 5, PATIENT).acquire());
+  assert.instance(wrong, StoreUnavailableError);
+  assert.match(`${(wrong as Error).cause}`, "WRONGTYPE");
+  await isAlive();
+}
+
+for (const [name, open] of Object.entries(clients)) {
+  single(`${name}: limits, and stays open`, async () => {
+    await server.ask("FLUSHALL");
+    await server.ask("SCRIPT", "FLUSH");
+    const opened = await open(server);
+    try {
+      await exercise(opened, () => server.ask("LPUSH", "l:list", "somebody's"));
+      const keys = (await server.ask("KEYS", "*")) as string[];
+      assert.is(keys.length, 4);
+    } finally {
+      await opened.close();
+    }
+  });
+}
+
+single("calls of one's own client may share the turn with ours", async () => {
+  await server.ask("FLUSHALL");
+  const redis = new Redis(server.url, { enableAutoPipelining: true });
+  try {
+    const limiter = RedisRateLimiter.create(redis, "a", 1000, PATIENT);
+    const other = RedisRateLimiter.create(redis, "b", 1000, PATIENT);
+    const all = await Promise.all([
+      redis.set("mine", "1"),
+      limiter.acquire(),
+      redis.get("mine"),
+      other.tryAcquire(),
+      limiter.decide(),
+    ]);
+    assert.equal(all.slice(0, 4), ["OK", 0, "1", true]);
+  } finally {
+    redis.disconnect();
+  }
+});
+
+single("a client that is not connected yet, or no longer, is no reason to hang", async () => {
+  const closed = new Redis(server.url);
+  closed.disconnect();
+  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true });
+  nobody.on("error", () => {});
+  const never = createClient({ url: server.url });
+  never.on("error", () => {});
+  const destroyed = await createClient({ url: server.url }).connect();
+  destroyed.destroy();
+  for (const client of [closed, nobody, never, destroyed]) {
+    const limiter = RedisRateLimiter.create(client, "a", 5, { timeoutMs: 200 });
+    assert.instance(await failure(() => limiter.acquire()), StoreUnavailableError);
+    assert.instance(await failure(() => limiter.tryAcquire()), StoreUnavailableError);
+  }
+  nobody.disconnect();
+});
+
+single.run();
+
+const clusters = suite("redis clients, cluster", { timeoutMs: 60_000 });
+let cluster: RedisCluster;
+
+clusters.before(async () => {
+  await redisServer();
+  cluster = await startCluster(3);
+});
+
+clusters.after(async () => {
+  await cluster.stop();
+});
+
+type OpenCluster = (nodes: readonly RedisServer[]) => Opened | Promise<Opened>;
+
+const ofCluster = {
+  // a cluster object asks a node of its own choice; all must have forgotten
+  flushScripts: () => Promise.all(cluster.masters.map((node) => node.ask("SCRIPT", "FLUSH"))),
+};
+
+function likeIoredisCluster(
+  client: RedisClient & { get(key: string): Promise<string | null>; disconnect(): void },
+): Opened {
+  return {
+    ...ofCluster,
+    client,
+    isAlive: async () => assert.is(await client.get("nothing"), null),
+    close: () => client.disconnect(),
+  };
+}
+
+const clusterClients: Record<string, OpenCluster> = {
+  "ioredis 6": (nodes) => likeIoredisCluster(new Cluster([...nodes])),
+  "ioredis 6, pipelining by itself": (nodes) =>
+    likeIoredisCluster(new Cluster([...nodes], { enableAutoPipelining: true })),
+  "ioredis 5": (nodes) => likeIoredisCluster(new Cluster5([...nodes])),
+  iovalkey: (nodes) => likeIoredisCluster(new ValkeyCluster([...nodes])),
+  "redis 6": async (nodes) => {
+    const client = await createCluster({ rootNodes: nodes.map(({ url }) => ({ url })) }).connect();
+    return {
+      ...ofCluster,
+      client,
+      isAlive: async () => assert.is(await client.get("nothing"), null),
+      close: () => client.destroy(),
+    };
+  },
+  "redis 5": async (nodes) => {
+    const rootNodes = nodes.map(({ url }) => ({ url }));
+    const client = await v5.createCluster({ rootNodes }).connect();
+    return {
+      ...ofCluster,
+      client,
+      isAlive: async () => assert.is(await client.get("nothing"), null),
+      close: () => client.destroy(),
+    };
+  },
+};
+
+async function flushCluster(): Promise<void> {
+  await Promise.all(cluster.masters.map((node) => node.ask("FLUSHALL")));
+}
+
+for (const [name, open] of Object.entries(clusterClients)) {
+  clusters(`${name}: limits, on every node, and stays open`, async () => {
+    await flushCluster();
+    const opened = await open(cluster.masters);
+    try {
+      await exercise(opened, async () => {
+        const tried = cluster.masters.map((node) => failureOrNot(node.ask("LPUSH", "l:list", "x")));
+        await Promise.all(tried);
+      });
+      const limiters = Array.from({ length: 30 }, (_, i) =>
+        RedisRateLimiter.create(opened.client, `limiter ${i}`, 0.001, PATIENT),
+      );
+      const first = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
+      const second = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
+      assert.equal([new Set(first), new Set(second)], [new Set([true]), new Set([false])]);
+      const sizes = await Promise.all(cluster.masters.map((node) => node.ask("DBSIZE")));
+      assert.ok(
+        sizes.every((size) => Number(size) > 0),
+        `${sizes}`,
+      );
+    } finally {
+      await opened.close();
+    }
+  });
+}
+
+/** Two of the three nodes are not responsible for the key. */
+async function failureOrNot(promise: Promise<unknown>): Promise<unknown> {
+  return promise.catch((error: unknown) => error);
+}
+
+clusters.run();
+
+const choosing = suite("redis clients, choosing");
+
+const SCRIPT: Script = { name: "x", lua: "return 1" };
+
+choosing("what an object can do decides, not what it is called", async () => {
+  const calls: unknown[] = [];
+  const own = {
+    runScript: async (...args: unknown[]) => calls.push(args),
+    defineCommand: () => assert.unreachable(),
+  };
+  await scriptRunner(own).runScript(SCRIPT, ["k"], ["a"]);
+  assert.equal(calls, [[SCRIPT, ["k"], ["a"]]]);
+  assert.is(scriptRunner(own), own);
+
+  const hashes: string[] = [];
+  const nodeRedis = {
+    evalSha: async (sha1: string, options: unknown) => {
+      hashes.push(sha1);
+      assert.equal(options, { keys: ["k"], arguments: ["a", "b"] });
+      throw new Error(hashes.length > 1 ? "ERR something else" : "NOSCRIPT No matching script");
+    },
+    eval: async (script: string, options: unknown) => [script, options],
+  };
+  const runner = scriptRunner(nodeRedis);
+  assert.equal(await runner.runScript(SCRIPT, ["k"], ["a", "b"]), [
+    "return 1",
+    { keys: ["k"], arguments: ["a", "b"] },
+  ]);
+  assert.match(
+    `${await failure(() => runner.runScript(SCRIPT, ["k"], ["a", "b"]))}`,
+    "something else",
+  );
+  const sha1 = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
+  assert.equal(hashes, [sha1, sha1]);
+});
+
+choosing("ioredis is told of a script once", async () => {
+  const defined: unknown[] = [];
+  const ioredis = {
+    defineCommand(name: string, definition: unknown) {
+      defined.push([name, definition]);
+      Object.assign(this, {
+        [name](...args: string[]) {
+          assert.is(this, ioredis);
+          return Promise.resolve(args);
+        },
+      });
+    },
+  };
+  const runner = scriptRunner(ioredis);
+  assert.equal(await runner.runScript(SCRIPT, ["k"], ["a"]), ["k", "a"]);
+  assert.equal(await runner.runScript(SCRIPT, ["l"], ["b"]), ["l", "b"]);
+  assert.equal(defined, [["x", { lua: "return 1", numberOfKeys: 1 }]]);
+});
+
+choosing("what is no client is refused, and says what would be one", () => {
+  const strange = [undefined, null, 5, "redis://localhost", {}, [], () => {}, { get() {} }];
+  for (const bad of [...strange, { runScript: "no" }, new Map()] as never[]) {
+    assert.throws(
+      () => RedisRateLimiter.create(bad, "a", 5),
+      (error: unknown) => error instanceof TypeError && /runScript/.test(error.message),
+    );
+  }
+});
+
+choosing.run();

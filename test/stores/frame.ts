@@ -1,0 +1,294 @@
+/**
+ * `frame.lua` and `verbs.lua` once more, line by line, over the TypeScript algorithms and in this
+ * process: what Redis has to answer, and the bytes that it has to save.
+ */
+import type { Algorithm, Policy, Quota } from "../../src/algorithms/algorithm.ts";
+import { readPolicies } from "../../src/algorithms/index.ts";
+import { toMillis } from "../../src/clock.ts";
+import type { Amount } from "../../src/permits.ts";
+import {
+  type Answer,
+  REFUSED,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
+} from "../../src/stores/store.ts";
+
+const UNIT = 2 ** 24;
+const REBASE = 2 ** 32;
+const HOUR_MS = 3_600_000;
+const LONGEST_MS = 1e15;
+/** base, last and the length of the numbers. */
+const HEAD_BYTES = 10;
+
+const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+
+/** What is saved under a key. */
+export interface Saved {
+  readonly bytes: Uint8Array;
+  /** How long it is kept, ms; undefined: for ever. */
+  readonly lifeMs: number | undefined;
+}
+
+export class FrameStore implements Store {
+  readonly saved = new Map<string, Saved>();
+
+  async run(
+    key: string,
+    declared: string,
+    requests: readonly StoreRequest[],
+    now: number | undefined,
+  ): Promise<StoreReply> {
+    if (now === undefined) throw new TypeError("this store has no clock of its own");
+    return this.trip(key, declared, requests, now);
+  }
+
+  trip(key: string, declared: string, requests: readonly StoreRequest[], clock: number) {
+    const frame = new Frame(declared, clock, this.saved.get(key)?.bytes);
+    const answers = requests.flatMap((request) => frame.answer(request));
+    if (frame.changed) this.saved.set(key, frame.save());
+    return { inForce: frame.inForce, answers } satisfies StoreReply;
+  }
+}
+
+interface Part {
+  readonly algorithm: Algorithm;
+  policy: Policy;
+  state: unknown;
+}
+
+type Doubles = Record<string, number>;
+
+class Frame {
+  readonly #declared: string;
+  #base: number;
+  #now: number;
+  #held = 0;
+  changed = false;
+  inForce: string;
+  /** The numbers set at run time, each after a tab. */
+  #settings: readonly string[] = [];
+  #parts: Part[] = [];
+
+  constructor(declared: string, clock: number, saved: Uint8Array | undefined) {
+    this.#declared = declared;
+    this.inForce = declared;
+    this.#base = Math.floor(clock / UNIT) * UNIT;
+    this.#now = clock - this.#base;
+    if (saved === undefined) this.#start();
+    else this.#load(clock, saved);
+  }
+
+  #start(): void {
+    this.#parts = readPolicies(this.inForce).map((policy) => {
+      const { algorithm } = policy;
+      return { algorithm, policy, state: algorithm.start(policy, this.#now) };
+    });
+  }
+
+  #load(clock: number, saved: Uint8Array): void {
+    const view = new DataView(saved.buffer, saved.byteOffset, saved.byteLength);
+    const then = view.getUint32(0, true) * UNIT;
+    const last = view.getUint32(4, true);
+    const length = view.getUint16(8, true);
+    const text = new TextDecoder().decode(saved.subarray(HEAD_BYTES, HEAD_BYTES + length));
+    const [numbers = "", ...settings] = text.split("\t");
+    this.#settings = settings;
+    const setting = settings.find((one) => one.startsWith(`${this.#declared}=`));
+    if (setting !== undefined) this.inForce = setting.slice(this.#declared.length + 1);
+    const before = readPolicies(numbers);
+    const after = readPolicies(this.inForce);
+    if (
+      before.length !== after.length ||
+      before.some(({ algorithm }, i) => algorithm !== after[i]?.algorithm)
+    ) {
+      this.#start();
+      return;
+    }
+    let from = HEAD_BYTES + length;
+    this.#parts = before.map((policy) => {
+      const { algorithm } = policy;
+      const state = algorithm.start(policy, 0) as Doubles;
+      for (const field of Object.keys(state)) {
+        state[field] = view.getFloat64(from, true);
+        from += 8;
+      }
+      return { algorithm, policy, state };
+    });
+    if (from < saved.byteLength) this.#held = view.getFloat64(from, true);
+    let shift = 0;
+    if (clock < then + last) {
+      shift = this.#now - last;
+    } else if (clock - then >= REBASE) {
+      shift = then - this.#base;
+    } else {
+      this.#base = then;
+      this.#now = clock - then;
+    }
+    if (shift !== 0) {
+      for (const { algorithm, state } of this.#parts) algorithm.shift(state, shift);
+      this.#held += shift;
+    }
+    if (numbers !== this.inForce) this.#resize(this.inForce);
+  }
+
+  #resize(numbers: string): void {
+    this.inForce = numbers;
+    readPolicies(numbers).forEach((policy, i) => {
+      const part = this.#parts[i] as Part;
+      part.algorithm.resize(policy, part.state, this.#now, part.policy);
+      part.policy = policy;
+    });
+  }
+
+  #earliest(from: number, permits: readonly number[]): number {
+    let at = from;
+    for (;;) {
+      let agreed = at;
+      this.#parts.forEach(({ algorithm, policy, state }, i) => {
+        const asked = permits[i] ?? 0;
+        if (asked > 0) agreed = algorithm.earliest(policy, state, agreed, asked);
+      });
+      if (Number.isNaN(agreed))
+        throw new Error(`NaN: ${JSON.stringify(this.#parts)} ${this.#held} ${from} ${permits}`);
+      if (agreed === at) return at;
+      at = agreed;
+    }
+  }
+
+  #take(at: number, permits: readonly number[]): readonly number[] {
+    this.changed = true;
+    const receipts = this.#parts.map(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      return asked > 0 ? algorithm.take(policy, state, at, asked) : 0;
+    });
+    // what Lua's `in_order` says: one policy that is first in, first out by itself
+    const inOrder = this.#parts.length === 1 && this.#parts[0]?.algorithm.name === "smooth";
+    if (at > this.#now && !inOrder && at > this.#held) this.#held = at;
+    return receipts.some((receipt) => receipt !== 0) ? receipts.map(positiveZero) : [];
+  }
+
+  answer(request: StoreRequest): Answer[] {
+    switch (request.verb) {
+      case "reserve":
+        return Array.from({ length: request.count }, () => this.#reserve(request));
+      case "decide":
+      case "peek":
+        return [this.#tell(request)];
+      case "back":
+        this.#back(this.#amounts(request.amount), this.#amounts(request.receipts));
+        break;
+      case "charge":
+        this.#take(this.#now, this.#amounts(request.amount));
+        break;
+      case "pause":
+        this.#held = Math.max(this.#held, this.#now + request.micros);
+        this.changed = true;
+        break;
+      case "set":
+        this.#set(request.numbers);
+        break;
+      case "reset":
+        this.#set(this.#declared);
+    }
+    return [AT_ONCE];
+  }
+
+  #amounts(amount: Amount): number[] {
+    return this.#parts.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
+  }
+
+  #reserve({ amount, longest, late }: StoreRequest & { verb: "reserve" }): Answer {
+    const permits = this.#amounts(amount);
+    const at = this.#earliest(Math.max(this.#now - late, this.#held), permits);
+    const wait = at > this.#now ? Math.ceil(at - this.#now) : 0;
+    if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
+    if (wait > longest) return { ...AT_ONCE, wait: REFUSED };
+    return { ...AT_ONCE, wait, receipts: this.#take(at, permits) };
+  }
+
+  #tell({ verb, amount, late }: StoreRequest & { verb: "decide" | "peek" }): Answer {
+    const from = Math.max(this.#now - late, this.#held);
+    const permits = this.#amounts(amount);
+    const at = this.#earliest(from, permits);
+    if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
+    let slowest = 0;
+    let latest = -Infinity;
+    this.#parts.forEach(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      const alone = asked > 0 ? algorithm.earliest(policy, state, from, asked) : -Infinity;
+      if (alone > latest) {
+        slowest = i;
+        latest = alone;
+      }
+    });
+    if (verb === "decide" && at <= this.#now) this.#take(at, permits);
+    const quotas = this.#parts.map(({ algorithm, policy, state }): Quota => {
+      const quota = algorithm.quota(policy, state, this.#now);
+      const { remaining, resetMs } = quota;
+      const resetHeldMs = Math.max(resetMs, toMillis(this.#held - this.#now));
+      return this.#held > this.#now
+        ? { ...quota, remaining: 0, resetMs: resetHeldMs }
+        : { ...quota, remaining: positiveZero(remaining), resetMs: positiveZero(resetMs) };
+    });
+    return { wait: Math.max(0, Math.ceil(at - this.#now)), receipts: [], slowest, quotas };
+  }
+
+  #back(permits: readonly number[], receipts: readonly number[]): void {
+    this.#parts.forEach(({ algorithm, policy, state }, i) => {
+      const given = permits[i] ?? 0;
+      if (given > 0) algorithm.giveBack(policy, state, this.#now, given, receipts[i]);
+    });
+    this.changed = true;
+  }
+
+  #set(numbers: string): void {
+    const declared = `${this.#declared}=`;
+    this.#settings = this.#settings.filter((setting) => !setting.startsWith(declared));
+    if (numbers !== this.#declared) this.#settings = [...this.#settings, declared + numbers];
+    this.#resize(numbers);
+    this.changed = true;
+  }
+
+  save(): Saved {
+    const numbers = new TextEncoder().encode([this.inForce, ...this.#settings].join("\t"));
+    const doubles: number[] = [];
+    let life = this.#held - this.#now;
+    for (const { algorithm, policy, state } of this.#parts) {
+      doubles.push(...Object.values(state as Doubles));
+      life = Math.max(life, algorithm.lifetime(policy, state, this.#now));
+    }
+    if (this.#held > this.#now) doubles.push(this.#held);
+    const bytes = new Uint8Array(HEAD_BYTES + numbers.length + 8 * doubles.length);
+    const view = new DataView(bytes.buffer);
+    view.setUint32(0, this.#base / UNIT, true);
+    view.setUint32(4, this.#now, true);
+    view.setUint16(8, numbers.length, true);
+    bytes.set(numbers, HEAD_BYTES);
+    doubles.forEach((double, i) => {
+      view.setFloat64(HEAD_BYTES + numbers.length + 8 * i, double, true);
+    });
+    const lifeMs = Math.min(LONGEST_MS, Math.ceil(life / 1000) + HOUR_MS);
+    return { bytes, lifeMs: this.#settings.length === 0 ? lifeMs : undefined };
+  }
+}
+
+/** Numbers leave Lua as text in which 0 has no sign. */
+function positiveZero(number: number): number {
+  return number === 0 ? 0 : number;
+}
+
+/** What the bytes say, to be read by people. */
+export function describe(bytes: Uint8Array | null | undefined): string {
+  if (!bytes) return "nothing";
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const end = HEAD_BYTES + view.getUint16(8, true);
+  const doubles: number[] = [];
+  for (let from = end; from + 8 <= bytes.byteLength; from += 8) {
+    doubles.push(view.getFloat64(from, true));
+  }
+  const numbers = JSON.stringify(new TextDecoder().decode(bytes.subarray(HEAD_BYTES, end)));
+  const head = `base ${view.getUint32(0, true)}, last ${view.getUint32(4, true)}`;
+  const told = doubles.map((double) => (Object.is(double, -0) ? "-0" : double));
+  return `${head}, ${numbers}, ${told.join(" ")}`;
+}

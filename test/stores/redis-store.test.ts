@@ -1,0 +1,588 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { until } from "../../scripts/redis/ask.ts";
+import {
+  freshUrl,
+  type RedisServer,
+  startRedis,
+  startReplica,
+} from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
+import { smoothBursty, smoothWarmingUp } from "../../src/index.ts";
+import {
+  RedisLimiter,
+  RedisRateLimiter,
+  type RedisRateLimiterOptions,
+  StoreUnavailableError,
+} from "../../src/redis.ts";
+import { scriptRunner } from "../../src/stores/redis/client.ts";
+import { RedisStore } from "../../src/stores/redis/redis-store.ts";
+import type { StoreRequest } from "../../src/stores/store.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { failure } from "../limiter/watch.ts";
+import { suite } from "../suite.ts";
+import { FrameStore } from "./frame.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** Long enough for a machine that is busy with other things. */
+const PATIENT = { timeoutMs: 30_000 };
+
+let redis: Redis;
+let url: string;
+
+/** A suite with a client of an empty database. */
+function redisSuite(title: string, timeoutMs = 30_000) {
+  const test = suite(title, { timeoutMs });
+  test.before(async () => {
+    await redisServer();
+    url = await freshUrl();
+    redis = new Redis(url);
+  });
+  test.after(() => {
+    redis.disconnect();
+  });
+  test.before.each(async () => {
+    await redis.flushdb();
+  });
+  return test;
+}
+
+function open(
+  name: string,
+  permitsPerSecond: number,
+  options: RedisRateLimiterOptions = {},
+  client: Redis = redis,
+): RedisRateLimiter {
+  return RedisRateLimiter.create(client, name, permitsPerSecond, { ...PATIENT, ...options });
+}
+
+// -- memory --
+
+const memory = redisSuite("redis store, memory");
+
+memory("one limiter takes at most 120 bytes, a warming-up one 150", async () => {
+  const name = "the name is 20 long.";
+  for (const [rate, ...kinds] of [
+    [5, [{}, 120], [{ burstSeconds: 10, prefilled: true }, 120], [{ warmupMs: 1000 }, 150]],
+    [12_345.678, [{}, 120], [{ warmupMs: 1234.5, coldFactor: 2.5 }, 150]],
+    // the numbers are kept as text, so that 17 digits take their place
+    [1 / 3, [{}, 150], [{ warmupMs: 1000 }, 150]],
+  ] as const) {
+    for (const [options, most] of kinds) {
+      await redis.flushdb();
+      const limiter = open(name, rate, options);
+      await limiter.reserve(3);
+      await limiter.reserve(1 / 3);
+      const bytes = Number(await redis.memory("USAGE", `l:${name}`));
+      assert.ok(bytes > 0 && bytes <= most, `${JSON.stringify(options)}: ${bytes} bytes`);
+      assert.is(await redis.dbsize(), 1);
+    }
+  }
+});
+
+memory("what was set at run time goes when it is taken back", async () => {
+  const limiters = Array.from({ length: 20 }, (_, i) => open("shared", 5 + i));
+  await Promise.all(limiters.map((limiter) => limiter.reserve()));
+  const before = Number(await redis.strlen("l:shared"));
+  for (const limiter of limiters) await limiter.setRate(1000);
+  assert.ok(Number(await redis.strlen("l:shared")) > before);
+  for (const limiter of limiters) await limiter.resetRate();
+  assert.ok(Number(await redis.strlen("l:shared")) <= before + 1);
+});
+
+memory.run();
+
+// -- expiry --
+
+const expiry = redisSuite("redis store, expiry");
+
+const RATES = [0.001, 0.01, 1 / 3, 1, 5, 1000 / 3, 80_000, 1_000_000, 10_000_000];
+const KINDS: readonly RedisRateLimiterOptions[] = [
+  {},
+  { burstSeconds: 0 },
+  { burstSeconds: 60, prefilled: true },
+  { burstSeconds: 1e-9, prefilled: true },
+  { warmupMs: 1e-3 },
+  { warmupMs: 10_000, coldFactor: 10 },
+];
+
+expiry("a key lives as long as it matters, at every rate, whatever was done last", async () => {
+  let count = 0;
+  for (const rate of RATES) {
+    for (const kind of KINDS) {
+      const deeds: ((limiter: RedisRateLimiter) => Promise<unknown>)[] = [
+        (limiter) => limiter.tryAcquire(),
+        (limiter) => limiter.reserve(1e-3),
+        (limiter) => limiter.reserve(1000),
+        (limiter) => limiter.decide(),
+        (limiter) => limiter.charge(5),
+        (limiter) => limiter.refund(5),
+        (limiter) => limiter.pause(0),
+        (limiter) => limiter.pause(70_000),
+        (limiter) => limiter.resetRate(),
+      ];
+      await Promise.all(
+        deeds.map(async (deed) => {
+          const name = `${count++}`;
+          const limiter = open(name, rate, kind);
+          await deed(limiter);
+          const { resetMs } = await limiter.peek();
+          const life = await redis.pttl(`l:${name}`);
+          const told = `${rate} ${JSON.stringify(kind)} ${deed}: ${life} ms of ${resetMs}`;
+          assert.ok(life > 0 && life >= resetMs, told);
+          assert.ok(life <= resetMs + HOUR_MS + 60_000, told);
+        }),
+      );
+    }
+  }
+  assert.is(await redis.dbsize(), count);
+});
+
+expiry("a life longer than Redis can count is cut", async () => {
+  const limiter = open("slow", 1e-12);
+  await limiter.charge(1e6);
+  assert.ok((await redis.pttl("l:slow")) > 9e14);
+  await limiter.pause(1e300);
+  assert.ok((await redis.pttl("l:slow")) > 9e14);
+});
+
+expiry("what was set at run time does not lapse, until it is taken back", async () => {
+  const limiter = open("set", 5);
+  await limiter.setRate(10);
+  assert.is(await redis.pttl("l:set"), -1);
+  await limiter.acquire();
+  assert.is(await redis.pttl("l:set"), -1);
+  await limiter.resetRate();
+  assert.ok((await redis.pttl("l:set")) > 0);
+});
+
+expiry("under a clock of one's own the key stays an hour longer", async () => {
+  const clock = new FakeClock(1e12);
+  await open("own clock", 5, { clock, burstSeconds: 1, prefilled: true }).acquire();
+  const life = await redis.pttl("l:own clock");
+  assert.ok(life > HOUR_MS && life <= HOUR_MS + 1000);
+});
+
+const smallPolicy: fc.Arbitrary<Policy> = fc.oneof(
+  fc
+    .record({
+      permitsPerSecond: fc.constantFrom(0.001, 1, 7, 1000 / 3, 3_000_000),
+      burstSeconds: fc.constantFrom(0, 0.5, 1, 3),
+      prefilled: fc.boolean(),
+    })
+    .map(smoothBursty),
+  fc
+    .record({
+      permitsPerSecond: fc.constantFrom(0.001, 1, 7, 1000 / 3, 3_000_000),
+      warmupMs: fc.constantFrom(0.1, 1000, 60_000),
+    })
+    .map(smoothWarmingUp),
+);
+const share = fc.constantFrom(0, 0.1, 0.5, 1, 2, 10);
+const past = fc.array(
+  fc.record({
+    verb: fc.constantFrom("reserve", "charge", "refund", "pause"),
+    permits: fc.constantFrom(1, 3, 0.5, 20),
+    step: share,
+  }),
+  { minLength: 1, maxLength: 8 },
+);
+
+expiry("a key that lapsed never lets more through than one that stayed", async () => {
+  const START = 1_800_000_000_000_000;
+  let stories = 0;
+  const property = fc.asyncProperty(
+    fc.array(smallPolicy, { minLength: 1, maxLength: 2 }).map(writePolicies),
+    past,
+    fc.array(fc.tuple(share, fc.constantFrom(1, 3, 0.5)), { minLength: 1, maxLength: 10 }),
+    async (declared, deeds, asks) => {
+      const policies = readPolicies(declared);
+      const names = policies.map(({ algorithm }) => algorithm.name);
+      // how long Redis keeps it can be read from there to the millisecond: the twin test has seen
+      // to it that they agree
+      const frame = new FrameStore();
+      const store = new RedisStore(scriptRunner(redis), "", names);
+      const intervals = policies.map(({ numbers: [rate = 1] }) => 1e6 / rate);
+      const interval = Math.max(...intervals);
+      const stays = `stays ${stories}`;
+      const lapses = `lapses ${stories++}`;
+      let now = START;
+      for (const { verb, permits, step } of deeds) {
+        now += Math.round(step * interval);
+        const amount = policies.map(() => permits);
+        const request: Record<typeof verb, StoreRequest> = {
+          reserve: { verb: "reserve", amount, longest: Infinity, late: 0, count: 1 },
+          charge: { verb: "charge", amount },
+          refund: { verb: "back", amount, receipts: [] },
+          pause: { verb: "pause", micros: Math.round(permits * interval) },
+        };
+        for (const key of [stays, lapses]) await store.run(key, declared, [request[verb]], now);
+        frame.trip(lapses, declared, [request[verb]], now);
+      }
+      // by the server's own clock it lives a second longer than this
+      const { lifeMs = 0 } = frame.saved.get(lapses) ?? {};
+      now += Math.max(0, lifeMs - HOUR_MS) * 1000;
+      await redis.del(lapses);
+      const through = [0, 0];
+      for (const [step, permits] of asks) {
+        now += Math.round(step * interval);
+        const amount = policies.map(() => permits);
+        const ask: StoreRequest = { verb: "reserve", amount, longest: 0, late: 0, count: 5 };
+        for (const [i, key] of [stays, lapses].entries()) {
+          const { answers } = await store.run(key, declared, [ask], now);
+          through[i] = (through[i] ?? 0) + answers.filter(({ wait }) => wait === 0).length;
+        }
+        const [stayed = 0, lapsed = 0] = through;
+        assert.ok(lapsed <= stayed, `${lapsed} after it lapsed, ${stayed} if it stayed`);
+      }
+    },
+  );
+  await fc.assert(property, { numRuns: 120, includeErrorInReport: true });
+});
+
+expiry.run();
+
+// -- no trace --
+
+const trace = redisSuite("redis store, refusals and looks");
+
+trace("write nothing: neither the state nor its expiry", async () => {
+  const policies = { requests: smoothBursty({ permitsPerSecond: 0.01 }) };
+  const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
+  for (const [name, limiter] of [
+    ["rate", open("rate", 0.01, { maxWaiting: 0 })],
+    ["one", RedisLimiter.create(redis, "one", policies, { ...PATIENT, maxWaiting: 0 })],
+    ["two", RedisLimiter.create(redis, "two", more, { ...PATIENT, maxWaiting: 0 })],
+  ] as const) {
+    await limiter.peek();
+    assert.is(await redis.exists(`l:${name}`), 0);
+    await limiter.charge(1);
+    await redis.pexpire(`l:${name}`, 12_345_678);
+    const before = await redis.dumpBuffer(`l:${name}`);
+    await limiter.peek();
+    assert.is((await limiter.peek(20)).allowed, false);
+    assert.is(await limiter.tryAcquire(), false);
+    assert.is(await limiter.tryAcquire(2, 10), false);
+    assert.is((await limiter.decide()).allowed, false);
+    await failure(() => limiter.acquire());
+    await failure(() => limiter.reserve());
+    assert.equal(await redis.dumpBuffer(`l:${name}`), before);
+    const life = await redis.pttl(`l:${name}`);
+    assert.ok(life > 12_000_000 && life <= 12_345_678, `${life}`);
+  }
+});
+
+trace.run();
+
+// -- names --
+
+const names = redisSuite("redis store, names");
+
+const ODD_NAMES = [
+  " ",
+  "  ",
+  "a",
+  "A",
+  "a b",
+  "a\nb",
+  "a\tb",
+  "a\r\nb",
+  "a=b",
+  "\ta=s5",
+  "a\0",
+  "a\0b",
+  "{a}",
+  "{a}b",
+  "{}",
+  "}{",
+  "{",
+  "*",
+  "a*",
+  "l:a",
+  "a:b",
+  "l:",
+  "../a",
+  "__proto__",
+  "constructor",
+  "toString",
+  '"a"',
+  "%s%d%1",
+  "é",
+  "e\u0301",
+  "日本語",
+  "🙂",
+  "\ufffd",
+  "\ufeffa",
+  "x".repeat(10_240),
+  "x".repeat(10_241),
+  "日".repeat(10_240),
+];
+
+names("each is a limiter of its own under a key of its own", async () => {
+  const limiters = ODD_NAMES.map((name) => open(name, 0.001));
+  const before = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
+  assert.ok(before.every(Boolean), `${before}`);
+  for (const limiter of limiters) assert.is(await limiter.tryAcquire(), false);
+  const keys = await redis.keys("*");
+  assert.equal(keys.sort(), ODD_NAMES.map((name) => `l:${name}`).sort());
+  await Promise.all(limiters.map((limiter) => limiter.setRate(1)));
+  assert.is(await redis.dbsize(), ODD_NAMES.length);
+});
+
+names("what is no name is refused", () => {
+  for (const bad of ["", undefined, null, 5, {}, [], Symbol.iterator] as never[]) {
+    assert.throws(() => open(bad, 5), /name must/);
+  }
+  for (const half of ["\ud800", "a\udfff", "\udc00\ud800", "\ud83dx"]) {
+    assert.throws(
+      () => open(half, 5),
+      (error: unknown) => error instanceof RangeError && /name must/.test(error.message),
+    );
+  }
+});
+
+names("the prefix comes first, and what is no prefix is refused", async () => {
+  await open("a", 5, { prefix: "my app:" }).acquire();
+  await open("a", 5, { prefix: "" }).acquire();
+  await open("a", 5).acquire();
+  assert.equal((await redis.keys("*")).sort(), ["a", "l:a", "my app:a"]);
+  for (const bad of [null, 5, {}] as never[]) {
+    assert.throws(() => open("a", 5, { prefix: bad }), /prefix must/);
+  }
+});
+
+names("ioredis' own keyPrefix comes before ours", async () => {
+  const client = new Redis(url, { keyPrefix: "{tenant}:" });
+  try {
+    const limiter = open("a", 0.001, {}, client);
+    assert.is(await limiter.tryAcquire(), true);
+    assert.is((await limiter.decide()).allowed, false);
+    assert.is(await open("a", 0.001).tryAcquire(), true);
+    assert.equal((await redis.keys("*")).sort(), ["l:a", "{tenant}:l:a"]);
+  } finally {
+    client.disconnect();
+  }
+});
+
+names("two limiters of one name share it, also when they are of different kinds", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 0.001 });
+  assert.is(await open("a", 0.001).tryAcquire(), true);
+  assert.is(await RedisLimiter.create(redis, "a", policy, PATIENT).tryAcquire(), false);
+});
+
+names.run();
+
+// -- trouble --
+
+/** What the call is refused with: an error of ours with Redis' own as its cause. */
+async function trouble(call: () => Promise<unknown>, words: RegExp): Promise<void> {
+  const error = await failure(call);
+  assert.instance(error, StoreUnavailableError);
+  const { code, facts, cause, message } = error as StoreUnavailableError;
+  assert.is(code, "STORE_UNAVAILABLE");
+  assert.is(facts.limiter, "troubled");
+  assert.instance(cause, Error);
+  assert.match((cause as Error).message, words);
+  assert.match(message, words);
+}
+
+const KEY = "l:troubled";
+
+const faults = suite("redis store, trouble", { timeoutMs: 60_000 });
+let server: RedisServer;
+
+faults.before(async () => {
+  await redisServer();
+  server = await startRedis({ args: ["--busy-reply-threshold", "50"] });
+  redis = new Redis(server.url);
+});
+
+faults.after(async () => {
+  redis.disconnect();
+  await server.stop();
+});
+
+faults.before.each(async () => {
+  await redis.flushall();
+});
+
+/** A limiter that has let one permit through and will not let a second one through for long. */
+async function openUsed(client = redis): Promise<RedisRateLimiter> {
+  const limiter = open("troubled", 0.001, {}, client);
+  assert.is(await limiter.tryAcquire(), true);
+  return limiter;
+}
+
+faults("SCRIPT FLUSH: the scripts are sent again, nothing is lost", async () => {
+  const limiter = await openUsed();
+  for (let i = 0; i < 5; i++) {
+    await redis.script("FLUSH");
+    assert.is(await limiter.tryAcquire(), false);
+    await redis.script("FLUSH");
+    assert.is((await limiter.decide()).allowed, false);
+  }
+  const fast = open("fast", 1e6);
+  const flushing = (async () => {
+    for (let i = 0; i < 50; i++) await redis.script("FLUSH");
+  })();
+  for (let i = 0; i < 50; i++) {
+    const calls = Array.from({ length: 10 }, () => fast.acquire());
+    await Promise.all([...calls, fast.peek()]);
+  }
+  await flushing;
+});
+
+faults("WRONGTYPE: a key of another type is left alone", async () => {
+  await redis.lpush(KEY, "somebody's");
+  const limiter = open("troubled", 5);
+  await trouble(() => limiter.tryAcquire(), /WRONGTYPE/);
+  await trouble(() => limiter.peek(), /WRONGTYPE/);
+  await trouble(() => limiter.setRate(5), /WRONGTYPE/);
+  assert.equal(await redis.lrange(KEY, 0, -1), ["somebody's"]);
+});
+
+faults("a text that is too short to be a state is left alone", async () => {
+  for (const text of ["", "short"]) {
+    await redis.set(KEY, text);
+    await trouble(() => open("troubled", 5).tryAcquire(), /too short/);
+    assert.is(await redis.get(KEY), text);
+  }
+});
+
+faults("NOPERM: without the right commands or keys; and which commands are enough", async () => {
+  const before = await openUsed().then(() => redis.dumpBuffer(KEY));
+  const rights: [rights: string[], words: RegExp][] = [
+    [["~*", "+@all", "-evalsha", "-eval"], /NOPERM/],
+    [["~other:*", "+@all"], /can't access|key/i],
+    [["~l:*", "+eval", "+evalsha", "+get", "+time"], /can't run this command/],
+  ];
+  for (const [i, [list, words]] of rights.entries()) {
+    await redis.acl("SETUSER", `user${i}`, "on", ">secret", ...list);
+    const client = new Redis(server.url.replace("//", `//user${i}:secret@`), {
+      enableReadyCheck: false,
+    });
+    try {
+      const limiter = open("troubled", 0.001, {}, client);
+      await trouble(() => limiter.charge(1), words);
+    } finally {
+      client.disconnect();
+    }
+  }
+  assert.equal(await redis.dumpBuffer(KEY), before);
+
+  const enough = ["~l:*", "+eval", "+evalsha", "+get", "+set", "+time"];
+  await redis.acl("SETUSER", "enough", "on", ">secret", ...enough);
+  const client = new Redis(server.url.replace("//", "//enough:secret@"), {
+    enableReadyCheck: false,
+  });
+  try {
+    const limiter = open("troubled", 0.001, {}, client);
+    assert.is(await limiter.tryAcquire(), false);
+    await limiter.setRate(1e6);
+    assert.is(await limiter.tryAcquire(), false);
+    await limiter.resetRate();
+  } finally {
+    client.disconnect();
+  }
+});
+
+faults("OOM: refused, the state stays; looks are answered", async () => {
+  const limiter = await openUsed();
+  const before = await redis.dumpBuffer(KEY);
+  await redis.config("SET", "maxmemory", "1");
+  try {
+    await trouble(() => limiter.charge(1), /OOM/);
+    await trouble(() => open("troubled", 5, { prefix: "new:" }).tryAcquire(), /OOM/);
+  } finally {
+    await redis.config("SET", "maxmemory", "0");
+  }
+  assert.equal(await redis.dumpBuffer(KEY), before);
+  assert.is(await limiter.tryAcquire(), false);
+});
+
+faults("READONLY: a replica refuses what would write, and shows how things stand", async () => {
+  const limiter = await openUsed();
+  await using replica = await startReplica(server);
+  const client = new Redis(replica.url);
+  try {
+    const there = open("troubled", 0.001, {}, client);
+    await trouble(() => there.charge(1), /READONLY/);
+    const { allowed, remaining } = await there.peek();
+    assert.equal([allowed, remaining], [false, 0]);
+  } finally {
+    client.disconnect();
+  }
+  assert.is(await limiter.tryAcquire(), false);
+});
+
+faults("BUSY: refused while somebody's script runs on and on", async () => {
+  const limiter = await openUsed();
+  const before = await redis.dumpBuffer(KEY);
+  const other = new Redis(server.url);
+  try {
+    const endless = failure(() => other.eval("while true do end", 0));
+    await until("the server is busy", async () =>
+      redis.ping().then(
+        () => false,
+        (error) => /BUSY/.test(`${error}`),
+      ),
+    );
+    await trouble(() => limiter.charge(1), /BUSY/);
+    await redis.script("KILL");
+    assert.match(`${await endless}`, /kill/i);
+  } finally {
+    other.disconnect();
+  }
+  assert.equal(await redis.dumpBuffer(KEY), before);
+  assert.is(await limiter.tryAcquire(), false);
+});
+
+faults("LOADING: refused while the server reads its data, which are there afterwards", async () => {
+  const args = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
+  await using slow = await startRedis({ args });
+  const options = { enableReadyCheck: false, retryStrategy: () => 20, maxRetriesPerRequest: null };
+  const client = new Redis(slow.url, options);
+  client.on("error", () => {});
+  try {
+    await openUsed(client);
+    const before = await client.dumpBuffer(KEY);
+    for (let i = 0; i < 100; i++) await client.set(`filler ${i}`, "x".repeat(1000));
+    await client.save();
+    await slow.kill9();
+    const restarted = slow.restart();
+    await until(
+      "the server is loading",
+      async () =>
+        client.ping().then(
+          () => false,
+          (error) => /LOADING/.test(`${error}`),
+        ),
+      { everyMs: 2 },
+    );
+    await trouble(() => open("troubled", 0.001, {}, client).charge(1), /LOADING/);
+    await restarted;
+    assert.equal(await client.dumpBuffer(KEY), before);
+    assert.is(await open("troubled", 0.001, {}, client).tryAcquire(), false);
+  } finally {
+    client.disconnect();
+  }
+});
+
+faults("nobody there: refused, and a closed client says so", async () => {
+  const client = new Redis(server.url);
+  const limiter = open("troubled", 5, {}, client);
+  await limiter.acquire();
+  client.disconnect();
+  await sleep(0);
+  await trouble(() => limiter.acquire(), /closed/i);
+  await trouble(() => limiter.tryAcquire(), /closed/i);
+  await trouble(() => limiter.reserve(), /closed/i);
+  await trouble(() => limiter.peek(), /closed/i);
+});
+
+faults.run();
