@@ -1,117 +1,76 @@
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
-/**
- * The line of those who wait, first in first out. Cancelled waiters are marked and dropped in
- * passing, or all together once they outnumber the others: so that each costs one step, and a line
- * whose head waits for long does not keep them.
- */
+/** The line of those who wait, first in first out; anybody may leave it, in one step. */
 export class Line {
   #head: Place | undefined;
   #tail: Place | undefined;
-  #waiters = 0;
-  #gone = 0;
-  #changes = 0;
-  #seated = true;
 
   get head(): Place | undefined {
     return this.#head;
   }
 
   append(place: Place): void {
-    if (this.#tail === undefined) this.#head = place;
-    else this.#tail.next = place;
-    this.#tail = place;
-    if (place instanceof Change) {
-      this.#changes += 1;
-      this.#seated = false;
-    } else {
-      this.#waiters += 1;
-    }
+    this.#insert(place, this.#tail);
+    if (place instanceof Change) this.#moveUp(place);
   }
 
-  /** The head has had its turn. */
-  advance(): void {
-    const head = this.#head;
-    if (head === undefined) return;
-    if (head instanceof Change) this.#changes -= 1;
-    else if (head.gone) this.#gone -= 1;
-    else this.#waiters -= 1;
-    this.#head = head.next;
-    // somebody may hold it for long, and must not hold those behind it
-    head.next = undefined;
-    if (this.#head === undefined) this.#tail = undefined;
-  }
-
-  drop(waiter: Waiter): void {
-    waiter.gone = true;
-    this.#waiters -= 1;
-    this.#gone += 1;
-    this.unseat(waiter);
+  /** @returns whether a change has moved up */
+  remove(place: Place): boolean {
+    const { next } = place;
+    this.#unlink(place);
+    return this.#moveUpFrom(next);
   }
 
   /**
-   * A reservation that was told its wait holds the changes back no longer: it left, or somebody
-   * waits for it now.
-   */
-  unseat(waiter: Waiter): void {
-    if (waiter.next instanceof Change) this.#seated = false;
-  }
-
-  /** Unlinks the cancelled ones behind the head. */
-  sweep(): void {
-    if (this.#gone <= this.#waiters) return;
-    let kept = this.#head;
-    let place = kept?.next;
-    while (kept !== undefined && place !== undefined) {
-      const next: Place | undefined = place.next;
-      place.next = undefined;
-      if (place.gone) this.#gone -= 1;
-      else {
-        kept.next = place;
-        kept = place;
-      }
-      place = next;
-    }
-    if (kept !== undefined) kept.next = undefined;
-    this.#tail = kept;
-  }
-
-  /**
-   * Seats the changes: each stands behind the reservations that were told their wait before it, and
-   * before everybody who merely waits.
+   * Somebody waits for the reservation now: it holds changes back no longer.
    *
-   * @returns whether one has moved
+   * @returns whether a change has moved up
    */
-  seatChanges(): boolean {
-    if (this.#seated) return false;
-    this.#seated = true;
+  release(reservation: Waiter): boolean {
+    return this.#moveUpFrom(reservation.next);
+  }
+
+  /** The changes that stand together from this place on, if it is one. */
+  #moveUpFrom(place: Place | undefined): boolean {
     let moved = false;
-    let seat: Place | undefined;
-    let before: Place | undefined;
-    for (let place = this.#head; place !== undefined; ) {
-      const next: Place | undefined = place.next;
-      if (place instanceof Change && before !== undefined && before !== seat) {
-        this.#moveUp(place, before, seat);
-        seat = place;
-        moved = true;
-      } else {
-        if (!place.gone && !place.awaited) seat = place;
-        before = place;
-      }
-      place = next;
+    for (let change = place; change instanceof Change; ) {
+      const { next } = change;
+      moved = this.#moveUp(change) || moved;
+      change = next;
     }
     return moved;
   }
 
-  #moveUp(place: Place, before: Place, seat: Place | undefined): void {
-    before.next = place.next;
-    if (place.next === undefined) this.#tail = before;
-    if (seat === undefined) {
-      place.next = this.#head;
-      this.#head = place;
-    } else {
-      place.next = seat.next;
-      seat.next = place;
-    }
+  /**
+   * A change stands behind the reservations that were told their wait before it, and before
+   * everybody who merely waits. Whom it passes it never passes again.
+   */
+  #moveUp(change: Change): boolean {
+    let before = change.previous;
+    while (before?.awaited) before = before.previous;
+    if (before === change.previous) return false;
+    this.#unlink(change);
+    this.#insert(change, before);
+    return true;
+  }
+
+  #insert(place: Place, before: Place | undefined): void {
+    place.previous = before;
+    place.next = before === undefined ? this.#head : before.next;
+    if (before === undefined) this.#head = place;
+    else before.next = place;
+    if (place.next === undefined) this.#tail = place;
+    else place.next.previous = place;
+  }
+
+  /** Whoever has left may be held for long, and must not hold those in the line. */
+  #unlink(place: Place): void {
+    const { previous, next } = place;
+    if (previous === undefined) this.#head = next;
+    else previous.next = next;
+    if (next === undefined) this.#tail = previous;
+    else next.previous = previous;
+    place.previous = undefined;
+    place.next = undefined;
   }
 }

@@ -74,8 +74,8 @@ export class WaiterQueue {
   #timer: Timer | undefined;
   #timerAt = 0;
   #settling = false;
-  /** A change has moved up, which those behind it have not been told. */
-  #moved = false;
+  /** Those in the line have other instants than when they were last looked at. */
+  #stale = false;
 
   constructor(clock: Clock, policies: PolicyList) {
     this.#time = new Timeline(
@@ -189,10 +189,9 @@ export class WaiterQueue {
    * A reservation in the line has a promise that waits for it now: it needs the timer, and follows
    * every change.
    */
-  attend(waiter: Waiter): void {
+  attend(reservation: Waiter): void {
     this.#attend();
-    this.#line.unseat(waiter);
-    this.#settleSoon();
+    if (this.#line.release(reservation)) this.#outdated();
   }
 
   /** From now on the waiter heeds this signal too. */
@@ -207,10 +206,16 @@ export class WaiterQueue {
     if (waiter === this.#line.head) {
       this.#floor = Math.min(this.now(), this.#instantOf(waiter));
     }
-    this.#drop(waiter);
-    while (this.#line.head?.gone) this.#line.advance();
-    this.#line.sweep();
+    if (this.#leave(waiter)) this.#outdated();
     this.#promised = undefined;
+    this.#settleSoon();
+  }
+
+  /** A change has moved up: whoever stands behind it has another instant, from now on. */
+  #outdated(): void {
+    this.#floor = Math.max(this.#floor, this.#time.last);
+    this.#promised = undefined;
+    this.#stale = true;
     this.#settleSoon();
   }
 
@@ -253,7 +258,7 @@ export class WaiterQueue {
    * due.
    */
   #retime(): void {
-    this.#moved = false;
+    this.#stale = false;
     this.#promised = undefined;
     this.#release(this.#time.last);
     if (this.#line.head !== undefined) {
@@ -270,23 +275,19 @@ export class WaiterQueue {
     queueMicrotask(() => {
       this.#settling = false;
       this.catchUp();
-      if (this.#moved) this.#retime();
+      if (this.#stale) this.#retime();
       else this.#arm();
     });
   }
 
   /** Lets go all who are due, each at its instant. */
   #release(now: number): void {
-    if (this.#line.seatChanges()) {
-      this.#moved = true;
-      this.#promised = undefined;
-      this.#floor = Math.max(this.#floor, now);
-    }
     for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
       if (place instanceof Change) {
         place.apply(this.#released);
         this.#floor = Math.max(this.#floor, place.since);
-      } else if (!place.gone) {
+        this.#line.remove(place);
+      } else {
         const at = this.#instantOf(place);
         if (at > now) break;
         this.#released.take(at, place.taken);
@@ -295,7 +296,6 @@ export class WaiterQueue {
         this.#leave(place);
         place.release(at, now);
       }
-      this.#line.advance();
       if (place === this.#promised?.last) this.#promised = undefined;
     }
     this.#specialUntil = Math.max(this.#pausedUntil, this.#lateUntil);
@@ -316,35 +316,39 @@ export class WaiterQueue {
     this.#promised ??= { cell: this.#released.copy(), at: this.#floor, last: undefined };
     const promised = this.#promised;
     let place = promised.last === undefined ? this.#line.head : promised.last.next;
-    for (; place !== undefined; place = place.next) {
-      promised.last = place;
-      if (place instanceof Change) {
-        place.apply(promised.cell);
-        promised.at = Math.max(promised.at, place.since);
-      } else if (!place.gone) {
-        const from = Math.max(place.asked, promised.at, this.#pausedUntil);
-        const at = promised.cell.earliest(from, place.amount);
-        if (Math.ceil(at) > place.deadline) {
-          this.#drop(place);
-          place.refuse();
-        } else {
-          promised.cell.take(at, place.taken);
-          promised.at = at;
-        }
-      }
+    while (place !== undefined) {
+      const { next }: Place = place;
+      if (this.#promise(place, promised)) promised.last = place;
+      place = next;
     }
     return promised;
   }
 
-  #drop(waiter: Waiter): void {
-    this.#leave(waiter);
-    this.#line.drop(waiter);
+  /** The place takes its turn in what is promised; `false`: that would be too late for it. */
+  #promise(place: Place, promised: Promised): boolean {
+    if (place instanceof Change) {
+      place.apply(promised.cell);
+      promised.at = Math.max(promised.at, place.since);
+      return true;
+    }
+    const from = Math.max(place.asked, promised.at, this.#pausedUntil);
+    const at = promised.cell.earliest(from, place.amount);
+    if (Math.ceil(at) > place.deadline) {
+      this.#leave(place);
+      place.refuse();
+      return false;
+    }
+    promised.cell.take(at, place.taken);
+    promised.at = at;
+    return true;
   }
 
-  #leave(waiter: Waiter): void {
+  /** @returns whether a change has moved up */
+  #leave(waiter: Waiter): boolean {
     this.#permits -= sizeOf(waiter.amount);
     if (waiter.awaited) this.#awaited -= 1;
     for (const signal of waiter.signals) this.#signals.delete(signal, waiter);
+    return this.#line.remove(waiter);
   }
 
   #arm(): void {

@@ -6,8 +6,8 @@ export type Place = Waiter | Change;
 
 /** Something that happens to the policies' state in its turn: other numbers, a charge, a refund. */
 export class Change {
+  previous: Place | undefined = undefined;
   next: Place | undefined = undefined;
-  readonly gone = false;
   readonly awaited = false;
   /** Its instant, microseconds. */
   readonly since: number;
@@ -23,9 +23,8 @@ const NO_SIGNALS: readonly AbortSignal[] = [];
 
 /** Someone who waits. What happens at its instant is for the kinds of waiters to say. */
 export abstract class Waiter {
+  previous: Place | undefined = undefined;
   next: Place | undefined = undefined;
-  /** Cancelled; it is dropped from the line in passing. */
-  gone = false;
   /** When it asked, microseconds. */
   readonly asked: number;
   /** What must be free for it to go. */
