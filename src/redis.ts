@@ -11,7 +11,7 @@ import {
   checkOptions,
   checkText,
 } from "./check.ts";
-import { type Clock, checkClock, systemClock } from "./clock.ts";
+import { type Clock, checkClock, systemClock, toMicros } from "./clock.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
@@ -164,7 +164,7 @@ function open(
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
       patient: whenUnavailable === "wait",
       clock: clock === undefined ? systemClock : checkClock(clock),
-      tellsTime: clock !== undefined,
+      epoch: clock && toMicros(clock.epochMs ?? 0),
     },
   ];
 }

@@ -33,8 +33,11 @@ export interface RemoteOptions {
   /** Calls wait for a store that is away, instead of failing. */
   readonly patient: boolean;
   readonly clock: Clock;
-  /** The clock is the store's too: the time travels with every trip. */
-  readonly tellsTime: boolean;
+  /**
+   * The clock is the store's too, and the time travels with every trip: this, microseconds, added
+   * to the clock's is Unix time. Absent: the store goes by its own clock.
+   */
+  readonly epoch: number | undefined;
 }
 
 export class RemoteLimiter implements Limiter, Desk {
@@ -207,7 +210,7 @@ export class RemoteLimiter implements Limiter, Desk {
 
   /** By our own clock: the store's `now` was no later than the arrival of its answer. */
   #dueAt(wait: number, sentAt: number): number {
-    return wait + (this.#options.tellsTime ? sentAt : this.#line.now());
+    return wait + (this.#options.epoch === undefined ? this.#line.now() : sentAt);
   }
 
   /** The amount, unless it is more than the policies could ever let through. */

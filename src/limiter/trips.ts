@@ -38,9 +38,10 @@ export interface TripOptions {
   readonly timeoutMs: number;
   /** Calls wait for a store that is away, instead of failing. */
   readonly patient: boolean;
-  /** The limiter's clock, microseconds, and whether that is the store's clock too. */
+  /** The limiter's clock, microseconds. */
   readonly now: () => number;
-  readonly tellsTime: boolean;
+  /** Added to that it is the time which the store goes by; absent: the store has its own clock. */
+  readonly epoch: number | undefined;
   /** How late our own timer was for those who ask now, microseconds. */
   readonly lateBy: () => number;
 }
@@ -136,7 +137,7 @@ export class Trips {
   }
 
   #travel(calls: readonly Call[], asked: number): void {
-    const { now, tellsTime, lateBy, timeoutMs } = this.#options;
+    const { now, epoch, lateBy, timeoutMs } = this.#options;
     const trip: Trip = { calls, sentAt: now(), overdue: false };
     const timeout = setTimeout(
       () => {
@@ -146,7 +147,12 @@ export class Trips {
       Math.min(LONGEST_TIMEOUT_MS, asked + timeoutMs - performance.now()),
     );
     this.#store
-      .run(this.#key, this.#declared, pack(calls, lateBy()), tellsTime ? trip.sentAt : undefined)
+      .run(
+        this.#key,
+        this.#declared,
+        pack(calls, lateBy()),
+        epoch === undefined ? undefined : trip.sentAt + epoch,
+      )
       .finally(() => clearTimeout(timeout))
       .then(
         (reply) => this.#arrive(trip, reply),

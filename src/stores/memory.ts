@@ -178,7 +178,7 @@ class JointCell implements Cell {
       this.#each(amounts, (cell, permits) => {
         agreed = cell.earliest(agreed, permits);
       });
-      if (agreed === at) return at;
+      if (!(agreed > at)) return at;
       at = agreed;
     }
   }

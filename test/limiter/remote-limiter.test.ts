@@ -84,7 +84,7 @@ trips("a lone call leaves in the same turn", async () => {
 
 trips("no time travels where the store has a clock of its own", async () => {
   const told: unknown[] = [];
-  const { limiter, store } = onHand(slow, { tellsTime: false });
+  const { limiter, store } = onHand(slow, { epoch: undefined });
   const { run } = store;
   store.run = (key, declared, requests, now) => {
     told.push([key, declared, now]);
@@ -101,7 +101,7 @@ trips.run();
 const waiting = suite("remote limiters, waiting");
 
 waiting("never early by the store's clock, however long the reply takes", async () => {
-  const { clock, store, limiter } = await makeUsed({ tellsTime: false });
+  const { clock, store, limiter } = await makeUsed({ epoch: undefined });
   store.held = true;
   const acquired = watch(clock, limiter.acquire());
   await clock.advance(400);
@@ -460,7 +460,7 @@ away(
 );
 
 away("no answer: each is told within its time, and late grants are given back", async () => {
-  const { store, limiter } = onHand(slow, { tellsTime: true });
+  const { store, limiter } = onHand(slow, { epoch: 0 });
   await limiter.charge(1);
   const before = await limiter.peek();
   store.held = true;

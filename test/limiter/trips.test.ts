@@ -99,7 +99,7 @@ async function microtasks(): Promise<void> {
 function make(options: Partial<TripOptions> = {}) {
   const store = new HandStore();
   const trips = new Trips(store, "key", "s5", {
-    ...{ name: "test", timeoutMs: 1000, patient: false, tellsTime: false },
+    ...{ name: "test", timeoutMs: 1000, patient: false, epoch: undefined },
     ...{ now: () => 77, lateBy: () => 0 },
     ...options,
   });
@@ -221,7 +221,7 @@ sharing("no trip is longer than 4096 calls; the rest takes the next ones", async
 sharing("the time and the lateness are those of the departure", async () => {
   let now = 5;
   let late = 3;
-  const { store, ask } = make({ now: () => now, lateBy: () => late, tellsTime: true });
+  const { store, ask } = make({ now: () => now, lateBy: () => late, epoch: 0 });
   const call = new TestCall();
   ask(call);
   await microtasks();

@@ -322,23 +322,30 @@ choosing("what an object can do decides, not what it is called", async () => {
   assert.equal(hashes, [sha1, sha1]);
 });
 
-choosing("ioredis is told of a script once", async () => {
-  const defined: unknown[] = [];
+choosing("a script goes by its hash, and whole where the server has forgotten it", async () => {
+  const sent: unknown[] = [];
+  let known = false;
   const ioredis = {
-    defineCommand(name: string, definition: unknown) {
-      defined.push([name, definition]);
-      Object.assign(this, {
-        [name](...args: string[]) {
-          assert.is(this, ioredis);
-          return Promise.resolve(args);
-        },
-      });
+    async evalsha(...call: unknown[]) {
+      sent.push(["evalsha", ...call.slice(1)]);
+      if (!known) throw new Error("NOSCRIPT No matching script");
+      return "by hash";
+    },
+    async eval(...call: unknown[]) {
+      sent.push(["eval", ...call]);
+      known = true;
+      return "whole";
     },
   };
   const runner = scriptRunner(ioredis);
-  assert.equal(await runner.runScript(SCRIPT, ["k"], ["a"]), ["k", "a"]);
-  assert.equal(await runner.runScript(SCRIPT, ["l"], ["b"]), ["l", "b"]);
-  assert.equal(defined, [["x", { lua: "return 1", numberOfKeys: 1 }]]);
+  assert.is(await runner.runScript(SCRIPT, ["k"], ["a"]), "whole");
+  assert.is(await runner.runScript(SCRIPT, ["k"], ["a"]), "by hash");
+  const args = [1, "k", "a"];
+  assert.equal(sent, [
+    ["evalsha", ...args],
+    ["eval", SCRIPT.lua, ...args],
+    ["evalsha", ...args],
+  ]);
 });
 
 choosing("what is no client is refused, and says what would be one", () => {

@@ -28,7 +28,7 @@ local function price(policy, stored, permits)
   if not policy.warmingUp or permits == 0 then return 0 end
   local above = math.min(permits, math.max(0, stored - policy.threshold))
   local left = math.max(0, stored - policy.threshold) - above
-  local mean = policy.stable + (policy.slope * (above + left + left)) / 2
+  local mean = policy.stable + policy.slope * (above / 2 + left)
   return above * mean + (permits - above) * policy.stable
 end
 

@@ -201,7 +201,7 @@ function price(policy: SmoothPolicy, stored: number, permits: number): number {
   if (!policy.warmingUp || permits === 0) return 0;
   const above = Math.min(permits, Math.max(0, stored - policy.threshold));
   const left = Math.max(0, stored - policy.threshold) - above;
-  const mean = policy.stable + (policy.slope * (above + left + left)) / 2;
+  const mean = policy.stable + policy.slope * (above / 2 + left);
   return above * mean + (permits - above) * policy.stable;
 }
 

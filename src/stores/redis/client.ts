@@ -9,86 +9,79 @@ export interface Script {
   readonly lua: string;
 }
 
-/** A client with `defineCommand`: ioredis and iovalkey, a single server or a Cluster. */
+/** ioredis and iovalkey, a single server or a Cluster. */
 export interface IoredisLike {
-  defineCommand(name: string, definition: { lua: string; numberOfKeys: number }): void;
+  evalsha(sha1: string, numberOfKeys: number, ...keysAndArgs: string[]): Promise<unknown>;
+  eval(lua: string, numberOfKeys: number, ...keysAndArgs: string[]): Promise<unknown>;
 }
 
-/**
- * A client with `evalSha`: node-redis (`redis`, `@redis/client`), a single server, a pool, a
- * Cluster or Sentinel.
- */
+/** node-redis (`redis`, `@redis/client`): a single server, a pool, a Cluster or Sentinel. */
 export interface NodeRedisLike {
   evalSha(sha1: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
-  eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+  eval(lua: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
 }
 
 export type RedisClient = IoredisLike | NodeRedisLike | ScriptRunner;
 
 /** What the client can do decides, not what it is called. */
 export function scriptRunner(client: RedisClient): ScriptRunner {
-  const able = Object(client) as Partial<IoredisLike & NodeRedisLike & ScriptRunner>;
-  if (typeof able.runScript === "function") return client as ScriptRunner;
-  if (typeof able.defineCommand === "function") return new IoredisRunner(client as IoredisLike);
-  if (typeof able.evalSha === "function") return new NodeRedisRunner(client as NodeRedisLike);
+  if (can(client, "runScript")) return client;
+  if (can(client, "evalsha")) {
+    return new HashRunner(
+      (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...args),
+      (lua, keys, args) => client.eval(lua, keys.length, ...keys, ...args),
+    );
+  }
+  if (can(client, "evalSha")) {
+    return new HashRunner(
+      (sha, keys, args) => client.evalSha(sha, { keys: [...keys], arguments: [...args] }),
+      (lua, keys, args) => client.eval(lua, { keys: [...keys], arguments: [...args] }),
+    );
+  }
   throw new TypeError(
     "redis must be a client of ioredis, iovalkey or node-redis, or have runScript(script, keys, args)",
   );
 }
 
-type Command = (...args: string[]) => Promise<unknown>;
-
-/**
- * `defineCommand` sends a script by its hash, and whole again where the server has forgotten it.
- */
-class IoredisRunner implements ScriptRunner {
-  readonly #client: IoredisLike;
-  readonly #commands = new Map<string, Command>();
-
-  constructor(client: IoredisLike) {
-    this.#client = client;
-  }
-
-  runScript(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    return this.#command(script, keys.length).call(this.#client, ...keys, ...args);
-  }
-
-  #command({ name, lua }: Script, numberOfKeys: number): Command {
-    const known = this.#commands.get(name);
-    if (known !== undefined) return known;
-    this.#client.defineCommand(name, { lua, numberOfKeys });
-    const command = (this.#client as unknown as Record<string, Command>)[name] as Command;
-    this.#commands.set(name, command);
-    return command;
-  }
+function can<Verb extends string>(
+  client: RedisClient,
+  verb: Verb,
+): client is Extract<RedisClient, Record<Verb, unknown>> {
+  return typeof (Object(client) as Record<string, unknown>)[verb] === "function";
 }
 
-class NodeRedisRunner implements ScriptRunner {
-  readonly #client: NodeRedisLike;
+type Send = (script: string, keys: readonly string[], args: readonly string[]) => Promise<unknown>;
+
+/**
+ * Sends a script by its hash, and whole where the server has forgotten it. (ioredis' own
+ * `defineCommand` does so too, but breaks where the client pipelines by itself.)
+ */
+class HashRunner implements ScriptRunner {
+  readonly #byHash: Send;
+  readonly #whole: Send;
   readonly #hashes = new Map<string, string>();
 
-  constructor(client: NodeRedisLike) {
-    this.#client = client;
+  constructor(byHash: Send, whole: Send) {
+    this.#byHash = byHash;
+    this.#whole = whole;
   }
 
   async runScript(
-    script: Script,
+    { name, lua }: Script,
     keys: readonly string[],
     args: readonly string[],
   ): Promise<unknown> {
-    const options = { keys: [...keys], arguments: [...args] };
+    let hash = this.#hashes.get(name);
+    if (hash === undefined) {
+      hash = await sha1(lua);
+      this.#hashes.set(name, hash);
+    }
     try {
-      return await this.#client.evalSha(await this.#hash(script), options);
+      return await this.#byHash(hash, keys, args);
     } catch (error) {
       if (!String(error).includes("NOSCRIPT")) throw error;
-      return this.#client.eval(script.lua, options);
+      return this.#whole(lua, keys, args);
     }
-  }
-
-  async #hash({ name, lua }: Script): Promise<string> {
-    const hash = this.#hashes.get(name) ?? (await sha1(lua));
-    this.#hashes.set(name, hash);
-    return hash;
   }
 }
 

@@ -79,9 +79,9 @@ if saved then
     local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
     if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
   end
-  local letters = "[^%a\n]"
-  if numbers ~= in_force
-    and string.gsub(numbers, letters, "") ~= string.gsub(in_force, letters, "") then
+  -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
+  local letters = "(%a)[^\n]*"
+  if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
     -- the name was given to other algorithms: they begin anew
     parse(in_force)
     start()
@@ -122,7 +122,7 @@ local function earliest(from, permits)
     for i = 1, count do
       if permits[i] > 0 then agreed = algorithm[i].earliest(policy[i], state[i], agreed, permits[i]) end
     end
-    if agreed == at then return at end
+    if not (agreed > at) then return at end
     at = agreed
   end
 end

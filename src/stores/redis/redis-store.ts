@@ -3,6 +3,7 @@
  * that it uses.
  */
 import type { Quota } from "../../algorithms/algorithm.ts";
+import { show } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
 import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } from "../store.ts";
@@ -39,6 +40,9 @@ export class RedisStore implements Store {
       : this.#anything;
     const reply = await this.#runner.runScript(script, [this.#prefix + key], args);
     const [inForce = "", ...texts] = String(reply).split("\t");
+    if (typeof reply !== "string" || texts.length !== requests.length) {
+      throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
+    }
     return {
       inForce,
       answers: requests.flatMap((request, i) => decode(request, String(texts[i]))),

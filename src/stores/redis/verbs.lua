@@ -21,6 +21,8 @@ local function tell(taking)
   return table.concat(values, " ")
 end
 
+local MOST_SETTINGS = 32
+
 local function set(numbers)
   -- plain finds: the numbers of other callers may look like a pattern
   local first, last = string.find(settings, "\t" .. declared .. "=", 1, true)
@@ -29,6 +31,10 @@ local function set(numbers)
   end
   if numbers ~= declared then
     settings = (settings == "" and "\t" or settings) .. declared .. "=" .. numbers .. "\t"
+  end
+  -- numbers that no code declares any more must not pile up: the latest are kept
+  while select(2, string.gsub(settings, "\t", "")) > MOST_SETTINGS + 1 do
+    settings = string.sub(settings, string.find(settings, "\t", 2, true), -1)
   end
   if settings == "\t" then settings = "" end
   resize(numbers)
