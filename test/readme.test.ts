@@ -1,22 +1,17 @@
 import { spawnSync } from "node:child_process";
-import {
-  existsSync,
-  mkdtempSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
+import { freshUrl } from "../scripts/redis/server.ts";
 import { suite } from "./suite.ts";
 
 // Every ts block of the README is a program: it compiles, it runs, and it prints what the comments behind its
 // console.log lines say. "about 200" is for real time, which may be late and is never early.
-const scratch = realpathSync(mkdtempSync(join(tmpdir(), "smooth-limiter-readme-")));
+// They live inside the project, where its packages are found.
+mkdirSync(".cache", { recursive: true });
+const scratch = mkdtempSync(resolve(".cache/readme-"));
 const blocks = [...readFileSync("README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(
   ([, code = ""], i) => ({ code, file: join(scratch, `block-${i + 1}.mts`) }),
 );
@@ -25,6 +20,9 @@ for (const { code, file } of blocks) writeFileSync(file, code);
 
 const readme = suite("README");
 
+readme.before(async () => {
+  process.env.REDIS_URL = await freshUrl();
+});
 readme.after(() => rmSync(scratch, { recursive: true, force: true }));
 
 readme("has blocks of code that compile together", () => {
