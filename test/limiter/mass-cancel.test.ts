@@ -45,7 +45,7 @@ async function timeToCancel(count: number): Promise<number> {
   return ms;
 }
 
-const test = suite("mass cancellation", { timeoutMs: 60_000 });
+const test = suite("waiters by the thousand", { timeoutMs: 60_000 });
 
 test("100 000 of 200 000 by one signal: the others go in order, at moved-up instants", async () => {
   const shared = new AbortController();
@@ -80,7 +80,7 @@ async function checkLinear(count: number, time: (count: number) => Promise<numbe
   assert.unreachable(`twice as many took ${ratios.map((ratio) => ratio.toFixed(1))} times as long`);
 }
 
-test("takes time linear in their number", () => checkLinear(200_000, timeToCancel));
+test("cancelling takes time linear in their number", () => checkLinear(200_000, timeToCancel));
 
 test("most of them, by a signal each, is linear too", () =>
   checkLinear(40_000, async (count) => {
@@ -111,5 +111,16 @@ test("reservations with a setRate behind them, one by one, are linear too", asyn
     }
   }
 });
+
+test("coming to stand behind a reservation and a setRate is linear, too", () =>
+  checkLinear(16_000, async (count) => {
+    const limiter = RateLimiter.create(1_000_000, { clock: new FakeClock() });
+    limiter.charge(1000);
+    limiter.reserve();
+    limiter.setRate(1);
+    const start = performance.now();
+    for (let i = 0; i < count; i++) limiter.acquire().catch(assert.unreachable);
+    return performance.now() - start;
+  }));
 
 test.run();
