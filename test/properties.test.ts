@@ -111,6 +111,19 @@ const regressions = {
       [0, 1],
       0,
     ],
+    // the only one in the line was given up, and what it had been promised was told to others
+    [
+      [{ rate: 1, burstSeconds: 0, prefilled: false }],
+      [
+        { op: "charge", ask: [2, 2] },
+        { op: "timed", ask: [1, 1], time: 2 },
+        { op: "charge", ask: [1, 1] },
+        { op: "advance", time: 10 },
+        ...[{ op: "try", ask: [1, 1] } as const, unseen],
+      ],
+      [0, 1],
+      0,
+    ],
   ] as [Spec, Op[], Ask, number][],
   looks: [
     [

@@ -1,5 +1,5 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
-import { type Amount, sizeOf } from "../permits.ts";
+import type { Amount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import type { Call } from "./trips.ts";
 import type { Sleeper } from "./wait-line.ts";
@@ -51,10 +51,6 @@ export abstract class Asker implements Call, Sleeper {
   protected abstract granted(waitedMs: number): void;
   protected abstract refused(full: () => Error): void;
   abstract reject(reason: unknown): void;
-
-  get size(): number {
-    return sizeOf(this.amount);
-  }
 
   /** The wait that the store told, microseconds. */
   get wait(): number {

@@ -313,7 +313,10 @@ export class WaiterQueue {
 
   /** Replays the line, from where that was last done to its end. */
   #promiseAll(): Promised {
-    this.#promised ??= { cell: this.#released.copy(), at: this.#floor, last: undefined };
+    // what was promised to nobody says nothing: the state has gone on since
+    if (this.#promised?.last === undefined) {
+      this.#promised = { cell: this.#released.copy(), at: this.#floor, last: undefined };
+    }
     const promised = this.#promised;
     let place = promised.last === undefined ? this.#line.head : promised.last.next;
     while (place !== undefined) {
