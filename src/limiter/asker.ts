@@ -92,7 +92,9 @@ export abstract class Asker implements Call, Sleeper {
   }
 
   /** The store is away; it will be asked again. */
-  delayed(): void {}
+  delayed(): boolean {
+    return true;
+  }
 
   /** It does not want them any more; what it has been told it may have is given back. */
   abort(reason: unknown): void {
@@ -137,6 +139,7 @@ export class AcquireAsker extends Asker {
 
 export class TryAsker extends Asker {
   readonly #resolve: Resolve<boolean>;
+  readonly #askedMs = performance.now();
   #patience: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -164,13 +167,14 @@ export class TryAsker extends Asker {
   }
 
   /** It does not wait longer for a store that is away than it would for permits. */
-  override delayed(): void {
-    const ms = this.longest / 1000;
-    if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
+  override delayed(): boolean {
+    const ms = this.longest / 1000 - (performance.now() - this.#askedMs);
+    if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return true;
     this.#patience = setTimeout(() => {
       this.withdraw();
       this.#resolve(false);
     }, ms);
+    return true;
   }
 
   override answer(answer: Answer, sentAt: number): void {

@@ -72,22 +72,27 @@ export class QueueingLimiter implements LocalLimiter {
       signal?.throwIfAborted();
       const amount = this.#queue.cell.amount(permits);
       const now = this.#queue.now();
-      if (this.#queue.grant(now, amount)) return AT_ONCE;
-      this.#checkRoom(amount);
-      return new Promise((resolve) => {
-        this.#queue.add(new Acquirer(now, amount, signal, resolve));
-      });
+      return this.#queue.grant(now, amount) ? AT_ONCE : this.#wait(now, amount, signal);
     } catch (error) {
       return Promise.reject(error);
     }
+  }
+
+  /** Apart from `acquire`, which would otherwise make room for what the closure holds at every call. */
+  #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
+    this.#checkRoom(amount);
+    return new Promise((resolve) => {
+      this.#queue.add(new Acquirer(now, amount, signal, resolve));
+    });
   }
 
   tryAcquire(permits?: Permits): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
-    const amount = this.#queue.cell.amount(permits);
-    return this.#queue.grant(this.#queue.now(), amount);
+    const queue = this.#queue;
+    const amount = queue.cell.amount(permits);
+    return queue.grant(queue.now(), amount);
   }
 
   #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {

@@ -165,7 +165,7 @@ export class RemoteLimiter implements Limiter, Desk {
     if (!this.#hasRoom(asker.amount)) return false;
     this.#sleptFor += sizeOf(asker.amount);
     asker.due = this.#dueAt(asker.wait, sentAt);
-    this.#line.add(asker);
+    this.#line.add(asker, asker.asked + asker.longest);
     return true;
   }
 

@@ -29,8 +29,8 @@ export interface Call {
   /** The answer came too late: what it grants is to be given back. */
   undo(answer: Answer): void;
   fail(error: StoreUnavailableError): void;
-  /** The store is away; it will be asked again. */
-  delayed(): void;
+  /** The store is away. @returns whether it wants to be asked for again */
+  delayed(): boolean;
 }
 
 export interface TripOptions {
@@ -74,6 +74,8 @@ export class Trips {
    * a pause.
    */
   #blocked = false;
+  /** Calls wait for the store to come back. */
+  #away = false;
   #pauseMs = FIRST_PAUSE_MS;
 
   constructor(store: Store, key: string, declared: string, options: TripOptions) {
@@ -92,6 +94,7 @@ export class Trips {
   ask(call: Call): void {
     if (this.#queue.length % LONGEST_TRIP === 0) this.#asked.push(performance.now());
     this.#queue.push(call);
+    if (this.#away) call.delayed();
     this.#leaveSoon();
   }
 
@@ -116,7 +119,13 @@ export class Trips {
 
   /** What was granted is not wanted. Nobody waits for this; if it fails, the permits are lost. */
   giveBack(amount: Amount, { receipts }: Answer): void {
-    this.send(() => ({ verb: "back", amount, receipts })).catch(() => {});
+    const message = new Message(
+      () => ({ verb: "back", amount, receipts }),
+      () => {},
+      false,
+    );
+    this.ask(message);
+    message.answered.catch(() => {});
   }
 
   /**
@@ -171,22 +180,28 @@ export class Trips {
     });
     if (overdue) return;
     this.#pauseMs = FIRST_PAUSE_MS;
+    this.#away = false;
     this.#unblock();
   }
 
   #fail({ calls }: Trip, cause?: unknown): void {
     const { name, timeoutMs, patient } = this.#options;
-    if (patient) {
-      const waiting = calls.filter((call) => !call.gone);
-      this.#queue = [...waiting, ...this.#queue];
-      for (const call of waiting) call.delayed();
-      setTimeout(() => this.#resume(), this.#pauseMs * (0.5 + Math.random()));
-      this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
-    } else {
-      const error = new StoreUnavailableError(name, timeoutMs, cause);
-      for (const call of calls) if (!call.gone) call.fail(error);
+    const error = new StoreUnavailableError(name, timeoutMs, cause);
+    const waits = (call: Call) => {
+      if (call.gone) return false;
+      if (patient && call.delayed()) return true;
+      call.fail(error);
+      return false;
+    };
+    const waiting = calls.filter(waits);
+    if (patient) this.#queue = [...waiting, ...this.#queue.filter(waits)];
+    this.#away = patient && this.#queue.length > 0;
+    if (!this.#away) {
       this.#unblock();
+      return;
     }
+    setTimeout(() => this.#resume(), this.#pauseMs * (0.5 + Math.random()));
+    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
   }
 
   #resume(): void {
@@ -204,6 +219,7 @@ export class Trips {
 /** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
 class Message implements Call {
   readonly gone = false;
+  readonly #patient: boolean;
   readonly request: (late: number) => StoreRequest;
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
@@ -213,12 +229,20 @@ class Message implements Call {
     this.fail = reject;
   });
 
-  constructor(request: (late: number) => StoreRequest, undo: (answer: Answer) => void) {
+  /** @param patient whether it is asked for again when the store is back */
+  constructor(
+    request: (late: number) => StoreRequest,
+    undo: (answer: Answer) => void,
+    patient = true,
+  ) {
     this.request = request;
     this.undo = undo;
+    this.#patient = patient;
   }
 
-  delayed(): void {}
+  delayed(): boolean {
+    return this.#patient;
+  }
 }
 
 /** The requests of the calls; neighbours that reserve the same become one with a count. */

@@ -19,6 +19,7 @@ export class WaitLine {
   readonly #clock: Clock;
   /** In the order of their instants: a set keeps the order and forgets anyone in one step. */
   readonly #sleepers = new Set<Sleeper>();
+  readonly #aside = new Map<Sleeper, Timer>();
   #lastDue = 0;
   #heldUntil = 0;
   #timer: Timer | undefined;
@@ -34,16 +35,33 @@ export class WaitLine {
     return toMicros(this.#clock.now());
   }
 
-  add(sleeper: Sleeper): void {
+  /** @param latest when it must have gone, the clock's microseconds */
+  add(sleeper: Sleeper, latest = Infinity): void {
     if (this.#sleepers.size === 0) this.#lastDue = 0;
-    // whoever asked first goes first, even if an answer overtook another
-    this.#lastDue = Math.max(this.#lastDue, sleeper.due);
-    sleeper.due = this.#lastDue;
+    // whoever asked first goes first, even if permits that came back made a later one's wait shorter
+    const due = Math.max(this.#lastDue, sleeper.due);
+    if (due > latest) {
+      this.#addAside(sleeper);
+      return;
+    }
+    this.#lastDue = due;
+    sleeper.due = due;
     this.#sleepers.add(sleeper);
     if (this.#timer === undefined) this.#arm();
   }
 
+  /** It cannot wait for those before it, and need not: its own instant was told. */
+  #addAside(sleeper: Sleeper): void {
+    const timer = this.alarm(sleeper.due, () => {
+      this.#aside.delete(sleeper);
+      sleeper.wake(this.now());
+    });
+    this.#aside.set(sleeper, timer);
+  }
+
   remove(sleeper: Sleeper): void {
+    this.#aside.get(sleeper)?.cancel();
+    this.#aside.delete(sleeper);
     if (this.#sleepers.delete(sleeper) && this.#sleepers.size === 0) this.#arm();
   }
 

@@ -102,22 +102,23 @@ export class WaiterQueue {
 
   /** Takes the permits if they can be used now and nobody stands before. */
   grant(now: number, amount: Amount): boolean {
-    let from = now;
-    if (this.#line.head !== undefined || now < this.#specialUntil) {
-      this.#release(now);
-      if (this.#line.head !== undefined) {
-        this.#possible(this.#released.earliest(now, amount), amount);
-        return false;
-      }
-      from = this.#from(now);
-    }
-    const at = this.#released.earliest(from, amount);
+    const free = this.#line.head === undefined && now >= this.#specialUntil;
+    const at = this.#released.earliest(free ? now : this.#turn(now, amount), amount);
     if (at > now) {
       this.#possible(at, amount);
       return false;
     }
     this.#released.take(at, amount);
     return true;
+  }
+
+  /** From when: those who are due go first, and nobody goes before those who are not. */
+  #turn(now: number, amount: Amount): number {
+    this.#release(now);
+    if (this.#line.head !== undefined) return now + 1;
+    const from = this.#from(now, amount);
+    if (from === now) this.#lateBy = 0;
+    return from;
   }
 
   /** The end of the line, as it looks to somebody who asks now. */
@@ -139,7 +140,7 @@ export class WaiterQueue {
 
   #lookAhead(now: number, amount: Amount): { instant: number; from: number; cell: Cell } {
     this.#release(now);
-    let from = this.#from(now);
+    let from = this.#from(now, amount);
     let cell = this.#released;
     if (this.#line.head !== undefined) {
       const promised = this.#promiseAll();
@@ -149,10 +150,15 @@ export class WaiterQueue {
     return { instant: this.#possible(cell.earliest(from, amount), amount), from, cell };
   }
 
-  /** From when somebody who asks now and has nobody before may be let in. */
-  #from(now: number): number {
-    const asked = now < this.#lateUntil ? now - this.#lateBy : now;
-    return Math.max(asked, this.#pausedUntil);
+  /**
+   * From when somebody who asks now and has nobody before may be let in. As if our timer had been
+   * on time, if it came back at once or would then have had to wait: who is slower than the pace by
+   * itself gains nothing.
+   */
+  #from(now: number, amount: Amount): number {
+    const onTime = now - this.#lateBy;
+    const credited = now < this.#lateUntil || this.#released.earliest(onTime, amount) > onTime;
+    return Math.max(credited ? onTime : now, this.#pausedUntil);
   }
 
   /** Hands the instant back, unless it will never come. */
@@ -298,7 +304,7 @@ export class WaiterQueue {
       }
       if (place === this.#promised?.last) this.#promised = undefined;
     }
-    this.#specialUntil = Math.max(this.#pausedUntil, this.#lateUntil);
+    this.#specialUntil = this.#lateBy > 0 ? Infinity : this.#pausedUntil;
   }
 
   #makeUpFor(lateness: number, now: number): void {

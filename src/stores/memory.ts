@@ -5,7 +5,7 @@
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { type Bound, show } from "../check.ts";
 import { PermitsExceedCapacityError } from "../errors.ts";
-import { type Amount, checkPermits, listPermits } from "../permits.ts";
+import { type Amount, listPermits } from "../permits.ts";
 
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;
@@ -105,9 +105,8 @@ class SingleCell implements Cell {
   }
 
   amount(permits: unknown, bound?: Bound): number {
-    if (bound === undefined && typeof permits === "number") return checkPermits(permits);
-    const [amount = 0] = listPermits(permits, ONLY_NAMES, bound);
-    return amount;
+    if (typeof permits === "number" && permits > 0 && permits < Infinity) return permits;
+    return listPermits(permits, ONLY_NAMES, bound)[0] as number;
   }
 
   earliest(from: number, permits: number): number {

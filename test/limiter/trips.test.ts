@@ -87,8 +87,9 @@ class TestCall implements Call {
     this.failures.push(error);
   }
 
-  delayed(): void {
+  delayed(): boolean {
     this.delays += 1;
+    return true;
   }
 }
 

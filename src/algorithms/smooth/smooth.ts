@@ -181,13 +181,16 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
 /** Brings the state up to `now`: time in which nobody came becomes stored permits. */
 function resync(policy: SmoothPolicy, state: SmoothState, now: number): void {
   if (now > state.nextFree) {
-    state.stored = storedAt(policy, state, now);
+    state.stored = grown(policy, state, now);
     state.nextFree = now;
   }
 }
 
 function storedAt(policy: SmoothPolicy, state: SmoothState, now: number): number {
-  if (now <= state.nextFree) return state.stored;
+  return now > state.nextFree ? grown(policy, state, now) : state.stored;
+}
+
+function grown(policy: SmoothPolicy, state: SmoothState, now: number): number {
   return Math.min(policy.max, state.stored + (now - state.nextFree) / policy.coolDown);
 }
 
@@ -198,7 +201,10 @@ function untilFull(policy: SmoothPolicy, state: SmoothState, now: number): numbe
 
 /** The time that `permits` out of `stored` cost: the area under the line. */
 function price(policy: SmoothPolicy, stored: number, permits: number): number {
-  if (!policy.warmingUp || permits === 0) return 0;
+  return policy.warmingUp && permits > 0 ? area(policy, stored, permits) : 0;
+}
+
+function area(policy: SmoothPolicy, stored: number, permits: number): number {
   const above = Math.min(permits, Math.max(0, stored - policy.threshold));
   const left = Math.max(0, stored - policy.threshold) - above;
   const mean = policy.stable + policy.slope * (above / 2 + left);

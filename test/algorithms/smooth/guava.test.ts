@@ -140,7 +140,7 @@ test("every history was replayed, and far enough", () => {
     named: { end: 46, closeCall: 0, fault: 2 },
     bursty: { end: 72, closeCall: 31, fault: 0 },
     burstySeconds: { end: 59, closeCall: 25, fault: 0 },
-    warmup: { end: 77, closeCall: 65, fault: 0 },
+    warmup: { end: 78, closeCall: 64, fault: 0 },
     setRate: { end: 55, closeCall: 30, fault: 0 },
     epoch: { end: 15, closeCall: 20, fault: 0 },
     special: { end: 24, closeCall: 7, fault: 11 },
