@@ -60,10 +60,6 @@ algorithms.s = {
     }
   end,
 
-  start = function(policy, now)
-    return { nextFree = now, stored = policy.prefilled and policy.max or 0 }
-  end,
-
   load = function(saved, from)
     local state = {}
     state.nextFree, state.stored, from = struct.unpack("<dd", saved, from)
@@ -74,49 +70,60 @@ algorithms.s = {
     return struct.pack("<dd", state.nextFree, state.stored)
   end,
 
-  shift = function(state, by)
-    state.nextFree = state.nextFree + by
-  end,
-
   earliest = function(_, state, from)
-    return from > state.nextFree and from or state.nextFree
+    local nextFree = state.nextFree
+    return from > nextFree and from or nextFree
   end,
 
   take = function(policy, state, at, permits)
-    resync(policy, state, at)
-    local from_store = permits < state.stored and permits or state.stored
-    local cost = price(policy, state.stored, from_store) + (permits - from_store) * policy.stable
-    state.nextFree = math.min(LARGEST, state.nextFree + cost)
-    state.stored = state.stored - from_store
+    if at > state.nextFree then resync(policy, state, at) end
+    local stored = state.stored
+    local from_store = permits < stored and permits or stored
+    local cost = (permits - from_store) * policy.stable
+    if policy.warmingUp then cost = price(policy, stored, from_store) + cost end
+    local nextFree = state.nextFree + cost
+    state.nextFree = nextFree < LARGEST and nextFree or LARGEST
+    state.stored = stored - from_store
     return from_store
-  end,
-
-  give_back = function(policy, state, _, permits, from_store)
-    local stored = math.min(policy.max, state.stored + from_store)
-    local cost = price(policy, stored, from_store) + (permits - from_store) * policy.stable
-    state.nextFree = state.nextFree - cost
-    state.stored = stored
-  end,
-
-  quota = function(policy, state, now)
-    local reset = until_full(policy, state, now)
-    local free = state.nextFree <= now
-    if policy.stable == 0 then return math.huge, free and math.huge or 0, reset, 0 end
-    local limit = policy.warmingUp and 1 or math.floor(policy.max) + 1
-    local ready = policy.warmingUp and 1 or math.floor(stored_at(policy, state, now)) + 1
-    return limit, free and ready or 0, reset, limit * policy.stable
   end,
 
   lifetime = function(policy, state, now)
     return until_full(policy, state, now) + (policy.prefilled and 0 or HOUR)
   end,
 
-  resize = function(policy, state, now, before)
-    resync(before, state, now)
-    if before.stable == 0 then
-      state.stored = policy.warmingUp and 0 or policy.max
-    elseif before.max > 0 then
-      state.stored = policy.max * (state.stored / before.max)
+  -- what is rarely needed: each function that a script makes costs time
+  more = function(algorithm)
+    function algorithm.start(policy, now)
+      return { nextFree = now, stored = policy.prefilled and policy.max or 0 }
+    end
+
+    function algorithm.shift(state, by)
+      state.nextFree = state.nextFree + by
+    end
+
+    function algorithm.give_back(policy, state, _, permits, from_store)
+      local stored = math.min(policy.max, state.stored + from_store)
+      local cost = price(policy, stored, from_store) + (permits - from_store) * policy.stable
+      state.nextFree = state.nextFree - cost
+      state.stored = stored
+    end
+
+    function algorithm.quota(policy, state, now)
+      local reset = until_full(policy, state, now)
+      local free = state.nextFree <= now
+      if policy.stable == 0 then return math.huge, free and math.huge or 0, reset, 0 end
+      local limit = policy.warmingUp and 1 or math.floor(policy.max) + 1
+      local ready = policy.warmingUp and 1 or math.floor(stored_at(policy, state, now)) + 1
+      return limit, free and ready or 0, reset, limit * policy.stable
+    end
+
+    function algorithm.resize(policy, state, now, before)
+      resync(before, state, now)
+      if before.stable == 0 then
+        state.stored = policy.warmingUp and 0 or policy.max
+      elseif before.max > 0 then
+        state.stored = policy.max * (state.stored / before.max)
+      end
     end
   end,
 }

@@ -59,31 +59,32 @@ type Send = (script: string, keys: readonly string[], args: readonly string[]) =
 class HashRunner implements ScriptRunner {
   readonly #byHash: Send;
   readonly #whole: Send;
-  readonly #hashes = new Map<string, string>();
 
   constructor(byHash: Send, whole: Send) {
     this.#byHash = byHash;
     this.#whole = whole;
   }
 
-  async runScript(
+  runScript(
     { name, lua }: Script,
     keys: readonly string[],
     args: readonly string[],
   ): Promise<unknown> {
-    let hash = this.#hashes.get(name);
+    const hash = hashes.get(lua);
     if (hash === undefined) {
-      hash = await sha1(lua);
-      this.#hashes.set(name, hash);
+      return sha1(lua).then((found) => {
+        hashes.set(lua, found);
+        return this.runScript({ name, lua }, keys, args);
+      });
     }
-    try {
-      return await this.#byHash(hash, keys, args);
-    } catch (error) {
+    return this.#byHash(hash, keys, args).catch((error: unknown) => {
       if (!String(error).includes("NOSCRIPT")) throw error;
       return this.#whole(lua, keys, args);
-    }
+    });
   }
 }
+
+const hashes = new Map<string, string>();
 
 async function sha1(text: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(text));

@@ -47,6 +47,12 @@ local in_force, settings = declared, ""
 local count, algorithm, policy, state = 0, {}, {}, {}
 
 local function parse(numbers)
+  local alone = tonumber(string.sub(numbers, 2))
+  if alone then
+    local kind = algorithms[string.sub(numbers, 1, 1)]
+    count, algorithm, policy = 1, { kind }, { kind.policy({ alone }) }
+    return
+  end
   count, algorithm, policy = 0, {}, {}
   for line in string.gmatch(numbers, "[^\n]+") do
     local values = {}
@@ -57,60 +63,70 @@ local function parse(numbers)
   end
 end
 
-local function start()
-  for i = 1, count do state[i] = algorithm[i].start(policy[i], now) end
-end
-
--- other numbers for the same algorithms
-local function resize(numbers)
-  local before = policy
-  in_force = numbers
-  parse(numbers)
-  for i = 1, count do algorithm[i].resize(policy[i], state[i], now, before[i]) end
+local function more()
+  for i = 1, count do
+    if not algorithm[i].start then algorithm[i].more(algorithm[i]) end
+  end
 end
 
 if saved then
   local units, last, length, from = struct.unpack("<I4I4I2", saved)
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
-  local tab = string.find(numbers, "\t", 1, true)
-  if tab then
-    settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
-    local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
-    if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
-  end
-  -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
-  local letters = "(%a)[^\n]*"
-  if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
-    -- the name was given to other algorithms: they begin anew
-    parse(in_force)
-    start()
-  else
+  local then_ = units * UNIT
+  if numbers == declared and clock >= then_ + last and clock - then_ < REBASE then
     parse(numbers)
     for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
     if from <= #saved then held = struct.unpack("<d", saved, from) end
-    local then_ = units * UNIT
-    local shift = 0
-    if clock < then_ + last then
-      shift = now - last -- the clock stepped back: time goes on from where it was
-    elseif clock - then_ >= REBASE then
-      shift = then_ - base
+    base, now = then_, clock - then_
+  else
+    local tab = string.find(numbers, "\t", 1, true)
+    if tab then
+      settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
+      local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
+      if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
+    end
+    -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
+    local letters = "(%a)[^\n]*"
+    if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
+      -- the name was given to other algorithms: they begin anew
+      parse(in_force)
+      more()
+      for i = 1, count do state[i] = algorithm[i].start(policy[i], now) end
     else
-      base, now = then_, clock - then_
+      parse(numbers)
+      more()
+      for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
+      if from <= #saved then held = struct.unpack("<d", saved, from) end
+      local shift = 0
+      if clock < then_ + last then
+        shift = now - last -- the clock stepped back: time goes on from where it was
+      elseif clock - then_ >= REBASE then
+        shift = then_ - base
+      else
+        base, now = then_, clock - then_
+      end
+      if shift ~= 0 then
+        for i = 1, count do algorithm[i].shift(state[i], shift) end
+        held = held + shift
+      end
+      if numbers ~= in_force then
+        local before = policy
+        parse(in_force)
+        for i = 1, count do algorithm[i].resize(policy[i], state[i], now, before[i]) end
+      end
     end
-    if shift ~= 0 then
-      for i = 1, count do algorithm[i].shift(state[i], shift) end
-      held = held + shift
-    end
-    if numbers ~= in_force then resize(in_force) end
   end
 else
   parse(in_force)
-  start()
+  more()
+  for i = 1, count do state[i] = algorithm[i].start(policy[i], now) end
 end
 
+-- exact; "%.14g", which is what a number becomes without a format, is enough for whole ones below 1e14
 local function text(number)
-  return number == 0 and "0" or string.format("%.17g", number)
+  if number < 1e14 and number > -1e14 and number % 1 == 0 then return number .. "" end
+  return string.format("%.17g", number)
 end
 
 -- the first instant on which all agree
@@ -145,49 +161,65 @@ local function take(at, permits)
   return useful and receipts or ""
 end
 
-local position = 2
-
-local function number()
-  position = position + 1
-  return tonumber(ARGV[position])
-end
-
-local function amounts()
-  local permits = {}
-  for i = 1, count do permits[i] = number() end
-  return permits
-end
-
-local verbs = {}
-
-function verbs.reserve()
-  local times, longest, late, permits = number(), number(), number(), amounts()
-  local answers = {}
-  for i = 1, times do
-    local from = now - late
-    local at = earliest(from > held and from or held, permits)
-    local wait = at > now and math.ceil(at - now) or 0
-    if at == math.huge then
-      answers[i] = "never"
-    elseif wait > longest then
-      answers[i] = "no"
-    else
-      answers[i] = text(wait) .. take(at, permits)
-    end
-  end
-  return table.concat(answers, " ")
-end
+local replies, position = {}, 3
+local amount = #ARGV
 
 --> verbs
 
-local replies = {}
-while position < #ARGV do
-  position = position + 1
-  replies[#replies + 1] = verbs[ARGV[position]]()
+while position <= amount do
+  local verb = ARGV[position]
+  if verb == "reserve" then
+    local times, longest = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
+    local from = now - ARGV[position + 3]
+    position = position + 4
+    if held > from then from = held end
+    local answers = {}
+    if count == 1 and algorithm[1].in_order then
+      local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
+      local first, use = kind.earliest, kind.take
+      local last_wait, last_receipt, last_text
+      position = position + 1
+      for i = 1, times do
+        local at = first(numbers, own, from, permits)
+        local wait = at > now and math.ceil(at - now) or 0
+        if wait > longest then
+          -- nobody after it gets in earlier
+          for j = i, times do answers[j] = "no" end
+          break
+        end
+        local receipt = use(numbers, own, at, permits)
+        changed = true
+        if wait ~= last_wait or receipt ~= last_receipt then
+          last_wait, last_receipt, last_text = wait, receipt, text(wait)
+          if receipt ~= 0 then last_text = last_text .. ":" .. text(receipt) end
+        end
+        answers[i] = last_text
+      end
+    else
+      local permits = {}
+      for i = 1, count do permits[i] = tonumber(ARGV[position + i - 1]) end
+      position = position + count
+      for i = 1, times do
+        local at = earliest(from > held and from or held, permits)
+        local wait = at > now and math.ceil(at - now) or 0
+        if at == math.huge then
+          answers[i] = "never"
+        elseif wait > longest then
+          answers[i] = "no"
+        else
+          answers[i] = text(wait) .. take(at, permits)
+        end
+      end
+    end
+    replies[#replies + 1] = times == 1 and answers[1] or table.concat(answers, " ")
+  else
+    position = position + 1
+    replies[#replies + 1] = verbs[verb]()
+  end
 end
 
 if changed then
-  local numbers = in_force .. string.sub(settings, 1, -2)
+  local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
   local value = struct.pack("<I4I4I2", base / UNIT, now, #numbers) .. numbers
   local life = held - now
   for i = 1, count do

@@ -27,26 +27,21 @@ export class RedisStore implements Store {
     this.#policies = names.length;
   }
 
-  async run(
+  run(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
   ): Promise<StoreReply> {
     const args = [declared, now === undefined ? "" : String(now)];
-    for (const request of requests) this.#encode(request, args);
-    const script = requests.every(({ verb }) => verb === "reserve")
-      ? this.#reserving
-      : this.#anything;
-    const reply = await this.#runner.runScript(script, [this.#prefix + key], args);
-    const [inForce = "", ...texts] = String(reply).split("\t");
-    if (typeof reply !== "string" || texts.length !== requests.length) {
-      throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
+    let script = this.#reserving;
+    for (const request of requests) {
+      if (request.verb !== "reserve") script = this.#anything;
+      this.#encode(request, args);
     }
-    return {
-      inForce,
-      answers: requests.flatMap((request, i) => decode(request, String(texts[i]))),
-    };
+    return this.#runner
+      .runScript(script, [this.#prefix + key], args)
+      .then((reply) => decodeReply(requests, reply));
   }
 
   #encode(request: StoreRequest, args: string[]): void {
@@ -85,28 +80,58 @@ export class RedisStore implements Store {
   }
 }
 
-/** The frame around the twins, with the rarer verbs or without. */
+const scripts = new Map<string, Script>();
+
+/** The frame around the twins, with the rarer verbs or without. All limiters share them. */
 function scriptFor(names: readonly string[], verbs: string): Script {
   const used = [...new Set(names)].sort();
-  const twins = used.map((name) => `do\n${lua[name]}end\n`).join("");
-  return {
-    name: `smoothLimiter:${used.join("+")}${verbs === "" ? "" : ":verbs"}`,
-    lua: `local algorithms = {}\n${twins}${lua.frame}`.replace("--> verbs\n", () => verbs),
-  };
+  const name = `smoothLimiter:${used.join("+")}${verbs === "" ? "" : ":verbs"}`;
+  const known = scripts.get(name);
+  if (known !== undefined) return known;
+  const twins = used.map((each) => `do\n${lua[each]}end\n`).join("");
+  const text = `local algorithms = {}\n${twins}${lua.frame}`.replace("--> verbs\n", () => verbs);
+  const script = { name, lua: text };
+  scripts.set(name, script);
+  return script;
 }
 
-function decode(request: StoreRequest, text: string): Answer[] {
-  if (request.verb === "reserve") return text.split(" ").map(decodeGrant);
-  if (request.verb === "decide" || request.verb === "peek") return [decodeStanding(text)];
-  return [AT_ONCE];
+function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
+  const [inForce = "", ...texts] = String(reply).split("\t");
+  if (typeof reply !== "string" || texts.length !== requests.length) {
+    throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
+  }
+  const answers: Answer[] = [];
+  for (let i = 0; i < requests.length; i++) {
+    const text = String(texts[i]);
+    const verb = requests[i]?.verb;
+    if (verb === "reserve") decodeGrants(text, answers);
+    else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
+    else answers.push(AT_ONCE);
+  }
+  return { inForce, answers };
 }
 
 const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
 
+/** Neighbours that are told the same share an answer. */
+function decodeGrants(texts: string, answers: Answer[]): void {
+  let last = "0";
+  let answer = AT_ONCE;
+  for (const text of texts.split(" ")) {
+    if (text !== last) {
+      last = text;
+      answer = decodeGrant(text);
+    }
+    answers.push(answer);
+  }
+}
+
 function decodeGrant(text: string): Answer {
-  if (text === "0") return AT_ONCE;
-  const [wait = NaN, ...receipts] = text.split(":").map(decodeNumber);
-  return { ...AT_ONCE, wait, receipts };
+  const { receipts, slowest, quotas } = AT_ONCE;
+  const end = text.indexOf(":");
+  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas };
+  const taken = text.slice(end + 1).split(":");
+  return { wait: decodeNumber(text.slice(0, end)), receipts: taken.map(Number), slowest, quotas };
 }
 
 function decodeStanding(text: string): Answer {
@@ -120,6 +145,8 @@ function decodeStanding(text: string): Answer {
 }
 
 function decodeNumber(text: string): number {
+  const number = Number(text);
+  if (!Number.isNaN(number)) return number;
   if (text === "no") return REFUSED;
-  return text === "inf" || text === "never" ? Infinity : Number(text);
+  return text === "inf" || text === "never" ? Infinity : number;
 }

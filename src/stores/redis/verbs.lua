@@ -1,5 +1,20 @@
 -- The verbs of frame.lua that are not on the hot path.
 
+more()
+
+local verbs = {}
+
+local function number()
+  position = position + 1
+  return tonumber(ARGV[position - 1])
+end
+
+local function amounts()
+  local permits = {}
+  for i = 1, count do permits[i] = number() end
+  return permits
+end
+
 local function tell(taking)
   local from = math.max(now - number(), held)
   local permits = amounts()
@@ -37,7 +52,10 @@ local function set(numbers)
     settings = string.sub(settings, string.find(settings, "\t", 2, true), -1)
   end
   if settings == "\t" then settings = "" end
-  resize(numbers)
+  local before = policy
+  in_force = numbers
+  parse(numbers)
+  for i = 1, count do algorithm[i].resize(policy[i], state[i], now, before[i]) end
   changed = true
   return ""
 end
@@ -71,7 +89,7 @@ end
 
 function verbs.set()
   position = position + 1
-  return set(ARGV[position])
+  return set(ARGV[position - 1])
 end
 
 function verbs.reset()
