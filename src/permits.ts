@@ -12,12 +12,6 @@ export type Permits = number | Readonly<Record<string, number>>;
  */
 export type Amount = number | readonly (number | undefined)[];
 
-/** One number, the hot path. */
-export function checkPermits(permits: unknown): number {
-  if (typeof permits === "number" && permits > 0 && permits < Infinity) return permits;
-  return checkNumber("permits", permits, aboveZero);
-}
-
 /** One number for all policies, or one for each by name: in the order of `names`. */
 export function listPermits(
   permits: unknown,

@@ -7,7 +7,7 @@ import type { Sleeper } from "./wait-line.ts";
 /** What askers need of their limiter. */
 export interface Desk {
   /** Whether the asker may wait where so many wait already; from then on it does. */
-  seat(asker: Asker, sentAt: number): boolean;
+  seat(asker: Asker, wait: number, sentAt: number): boolean;
   /** It has its answer. */
   dismiss(asker: Asker): void;
   giveBack(amount: Amount, answer: Answer): void;
@@ -52,11 +52,6 @@ export abstract class Asker implements Call, Sleeper {
   protected abstract refused(full: () => Error): void;
   abstract reject(reason: unknown): void;
 
-  /** The wait that the store told, microseconds. */
-  get wait(): number {
-    return this.#answer?.wait ?? 0;
-  }
-
   request(late: number): StoreRequest {
     return { verb: "reserve", amount: this.amount, longest: this.longest, late, count: 1 };
   }
@@ -64,7 +59,7 @@ export abstract class Asker implements Call, Sleeper {
   answer(answer: Answer, sentAt: number): void {
     if (answer.wait > 0 && answer.wait < Infinity) {
       this.#answer = answer;
-      if (this.#desk.seat(this, sentAt)) return;
+      if (this.#desk.seat(this, answer.wait, sentAt)) return;
       this.undo(answer);
       this.refused(() => this.#desk.full(this.amount));
     } else if (answer.wait === 0) {

@@ -1,7 +1,7 @@
 /** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
-import { toMicros, toMillis } from "../clock.ts";
+import { toMillis } from "../clock.ts";
 import { QueueFullError } from "../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
@@ -153,7 +153,7 @@ export class QueueingLimiter implements LocalLimiter {
   }
 
   pause(ms: number): void {
-    this.#queue.pause(toMicros(checkNumber("ms", ms, atLeastZero)));
+    this.#queue.pause(Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000));
   }
 
   update(policies: Policies): void {

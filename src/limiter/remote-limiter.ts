@@ -5,7 +5,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
-import { type Clock, toMicros } from "../clock.ts";
+import type { Clock } from "../clock.ts";
 import { type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import {
@@ -141,7 +141,7 @@ export class RemoteLimiter implements Limiter, Desk {
    * before stays.
    */
   async pause(ms: number): Promise<void> {
-    const micros = toMicros(checkNumber("ms", ms, atLeastZero));
+    const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
     this.#line.holdUntil(this.#line.now() + micros);
     await this.#trips.send(() => ({ verb: "pause", micros }));
   }
@@ -161,10 +161,10 @@ export class RemoteLimiter implements Limiter, Desk {
     return readPolicies(this.#trips.inForce);
   }
 
-  seat(asker: Asker, sentAt: number): boolean {
+  seat(asker: Asker, wait: number, sentAt: number): boolean {
     if (!this.#hasRoom(asker.amount)) return false;
     this.#sleptFor += sizeOf(asker.amount);
-    asker.due = this.#dueAt(asker.wait, sentAt);
+    asker.due = this.#dueAt(wait, sentAt);
     this.#line.add(asker, asker.asked + asker.longest);
     return true;
   }

@@ -226,4 +226,23 @@ test("a hundred thousand come and go in a moment", async () => {
   assert.is(clock.pending, 0);
 });
 
+test("who cannot wait for those before it goes at its own instant", async () => {
+  const clock = new FakeClock();
+  const line = new WaitLine(clock);
+  const first = new Someone(1000);
+  const hurried = new Someone(100);
+  const gone = new Someone(200);
+  const next = new Someone(300);
+  line.add(first);
+  line.add(hurried, 500_000);
+  line.add(gone, 500_000);
+  line.add(next, 5_000_000);
+  line.remove(gone);
+  await clock.advance(99.999);
+  assert.is(hurried.wokenAt, undefined);
+  await clock.advance(5000);
+  const woken = [first, hurried, gone, next].map(({ wokenAt }) => wokenAt);
+  assert.equal(woken, [1000, 100, undefined, 1000]);
+});
+
 test.run();

@@ -145,8 +145,7 @@ function decodeStanding(text: string): Answer {
 }
 
 function decodeNumber(text: string): number {
-  const number = Number(text);
-  if (!Number.isNaN(number)) return number;
   if (text === "no") return REFUSED;
-  return text === "inf" || text === "never" ? Infinity : number;
+  const number = Number(text);
+  return Number.isNaN(number) ? Infinity : number; // "inf", "never"
 }
