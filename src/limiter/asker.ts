@@ -21,7 +21,7 @@ type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
  * Somebody who asks the store for permits and sleeps until they can be used. What comes of it is
  * for the kinds of askers to say.
  */
-export abstract class Asker implements Call, Sleeper {
+export abstract class Asker<T = never> implements Call, Sleeper {
   /**
    * When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait.
    */
@@ -30,6 +30,7 @@ export abstract class Asker implements Call, Sleeper {
   readonly amount: Amount;
   readonly signal: AbortSignal | undefined;
   readonly #desk: Desk;
+  protected readonly resolve: Resolve<T>;
   gone = false;
   due = 0;
   #answer: Answer | undefined;
@@ -40,8 +41,10 @@ export abstract class Asker implements Call, Sleeper {
     amount: Amount,
     longest: number,
     signal: AbortSignal | undefined,
+    resolve: Resolve<T>,
   ) {
     this.#desk = desk;
+    this.resolve = resolve;
     this.asked = asked;
     this.amount = amount;
     this.longest = longest;
@@ -50,7 +53,10 @@ export abstract class Asker implements Call, Sleeper {
 
   protected abstract granted(waitedMs: number): void;
   protected abstract refused(full: () => Error): void;
-  abstract reject(reason: unknown): void;
+
+  reject(reason: unknown): void {
+    this.resolve(Promise.reject(reason));
+  }
 
   request(late: number): StoreRequest {
     return { verb: "reserve", amount: this.amount, longest: this.longest, late, count: 1 };
@@ -104,61 +110,26 @@ export abstract class Asker implements Call, Sleeper {
   }
 }
 
-export class AcquireAsker extends Asker {
-  readonly #resolve: Resolve<number>;
-
-  constructor(
-    desk: Desk,
-    asked: number,
-    amount: Amount,
-    longest: number,
-    signal: AbortSignal | undefined,
-    resolve: Resolve<number>,
-  ) {
-    super(desk, asked, amount, longest, signal);
-    this.#resolve = resolve;
-  }
-
+export class AcquireAsker extends Asker<number> {
   protected override granted(waitedMs: number): void {
-    this.#resolve(waitedMs);
+    this.resolve(waitedMs);
   }
 
   protected override refused(full: () => Error): void {
     this.reject(full());
   }
-
-  override reject(reason: unknown): void {
-    this.#resolve(Promise.reject(reason));
-  }
 }
 
-export class TryAsker extends Asker {
-  readonly #resolve: Resolve<boolean>;
+export class TryAsker extends Asker<boolean> {
   readonly #askedMs = performance.now();
   #patience: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(
-    desk: Desk,
-    asked: number,
-    amount: Amount,
-    longest: number,
-    signal: AbortSignal | undefined,
-    resolve: Resolve<boolean>,
-  ) {
-    super(desk, asked, amount, longest, signal);
-    this.#resolve = resolve;
-  }
-
   protected override granted(): void {
-    this.#resolve(true);
+    this.resolve(true);
   }
 
   protected override refused(): void {
-    this.#resolve(false);
-  }
-
-  override reject(reason: unknown): void {
-    this.#resolve(Promise.reject(reason));
+    this.resolve(false);
   }
 
   /** It does not wait longer for a store that is away than it would for permits. */
@@ -167,7 +138,7 @@ export class TryAsker extends Asker {
     if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return true;
     this.#patience = setTimeout(() => {
       this.withdraw();
-      this.#resolve(false);
+      this.resolve(false);
     }, ms);
     return true;
   }
