@@ -14,11 +14,23 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   /** Stands for the algorithm where every byte counts. */
   readonly letter: string;
 
+  /**
+   * The receipts are instants, on the scale of the state: who sends one away sends an epoch time.
+   */
+  readonly dated?: boolean;
+
   /** The policy of these numbers, which are as `policy.numbers` has them. */
   policy(numbers: readonly number[]): P;
 
   /** The state of a limiter that is created at `now`. */
   start(policy: P, now: number): S;
+
+  /**
+   * Moves a state that has just been started or resized to a grid of the calendar.
+   *
+   * @param epoch Unix time at the scale's 0, whole microseconds
+   */
+  align?(policy: P, state: S, epoch: number): void;
 
   /** The same state, sharing nothing. */
   copy(state: S): S;
@@ -43,6 +55,12 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
    */
   giveBack(policy: P, state: S, now: number, permits: number, receipt?: number): void;
 
+  /**
+   * Whether these permits, which cannot be used at `now`, are more than may wait. Absent: there is
+   * no bound.
+   */
+  overflows?(policy: P, state: S, now: number, permits: number): boolean;
+
   /** What `now` looks like from outside. */
   quota(policy: P, state: S, now: number): Quota;
 
@@ -61,6 +79,8 @@ export interface Policy {
   readonly algorithm: Algorithm;
   /** The numbers that define it, in the order in which the Lua twin takes them. */
   readonly numbers: readonly number[];
+  /** How many permits may wait for it, where the algorithm bounds that. */
+  readonly maxWaiting?: number;
 }
 
 /**

@@ -20,6 +20,7 @@ import {
   checkWaitOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
+  mostWaiting,
 } from "./options.ts";
 import { QueuedReservation } from "./reservation.ts";
 import { Waiter } from "./waiter.ts";
@@ -80,7 +81,7 @@ export class QueueingLimiter implements LocalLimiter {
 
   /** Apart from `acquire`, which would otherwise make room for what the closure holds at every call. */
   #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
-    this.#checkRoom(amount);
+    this.#checkRoom(now, amount);
     return new Promise((resolve) => {
       this.#queue.add(new Acquirer(now, amount, signal, resolve));
     });
@@ -103,7 +104,7 @@ export class QueueingLimiter implements LocalLimiter {
       const now = this.#queue.now();
       if (this.#queue.grant(now, amount)) return Promise.resolve(true);
       const deadline = now + micros;
-      if (micros === 0 || !this.#hasRoom(amount)) return Promise.resolve(false);
+      if (micros === 0 || !this.#hasRoom(now, amount)) return Promise.resolve(false);
       if (Math.ceil(this.#queue.instant(now, amount)) > deadline) return Promise.resolve(false);
       return new Promise((resolve) => {
         this.#queue.add(new Trier(now, amount, signal, resolve, deadline));
@@ -118,7 +119,7 @@ export class QueueingLimiter implements LocalLimiter {
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount))
       return new QueuedReservation(this.#queue, permits, now, amount, 0);
-    this.#checkRoom(amount);
+    this.#checkRoom(now, amount);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
     return new QueuedReservation(this.#queue, permits, now, amount, waitMs);
   }
@@ -166,13 +167,15 @@ export class QueueingLimiter implements LocalLimiter {
     return this.#policies.list;
   }
 
-  #hasRoom(amount: Amount): boolean {
-    return this.#queue.permits + sizeOf(amount) <= this.#maxWaiting;
+  #hasRoom(now: number, amount: Amount): boolean {
+    const queue = this.#queue;
+    return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);
   }
 
-  #checkRoom(amount: Amount): void {
-    if (this.#hasRoom(amount)) return;
-    throw new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, this.#maxWaiting);
+  #checkRoom(now: number, amount: Amount): void {
+    if (this.#hasRoom(now, amount)) return;
+    const most = mostWaiting(this.#maxWaiting, this.policies);
+    throw new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most);
   }
 }
 

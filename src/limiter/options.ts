@@ -1,3 +1,4 @@
+import type { Policy } from "../algorithms/algorithm.ts";
 import {
   anyNumber,
   atLeastZeroOrInfinity,
@@ -31,6 +32,11 @@ export function checkLimiterOptions(options: LimiterOptions): {
   const { maxWaiting = Infinity, clock = systemClock, name = "limiter" } = options;
   checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity);
   return { maxWaiting, clock: checkClock(clock), name: checkText("name", name) };
+}
+
+/** The narrowest of the bounds on those who wait. */
+export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): number {
+  return Math.min(maxWaiting, ...policies.map((policy) => policy.maxWaiting ?? Infinity));
 }
 
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {

@@ -21,7 +21,7 @@ import { AbortGroups } from "./abort-groups.ts";
 import { AcquireAsker, type Asker, type Desk, TryAsker } from "./asker.ts";
 import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
-import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 import { Trips } from "./trips.ts";
 import { WaitLine } from "./wait-line.ts";
@@ -55,7 +55,7 @@ export class RemoteLimiter implements Limiter, Desk {
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     this.#declared = declared;
     this.#options = options;
-    this.#cell = openCell(declared, 0);
+    this.#cell = openCell(declared, 0, 0);
     this.#line = new WaitLine(options.clock);
     this.#trips = new Trips(store, key, writePolicies(declared.list), {
       ...options,
@@ -182,11 +182,12 @@ export class RemoteLimiter implements Limiter, Desk {
 
   full(amount: Amount): QueueFullError {
     const { name, maxWaiting } = this.#options;
-    return new QueueFullError(name, sizeOf(amount), this.#waiting, maxWaiting);
+    const most = mostWaiting(maxWaiting, this.policies);
+    return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
   }
 
   excess(amount: Amount): PermitsExceedCapacityError {
-    return openCell({ names: this.#cell.names, list: this.policies }, 0).excess(0, amount);
+    return openCell({ names: this.#cell.names, list: this.policies }, 0, 0).excess(0, amount);
   }
 
   #ask(asker: Asker): void {

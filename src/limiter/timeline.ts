@@ -38,6 +38,11 @@ export class Timeline {
     return this.#now;
   }
 
+  /** Unix time at our 0, whole microseconds. */
+  get epoch(): number {
+    return this.#origin + toMicros(this.#clock.epochMs ?? 0);
+  }
+
   now(): number {
     const now = toMicros(this.#clock.now()) - this.#origin;
     if (now >= this.#now && now < REBASE) {

@@ -83,7 +83,7 @@ export class WaiterQueue {
       () => this.#rearm(),
       (by) => this.#rebase(by),
     );
-    this.#released = openCell(policies, this.#time.last);
+    this.#released = openCell(policies, this.#time.last, this.#time.epoch);
   }
 
   /** How many permits are waited for. */
@@ -136,6 +136,11 @@ export class WaiterQueue {
   /** The first instant at which the permits could be used if all who wait go first. */
   instant(now: number, amount: Amount): number {
     return this.#lookAhead(now, amount).instant;
+  }
+
+  /** Whether the permits are more than may wait behind those who do. */
+  overflows(now: number, amount: Amount): boolean {
+    return this.#lookAhead(now, amount).cell.overflows(now, amount);
   }
 
   #lookAhead(now: number, amount: Amount): { instant: number; from: number; cell: Cell } {
@@ -243,7 +248,8 @@ export class WaiterQueue {
   }
 
   resize(policies: PolicyList): void {
-    this.#change((cell, now) => cell.resize(now, policies.list));
+    const { epoch } = this.#time;
+    this.#change((cell, now) => cell.resize(now, policies.list, epoch));
   }
 
   #change(deed: (cell: Cell, now: number) => void): void {

@@ -32,9 +32,11 @@ export interface Cell {
   quotas(now: number): readonly Quota[];
   /** What to say where `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
+  /** Whether the permits, which cannot be used at `now`, are more than a policy lets wait. */
+  overflows(now: number, amount: Amount): boolean;
   /** The index of the policy that, asked alone, makes these permits wait longest. */
   slowest(from: number, amount: Amount): number;
-  resize(now: number, policies: readonly Policy[]): void;
+  resize(now: number, policies: readonly Policy[], epoch: number): void;
   /** All instants become more by that. */
   shift(by: number): void;
   copy(): Cell;
@@ -83,8 +85,13 @@ function isPolicy(value: unknown): value is Policy {
   return typeof (value as Partial<Policy> | null | undefined)?.algorithm?.earliest === "function";
 }
 
-export function openCell({ names, list }: PolicyList, now: number): Cell {
-  const cells = list.map((policy) => new SingleCell(policy, policy.algorithm.start(policy, now)));
+/** @param epoch Unix time at the holder's 0, whole microseconds */
+export function openCell({ names, list }: PolicyList, now: number, epoch: number): Cell {
+  const cells = list.map((policy) => {
+    const state = policy.algorithm.start(policy, now);
+    policy.algorithm.align?.(policy, state, epoch);
+    return new SingleCell(policy, state);
+  });
   const [only] = cells;
   return only !== undefined && names[0] === ONLY && names.length === 1
     ? only
@@ -137,9 +144,14 @@ class SingleCell implements Cell {
     return new PermitsExceedCapacityError(name, permits, this.quota(now).limit);
   }
 
-  resize(now: number, policies: readonly Policy[]): void {
+  overflows(now: number, permits: number): boolean {
+    return this.#policy.algorithm.overflows?.(this.#policy, this.#state, now, permits) ?? false;
+  }
+
+  resize(now: number, policies: readonly Policy[], epoch: number): void {
     for (const policy of policies) {
       policy.algorithm.resize(policy, this.#state, now, this.#policy);
+      policy.algorithm.align?.(policy, this.#state, epoch);
       this.#policy = policy;
     }
   }
@@ -217,9 +229,17 @@ class JointCell implements Cell {
     return excesses[0] as PermitsExceedCapacityError;
   }
 
-  resize(now: number, policies: readonly Policy[]): void {
+  overflows(now: number, amounts: readonly (number | undefined)[]): boolean {
+    let overflows = false;
+    this.#each(amounts, (cell, permits) => {
+      overflows ||= cell.overflows(now, permits);
+    });
+    return overflows;
+  }
+
+  resize(now: number, policies: readonly Policy[], epoch: number): void {
     this.#cells.forEach((cell, i) => {
-      cell.resize(now, policies.slice(i, i + 1));
+      cell.resize(now, policies.slice(i, i + 1), epoch);
     });
   }
 

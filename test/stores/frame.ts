@@ -57,7 +57,8 @@ interface Part {
   state: unknown;
 }
 
-type Doubles = Record<string, number>;
+/** Each is saved as a double; a list as its length and then what is in it. */
+type Fields = Record<string, number | readonly number[]>;
 
 class Frame {
   readonly #declared: string;
@@ -82,7 +83,9 @@ class Frame {
   #start(): void {
     this.#parts = readPolicies(this.inForce).map((policy) => {
       const { algorithm } = policy;
-      return { algorithm, policy, state: algorithm.start(policy, this.#now) };
+      const state = algorithm.start(policy, this.#now);
+      algorithm.align?.(policy, state, this.#base);
+      return { algorithm, policy, state };
     });
   }
 
@@ -108,10 +111,13 @@ class Frame {
     let from = HEAD_BYTES + length;
     this.#parts = before.map((policy) => {
       const { algorithm } = policy;
-      const state = algorithm.start(policy, 0) as Doubles;
-      for (const field of Object.keys(state)) {
-        state[field] = view.getFloat64(from, true);
+      const next = () => {
         from += 8;
+        return view.getFloat64(from - 8, true);
+      };
+      const state = algorithm.start(policy, 0) as Fields;
+      for (const [field, value] of Object.entries(state)) {
+        state[field] = typeof value === "number" ? next() : Array.from({ length: next() }, next);
       }
       return { algorithm, policy, state };
     });
@@ -137,6 +143,7 @@ class Frame {
     readPolicies(numbers).forEach((policy, i) => {
       const part = this.#parts[i] as Part;
       part.algorithm.resize(policy, part.state, this.#now, part.policy);
+      part.algorithm.align?.(policy, part.state, this.#base);
       part.policy = policy;
     });
   }
@@ -160,10 +167,11 @@ class Frame {
     this.changed = true;
     const receipts = this.#parts.map(({ algorithm, policy, state }, i) => {
       const asked = permits[i] ?? 0;
-      return asked > 0 ? algorithm.take(policy, state, at, asked) : 0;
+      if (asked === 0) return 0;
+      return algorithm.take(policy, state, at, asked) + (algorithm.dated ? this.#base : 0);
     });
-    // what Lua's `in_order` says: one policy that is first in, first out by itself
-    const inOrder = this.#parts.length === 1 && this.#parts[0]?.algorithm.name === "smooth";
+    // what Lua's `in_order` says: one policy is first in, first out by itself
+    const inOrder = this.#parts.length === 1;
     if (at > this.#now && !inOrder && at > this.#held) this.#held = at;
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(positiveZero) : [];
   }
@@ -203,8 +211,17 @@ class Frame {
     const at = this.#earliest(Math.max(this.#now - late, this.#held), permits);
     const wait = at > this.#now ? Math.ceil(at - this.#now) : 0;
     if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
-    if (wait > longest) return { ...AT_ONCE, wait: REFUSED };
+    if (wait > longest || (wait > 0 && this.#overflows(permits))) {
+      return { ...AT_ONCE, wait: REFUSED };
+    }
     return { ...AT_ONCE, wait, receipts: this.#take(at, permits) };
+  }
+
+  #overflows(permits: readonly number[]): boolean {
+    return this.#parts.some(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      return asked > 0 && algorithm.overflows?.(policy, state, this.#now, asked);
+    });
   }
 
   #tell({ verb, amount, late }: StoreRequest & { verb: "decide" | "peek" }): Answer {
@@ -237,7 +254,8 @@ class Frame {
   #back(permits: readonly number[], receipts: readonly number[]): void {
     this.#parts.forEach(({ algorithm, policy, state }, i) => {
       const given = permits[i] ?? 0;
-      if (given > 0) algorithm.giveBack(policy, state, this.#now, given, receipts[i]);
+      const receipt = receipts[i] ? receipts[i] - (algorithm.dated ? this.#base : 0) : undefined;
+      if (given > 0) algorithm.giveBack(policy, state, this.#now, given, receipt);
     });
     this.changed = true;
   }
@@ -255,7 +273,9 @@ class Frame {
     const doubles: number[] = [];
     let life = this.#held - this.#now;
     for (const { algorithm, policy, state } of this.#parts) {
-      doubles.push(...Object.values(state as Doubles));
+      for (const value of Object.values(state as Fields)) {
+        doubles.push(...(typeof value === "number" ? [value] : [value.length, ...value]));
+      }
       life = Math.max(life, algorithm.lifetime(policy, state, this.#now));
     }
     if (this.#held > this.#now) doubles.push(this.#held);

@@ -69,6 +69,20 @@ local function more()
   end
 end
 
+local function start()
+  for i = 1, count do
+    state[i] = algorithm[i].start(policy[i], now)
+    if algorithm[i].align then algorithm[i].align(policy[i], state[i], base) end
+  end
+end
+
+local function resize(before)
+  for i = 1, count do
+    algorithm[i].resize(policy[i], state[i], now, before[i])
+    if algorithm[i].align then algorithm[i].align(policy[i], state[i], base) end
+  end
+end
+
 if saved then
   local units, last, length, from = struct.unpack("<I4I4I2", saved)
   local numbers = string.sub(saved, from, from + length - 1)
@@ -92,7 +106,7 @@ if saved then
       -- the name was given to other algorithms: they begin anew
       parse(in_force)
       more()
-      for i = 1, count do state[i] = algorithm[i].start(policy[i], now) end
+      start()
     else
       parse(numbers)
       more()
@@ -113,14 +127,14 @@ if saved then
       if numbers ~= in_force then
         local before = policy
         parse(in_force)
-        for i = 1, count do algorithm[i].resize(policy[i], state[i], now, before[i]) end
+        resize(before)
       end
     end
   end
 else
   parse(in_force)
   more()
-  for i = 1, count do state[i] = algorithm[i].start(policy[i], now) end
+  start()
 end
 
 -- exact; "%.14g", which is what a number becomes without a format, is enough for whole ones below 1e14
@@ -143,6 +157,15 @@ local function earliest(from, permits)
   end
 end
 
+-- whether the permits, which cannot be used now, are more than may wait
+local function overflows(permits)
+  for i = 1, count do
+    local kind = algorithm[i]
+    if kind.overflows and permits[i] > 0 and kind.overflows(policy[i], state[i], now, permits[i]) then return true end
+  end
+  return false
+end
+
 -- takes them; returns ":" and the receipts, if they say anything
 local function take(at, permits)
   local receipts, useful = "", false
@@ -150,6 +173,7 @@ local function take(at, permits)
   for i = 1, count do
     if permits[i] > 0 then
       local receipt = algorithm[i].take(policy[i], state[i], at, permits[i])
+      if algorithm[i].dated then receipt = receipt + base end
       receipts = receipts .. ":" .. text(receipt)
       useful = useful or receipt ~= 0
     else
@@ -174,7 +198,7 @@ while position <= amount do
     position = position + 4
     if held > from then from = held end
     local answers = {}
-    if count == 1 and algorithm[1].in_order then
+    if count == 1 and algorithm[1].in_order and not algorithm[1].overflows then
       local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
       local first, use = kind.earliest, kind.take
       local last_wait, last_receipt, last_text
@@ -182,7 +206,10 @@ while position <= amount do
       for i = 1, times do
         local at = first(numbers, own, from, permits)
         local wait = at > now and math.ceil(at - now) or 0
-        if wait > longest then
+        if wait == math.huge then
+          for j = i, times do answers[j] = "never" end
+          break
+        elseif wait > longest then
           -- nobody after it gets in earlier
           for j = i, times do answers[j] = "no" end
           break
@@ -191,6 +218,7 @@ while position <= amount do
         changed = true
         if wait ~= last_wait or receipt ~= last_receipt then
           last_wait, last_receipt, last_text = wait, receipt, text(wait)
+          if kind.dated then receipt = receipt + base end
           if receipt ~= 0 then last_text = last_text .. ":" .. text(receipt) end
         end
         answers[i] = last_text
@@ -204,7 +232,7 @@ while position <= amount do
         local wait = at > now and math.ceil(at - now) or 0
         if at == math.huge then
           answers[i] = "never"
-        elseif wait > longest then
+        elseif wait > longest or wait > 0 and overflows(permits) then
           answers[i] = "no"
         else
           answers[i] = text(wait) .. take(at, permits)

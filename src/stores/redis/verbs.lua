@@ -55,7 +55,7 @@ local function set(numbers)
   local before = policy
   in_force = numbers
   parse(numbers)
-  for i = 1, count do algorithm[i].resize(policy[i], state[i], now, before[i]) end
+  resize(before)
   changed = true
   return ""
 end
@@ -71,7 +71,9 @@ end
 function verbs.back()
   local permits, receipts = amounts(), amounts()
   for i = 1, count do
-    if permits[i] > 0 then algorithm[i].give_back(policy[i], state[i], now, permits[i], receipts[i]) end
+    local receipt = receipts[i]
+    if algorithm[i].dated then receipt = receipt ~= 0 and receipt - base or nil end
+    if permits[i] > 0 then algorithm[i].give_back(policy[i], state[i], now, permits[i], receipt) end
   end
   changed = true
   return ""
