@@ -50,15 +50,15 @@ export class QueueFullError extends LimiterError<{
 }
 
 /**
- * The store could not be asked, did not answer in time, or refused: `cause` is its own error, if it
- * gave one.
+ * The store could not be asked, did not answer in time, or refused: `cause` is its own error, or a
+ * TimeoutError.
  */
 export class StoreUnavailableError extends LimiterError<{
   readonly limiter: string;
   readonly timeoutMs: number;
 }> {
-  constructor(limiter: string, timeoutMs: number, cause?: unknown) {
-    const reason = cause instanceof Error ? cause.message : `no answer within ${timeoutMs} ms`;
+  constructor(limiter: string, timeoutMs: number, cause: unknown) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
     super(
       "STORE_UNAVAILABLE",
       `limiter "${limiter}": the store is unavailable: ${reason}`,

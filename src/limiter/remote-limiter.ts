@@ -89,7 +89,7 @@ export class RemoteLimiter implements Limiter, Desk {
     const longest = this.#hasRoom(amount) ? Infinity : 0;
     const request = (late: number) =>
       ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
-    const { answer, sentAt } = await this.#trips.send(request, amount);
+    const { answer, sentAt } = await this.#trips.send(request, { taken: amount });
     if (answer.wait === REFUSED) throw this.full(amount);
     if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
       this.giveBack(amount, answer);
@@ -121,7 +121,10 @@ export class RemoteLimiter implements Limiter, Desk {
   async #look(verb: "decide" | "peek", permits: Permits): Promise<Decision> {
     const amount = this.#cell.amount(permits);
     const request = (late: number) => ({ verb, amount, late });
-    const { answer } = await this.#trips.send(request, verb === "decide" ? amount : 0, 0);
+    const { answer } = await this.#trips.send(request, {
+      taken: verb === "decide" ? amount : 0,
+      longest: 0,
+    });
     if (answer.wait === Infinity) throw this.excess(amount);
     return decision(this.#cell.names, answer.quotas, amount, answer.wait, answer.slowest);
   }
@@ -133,7 +136,7 @@ export class RemoteLimiter implements Limiter, Desk {
 
   async refund(permits: Permits): Promise<void> {
     const amount = this.#possible(permits);
-    await this.#trips.send(() => ({ verb: "back", amount, receipts: [] }));
+    await this.#trips.send(() => ({ verb: "back", amount, receipts: [] }), { again: false });
   }
 
   /**

@@ -63,7 +63,7 @@ export class RemoteReservation implements Reservation {
     const amount = this.#taken;
     if (!this.#giveUp(new ReservationCancelledError(this.waitMs))) return false;
     const { receipts } = this.#answer;
-    await this.#trips.send(() => ({ verb: "back", amount, receipts }));
+    await this.#trips.send(() => ({ verb: "back", amount, receipts }), { again: false });
     return true;
   }
 
@@ -86,7 +86,7 @@ export class RemoteReservation implements Reservation {
     try {
       await Promise.all([
         this.#trips.send(() => ({ verb: "charge", amount: more })),
-        this.#trips.send(() => ({ verb: "back", amount: less, receipts: [] })),
+        this.#trips.send(() => ({ verb: "back", amount: less, receipts: [] }), { again: false }),
       ]);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;

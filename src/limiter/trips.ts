@@ -1,8 +1,8 @@
 /**
  * Calls to a store share trips: those of one turn of the event loop, and those that arrive while a
  * trip is under way, travel together in the order in which they came. Each is answered within
- * `timeoutMs` of asking, be it by an error; what a late reply grants to somebody who has been told
- * so is given back.
+ * `timeoutMs` of asking, be it by an error, unless it is patient; what a late reply grants to
+ * somebody who does not wait for it any more is given back.
  */
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 import { StoreUnavailableError } from "../errors.ts";
@@ -17,6 +17,13 @@ const LONGEST_TRIP = 4096;
  */
 const FIRST_PAUSE_MS = 25;
 const LONGEST_PAUSE_MS = 1000;
+
+/** Callers who come within this, ms, while the store is away run out of time together. */
+const SAME_TIME_MS = 10;
+
+const NOBODY: ReadonlySet<Call> = new Set();
+
+type Timeout = ReturnType<typeof setTimeout> | undefined;
 
 /** One question to the store and what becomes of it. */
 export interface Call {
@@ -46,17 +53,31 @@ export interface TripOptions {
   readonly lateBy: () => number;
 }
 
+export interface Sending {
+  readonly taken?: Amount;
+  readonly longest?: number;
+  readonly again?: boolean;
+}
+
 export interface Arrival {
   readonly answer: Answer;
   /** When the trip left, by the limiter's clock, microseconds. */
   readonly sentAt: number;
 }
 
-/** Some calls on their way. */
+/** Calls that travel together. */
+interface Batch {
+  readonly calls: Call[];
+  /** When the first of them asked, ms. */
+  readonly askedMs: number;
+}
+
+/** A batch on its way. */
 interface Trip {
   readonly calls: readonly Call[];
   readonly sentAt: number;
-  overdue: boolean;
+  /** Once it is overdue: those who wait for the answer nevertheless. */
+  waiting: ReadonlySet<Call> | undefined;
 }
 
 export class Trips {
@@ -66,17 +87,21 @@ export class Trips {
   readonly #options: TripOptions;
   #inForce: string;
 
-  #queue: Call[] = [];
-  /** When the first call of each trip that is queued asked, ms. */
-  #asked: number[] = [];
-  /**
-   * Nothing leaves while this holds: a trip is about to leave, is under way, or the store is given
-   * a pause.
-   */
+  #queue: Batch[] = [];
+  /** Nothing leaves while this holds: a trip is about to leave or under way, or the store is away. */
   #blocked = false;
-  /** Calls wait for the store to come back. */
+
+  /**
+   * The store is away: a trip is overdue, or (patient) has failed. No other leaves, lest what it
+   * takes for callers who have given up be missing when the store is back.
+   */
   #away = false;
+  /** The overdue trip whose answer may still come. */
+  #lost: Trip | undefined;
   #pauseMs = FIRST_PAUSE_MS;
+  /** When the store is looked for next, and when the first of those who wait for it must fail. */
+  #look: Timeout;
+  #expiry: Timeout;
 
   constructor(store: Store, key: string, declared: string, options: TripOptions) {
     this.#store = store;
@@ -92,10 +117,15 @@ export class Trips {
   }
 
   ask(call: Call): void {
-    if (this.#queue.length % LONGEST_TRIP === 0) this.#asked.push(performance.now());
-    this.#queue.push(call);
-    if (this.#away) call.delayed();
-    this.#leaveSoon();
+    const last = this.#queue.at(-1);
+    const joins =
+      last !== undefined &&
+      last.calls.length < LONGEST_TRIP &&
+      !(this.#away && performance.now() - last.askedMs > SAME_TIME_MS);
+    if (joins) last.calls.push(call);
+    else this.#queue.push({ calls: [call], askedMs: performance.now() });
+    if (this.#away) this.#expect(call);
+    else this.#leaveSoon();
   }
 
   /**
@@ -103,29 +133,23 @@ export class Trips {
    *
    * @param taken what it takes when it is granted
    * @param longest the longest wait with which it is granted, microseconds
+   * @param again whether it may be sent again where it is not known whether it arrived
    */
   send(
     request: (late: number) => StoreRequest,
-    taken: Amount = 0,
-    longest = Number.MAX_VALUE,
+    { taken = 0, longest = Number.MAX_VALUE, again = true }: Sending = {},
   ): Promise<Arrival> {
     const undo = (answer: Answer) => {
       if (taken !== 0 && answer.wait >= 0 && answer.wait <= longest) this.giveBack(taken, answer);
     };
-    const message = new Message(request, undo);
+    const message = new Message(request, undo, again);
     this.ask(message);
     return message.answered;
   }
 
   /** What was granted is not wanted. Nobody waits for this; if it fails, the permits are lost. */
   giveBack(amount: Amount, { receipts }: Answer): void {
-    const message = new Message(
-      () => ({ verb: "back", amount, receipts }),
-      () => {},
-      false,
-    );
-    this.ask(message);
-    message.answered.catch(() => {});
+    this.send(() => ({ verb: "back", amount, receipts }), { again: false }).catch(() => {});
   }
 
   /**
@@ -139,81 +163,202 @@ export class Trips {
   }
 
   #leave(): void {
-    const calls = this.#queue.splice(0, LONGEST_TRIP).filter((call) => !call.gone);
-    const [asked = 0] = this.#asked.splice(0, 1);
-    if (calls.length === 0) this.#unblock();
-    else this.#travel(calls, asked);
+    const { calls, askedMs } = this.#queue.shift() as Batch;
+    const waiting = calls.filter((call) => !call.gone);
+    if (waiting.length === 0) this.#unblock();
+    else this.#travel(waiting, askedMs);
   }
 
-  #travel(calls: readonly Call[], asked: number): void {
-    const { now, epoch, lateBy, timeoutMs } = this.#options;
-    const trip: Trip = { calls, sentAt: now(), overdue: false };
+  #travel(calls: readonly Call[], askedMs: number): void {
+    const { now, lateBy, timeoutMs } = this.#options;
+    const trip: Trip = { calls, sentAt: now(), waiting: undefined };
     const timeout = setTimeout(
-      () => {
-        trip.overdue = true;
-        this.#fail(trip);
-      },
-      Math.min(LONGEST_TIMEOUT_MS, asked + timeoutMs - performance.now()),
+      () => this.#overdue(trip),
+      Math.min(LONGEST_TIMEOUT_MS, askedMs + timeoutMs - performance.now()),
     );
-    this.#store
-      .run(
-        this.#key,
-        this.#declared,
-        pack(calls, lateBy()),
-        epoch === undefined ? undefined : trip.sentAt + epoch,
-      )
+    this.#run(pack(calls, lateBy()), trip.sentAt)
       .finally(() => clearTimeout(timeout))
       .then(
         (reply) => this.#arrive(trip, reply),
-        (error) => {
-          if (!trip.overdue) this.#fail(trip, error);
-        },
+        (error) => this.#fall(trip, error),
       );
   }
 
-  #arrive({ calls, sentAt, overdue }: Trip, { inForce, answers }: StoreReply): void {
-    this.#inForce = inForce;
-    calls.forEach((call, i) => {
-      const answer = answers[i] as Answer;
-      if (overdue || call.gone) call.undo(answer);
-      else call.answer(answer, sentAt);
-    });
-    if (overdue) return;
-    this.#pauseMs = FIRST_PAUSE_MS;
-    this.#away = false;
-    this.#unblock();
+  #run(requests: readonly StoreRequest[], sentAt: number): Promise<StoreReply> {
+    const { epoch } = this.#options;
+    const now = epoch === undefined ? undefined : sentAt + epoch;
+    return this.#store.run(this.#key, this.#declared, requests, now);
   }
 
-  #fail({ calls }: Trip, cause?: unknown): void {
-    const { name, timeoutMs, patient } = this.#options;
-    const error = new StoreUnavailableError(name, timeoutMs, cause);
-    const waits = (call: Call) => {
-      if (call.gone) return false;
-      if (patient && call.delayed()) return true;
-      call.fail(error);
-      return false;
-    };
-    const waiting = calls.filter(waits);
-    if (patient) this.#queue = [...waiting, ...this.#queue.filter(waits)];
-    this.#away = patient && this.#queue.length > 0;
-    if (!this.#away) {
-      this.#unblock();
-      return;
+  #arrive(trip: Trip, { inForce, answers }: StoreReply): void {
+    const { calls, sentAt, waiting } = trip;
+    this.#inForce = inForce;
+    const queue = this.#queue;
+    if (waiting !== undefined) this.#queue = [];
+    calls.forEach((call, i) => {
+      const answer = answers[i] as Answer;
+      if (call.gone || waiting?.has(call) === false) call.undo(answer);
+      else call.answer(answer, sentAt);
+    });
+    // what is given back goes before those who ask
+    if (waiting !== undefined) this.#queue.push(...queue);
+    if (waiting === undefined || trip === this.#lost) this.#back(NOBODY);
+  }
+
+  /** The trip has failed. */
+  #fall(trip: Trip, cause: unknown): void {
+    if (trip.waiting !== undefined && trip !== this.#lost) return;
+    const waiting = this.#keep(trip, cause);
+    if (waiting.size === 0) {
+      this.#back(NOBODY);
+    } else {
+      this.#lost = undefined;
+      this.#requeue(waiting);
+      this.#goAway();
     }
-    setTimeout(() => this.#resume(), this.#pauseMs * (0.5 + Math.random()));
+  }
+
+  /** Its callers' time is over, but not the trip. */
+  #overdue(trip: Trip): void {
+    this.#lost = trip;
+    trip.waiting = this.#keep(trip, this.#timeout());
+    this.#goAway();
+  }
+
+  /** Of those on the trip only they go on waiting who can; the others fail. */
+  #keep({ calls, waiting }: Trip, cause: unknown): ReadonlySet<Call> {
+    const patient = this.#options.patient && !isPermanent(cause);
+    const kept = new Set<Call>();
+    const failed: Call[] = [];
+    for (const call of waiting ?? calls) {
+      if (patient && !call.gone && call.delayed()) kept.add(call);
+      else failed.push(call);
+    }
+    this.#fail(failed, cause);
+    return kept;
+  }
+
+  #fail(calls: readonly Call[], cause: unknown): void {
+    const { name, timeoutMs } = this.#options;
+    const error = new StoreUnavailableError(name, timeoutMs, cause);
+    for (const call of calls) if (!call.gone) call.fail(error);
+  }
+
+  #timeout(): unknown {
+    return new DOMException(`no answer within ${this.#options.timeoutMs} ms`, "TimeoutError");
+  }
+
+  #requeue(calls: ReadonlySet<Call>): void {
+    if (calls.size > 0) this.#queue.unshift({ calls: [...calls], askedMs: performance.now() });
+  }
+
+  #goAway(): void {
+    this.#away = true;
+    this.#blocked = true;
+    for (const { calls } of this.#queue) for (const call of calls) this.#expect(call);
+    this.#lookOut();
+  }
+
+  /** The call waits for the store to come back: not for ever, unless it is patient. */
+  #expect(call: Call): void {
+    if (this.#options.patient) call.delayed();
+    else this.#expiry ??= this.#expireAt(this.#queue[0]);
+    this.#lookOut();
+  }
+
+  #expireAt(batch: Batch | undefined): Timeout {
+    if (batch === undefined) return undefined;
+    const { timeoutMs } = this.#options;
+    const expire = () => {
+      this.#queue = this.#queue.filter((other) => other !== batch);
+      this.#fail(batch.calls, this.#timeout());
+      this.#expiry = this.#expireAt(this.#queue[0]);
+    };
+    const delay = batch.askedMs + timeoutMs - performance.now();
+    return setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, delay));
+  }
+
+  /** Looks for the store, with longer and longer pauses, as long as somebody waits for it. */
+  #lookOut(): void {
+    if (this.#look !== undefined || !this.#isAwaited()) return;
+    this.#look = setTimeout(() => this.#probe(), this.#pauseMs * (0.5 + Math.random()));
     this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
   }
 
-  #resume(): void {
-    const trips = Math.ceil(this.#queue.length / LONGEST_TRIP);
-    this.#asked = new Array(trips).fill(performance.now());
+  #isAwaited(): boolean {
+    const waits = (call: Call) => !call.gone;
+    this.#queue = this.#queue.filter(({ calls }) => calls.some(waits));
+    return this.#queue.length > 0 || [...(this.#lost?.waiting ?? [])].some(waits);
+  }
+
+  /** Asks for nothing: whether there is an answer is the question. */
+  #probe(): void {
+    if (!this.#isAwaited()) {
+      this.#look = undefined;
+      return;
+    }
+    const again = () => {
+      if (this.#look !== look) return;
+      this.#look = undefined;
+      this.#lookOut();
+    };
+    const look = setTimeout(again, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
+    this.#look = look;
+    this.#run([], this.#options.now()).then(
+      () => {
+        if (this.#away) this.#back();
+      },
+      (error) => {
+        clearTimeout(look);
+        // the calls will hear it themselves
+        if (this.#away && isPermanent(error)) this.#back();
+        again();
+      },
+    );
+  }
+
+  /**
+   * The store answers, or is to be asked as if it did.
+   *
+   * @param lost those who are to be asked for again
+   */
+  #back(lost = this.#lost?.waiting ?? NOBODY): void {
+    if (this.#lost !== undefined) this.#lost.waiting = NOBODY;
+    this.#lost = undefined;
+    if (this.#away) {
+      clearTimeout(this.#look);
+      clearTimeout(this.#expiry);
+      this.#look = undefined;
+      this.#expiry = undefined;
+      this.#away = false;
+      this.#requeue(lost);
+      if (this.#options.patient) this.#regroup();
+    }
+    this.#pauseMs = FIRST_PAUSE_MS;
     this.#unblock();
+  }
+
+  /** Those who waited for the store have their full time again, and need few trips. */
+  #regroup(): void {
+    const askedMs = performance.now();
+    const calls = this.#queue.flatMap((batch) => batch.calls);
+    this.#queue = [];
+    for (let from = 0; from < calls.length; from += LONGEST_TRIP) {
+      this.#queue.push({ calls: calls.slice(from, from + LONGEST_TRIP), askedMs });
+    }
   }
 
   #unblock(): void {
     this.#blocked = false;
     this.#leaveSoon();
   }
+}
+
+/** What waiting does not mend. */
+function isPermanent(cause: unknown): boolean {
+  return (
+    cause instanceof TypeError || /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT/.test(`${cause}`)
+  );
 }
 
 /** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
@@ -233,7 +378,7 @@ class Message implements Call {
   constructor(
     request: (late: number) => StoreRequest,
     undo: (answer: Answer) => void,
-    patient = true,
+    patient: boolean,
   ) {
     this.request = request;
     this.undo = undo;

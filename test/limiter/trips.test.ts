@@ -283,7 +283,7 @@ trouble("an error is everybody's who travelled, with its cause; the next trip le
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("each is answered within its own time, and a late grant is undone", async () => {
+trouble("each is answered within its own time; nothing leaves while a trip is late", async () => {
   const { store, trips, ask } = make();
   const first = new TestCall();
   ask(first);
@@ -293,27 +293,135 @@ trouble("each is answered within its own time, and a late grant is undone", asyn
   await timers.tickAsync(399);
   assert.is(first.failures.length, 0);
   await timers.tickAsync(1);
-  assert.match(`${first.failures[0]?.message}`, "no answer within 1000 ms");
-  assert.is(first.failures[0]?.cause, undefined);
-  assert.is(packed(store.last), "2x1");
+  const [error] = first.failures as [StoreUnavailableError];
+  assert.match(error.message, "no answer within 1000 ms");
+  assert.is((error.cause as Error).name, "TimeoutError");
+  const third = new TestCall(3);
+  ask(third);
   await timers.tickAsync(599);
   assert.is(second.failures.length, 0);
   await timers.tickAsync(1);
   assert.is(second.failures.length, 1);
+  assert.equal(store.trips.slice(1).flatMap(packed), [""], "somebody waits: one probe");
 
-  const third = new TestCall();
-  ask(third);
+  first.undo = (answer) => trips.giveBack(1, answer);
+  store.trips[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
-  store.trips[0]?.reply([answerOf(5)], "s6");
-  store.trips[1]?.fail(new Error("too late to matter"));
-  await microtasks();
-  assert.equal([first.told, first.undone], [[], [answerOf(5)]]);
   assert.is(trips.inForce, "s6");
-  assert.is(store.trips.length, 3);
-  assert.equal([second.undone, second.failures.length], [[], 1]);
+  // what is given back goes first
+  assert.equal(store.last.requests, [{ verb: "back", amount: 1, receipts: [3] }]);
   await store.grant();
+  assert.is(packed(store.last), "3x1");
+  await store.grant();
+  assert.equal([second.told, second.undone, second.failures.length], [[], [], 1]);
   assert.equal([third.told, third.failures], [[GRANTED], []]);
+  assert.is(store.trips.length, 4);
+  await timers.tickAsync(10_000);
+  assert.is(store.trips.length, 4);
   assert.is(timers.countTimers(), 0);
+});
+
+trouble("while nobody waits for a store that is silent nobody looks for it", async () => {
+  const { store, ask } = make();
+  ask(new TestCall());
+  await timers.tickAsync(60_000);
+  assert.is(store.trips.length, 1);
+  const late = new TestCall();
+  ask(late);
+  await timers.tickAsync(38);
+  assert.is(packed(store.last), "");
+  await timers.tickAsync(962);
+  assert.is(late.failures.length, 1);
+  await timers.tickAsync(60_000);
+  assert.is(store.trips.length, 2);
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("looks again with longer and longer pauses; the first answer will do", async () => {
+  const { store, ask } = make({ timeoutMs: 5000 });
+  ask(new TestCall());
+  await timers.tickAsync(5000);
+  const waiting = new TestCall(2);
+  ask(waiting);
+  for (let probes = 1; probes <= 4; probes++) {
+    while (store.trips.length === probes) await timers.tickAsync(1);
+    assert.is(packed(store.last), "");
+    store.last.fail(new Error("refused"));
+    await microtasks();
+  }
+  while (store.trips.length === 5) await timers.tickAsync(1);
+  await store.grant();
+  assert.is(packed(store.last), "2x1");
+  await store.grant();
+  assert.equal(waiting.told, [GRANTED]);
+  // neither a late grant nor a late failure of the lost trip matters to those who came later
+  const next = new TestCall(3);
+  ask(next);
+  await microtasks();
+  store.trips[0]?.fail(new Error("connection lost"));
+  await microtasks();
+  await store.grant();
+  assert.equal(next.told, [GRANTED]);
+  await timers.tickAsync(10_000);
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("a probe that is not answered is followed by another, though not at once", async () => {
+  const { store, ask } = make({ timeoutMs: 1e6 });
+  ask(new TestCall());
+  await timers.tickAsync(1e6);
+  ask(new TestCall(2));
+  await timers.tickAsync(38);
+  assert.is(store.trips.length, 2);
+  await timers.tickAsync(1e6 - 38);
+  assert.is(store.trips.length, 2);
+  ask(new TestCall(3));
+  await timers.tickAsync(120);
+  assert.is(store.trips.length, 3);
+  // the older one's answer says enough
+  store.trips[1]?.reply([]);
+  await microtasks();
+  assert.is(packed(store.last), "3x1");
+  store.trips[2]?.reply([]);
+  await store.grant();
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("an overdue trip that fails lets the others try", async () => {
+  const { store, ask } = make();
+  ask(new TestCall());
+  await timers.tickAsync(1000);
+  const calls = [new TestCall(2), new TestCall(3)] as const;
+  ask(calls[0]);
+  await timers.tickAsync(20);
+  ask(calls[1]);
+  store.trips[0]?.fail(new Error("connection lost"));
+  await microtasks();
+  assert.is(packed(store.last), "2x1");
+  store.last.fail(new Error("refused"));
+  await microtasks();
+  assert.is(calls[0].failures.length, 1);
+  assert.is(packed(store.last), "3x1");
+  await store.grant();
+  assert.equal(calls[1].told, [GRANTED]);
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("those who came together while it was away fail together", async () => {
+  const { store, ask } = make();
+  ask(new TestCall());
+  await timers.tickAsync(1000);
+  const calls = many(5000);
+  ask(...calls.slice(0, 4000));
+  await timers.tickAsync(5);
+  ask(...calls.slice(4000));
+  await timers.tickAsync(994);
+  assert.is(calls.filter(({ failures }) => failures.length > 0).length, 0);
+  await timers.tickAsync(1);
+  assert.is(calls.filter(({ failures }) => failures.length > 0).length, 4096);
+  await timers.tickAsync(5);
+  assert.ok(calls.every(({ failures }) => failures.length === 1));
+  assert.ok(store.trips.slice(1).every((trip) => packed(trip) === ""));
 });
 
 trouble("a queue that never empties makes nobody's time run out", async () => {
@@ -343,7 +451,7 @@ trouble("more than 2^31 ms is a long time too", async () => {
 });
 
 trouble(
-  "patient: they are asked again, in their order, after longer and longer pauses",
+  "patient: looked for with longer and longer pauses, then asked again in their order",
   async () => {
     const { store, ask } = make({ patient: true });
     const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
@@ -358,10 +466,9 @@ trouble(
       const before = timers.now;
       const { length } = store.trips;
       while (store.trips.length === length) await timers.tickAsync(1);
+      assert.is(packed(store.last), "");
       pauses.push(timers.now - before);
     }
-    assert.is(packed(store.trips[1] as SentTrip), "1x1 2x1 3x1 4x1");
-    assert.is(packed(store.last), "1x1 3x1 4x1");
     for (const [i, pause] of pauses.entries()) {
       const mean = Math.min(1000, 25 * 2 ** i);
       // the fake timers know whole milliseconds only
@@ -370,7 +477,8 @@ trouble(
         `pause ${i}: ${pause} ms`,
       );
     }
-    assert.is(calls[0]?.delays, 9);
+    await store.grant();
+    assert.is(packed(store.last), "1x1 3x1 4x1");
     await store.grant();
     assert.equal([calls[0]?.told, calls[0]?.failures], [[GRANTED], []]);
     assert.equal([calls[1]?.told, calls[1]?.undone], [[], []]);
@@ -383,23 +491,89 @@ trouble(
     await timers.tickAsync(38);
     assert.is(store.trips.length, length + 1);
     await store.grant();
+    await store.grant();
+    assert.is(timers.countTimers(), 0);
   },
 );
 
-trouble("patient: what a late reply grants is undone, for it is asked for again", async () => {
+trouble("patient: a late answer is as good as one in time", async () => {
+  const { store, ask } = make({ patient: true });
+  const [call, leaver] = [new TestCall(), new TestCall(2)];
+  ask(call, leaver);
+  await timers.tickAsync(1000);
+  assert.is(call.delays, 1);
+  leaver.gone = true;
+  const behind = new TestCall(3);
+  ask(behind);
+  assert.is(behind.delays, 1);
+  await timers.tickAsync(38);
+  assert.is(packed(store.last), "");
+  store.trips[0]?.reply([answerOf(7), answerOf(8)]);
+  await microtasks();
+  assert.equal([call.told, call.undone], [[answerOf(7)], []]);
+  assert.equal([leaver.told, leaver.undone], [[], [answerOf(8)]]);
+  assert.is(packed(store.last), "3x1");
+  await store.grant();
+  assert.equal(behind.told, [GRANTED]);
+  assert.is(timers.countTimers(), 0);
+});
+
+trouble("patient: asked again if the store is back and the trip is lost", async () => {
   const { store, ask } = make({ patient: true });
   const call = new TestCall();
   ask(call);
-  await timers.tickAsync(1000);
-  assert.is(call.delays, 1);
-  await timers.tickAsync(38);
-  assert.is(store.trips.length, 2);
+  await timers.tickAsync(1038);
+  store.last.reply([]);
+  await microtasks();
+  assert.is(packed(store.last), "1x1");
   store.trips[0]?.reply([answerOf(7)]);
   await microtasks();
   assert.equal([call.told, call.undone], [[], [answerOf(7)]]);
   await store.grant();
   assert.equal(call.told, [GRANTED]);
 });
+
+trouble("patient: and if the trip fails after all", async () => {
+  const { store, ask } = make({ patient: true });
+  const call = new TestCall();
+  ask(call);
+  await timers.tickAsync(1000);
+  store.trips[0]?.fail(new Error("connection lost"));
+  await timers.tickAsync(38);
+  assert.is(packed(store.last), "");
+  await store.grant();
+  assert.is(packed(store.last), "1x1");
+  await store.grant();
+  assert.equal([call.told, call.failures], [[GRANTED], []]);
+  assert.is(timers.countTimers(), 0);
+});
+
+for (const fault of [
+  "WRONGTYPE Operation against a key holding the wrong kind of value",
+  "NOPERM this user has no permissions to run the 'evalsha' command",
+  "NOAUTH Authentication required.",
+]) {
+  trouble(`patient, but waiting does not mend ${fault.split(" ")[0]}`, async () => {
+    const { store, ask } = make({ patient: true });
+    const [first, second] = [new TestCall(), new TestCall(2)];
+    ask(first);
+    await microtasks();
+    store.last.fail(new Error(fault));
+    await microtasks();
+    assert.match(`${first.failures[0]?.cause}`, fault);
+    ask(second);
+    await microtasks();
+    store.last.fail(new Error("away"));
+    await timers.tickAsync(38);
+    store.last.fail(new Error(fault)); // the probe
+    await microtasks();
+    assert.is(packed(store.last), "2x1");
+    store.last.fail(new Error(fault));
+    await microtasks();
+    assert.match(`${second.failures[0]?.cause}`, fault);
+    assert.is(timers.countTimers(), 0);
+  });
+}
 
 trouble("patient: many more than fit one trip come through after it was away", async () => {
   const { store, ask } = make({ patient: true });
@@ -410,6 +584,7 @@ trouble("patient: many more than fit one trip come through after it was away", a
   await microtasks();
   ask(...many(5000).map((call) => calls[calls.push(call) - 1] as TestCall));
   await timers.tickAsync(38);
+  await store.grant();
   while (calls.some(({ told }) => told.length === 0)) {
     await timers.tickAsync(400);
     assert.is(calls.filter(({ failures }) => failures.length > 0).length, 0);
@@ -434,7 +609,7 @@ messages.after.each(() => {
 
 messages("the answer arrives with the instant of departure", async () => {
   const { store, trips } = make();
-  const arrival = trips.send(decide, 3);
+  const arrival = trips.send(decide, { taken: 3 });
   await microtasks();
   store.last.reply([answerOf(5)]);
   assert.equal(await arrival, { answer: answerOf(5), sentAt: 77 });
@@ -442,7 +617,9 @@ messages("the answer arrives with the instant of departure", async () => {
 
 messages("what a late reply says that was taken is given back", async () => {
   const { store, trips } = make();
-  const failed = trips.send(decide, 3).catch((error: StoreUnavailableError) => error.code);
+  const failed = trips
+    .send(decide, { taken: 3 })
+    .catch((error: StoreUnavailableError) => error.code);
   await timers.tickAsync(1000);
   assert.is(await failed, "STORE_UNAVAILABLE");
   await store.grant();
@@ -470,12 +647,25 @@ messages("a refund that fails is nobody's error", async () => {
 
 messages("patient: a message waits too", async () => {
   const { store, trips } = make({ patient: true });
-  const arrival = trips.send(decide, 3);
+  const arrival = trips.send(decide, { taken: 3 });
   await microtasks();
   store.last.fail(new Error("away"));
   await timers.tickAsync(38);
   await store.grant();
+  await store.grant();
   assert.equal((await arrival).answer, GRANTED);
+});
+
+messages("patient: what must not be done twice is not asked for again", async () => {
+  const { store, trips } = make({ patient: true });
+  const refund = trips
+    .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
+    .catch((error: StoreUnavailableError) => error.code);
+  await microtasks();
+  store.last.fail(new Error("connection lost"));
+  assert.is(await refund, "STORE_UNAVAILABLE");
+  await timers.tickAsync(10_000);
+  assert.is(store.trips.length, 1);
 });
 
 messages.run();
