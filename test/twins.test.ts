@@ -1,5 +1,4 @@
 import { Buffer } from "node:buffer";
-import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { Redis } from "ioredis";
@@ -8,7 +7,7 @@ import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
 import { smoothBursty, smoothWarmingUp } from "../src/algorithms/smooth/smooth.ts";
-import type { ScriptRunner } from "../src/stores/redis/client.ts";
+import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
 import { describe, FrameStore } from "./stores/frame.ts";
@@ -238,58 +237,45 @@ function rehearsed(history: History): Trip[] {
 }
 
 let redis: Redis;
-/** Collects what is sent, to go in one piece. */
-let pipeline: ReturnType<Redis["pipeline"]>;
-const hashes = new Map<string, string>();
-
-const runner: ScriptRunner = {
-  runScript({ lua }, keys, args) {
-    const hash = hashes.get(lua) ?? createHash("sha1").update(lua).digest("hex");
-    return new Promise((resolve, reject) => {
-      const done = (error?: Error | null, reply?: unknown) => {
-        if (error) reject(error);
-        else resolve(reply);
-      };
-      if (hashes.has(lua)) pipeline.evalsha(hash, keys.length, ...keys, ...args, done);
-      else pipeline.eval(lua, keys.length, ...keys, ...args, done);
-      hashes.set(lua, hash);
-    });
-  },
-};
-
 const stores = new Map<string, RedisStore>();
 
 function storeFor(declared: string): RedisStore {
   const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
-  const store = stores.get(names.join()) ?? new RedisStore(runner, PREFIX, names);
+  const store = stores.get(names.join()) ?? new RedisStore(scriptRunner(redis), PREFIX, names);
   stores.set(names.join(), store);
   return store;
 }
 
-/** Runs the histories on Redis; what differs first in each, if anything. */
+/**
+ * Runs the histories on Redis, side by side: their first trips, which share calls, then their
+ * second ones, and so on. What differs first in each, if anything.
+ */
 async function compare(histories: readonly Trip[][]): Promise<(string | undefined)[]> {
   await redis.flushdb();
-  pipeline = redis.pipeline();
-  const told = histories.map((trips, history) =>
-    trips.map(({ declared, now, requests }) => {
-      const reply = storeFor(declared).run(`${history}`, declared, requests, now);
+  const found: (string | undefined)[] = histories.map(() => undefined);
+  for (let round = 0; histories.some((trips) => round < trips.length); round++) {
+    const travelling = histories.flatMap((trips, history) => {
+      const trip = trips[round];
+      return trip === undefined ? [] : [{ trip, history }];
+    });
+    const replies = await Promise.all(
+      travelling.map(({ trip: { declared, now, requests }, history }) =>
+        storeFor(declared)
+          .run(`${history}`, declared, requests, now)
+          .catch((error: Error) => error),
+      ),
+    );
+    const pipeline = redis.pipeline();
+    for (const { history } of travelling) {
       pipeline.getBuffer(`${PREFIX}${history}`).pttl(`${PREFIX}${history}`);
-      return reply.catch((error: Error) => error);
-    }),
-  );
-  const results = (await pipeline.exec()) ?? [];
-  let next = 0;
-  const found: (string | undefined)[] = [];
-  for (const [history, trips] of histories.entries()) {
-    let difference: string | undefined;
-    for (const [i, trip] of trips.entries()) {
-      const reply = (await told[history]?.[i]) as StoreReply | Error;
-      const [, [, bytes] = [], [, life] = []] = results.slice(next, next + 3);
-      next += 3;
-      const here = differenceOf(trip, reply, bytes as Buffer | null, Number(life));
-      difference ??= here && `trip ${i}, ${here}`;
     }
-    found.push(difference);
+    const kept = (await pipeline.exec()) ?? [];
+    travelling.forEach(({ trip, history }, i) => {
+      const [[, bytes] = [], [, life] = []] = kept.slice(2 * i, 2 * i + 2);
+      const reply = replies[i] as StoreReply | Error;
+      const here = differenceOf(trip, reply, bytes as Buffer | null, Number(life));
+      found[history] ??= here && `trip ${round}, ${here}`;
+    });
   }
   return found;
 }

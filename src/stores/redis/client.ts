@@ -23,8 +23,18 @@ export interface NodeRedisLike {
 
 export type RedisClient = IoredisLike | NodeRedisLike | ScriptRunner;
 
-/** What the client can do decides, not what it is called. */
+const runners = new WeakMap<RedisClient, ScriptRunner>();
+
+/** What the client can do decides, not what it is called. The same for the same client. */
 export function scriptRunner(client: RedisClient): ScriptRunner {
+  const known = runners.get(client);
+  if (known !== undefined) return known;
+  const runner = makeRunner(client);
+  runners.set(client, runner);
+  return runner;
+}
+
+function makeRunner(client: RedisClient): ScriptRunner {
   if (can(client, "runScript")) return client;
   if (can(client, "evalsha")) {
     return new HashRunner(

@@ -1,14 +1,15 @@
 -- One trip: requests in order on the state of one limiter, read once and written once.
 --
--- KEYS[1]  the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
+-- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
 -- after base: when it was written),
 --          the numbers (u16 length, text), the fields of each policy (f64), and, where it is still to come, the instant
 --          before which nobody goes (f64). Instants are microseconds after base, so that they keep their fractions.
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
--- ARGV[1]  the numbers that this caller's code declares: a line for each policy, its algorithm's
+-- first, last: this limiter's part of ARGV, which is
+-- first    the numbers that this caller's code declares: a line for each policy, its algorithm's
 -- letter and then numbers
--- ARGV[2]  now, epoch microseconds; empty: the server's clock
--- ARGV[3+] the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
+-- second   now, epoch microseconds; empty: the server's clock
+-- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
 -- it is not asked; "late" says
 --          how late the caller's own timer was, microseconds.
 --            reserve count longest late permits   count times: take what can be used within longest
@@ -25,42 +26,38 @@
 --                           after the wait ":" and the receipts, if not all are 0
 --            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
 
-
+-- The first half is made once in a call, the second (from `run` on) is run for each limiter of it.
 -- Written in a straight line, without a function for each step: a script is run anew for every
--- trip, and each function and table that it makes costs as much as the maths. The rarer verbs are
+-- call, and each function and table that it makes costs as much as the maths. The rarer verbs are
 -- in verbs.lua, which is sent only with trips that need it.
 
 local UNIT, REBASE = 16777216, 4294967296
 local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
 
-local declared, clock = ARGV[1], tonumber(ARGV[2])
-local saved = redis.call("GET", KEYS[1])
-if not clock then
-  local time = redis.call("TIME")
-  clock = time[1] * 1000000 + time[2]
-end
+-- the limiter's key and part of ARGV, and how far that has been read
+local key, first, last, position
+-- times are microseconds after base; nobody goes before held
+local declared, base, now, held, changed, in_force, settings
+local count, algorithm, policy, state
+local time, verbs
 
--- times below are microseconds after base
-local base = math.floor(clock / UNIT) * UNIT
-local now, held, changed = clock - base, 0, false
-local in_force, settings = declared, ""
-local count, algorithm, policy, state = 0, {}, {}, {}
+-- the policies of these numbers, which nothing changes: read once for all limiters of a call
+local read = {}
 
 local function parse(numbers)
-  local alone = tonumber(string.sub(numbers, 2))
-  if alone then
-    local kind = algorithms[string.sub(numbers, 1, 1)]
-    count, algorithm, policy = 1, { kind }, { kind.policy({ alone }) }
-    return
+  local known = read[numbers]
+  if not known then
+    known = { count = 0, algorithm = {}, policy = {} }
+    for line in string.gmatch(numbers, "[^\n]+") do
+      local values = {}
+      for value in string.gmatch(string.sub(line, 2), "%S+") do values[#values + 1] = tonumber(value) end
+      known.count = known.count + 1
+      known.algorithm[known.count] = algorithms[string.sub(line, 1, 1)]
+      known.policy[known.count] = known.algorithm[known.count].policy(values)
+    end
+    read[numbers] = known
   end
-  count, algorithm, policy = 0, {}, {}
-  for line in string.gmatch(numbers, "[^\n]+") do
-    local values = {}
-    for value in string.gmatch(string.sub(line, 2), "%S+") do values[#values + 1] = tonumber(value) end
-    count = count + 1
-    algorithm[count] = algorithms[string.sub(line, 1, 1)]
-    policy[count] = algorithm[count].policy(values)
-  end
+  count, algorithm, policy = known.count, known.algorithm, known.policy
 end
 
 local function more()
@@ -81,60 +78,6 @@ local function resize(before)
     algorithm[i].resize(policy[i], state[i], now, before[i])
     if algorithm[i].align then algorithm[i].align(policy[i], state[i], base) end
   end
-end
-
-if saved then
-  local units, last, length, from = struct.unpack("<I4I4I2", saved)
-  local numbers = string.sub(saved, from, from + length - 1)
-  from = from + length
-  local then_ = units * UNIT
-  if numbers == declared and clock >= then_ + last and clock - then_ < REBASE then
-    parse(numbers)
-    for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
-    if from <= #saved then held = struct.unpack("<d", saved, from) end
-    base, now = then_, clock - then_
-  else
-    local tab = string.find(numbers, "\t", 1, true)
-    if tab then
-      settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
-      local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
-      if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
-    end
-    -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
-    local letters = "(%a)[^\n]*"
-    if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
-      -- the name was given to other algorithms: they begin anew
-      parse(in_force)
-      more()
-      start()
-    else
-      parse(numbers)
-      more()
-      for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
-      if from <= #saved then held = struct.unpack("<d", saved, from) end
-      local shift = 0
-      if clock < then_ + last then
-        shift = now - last -- the clock stepped back: time goes on from where it was
-      elseif clock - then_ >= REBASE then
-        shift = then_ - base
-      else
-        base, now = then_, clock - then_
-      end
-      if shift ~= 0 then
-        for i = 1, count do algorithm[i].shift(state[i], shift) end
-        held = held + shift
-      end
-      if numbers ~= in_force then
-        local before = policy
-        parse(in_force)
-        resize(before)
-      end
-    end
-  end
-else
-  parse(in_force)
-  more()
-  start()
 end
 
 -- exact; "%.14g", which is what a number becomes without a format, is enough for whole ones below 1e14
@@ -185,12 +128,77 @@ local function take(at, permits)
   return useful and receipts or ""
 end
 
-local replies, position = {}, 3
-local amount = #ARGV
-
 --> verbs
+--> run
 
-while position <= amount do
+declared, position = ARGV[first], first + 2
+local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
+if not clock then
+  time = time or redis.call("TIME")
+  clock = time[1] * 1000000 + time[2]
+end
+base = math.floor(clock / UNIT) * UNIT
+now, held, changed = clock - base, 0, false
+in_force, settings, state = declared, "", {}
+
+if saved then
+  local units, written, length, from = struct.unpack("<I4I4I2", saved)
+  local numbers = string.sub(saved, from, from + length - 1)
+  from = from + length
+  local then_ = units * UNIT
+  if numbers == declared and clock >= then_ + written and clock - then_ < REBASE then
+    parse(numbers)
+    for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
+    if from <= #saved then held = struct.unpack("<d", saved, from) end
+    base, now = then_, clock - then_
+  else
+    local tab = string.find(numbers, "\t", 1, true)
+    if tab then
+      settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
+      local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
+      if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
+    end
+    -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
+    local letters = "(%a)[^\n]*"
+    if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
+      -- the name was given to other algorithms: they begin anew
+      parse(in_force)
+      more()
+      start()
+    else
+      parse(numbers)
+      more()
+      for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
+      if from <= #saved then held = struct.unpack("<d", saved, from) end
+      local shift = 0
+      if clock < then_ + written then
+        shift = now - written -- the clock stepped back: time goes on from where it was
+      elseif clock - then_ >= REBASE then
+        shift = then_ - base
+      else
+        base, now = then_, clock - then_
+      end
+      if shift ~= 0 then
+        for i = 1, count do algorithm[i].shift(state[i], shift) end
+        held = held + shift
+      end
+      if numbers ~= in_force then
+        local before = policy
+        parse(in_force)
+        resize(before)
+      end
+    end
+  end
+else
+  parse(in_force)
+  more()
+  start()
+end
+
+if verbs then more() end
+
+local replies = {}
+while position <= last do
   local verb = ARGV[position]
   if verb == "reserve" then
     local times, longest = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
@@ -200,11 +208,11 @@ while position <= amount do
     local answers = {}
     if count == 1 and algorithm[1].in_order and not algorithm[1].overflows then
       local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
-      local first, use = kind.earliest, kind.take
+      local earliest_of, use = kind.earliest, kind.take
       local last_wait, last_receipt, last_text
       position = position + 1
       for i = 1, times do
-        local at = first(numbers, own, from, permits)
+        local at = earliest_of(numbers, own, from, permits)
         local wait = at > now and math.ceil(at - now) or 0
         if wait == math.huge then
           for j = i, times do answers[j] = "never" end
@@ -258,10 +266,10 @@ if changed then
   if held > now then value = value .. struct.pack("<d", held) end
   if settings == "" then
     -- under a clock of the caller's own nobody knows how real time runs beside it
-    local ms = math.ceil(life / 1000) + (ARGV[2] == "" and SECOND_MS or HOUR_MS)
-    redis.call("SET", KEYS[1], value, "PX", math.min(LONGEST_MS, ms))
+    local ms = math.ceil(life / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
+    redis.call("SET", key, value, "PX", math.min(LONGEST_MS, ms))
   else
-    redis.call("SET", KEYS[1], value) -- what was set at run time outlives idleness
+    redis.call("SET", key, value) -- what was set at run time outlives idleness
   end
 end
 return in_force .. "\t" .. table.concat(replies, "\t")

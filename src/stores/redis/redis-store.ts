@@ -7,20 +7,21 @@ import { show } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
 import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } from "../store.ts";
-import type { Script, ScriptRunner } from "./client.ts";
+import type { ScriptRunner } from "./client.ts";
+import { Courier, type KeyScript } from "./courier.ts";
 import { lua } from "./lua.gen.ts";
 
 export class RedisStore implements Store {
-  readonly #runner: ScriptRunner;
+  readonly #courier: Courier;
   readonly #prefix: string;
   /** For trips that only reserve, and for those with other verbs. */
-  readonly #reserving: Script;
-  readonly #anything: Script;
+  readonly #reserving: KeyScript;
+  readonly #anything: KeyScript;
   readonly #policies: number;
 
   /** @param names of the algorithms, one for each policy */
   constructor(runner: ScriptRunner, prefix: string, names: readonly string[]) {
-    this.#runner = runner;
+    this.#courier = Courier.of(runner);
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
     this.#anything = scriptFor(names, String(lua.verbs));
@@ -39,8 +40,8 @@ export class RedisStore implements Store {
       if (request.verb !== "reserve") script = this.#anything;
       this.#encode(request, args);
     }
-    return this.#runner
-      .runScript(script, [this.#prefix + key], args)
+    return this.#courier
+      .run(script, this.#prefix + key, args)
       .then((reply) => decodeReply(requests, reply));
   }
 
@@ -80,17 +81,22 @@ export class RedisStore implements Store {
   }
 }
 
-const scripts = new Map<string, Script>();
+const scripts = new Map<string, KeyScript>();
 
 /** The frame around the twins, with the rarer verbs or without. All limiters share them. */
-function scriptFor(names: readonly string[], verbs: string): Script {
+function scriptFor(names: readonly string[], verbs: string): KeyScript {
   const used = [...new Set(names)].sort();
   const name = `smoothLimiter:${used.join("+")}${verbs === "" ? "" : ":verbs"}`;
   const known = scripts.get(name);
   if (known !== undefined) return known;
   const twins = used.map((each) => `do\n${lua[each]}end\n`).join("");
-  const text = `local algorithms = {}\n${twins}${lua.frame}`.replace("--> verbs\n", () => verbs);
-  const script = { name, lua: text };
+  const frame = String(lua.frame).replace("--> verbs\n", () => verbs);
+  const [made = "", run = ""] = frame.split("--> run\n");
+  const once = `local algorithms = {}\n${twins}${made}`;
+  const script = {
+    one: { name, lua: `${once}key, first, last = KEYS[1], 1, #ARGV\n${run}` },
+    many: { name: `${name}:many`, lua: `${once}local function run()\n${run}end\n${lua.many}` },
+  };
   scripts.set(name, script);
   return script;
 }

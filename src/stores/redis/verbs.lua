@@ -1,8 +1,6 @@
 -- The verbs of frame.lua that are not on the hot path.
 
-more()
-
-local verbs = {}
+verbs = {}
 
 local function number()
   position = position + 1
