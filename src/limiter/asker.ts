@@ -31,6 +31,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   readonly signal: AbortSignal | undefined;
   readonly #desk: Desk;
   protected readonly resolve: Resolve<T>;
+  readonly repeatable = true;
   gone = false;
   due = 0;
   #answer: Answer | undefined;
@@ -93,9 +94,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   /** The store is away; it will be asked again. */
-  delayed(): boolean {
-    return true;
-  }
+  delayed(): void {}
 
   /** It does not want them any more; what it has been told it may have is given back. */
   abort(reason: unknown): void {
@@ -133,14 +132,13 @@ export class TryAsker extends Asker<boolean> {
   }
 
   /** It does not wait longer for a store that is away than it would for permits. */
-  override delayed(): boolean {
+  override delayed(): void {
     const ms = this.longest / 1000 - (performance.now() - this.#askedMs);
-    if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return true;
+    if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {
       this.withdraw();
       this.resolve(false);
     }, ms);
-    return true;
   }
 
   override answer(answer: Answer, sentAt: number): void {

@@ -22,7 +22,7 @@ import {
   type LimiterOptions,
   mostWaiting,
 } from "./options.ts";
-import { QueuedReservation } from "./reservation.ts";
+import { type Account, QueuedReservation } from "./reservation.ts";
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
@@ -46,22 +46,37 @@ export const Limiter = {
    */
   create(policies: Policies, options: LimiterOptions = {}): LocalLimiter {
     checkOptions("options", options, LIMITER_OPTIONS);
-    return new QueueingLimiter(listPolicies(policies), options);
+    return new QueueingLimiter(...opened(listPolicies(policies), options));
   },
 };
 
 /** What an `acquire` that need not wait answers; one for all, for it never changes. */
 const AT_ONCE = Promise.resolve(0);
 
+/** The queue, the policies and the options of a limiter with a time of its own. */
+export function opened(
+  policies: PolicyList,
+  options: LimiterOptions,
+): ConstructorParameters<typeof QueueingLimiter> {
+  const checked = checkLimiterOptions(options);
+  return [WaiterQueue.open(checked.clock, policies), policies, checked];
+}
+
 export class QueueingLimiter implements LocalLimiter {
   readonly #queue: WaiterQueue;
+  readonly #account: Account;
   readonly #maxWaiting: number;
   readonly #name: string;
   #policies: PolicyList;
 
-  constructor(policies: PolicyList, options: LimiterOptions) {
-    const { clock, maxWaiting, name } = checkLimiterOptions(options);
-    this.#queue = new WaiterQueue(clock, policies);
+  constructor(
+    queue: WaiterQueue,
+    policies: PolicyList,
+    { maxWaiting, name }: { readonly maxWaiting: number; readonly name: string },
+    account: Account = queue,
+  ) {
+    this.#queue = queue;
+    this.#account = account;
     this.#maxWaiting = maxWaiting;
     this.#name = name;
     this.#policies = policies;
@@ -117,11 +132,14 @@ export class QueueingLimiter implements LocalLimiter {
   reserve(permits: Permits = 1): LocalReservation {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount))
-      return new QueuedReservation(this.#queue, permits, now, amount, 0);
+    if (this.#queue.grant(now, amount)) return this.#reservation(permits, now, amount, 0);
     this.#checkRoom(now, amount);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
-    return new QueuedReservation(this.#queue, permits, now, amount, waitMs);
+    return this.#reservation(permits, now, amount, waitMs);
+  }
+
+  #reservation(permits: Permits, now: number, amount: Amount, waitMs: number): LocalReservation {
+    return new QueuedReservation(this.#queue, this.#account, permits, now, amount, waitMs);
   }
 
   decide(permits: Permits = 1): Decision {

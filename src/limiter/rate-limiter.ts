@@ -6,7 +6,7 @@ import {
 } from "../algorithms/smooth/smooth.ts";
 import { atLeastOne, atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { listPolicies } from "../stores/memory.ts";
-import { QueueingLimiter } from "./limiter.ts";
+import { opened, QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 
 export interface SmoothOptions {
@@ -47,7 +47,7 @@ export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): 
  */
 export class RateLimiter extends QueueingLimiter {
   private constructor(policy: SmoothPolicy, options: LimiterOptions) {
-    super(listPolicies(policy), options);
+    super(...opened(listPolicies(policy), options));
   }
 
   /**

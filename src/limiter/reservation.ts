@@ -7,6 +7,12 @@ import { checkWaitOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";
 import type { WaiterQueue } from "./waiter-queue.ts";
 
+/** Where more or less than was reserved is settled. */
+export interface Account {
+  charge(amount: Amount): void;
+  refund(amount: Amount): void;
+}
+
 /**
  * Permits taken ahead of their time. Until that comes it stands in the line as everybody does, but
  * it needs no timer as long as nobody has called `ready()`.
@@ -15,15 +21,24 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #queue: WaiterQueue;
+  readonly #account: Account;
   #state: "waiting" | "ready" | "cancelled";
   /** What it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
   #waitedMs = 0;
   #ready: Settlers | undefined;
 
-  constructor(queue: WaiterQueue, permits: Permits, asked: number, amount: Amount, waitMs: number) {
+  constructor(
+    queue: WaiterQueue,
+    account: Account,
+    permits: Permits,
+    asked: number,
+    amount: Amount,
+    waitMs: number,
+  ) {
     super(asked, amount);
     this.#queue = queue;
+    this.#account = account;
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
@@ -64,8 +79,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      this.#queue.charge(combine(before, used, (was, is = was) => Math.max(0, is - was)));
-      this.#queue.refund(combine(before, used, (was, is = was) => Math.max(0, was - is)));
+      this.#account.charge(combine(before, used, (was, is = was) => Math.max(0, is - was)));
+      this.#account.refund(combine(before, used, (was, is = was) => Math.max(0, was - is)));
     }
   }
 

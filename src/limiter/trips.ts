@@ -36,8 +36,10 @@ export interface Call {
   /** The answer came too late: what it grants is to be given back. */
   undo(answer: Answer): void;
   fail(error: StoreUnavailableError): void;
-  /** The store is away. @returns whether it wants to be asked for again */
-  delayed(): boolean;
+  /** The store is away. */
+  delayed(): void;
+  /** It may travel again where it is not known whether it has arrived. */
+  readonly repeatable: boolean;
 }
 
 export interface TripOptions {
@@ -208,8 +210,8 @@ export class Trips {
   /** The trip has failed. */
   #fall(trip: Trip, cause: unknown): void {
     if (trip.waiting !== undefined && trip !== this.#lost) return;
-    const waiting = this.#keep(trip, cause);
-    if (waiting.size === 0) {
+    const waiting = this.#repeatable(this.#keep(trip, cause), cause);
+    if (waiting.length === 0) {
       this.#back(NOBODY);
     } else {
       this.#lost = undefined;
@@ -231,11 +233,19 @@ export class Trips {
     const kept = new Set<Call>();
     const failed: Call[] = [];
     for (const call of waiting ?? calls) {
-      if (patient && !call.gone && call.delayed()) kept.add(call);
-      else failed.push(call);
+      if (!patient) failed.push(call);
+      else if (!call.gone) kept.add(call);
     }
+    for (const call of kept) call.delayed();
     this.#fail(failed, cause);
     return kept;
+  }
+
+  /** What must not be done twice fails, for it may have been done. */
+  #repeatable(calls: ReadonlySet<Call>, cause: unknown): readonly Call[] {
+    const once = [...calls].filter((call) => !call.repeatable);
+    this.#fail(once, cause);
+    return [...calls].filter((call) => call.repeatable);
   }
 
   #fail(calls: readonly Call[], cause: unknown): void {
@@ -248,8 +258,8 @@ export class Trips {
     return new DOMException(`no answer within ${this.#options.timeoutMs} ms`, "TimeoutError");
   }
 
-  #requeue(calls: ReadonlySet<Call>): void {
-    if (calls.size > 0) this.#queue.unshift({ calls: [...calls], askedMs: performance.now() });
+  #requeue(calls: readonly Call[]): void {
+    if (calls.length > 0) this.#queue.unshift({ calls: [...calls], askedMs: performance.now() });
   }
 
   #goAway(): void {
@@ -331,7 +341,7 @@ export class Trips {
       this.#look = undefined;
       this.#expiry = undefined;
       this.#away = false;
-      this.#requeue(lost);
+      this.#requeue(this.#repeatable(lost, this.#timeout()));
       if (this.#options.patient) this.#regroup();
     }
     this.#pauseMs = FIRST_PAUSE_MS;
@@ -364,7 +374,7 @@ function isPermanent(cause: unknown): boolean {
 /** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
 class Message implements Call {
   readonly gone = false;
-  readonly #patient: boolean;
+  readonly repeatable: boolean;
   readonly request: (late: number) => StoreRequest;
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
@@ -374,20 +384,17 @@ class Message implements Call {
     this.fail = reject;
   });
 
-  /** @param patient whether it is asked for again when the store is back */
   constructor(
     request: (late: number) => StoreRequest,
     undo: (answer: Answer) => void,
-    patient: boolean,
+    repeatable: boolean,
   ) {
     this.request = request;
     this.undo = undo;
-    this.#patient = patient;
+    this.repeatable = repeatable;
   }
 
-  delayed(): boolean {
-    return this.#patient;
-  }
+  delayed(): void {}
 }
 
 /** The requests of the calls; neighbours that reserve the same become one with a count. */

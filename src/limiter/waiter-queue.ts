@@ -77,18 +77,32 @@ export class WaiterQueue {
   /** Those in the line have other instants than when they were last looked at. */
   #stale = false;
 
-  constructor(clock: Clock, policies: PolicyList) {
-    this.#time = new Timeline(
+  /** A queue with a time of its own. */
+  static open(clock: Clock, policies: PolicyList): WaiterQueue {
+    const time = new Timeline(
       clock,
-      () => this.#rearm(),
-      (by) => this.#rebase(by),
+      () => queue.rearm(),
+      (by) => queue.rebase(by),
     );
-    this.#released = openCell(policies, this.#time.last, this.#time.epoch);
+    const queue = new WaiterQueue(time, openCell(policies, time.last, time.epoch));
+    return queue;
+  }
+
+  constructor(time: Timeline, cell: Cell) {
+    this.#time = time;
+    this.#released = cell;
   }
 
   /** How many permits are waited for. */
   get permits(): number {
     return this.#permits;
+  }
+
+  /** Nobody waits, and there is neither a pause nor lateness to make up for. */
+  get isIdle(): boolean {
+    this.catchUp();
+    const until = Math.max(this.#pausedUntil, this.#lateUntil);
+    return this.#line.head === undefined && this.#time.last >= until;
   }
 
   /** The state after what has been released. */
@@ -385,13 +399,13 @@ export class WaiterQueue {
   }
 
   /** The clock went back, and the timer with it. */
-  #rearm(): void {
+  rearm(): void {
     this.#disarm();
     this.#settleSoon();
   }
 
   /** All instants become less by that; while somebody waits there are too many of them. */
-  #rebase(by: number): boolean {
+  rebase(by: number): boolean {
     if (this.#line.head !== undefined) return false;
     this.#released.shift(-by);
     this.#floor -= by;

@@ -20,6 +20,8 @@ const ONLY_NAMES: readonly string[] = [ONLY];
  */
 export interface Cell {
   readonly names: readonly string[];
+  /** Who holds the states of many keys lends them one after the other. */
+  state: unknown;
   /** Checks what a caller asks for and puts it in the order of the policies. */
   amount(permits: unknown, bound?: Bound): Amount;
   /**
@@ -37,6 +39,8 @@ export interface Cell {
   /** The index of the policy that, asked alone, makes these permits wait longest. */
   slowest(from: number, amount: Amount): number;
   resize(now: number, policies: readonly Policy[], epoch: number): void;
+  /** Microseconds for which the state is worth keeping: after that a new one would do. */
+  lifetime(now: number): number;
   /** All instants become more by that. */
   shift(by: number): void;
   copy(): Cell;
@@ -86,24 +90,50 @@ function isPolicy(value: unknown): value is Policy {
 }
 
 /** @param epoch Unix time at the holder's 0, whole microseconds */
-export function openCell({ names, list }: PolicyList, now: number, epoch: number): Cell {
-  const cells = list.map((policy) => {
+export function openCell(policies: PolicyList, now: number, epoch: number): Cell {
+  return cellOn(policies, freshState(policies, now, epoch));
+}
+
+/** The state of a key that is new. */
+export function freshState(policies: PolicyList, now: number, epoch: number): unknown {
+  const states = policies.list.map((policy) => {
     const state = policy.algorithm.start(policy, now);
     policy.algorithm.align?.(policy, state, epoch);
-    return new SingleCell(policy, state);
+    return state;
   });
-  const [only] = cells;
-  return only !== undefined && names[0] === ONLY && names.length === 1
-    ? only
-    : new JointCell(names, cells);
+  return isLone(policies) ? states[0] : states;
+}
+
+/** A cell on a state that is there already. */
+export function cellOn(policies: PolicyList, state: unknown): Cell {
+  const { names, list } = policies;
+  if (isLone(policies)) return new SingleCell(list[0] as Policy, state);
+  const states = state as readonly unknown[];
+  return new JointCell(
+    names,
+    list.map((policy, i) => new SingleCell(policy, states[i])),
+  );
+}
+
+/** One policy that was given without a name. */
+function isLone({ names }: PolicyList): boolean {
+  return names.length === 1 && names[0] === ONLY;
 }
 
 class SingleCell implements Cell {
   #policy: Policy;
-  readonly #state: unknown;
+  #state: unknown;
 
   constructor(policy: Policy, state: unknown) {
     this.#policy = policy;
+    this.#state = state;
+  }
+
+  get state(): unknown {
+    return this.#state;
+  }
+
+  set state(state: unknown) {
     this.#state = state;
   }
 
@@ -156,6 +186,10 @@ class SingleCell implements Cell {
     }
   }
 
+  lifetime(now: number): number {
+    return this.#policy.algorithm.lifetime(this.#policy, this.#state, now);
+  }
+
   shift(by: number): void {
     this.#policy.algorithm.shift(this.#state, by);
   }
@@ -176,6 +210,16 @@ class JointCell implements Cell {
   constructor(names: readonly string[], cells: readonly SingleCell[]) {
     this.names = names;
     this.#cells = cells;
+  }
+
+  get state(): unknown {
+    return this.#cells.map(({ state }) => state);
+  }
+
+  set state(states: unknown) {
+    this.#cells.forEach((cell, i) => {
+      cell.state = (states as readonly unknown[])[i];
+    });
   }
 
   amount(permits: unknown, bound?: Bound): readonly (number | undefined)[] {
@@ -241,6 +285,10 @@ class JointCell implements Cell {
     this.#cells.forEach((cell, i) => {
       cell.resize(now, policies.slice(i, i + 1), epoch);
     });
+  }
+
+  lifetime(now: number): number {
+    return Math.max(...this.#cells.map((cell) => cell.lifetime(now)));
   }
 
   shift(by: number): void {

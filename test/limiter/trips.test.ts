@@ -87,9 +87,10 @@ class TestCall implements Call {
     this.failures.push(error);
   }
 
-  delayed(): boolean {
+  readonly repeatable = true;
+
+  delayed(): void {
     this.delays += 1;
-    return true;
   }
 }
 
@@ -654,6 +655,25 @@ messages("patient: a message waits too", async () => {
   await store.grant();
   await store.grant();
   assert.equal((await arrival).answer, GRANTED);
+});
+
+messages("patient: what must not be done twice may be late, but not lost", async () => {
+  const { store, trips } = make({ patient: true });
+  const refund = () =>
+    trips
+      .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
+      .then(() => "done")
+      .catch((error: StoreUnavailableError) => error.code);
+  const late = refund();
+  await timers.tickAsync(1000);
+  await store.grant();
+  assert.is(await late, "done");
+  const lost = refund();
+  await timers.tickAsync(1038);
+  await store.grant(); // the probe
+  assert.is(await lost, "STORE_UNAVAILABLE");
+  assert.is(store.trips.length, 3);
+  assert.is(timers.countTimers(), 0);
 });
 
 messages("patient: what must not be done twice is not asked for again", async () => {
