@@ -49,6 +49,20 @@ export class QueueFullError extends LimiterError<{
   }
 }
 
+/** A key that is new, where as many as `maxKeys` allows have a state that matters. */
+export class TooManyKeysError extends LimiterError<{
+  readonly limiter: string;
+  readonly maxKeys: number;
+}> {
+  constructor(limiter: string, maxKeys: number) {
+    super(
+      "TOO_MANY_KEYS",
+      `limiter "${limiter}": no room for a new key, since maxKeys is ${maxKeys}`,
+      { limiter, maxKeys },
+    );
+  }
+}
+
 /**
  * The store could not be asked, did not answer in time, or refused: `cause` is its own error, or a
  * TimeoutError.

@@ -6,6 +6,7 @@ export {
   PermitsExceedCapacityError,
   QueueFullError,
   ReservationCancelledError,
+  TooManyKeysError,
 } from "./errors.ts";
 export type {
   Decision,
@@ -16,6 +17,7 @@ export type {
   TryOptions,
   WaitOptions,
 } from "./limiter/face.ts";
+export { KeyedLimiter, type KeyedLimiterOptions } from "./limiter/keyed.ts";
 export { Limiter } from "./limiter/limiter.ts";
 export type { LimiterOptions } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";

@@ -51,7 +51,7 @@ export const Limiter = {
 };
 
 /** What an `acquire` that need not wait answers; one for all, for it never changes. */
-const AT_ONCE = Promise.resolve(0);
+export const AT_ONCE = Promise.resolve(0);
 
 /** The queue, the policies and the options of a limiter with a time of its own. */
 export function opened(

@@ -1,7 +1,7 @@
 import { atLeastZero } from "../check.ts";
 import { toMillis } from "../clock.ts";
 import { ReservationCancelledError } from "../errors.ts";
-import { type Amount, combine, type Permits } from "../permits.ts";
+import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
 import type { LocalReservation, WaitOptions } from "./face.ts";
 import { checkWaitOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";
@@ -79,8 +79,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      this.#account.charge(combine(before, used, (was, is = was) => Math.max(0, is - was)));
-      this.#account.refund(combine(before, used, (was, is = was) => Math.max(0, was - is)));
+      const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
+      const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
+      if (sizeOf(more) > 0) this.#account.charge(more);
+      if (sizeOf(less) > 0) this.#account.refund(less);
     }
   }
 

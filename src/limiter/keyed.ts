@@ -1,0 +1,326 @@
+/**
+ * A limiter for each key, all under the same policies. A key costs no more than the state of its
+ * algorithm; one for which somebody waits, or that is paused, is *awake*: until it is idle again it
+ * has a queue of its own, on the same state.
+ */
+import { atLeastOne, checkNumber, checkOneOf, checkOptions, checkText } from "../check.ts";
+import { TooManyKeysError } from "../errors.ts";
+import type { Amount, Permits } from "../permits.ts";
+import { KeyStates } from "../stores/keys.ts";
+import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
+import { decision } from "./decision.ts";
+import type { Decision, LocalLimiter, LocalReservation, TryOptions, WaitOptions } from "./face.ts";
+import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
+import {
+  checkLimiterOptions,
+  checkTryOptions,
+  LIMITER_OPTIONS,
+  type LimiterOptions,
+} from "./options.ts";
+import { Timeline } from "./timeline.ts";
+import { WaiterQueue } from "./waiter-queue.ts";
+
+export interface KeyedLimiterOptions extends LimiterOptions {
+  /** How many keys may have a state at one time. 1 or more, default 1 000 000. */
+  readonly maxKeys?: number | undefined;
+  /**
+   * What a new key meets when there are `maxKeys` and none of some that are looked at is full
+   * again: `"refuse"` it (the default: nobody gains by inventing keys), or `"evict"` the one of
+   * them that is nearest to being full (then whoever invents keys gets others forgotten).
+   */
+  readonly whenFull?: "refuse" | "evict" | undefined;
+}
+
+const KEYED_OPTIONS = [...LIMITER_OPTIONS, "maxKeys", "whenFull"] as const;
+const MOST_KEYS = 1_000_000;
+
+/** A limiter for each key. */
+export class KeyedLimiter {
+  readonly #keys: Keyring;
+
+  /**
+   * A limiter for each key: each user, address or URL.
+   *
+   * @param policies a policy, or several by name; the same for every key
+   * @param options `{ maxKeys, whenFull, maxWaiting, clock, name }`; `maxWaiting` is each key's own
+   * @returns the limiters: ask `for(key)`
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+   * if (!users.for(user).tryAcquire()) return tooManyRequests();
+   */
+  static create(policies: Policies, options: KeyedLimiterOptions = {}): KeyedLimiter {
+    return new KeyedLimiter(policies, options);
+  }
+
+  private constructor(policies: Policies, options: KeyedLimiterOptions) {
+    this.#keys = new Keyring(policies, options);
+  }
+
+  /** How many keys have a state now. */
+  get size(): number {
+    return this.#keys.states.size;
+  }
+
+  /**
+   * The limiter of a key. It may be kept: it holds the key, not the state. Where there is no room
+   * for a new key, `tryAcquire` answers false and the other verbs are a TooManyKeysError. `update`
+   * is for all keys, since they share the numbers.
+   *
+   * @param key any string
+   */
+  for(key: string): LocalLimiter {
+    return new KeyLimiter(this.#keys, checkText("key", key));
+  }
+
+  /**
+   * Forgets what a key has used, unless somebody waits for it.
+   *
+   * @returns whether there was anything to forget
+   */
+  forget(key: string): boolean {
+    return this.#keys.forget(checkText("key", key));
+  }
+
+  /** Other numbers from now on, for all keys: see `update` of `Limiter`. */
+  update(policies: Policies): void {
+    this.#keys.update(policies);
+  }
+}
+
+/** A key for which somebody waits. */
+interface Awake {
+  readonly queue: WaiterQueue;
+  readonly limiter: QueueingLimiter;
+}
+
+type Outcome = "taken" | "refused" | "no room";
+
+class Keyring {
+  readonly states: KeyStates;
+  readonly #awake = new Map<string, Awake>();
+  readonly #time: Timeline;
+  readonly #options: { readonly maxWaiting: number; readonly name: string };
+  readonly #maxKeys: number;
+
+  constructor(policies: Policies, options: KeyedLimiterOptions) {
+    checkOptions("options", options, KEYED_OPTIONS);
+    const { maxKeys = MOST_KEYS, whenFull = "refuse", ...rest } = options;
+    const { clock, ...checked } = checkLimiterOptions(rest);
+    checkNumber("maxKeys", maxKeys, atLeastOne);
+    checkOneOf("whenFull", whenFull, ["refuse", "evict"]);
+    this.#options = checked;
+    this.#maxKeys = maxKeys;
+    this.states = new KeyStates(listPolicies(policies), maxKeys, whenFull, (key) =>
+      this.#awake.has(key),
+    );
+    this.#time = new Timeline(
+      clock,
+      () => {
+        for (const { queue } of this.#awake.values()) queue.rearm();
+      },
+      (by) => this.#awake.size === 0 && this.states.shift(-by),
+    );
+  }
+
+  tryAcquire(key: string, permits: Permits): boolean {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.tryAcquire(permits);
+    const amount = this.states.cell.amount(permits);
+    return this.#take(key, this.#time.now(), amount) === "taken";
+  }
+
+  decide(key: string, permits: Permits): Decision {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.decide(permits);
+    const { cell } = this.states;
+    const amount = cell.amount(permits);
+    const now = this.#time.now();
+    const outcome = this.#take(key, now, amount);
+    if (outcome === "refused") return this.#look(cell, now, amount);
+    if (outcome === "no room") throw this.#tooMany();
+    return decision(cell.names, cell.quotas(now), amount, 0, 0);
+  }
+
+  peek(key: string, permits: Permits): Decision {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.peek(permits);
+    const amount = this.states.cell.amount(permits);
+    const now = this.#time.now();
+    return this.#look(this.#cellOf(key, now), now, amount);
+  }
+
+  #look(cell: Cell, now: number, amount: Amount): Decision {
+    const at = this.#possible(cell.earliest(now, amount), amount);
+    return decision(cell.names, cell.quotas(now), amount, at - now, cell.slowest(now, amount));
+  }
+
+  /** Takes the permits if they can be used now; the cell that is lent is then the key's. */
+  #take(key: string, now: number, amount: Amount): Outcome {
+    this.states.tend(now);
+    const known = this.states.find(key);
+    const cell = this.states.cellOf(known, now, this.#time.epoch);
+    if (this.#possible(cell.earliest(now, amount), amount) > now) return "refused";
+    if (known === undefined && !this.#admit(key, cell, now)) return "no room";
+    cell.take(now, amount);
+    return "taken";
+  }
+
+  #admit(key: string, cell: Cell, now: number): boolean {
+    const { state } = cell;
+    const admitted = this.states.admit(key, state, now);
+    cell.state = state;
+    return admitted;
+  }
+
+  /** Hands the instant back, unless it will never come. */
+  #possible(instant: number, amount: Amount): number {
+    if (instant < Infinity) return instant;
+    throw this.states.cell.excess(this.#time.last, amount);
+  }
+
+  #cellOf(key: string, now: number): Cell {
+    return this.states.cellOf(this.states.find(key), now, this.#time.epoch);
+  }
+
+  /** The key's cell, whose state is kept from now on. */
+  #keptCellOf(key: string, now: number): Cell {
+    const known = this.states.find(key);
+    const cell = this.states.cellOf(known, now, this.#time.epoch);
+    if (known === undefined && !this.#admit(key, cell, now)) throw this.#tooMany();
+    return cell;
+  }
+
+  #tooMany(): TooManyKeysError {
+    return new TooManyKeysError(this.#options.name, this.#maxKeys);
+  }
+
+  /** What the key has if somebody waits for it; it goes back to sleep if nobody does any more. */
+  #awakeOf(key: string): Awake | undefined {
+    if (this.#awake.size === 0) return undefined;
+    const awake = this.#awake.get(key);
+    if (awake === undefined || !awake.queue.isIdle) return awake;
+    this.#awake.delete(key);
+    return undefined;
+  }
+
+  /** The key's limiter, with a queue of its own. */
+  wake(key: string): LocalLimiter {
+    // somebody else's may be idle: whoever comes looks at one, the last in the end of the line
+    for (const [other, awake] of this.#awake) {
+      const { isIdle } = awake.queue;
+      this.#awake.delete(other);
+      if (!isIdle) this.#awake.set(other, awake);
+      break;
+    }
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter;
+    const { state } = this.#keptCellOf(key, this.#time.now());
+    const { policies } = this.states;
+    const queue = new WaiterQueue(this.#time, cellOn(policies, state));
+    const limiter = new QueueingLimiter(queue, policies, this.#options, {
+      charge: (amount) => this.charge(key, amount),
+      refund: (amount) => this.refund(key, amount),
+    });
+    this.#awake.set(key, { queue, limiter });
+    return limiter;
+  }
+
+  possible(permits: Permits): Amount {
+    const { cell } = this.states;
+    const amount = cell.amount(permits);
+    this.#possible(cell.earliest(this.#time.now(), amount), amount);
+    return amount;
+  }
+
+  charge(key: string, amount: Amount): void {
+    const awake = this.#awakeOf(key);
+    const now = this.#time.now();
+    if (awake !== undefined) awake.queue.charge(amount);
+    else this.#keptCellOf(key, now).take(now, amount);
+  }
+
+  refund(key: string, amount: Amount): void {
+    const awake = this.#awakeOf(key);
+    const now = this.#time.now();
+    if (awake !== undefined) awake.queue.refund(amount);
+    else this.#keptCellOf(key, now).giveBack(now, amount);
+  }
+
+  update(policies: Policies): void {
+    const next = renumber(this.states.policies, listPolicies(policies));
+    const now = this.#time.now();
+    for (const { limiter } of this.#awake.values()) limiter.update(policies);
+    this.states.resize(next, now, this.#time.epoch, this.#awake.keys());
+  }
+
+  forget(key: string): boolean {
+    return this.#awakeOf(key) === undefined && this.states.forget(key);
+  }
+}
+
+/** Holds a key, not its state. */
+class KeyLimiter implements LocalLimiter {
+  readonly #keys: Keyring;
+  readonly #key: string;
+
+  constructor(keys: Keyring, key: string) {
+    this.#keys = keys;
+    this.#key = key;
+  }
+
+  acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    try {
+      const free = options === undefined && this.#keys.tryAcquire(this.#key, permits);
+      return free ? AT_ONCE : this.#keys.wake(this.#key).acquire(permits, options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
+    if (wait === undefined) return this.#keys.tryAcquire(this.#key, permits);
+    return this.#tryWithin(permits, wait);
+  }
+
+  async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+    this.#keys.possible(permits);
+    checkTryOptions(wait);
+    try {
+      return await this.#keys.wake(this.#key).tryAcquire(permits, wait);
+    } catch (error) {
+      if (error instanceof TooManyKeysError) return false;
+      throw error;
+    }
+  }
+
+  reserve(permits: Permits = 1): LocalReservation {
+    return this.#keys.wake(this.#key).reserve(permits);
+  }
+
+  decide(permits: Permits = 1): Decision {
+    return this.#keys.decide(this.#key, permits);
+  }
+
+  peek(permits: Permits = 1): Decision {
+    return this.#keys.peek(this.#key, permits);
+  }
+
+  charge(permits: Permits): void {
+    this.#keys.charge(this.#key, this.#keys.possible(permits));
+  }
+
+  refund(permits: Permits): void {
+    this.#keys.refund(this.#key, this.#keys.possible(permits));
+  }
+
+  pause(ms: number): void {
+    this.#keys.wake(this.#key).pause(ms);
+  }
+
+  update(policies: Policies): void {
+    this.#keys.update(policies);
+  }
+}
