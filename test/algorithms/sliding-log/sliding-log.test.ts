@@ -394,7 +394,17 @@ const policies = fc
   })
   .map(slidingLog);
 
-algorithmSuite("sliding log", policies, (policy, micros) => {
-  const { limit, window } = policy as SlidingLogPolicy;
-  return limit * (1 + Math.floor(micros / window));
-});
+const seeds = [
+  // entries that have left by then were dropped for a promise that was given back
+  -767672285,
+];
+
+algorithmSuite(
+  "sliding log",
+  policies,
+  (policy, micros) => {
+    const { limit, window } = policy as SlidingLogPolicy;
+    return limit * (1 + Math.floor(micros / window));
+  },
+  { seeds },
+);
