@@ -337,6 +337,24 @@ real("acquire waits for real, and nobody goes early by the server's clock", asyn
   }
 });
 
+real("the key of a window outlives it, be it ever so short", async () => {
+  for (const windowMs of [0.0005, 0.5, 60_000]) {
+    for (const policy of [
+      fixedWindow({ limit: 1, windowMs, align: "first" }),
+      slidingWindow({ limit: 1, windowMs }),
+      slidingLog({ limit: 1, windowMs }),
+    ]) {
+      const name = watched.fresh();
+      const limiter = RedisLimiter.create(watched.redis, name, policy, patient);
+      assert.is(await limiter.tryAcquire(), true);
+      const { resetMs } = await limiter.peek();
+      const lifeMs = await watched.redis.pttl(`l:${name}`);
+      assert.ok(lifeMs > resetMs && lifeMs > 0, `${lifeMs} ms for ${resetMs} ms`);
+      if (windowMs > 1000) assert.is(await limiter.tryAcquire(), false);
+    }
+  }
+});
+
 real("many limiters of one name share it, and first come is first served", async () => {
   const name = watched.fresh();
   const open = () => RedisRateLimiter.create(watched.redis, name, 100, patient);

@@ -184,6 +184,11 @@ debts("a receipt is the end of its window, and never 0", () => {
   assert.is(algorithm.take(policy, state, 10 * SECOND, 1), 20 * SECOND);
 });
 
+debts("first: an instant with a fraction opens a window at the next whole one", () => {
+  const policy = first(1, 1);
+  assert.is(algorithm.take(policy, started(policy), 0.25, 1), SECOND + 1);
+});
+
 debts("what comes back of the latest window is there again, of one before it is lost", () => {
   const policy = epoch(2, 10);
   const state = started(policy);
