@@ -35,8 +35,9 @@ local function total_of(totals, count)
 end
 
 local function clean(state, until_)
+  local half = math.ceil(#state.times / 16)
+  if half == 0 or read(state.times, half - 1) > until_ then return end
   local gone = count_until(state.times, until_)
-  if gone == 0 or 2 * gone < #state.times / 8 then return end
   local before = total_of(state.totals, gone)
   state.times = string.sub(state.times, 8 * gone + 1)
   state.totals = map(string.sub(state.totals, 8 * gone + 1), 0, function(total) return total - before end)

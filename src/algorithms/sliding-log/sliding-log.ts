@@ -152,8 +152,9 @@ function totalOf(totals: readonly number[], count: number): number {
 
 /** Drops the entries until that instant, which have left, if they are half of them. */
 function clean(state: SlidingLogState, until: number): void {
+  const half = Math.ceil(state.times.length / 2);
+  if (half === 0 || (state.times[half - 1] as number) > until) return;
   const gone = countUntil(state.times, until);
-  if (gone === 0 || 2 * gone < state.times.length) return;
   const before = totalOf(state.totals, gone);
   state.times = state.times.slice(gone);
   state.totals = state.totals.slice(gone).map((total) => total - before);
