@@ -1,4 +1,10 @@
 export type { Policy } from "./algorithms/algorithm.ts";
+export { type FixedWindowPolicy, fixedWindow } from "./algorithms/fixed-window/fixed-window.ts";
+export { type SlidingLogPolicy, slidingLog } from "./algorithms/sliding-log/sliding-log.ts";
+export {
+  type SlidingWindowPolicy,
+  slidingWindow,
+} from "./algorithms/sliding-window/sliding-window.ts";
 export { type SmoothPolicy, smoothBursty, smoothWarmingUp } from "./algorithms/smooth/smooth.ts";
 export { type Clock, preciseClock, systemClock, type Timer } from "./clock.ts";
 export {

@@ -1,6 +1,12 @@
 import * as assert from "uvu/assert";
 import { redisServer } from "../scripts/redis-server.ts";
-import { smoothBursty, smoothWarmingUp } from "../src/index.ts";
+import {
+  fixedWindow,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  smoothWarmingUp,
+} from "../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../src/redis.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
 import { connect, RemoteClock, type Watched } from "./limiter/remote.ts";
@@ -23,13 +29,30 @@ const warmingUp = (permitsPerSecond: number) =>
 const prefilled = (permitsPerSecond: number) =>
   smoothBursty({ permitsPerSecond, burstSeconds: 2, prefilled: true });
 
+/** At that pace in windows of so many permits, which come back together. */
+const WINDOW = 3;
+const windowed = (permitsPerSecond: number) => ({
+  limit: WINDOW,
+  windowMs: (WINDOW * 1000) / permitsPerSecond,
+});
+const onEpoch = (permitsPerSecond: number) => fixedWindow(windowed(permitsPerSecond));
+const onFirst = (permitsPerSecond: number) =>
+  fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
+const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
+const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
+
 const patient: RedisLimiterOptions = { timeoutMs: 60_000 };
 const onRedis =
   (policies: Kind["policies"]): MakeLimiter =>
   (clock, { name = watched.fresh(), ...options } = {}) =>
     RedisLimiter.create(watched.runner, name, policies, { ...patient, ...options, clock });
 
-const kinds: [string, MakeLimiter, (permitsPerSecond: number) => Kind["policies"]][] = [
+const kinds: [
+  name: string,
+  make: MakeLimiter,
+  policies: (permitsPerSecond: number) => Kind["policies"],
+  together?: number,
+][] = [
   [
     "RedisRateLimiter, bursty",
     (clock, { name = watched.fresh(), ...options } = {}) =>
@@ -61,10 +84,25 @@ const kinds: [string, MakeLimiter, (permitsPerSecond: number) => Kind["policies"
       tokens: warmingUp((permitsPerSecond * 3) / 7),
     }),
   ],
+  ["RedisLimiter, fixed window", onRedis(onEpoch(7)), onEpoch, WINDOW],
+  ["RedisLimiter, fixed window from the first request on", onRedis(onFirst(7)), onFirst, WINDOW],
+  ["RedisLimiter, sliding window", onRedis(inBuckets(7)), inBuckets, WINDOW],
+  ["RedisLimiter, sliding log", onRedis(logged(7)), logged, WINDOW],
+  [
+    "RedisLimiter, three policies",
+    onRedis({ window: onEpoch(7), pace: prefilled(9), log: logged(8) }),
+    (permitsPerSecond) => ({
+      window: onEpoch(permitsPerSecond),
+      pace: prefilled((permitsPerSecond * 9) / 7),
+      log: logged((permitsPerSecond * 8) / 7),
+    }),
+    WINDOW,
+  ],
 ];
 
-for (const [name, make, policies] of kinds) {
+for (const [name, make, policies, together = 1] of kinds) {
   limiterSuite(name, make, {
+    together,
     policies: policies(7),
     faster: policies(11),
     slower: policies(2),
@@ -296,6 +334,24 @@ real("acquire waits for real, and nobody goes early by the server's clock", asyn
     // one was charged before: all but what was stored while the machine was busy comes each 10 ms
     const lasted = (released.at(-1) ?? 0) - started;
     assert.ok(lasted >= 89, `${lasted} ms`);
+  }
+});
+
+real("the key of a window outlives it, be it ever so short", async () => {
+  for (const windowMs of [0.0005, 0.5, 60_000]) {
+    for (const policy of [
+      fixedWindow({ limit: 1, windowMs, align: "first" }),
+      slidingWindow({ limit: 1, windowMs }),
+      slidingLog({ limit: 1, windowMs }),
+    ]) {
+      const name = watched.fresh();
+      const limiter = RedisLimiter.create(watched.redis, name, policy, patient);
+      assert.is(await limiter.tryAcquire(), true);
+      const { resetMs } = await limiter.peek();
+      const lifeMs = await watched.redis.pttl(`l:${name}`);
+      assert.ok(lifeMs > resetMs && lifeMs > 0, `${lifeMs} ms for ${resetMs} ms`);
+      if (windowMs > 1000) assert.is(await limiter.tryAcquire(), false);
+    }
   }
 });
 

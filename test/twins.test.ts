@@ -5,7 +5,10 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
+import { fixedWindow } from "../src/algorithms/fixed-window/fixed-window.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
+import { slidingLog } from "../src/algorithms/sliding-log/sliding-log.ts";
+import { slidingWindow } from "../src/algorithms/sliding-window/sliding-window.ts";
 import { smoothBursty, smoothWarmingUp } from "../src/algorithms/smooth/smooth.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
@@ -42,6 +45,18 @@ const duration = fc.oneof(
 );
 const coldFactor = fc.constantFrom(1, 1.5, 3, 3, 10, 1e6, 1e100);
 
+/** A few, so that histories are in several windows; and that those of several policies meet. */
+const limit = fc.oneof(
+  { weight: 4, arbitrary: fc.constantFrom(1, 2, 3, 5, 10, 25) },
+  { weight: 1, arbitrary: fc.constantFrom(0.7, 1.1, 10 / 3) },
+  { weight: 1, arbitrary: oddSize },
+);
+const windowMs = fc.oneof(
+  { weight: 4, arbitrary: fc.constantFrom(1, 1000, 200, 600, 100, 5000) },
+  { weight: 1, arbitrary: fc.constantFrom(0.001, 0.0004, 0.5, 1 / 3, 1e7, 1e12, 2 ** 24 / 1000) },
+  { weight: 1, arbitrary: oddSize.filter((ms) => ms > 0 && ms <= 1e12) },
+);
+
 /** The policies of each algorithm; one that is registered needs an entry. */
 const policyOf: Record<string, fc.Arbitrary<Policy>> = {
   smooth: fc.oneof(
@@ -54,6 +69,13 @@ const policyOf: Record<string, fc.Arbitrary<Policy>> = {
       .map(smoothBursty),
     fc.record({ permitsPerSecond, warmupMs: duration, coldFactor }).map(smoothWarmingUp),
   ),
+  "fixed-window": fc
+    .record({ limit, windowMs, align: fc.constantFrom("epoch", "first") })
+    .map(fixedWindow),
+  "sliding-window": fc
+    .record({ limit, windowMs, buckets: fc.constantFrom(10, 10, 1, 2, 3, 7, 60) })
+    .map(slidingWindow),
+  "sliding-log": fc.record({ limit, windowMs }).map(slidingLog),
 };
 
 /** Who calls: the numbers that one caller's code declares, and others to set them to. */
@@ -131,8 +153,17 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("set"), other: fc.nat({ max: 2 }) }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("reset") }) },
 );
+/** To the edges of windows, and a microsecond before and after them. */
+const edge = fc
+  .tuple(
+    fc.constantFrom(0, 500, 1000, 60_000, 100_000, 200_000, 1_000_000, 5_000_000),
+    fc.constantFrom(1, 1, 2, 3, 10),
+    fc.constantFrom(-1, 0, 0, 1),
+  )
+  .map(([width, times, by]) => Math.max(0, width * times + by));
 const step = fc.oneof(
   { weight: 4, arbitrary: micros },
+  { weight: 4, arbitrary: edge },
   { weight: 1, arbitrary: micros.map((n) => -n) },
   {
     weight: 1,
@@ -150,14 +181,27 @@ function callerOf(policies: fc.Arbitrary<Policy>, count: number): fc.Arbitrary<C
   return fc.record({ declared: numbers, others: fc.tuple(numbers, numbers, numbers) });
 }
 
-function historyOf(policies: fc.Arbitrary<Policy>): fc.Arbitrary<History> {
+function callersOf(policies: fc.Arbitrary<Policy>): fc.Arbitrary<Caller[]> {
   const alike = fc
     .constantFrom(1, 1, 1, 2, 3)
     .chain((count) => fc.array(callerOf(policies, count), { minLength: 1, maxLength: 3 }));
   const unlike = fc.tuple(callerOf(policies, 1), callerOf(policies, 2));
+  return fc.oneof({ weight: 12, arbitrary: alike }, { weight: 1, arbitrary: unlike });
+}
+
+/** Each with policies of the same two or three algorithms. */
+const mixedCallers = fc
+  .shuffledSubarray(Object.values(policyOf), { minLength: 2, maxLength: 3 })
+  .chain((kinds) => {
+    const numbers = fc.tuple(...kinds).map(writePolicies);
+    const others = fc.tuple(numbers, numbers, numbers);
+    return fc.array(fc.record({ declared: numbers, others }), { minLength: 1, maxLength: 2 });
+  });
+
+function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
   return fc.record({
     start,
-    callers: fc.oneof({ weight: 12, arbitrary: alike }, { weight: 1, arbitrary: unlike }),
+    callers,
     calls: fc.array(
       fc.record({
         caller: fc.nat({ max: 2 }),
@@ -357,36 +401,43 @@ const regressions: Record<string, History[]> = {
   ],
 };
 
+async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise<void> {
+  const seed = Number(process.env.TWINS_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  const property = fc.asyncProperty(arbitrary, async (history) => {
+    await agree(history);
+  });
+  for (const history of regressions[name] ?? []) {
+    await agree(history);
+  }
+
+  let requests = 0;
+  for (let batch = 0; batch < BATCHES; batch++) {
+    // fast-check would run one after the other: they are only drawn from it, and one that
+    // differs it runs again, to shrink it
+    const draw = { seed: seed + batch, numRuns: BATCH };
+    const trips = fc.sample(arbitrary, draw).map(rehearsed);
+    const differences = await compare(trips);
+    const first = trips.findIndex(({ length }, i) => length === 0 || differences[i]);
+    if (first >= 0) {
+      const again = { seed: draw.seed, path: `${first}`, numRuns: 1, includeErrorInReport: true };
+      await fc.assert(property, again);
+      throw new Error(`seed ${draw.seed}, history ${first}: ${differences[first]}`);
+    }
+    for (const trip of trips.flat()) requests += trip.requests.length;
+  }
+  console.log(`  ${name}: ${BATCHES * BATCH} histories, ${requests} requests, seed ${seed}`);
+}
+
 for (const { name } of algorithms) {
   twins(`${name}: Redis answers and saves what TypeScript does, to the last bit`, async () => {
     const policies = policyOf[name];
     if (policies === undefined) throw new Error(`twins.test.ts knows no policies of ${name}`);
-    const arbitrary = historyOf(policies);
-    const seed = Number(process.env.TWINS_SEED ?? Math.floor(Math.random() * 2 ** 31));
-    const property = fc.asyncProperty(arbitrary, async (history) => {
-      await agree(history);
-    });
-    for (const history of regressions[name] ?? []) {
-      await agree(history);
-    }
-
-    let requests = 0;
-    for (let batch = 0; batch < BATCHES; batch++) {
-      // fast-check would run one after the other: they are only drawn from it, and one that
-      // differs it runs again, to shrink it
-      const draw = { seed: seed + batch, numRuns: BATCH };
-      const trips = fc.sample(arbitrary, draw).map(rehearsed);
-      const differences = await compare(trips);
-      const first = trips.findIndex(({ length }, i) => length === 0 || differences[i]);
-      if (first >= 0) {
-        const again = { seed: draw.seed, path: `${first}`, numRuns: 1, includeErrorInReport: true };
-        await fc.assert(property, again);
-        throw new Error(`seed ${draw.seed}, history ${first}: ${differences[first]}`);
-      }
-      for (const trip of trips.flat()) requests += trip.requests.length;
-    }
-    console.log(`  ${name}: ${BATCHES * BATCH} histories, ${requests} requests, seed ${seed}`);
+    await holdsFor(name, historyOf(callersOf(policies)));
   });
 }
+
+twins("several algorithms at once: the same, to the last bit", async () => {
+  await holdsFor("mixed", historyOf(mixedCallers));
+});
 
 twins.run();

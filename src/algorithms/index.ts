@@ -1,11 +1,17 @@
 import type { Algorithm, Policy } from "./algorithm.ts";
+import { fixedWindowAlgorithm } from "./fixed-window/fixed-window.ts";
+import { slidingLogAlgorithm } from "./sliding-log/sliding-log.ts";
+import { slidingWindowAlgorithm } from "./sliding-window/sliding-window.ts";
 import { smooth } from "./smooth/smooth.ts";
 
 /**
  * The registration: every algorithm, one line each. The twin, store and limiter suites run over it.
  */
 export const algorithms: readonly Algorithm[] = [
-  smooth, //
+  smooth,
+  fixedWindowAlgorithm,
+  slidingWindowAlgorithm,
+  slidingLogAlgorithm,
 ];
 
 /** Policies as a store knows them: a line each, the algorithm's letter and the numbers. */

@@ -2,12 +2,15 @@ import * as assert from "uvu/assert";
 import type { Algorithm } from "../../src/algorithms/algorithm.ts";
 import { type SmoothState, smooth } from "../../src/algorithms/smooth/smooth.ts";
 import {
+  fixedWindow,
   Limiter,
   PermitsExceedCapacityError,
   type Policies,
   type Policy,
   RateLimiter,
   type SmoothPolicy,
+  slidingLog,
+  slidingWindow,
   smoothBursty,
   smoothWarmingUp,
 } from "../../src/index.ts";
@@ -22,6 +25,18 @@ const warmingUp = (permitsPerSecond: number) =>
 const prefilled = (permitsPerSecond: number) =>
   smoothBursty({ permitsPerSecond, burstSeconds: 2, prefilled: true });
 
+/** At that pace in windows of so many permits, which come back together. */
+const WINDOW = 3;
+const windowed = (permitsPerSecond: number) => ({
+  limit: WINDOW,
+  windowMs: (WINDOW * 1000) / permitsPerSecond,
+});
+const onEpoch = (permitsPerSecond: number) => fixedWindow(windowed(permitsPerSecond));
+const onFirst = (permitsPerSecond: number) =>
+  fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
+const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
+const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
+
 type Make = Parameters<typeof localLimiterSuite>[1];
 
 /**
@@ -32,6 +47,7 @@ const kinds: [
   name: string,
   make: Make,
   policies: (permitsPerSecond: number) => Kind["policies"],
+  together?: number,
 ][] = [
   ["RateLimiter, bursty", (clock, options) => RateLimiter.create(7, { ...options, clock }), bursty],
   [
@@ -64,10 +80,48 @@ const kinds: [
       tokens: warmingUp((permitsPerSecond * 3) / 7),
     }),
   ],
+  [
+    "fixedWindow",
+    (clock, options) => Limiter.create(onEpoch(7), { ...options, clock }),
+    onEpoch,
+    WINDOW,
+  ],
+  [
+    "fixedWindow, from the first request on",
+    (clock, options) => Limiter.create(onFirst(7), { ...options, clock }),
+    onFirst,
+    WINDOW,
+  ],
+  [
+    "slidingWindow",
+    (clock, options) => Limiter.create(inBuckets(7), { ...options, clock }),
+    inBuckets,
+    WINDOW,
+  ],
+  [
+    "slidingLog",
+    (clock, options) => Limiter.create(logged(7), { ...options, clock }),
+    logged,
+    WINDOW,
+  ],
+  [
+    "three policies",
+    (clock, options) =>
+      Limiter.create(
+        { window: onEpoch(7), pace: prefilled(9), log: logged(8) },
+        { ...options, clock },
+      ),
+    (permitsPerSecond) => ({
+      window: onEpoch(permitsPerSecond),
+      pace: prefilled((permitsPerSecond * 9) / 7),
+      log: logged((permitsPerSecond * 8) / 7),
+    }),
+    WINDOW,
+  ],
 ];
 
-for (const [name, make, policies] of kinds) {
-  const kind = { policies: policies(7), faster: policies(11), slower: policies(2) };
+for (const [name, make, policies, together = 1] of kinds) {
+  const kind = { policies: policies(7), faster: policies(11), slower: policies(2), together };
   limiterSuite(name, make, kind);
   localLimiterSuite(name, make, kind);
 }

@@ -1,0 +1,166 @@
+-- Sliding log. The essay is in sliding-log.ts; this is that file once more, function by function.
+--
+-- numbers: limit, windowMs
+-- state:   times, totals: as they were saved, doubles in a row, for a log is long and few are read
+
+local FAR = 4503599627370496
+
+-- the double at an index, from 0
+local function read(list, index)
+  return (struct.unpack("<d", list, 8 * index + 1))
+end
+
+-- each double from an index on, changed
+local function map(list, index, change)
+  local fields = { string.sub(list, 1, 8 * index) }
+  for i = index, #list / 8 - 1 do fields[#fields + 1] = struct.pack("<d", change(read(list, i))) end
+  return table.concat(fields)
+end
+
+local function without(list, index)
+  return string.sub(list, 1, 8 * index) .. string.sub(list, 8 * index + 9)
+end
+
+local function count_until(times, instant)
+  local low, high = 0, #times / 8
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if read(times, middle) > instant then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+local function total_of(totals, count)
+  return count == 0 and 0 or read(totals, count - 1)
+end
+
+local function clean(state, until_)
+  local half = math.ceil(#state.times / 16)
+  if half == 0 or read(state.times, half - 1) > until_ then return end
+  local gone = count_until(state.times, until_)
+  local before = total_of(state.totals, gone)
+  state.times = string.sub(state.times, 8 * gone + 1)
+  state.totals = map(string.sub(state.totals, 8 * gone + 1), 0, function(total) return total - before end)
+end
+
+local function append(state, time, permits)
+  local count = #state.times / 8
+  local total = total_of(state.totals, count)
+  if count > 0 then
+    local own = total - total_of(state.totals, count - 1)
+    if read(state.times, count - 1) == time or own + permits <= 1 then
+      state.times = string.sub(state.times, 1, -9)
+      state.totals = string.sub(state.totals, 1, -9)
+    end
+  end
+  state.times = state.times .. struct.pack("<d", time)
+  state.totals = state.totals .. struct.pack("<d", total + permits)
+end
+
+local function give_back_entry(state, now, index, permits)
+  local before = total_of(state.totals, index)
+  local own = total_of(state.totals, index + 1) - before
+  local given = math.min(own, permits)
+  state.totals = map(state.totals, index, function(total) return math.max(before, total - given) end)
+  if permits < own or index == #state.times / 8 - 1 and read(state.times, index) > now then return end
+  state.times = without(state.times, index)
+  state.totals = without(state.totals, index)
+end
+
+local function give_back_newest(state, now, permits)
+  local left, index = permits, #state.times / 8 - 1
+  while index >= 0 and left > 0 do
+    local own = total_of(state.totals, index + 1) - total_of(state.totals, index)
+    give_back_entry(state, now, index, left)
+    left = left - own
+    index = index - 1
+  end
+end
+
+algorithms.l = {
+  -- nobody gets in before the last entry
+  in_order = true,
+  dated = true,
+
+  policy = function(numbers)
+    return { limit = numbers[1], window = math.max(1, math.floor(numbers[2] * 1000 + 0.5)) }
+  end,
+
+  load = function(saved, from)
+    local length = 8 * struct.unpack("<d", saved, from)
+    local times = string.sub(saved, from + 8, from + 7 + length)
+    local totals = string.sub(saved, from + 16 + length, from + 15 + 2 * length)
+    return { times = times, totals = totals }, from + 16 + 2 * length
+  end,
+
+  dump = function(state)
+    local length = struct.pack("<d", #state.times / 8)
+    return length .. state.times .. length .. state.totals
+  end,
+
+  earliest = function(policy, state, from, permits)
+    if permits > policy.limit then return math.huge end
+    local times, totals = state.times, state.totals
+    local count = #times / 8
+    local last = count == 0 and from or read(times, count - 1)
+    local at = from > last and from or last
+    local gone = count_until(times, at - policy.window)
+    local total = total_of(totals, count)
+    if permits <= policy.limit - (total - total_of(totals, gone)) then return at end
+    local low, high = gone, count - 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if permits <= policy.limit - (total - read(totals, middle)) then high = middle else low = middle + 1 end
+    end
+    return read(times, low) + policy.window
+  end,
+
+  take = function(policy, state, at, permits)
+    local counted = math.min(permits, policy.limit)
+    local more = permits > policy.limit and math.ceil(permits / policy.limit) - 1 or 0
+    local when = algorithms.l.earliest(policy, state, at, counted) + more * policy.window
+    local time = math.ceil(math.min(FAR, when))
+    clean(state, time - policy.window)
+    append(state, time, counted)
+    return time + policy.window
+  end,
+
+  lifetime = function(policy, state, now)
+    local count = #state.times / 8
+    return count == 0 and 0 or math.max(0, read(state.times, count - 1) + policy.window - now)
+  end,
+
+  -- what is rarely needed: each function that a script makes costs time
+  more = function(algorithm)
+    function algorithm.start()
+      return { times = "", totals = "" }
+    end
+
+    function algorithm.shift(state, by)
+      state.times = map(state.times, 0, function(time) return time + by end)
+    end
+
+    function algorithm.give_back(policy, state, now, permits, receipt)
+      if not receipt then
+        give_back_newest(state, now, permits)
+        return
+      end
+      local index = count_until(state.times, receipt - policy.window) - 1
+      if index >= 0 and read(state.times, index) == receipt - policy.window then
+        give_back_entry(state, now, index, permits)
+      end
+    end
+
+    function algorithm.quota(policy, state, now)
+      local times, totals = state.times, state.totals
+      local count = #times / 8
+      local gone = count_until(times, now - policy.window)
+      local sum = total_of(totals, count) - total_of(totals, gone)
+      local ahead = count_until(times, now) < count
+      local remaining = ahead and 0 or math.max(0, policy.limit - sum)
+      return policy.limit, remaining, algorithm.lifetime(policy, state, now), policy.window
+    end
+
+    function algorithm.resize() end
+  end,
+}

@@ -1,0 +1,224 @@
+/**
+ * Sliding log: so many permits in any window of time, exactly.
+ *
+ * What it promises. Each request that is let in leaves an entry; an entry made at e has left at
+ * exactly e + window. What the entries hold that have not left is never more than `limit`. No
+ * interval shorter than the window ever sees more than that, wherever it begins.
+ *
+ * Worked example, 5 in 60 s: requests at 0, 1, 2, 3 and 4 s go; one at 5 s is told 55 s, for at 60 s
+ * the first entry has left. At 66 s there are none left and 5 can go.
+ *
+ * Formula. Beside the instant of each entry stands the total of it and all before it. So what the
+ * entries from the i-th on hold is a difference, total - totals[i - 1], and both questions are a
+ * binary search: which entries have not left yet, and how many more have to leave until the permits
+ * fit. Entries that have left are dropped when they are half of the log or more, so that each costs
+ * one step in its life.
+ *
+ * Memory. An entry for each instant, and those that together hold no more than one permit are kept
+ * as one, at the later instant. So no two neighbours hold less than that, and there are fewer than
+ * 2 x limit + 2 that count. Where that is too many, `slidingWindow` counts in buckets.
+ *
+ * Debt. A charge for which there is no room is entered at the first instant at which there is; one
+ * beyond the limit a whole window later for each `limit` more. Entries may so lie in the future, and
+ * nobody gets in before the last one: first in, first out.
+ *
+ * Bound. In any interval of t at most limit x (1 + floor(t / window)).
+ *
+ * Where it is inexact. Windows and entries are whole microseconds (an instant with a fraction counts
+ * from the next one on). Of permits in fractions some leave late, those kept with later ones as
+ * above, and their totals are as exact as sums of doubles. What was kept with later ones cannot be
+ * given back by receipt. What was promised ahead and is given back is lost as a place, if it was the
+ * last one: nobody moves up before it.
+ *
+ * `sliding-log.lua` is this file once more.
+ */
+import { aboveZero, checkNumber, checkOptions } from "../../check.ts";
+import { toMillis } from "../../clock.ts";
+import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+import { checkWindow, FAR, wholeMicros } from "../window.ts";
+
+export interface SlidingLogPolicy extends Policy {
+  readonly limit: number;
+  /** Whole microseconds. */
+  readonly window: number;
+}
+
+export interface SlidingLogState {
+  /** The instants of the entries, each later than the one before it. */
+  times: number[];
+  /** Permits of each entry and all before it. */
+  totals: number[];
+}
+
+export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> = {
+  name: "sliding-log",
+  letter: "l",
+  dated: true,
+
+  policy([limit = 1, windowMs = 1000]) {
+    return Object.freeze({
+      algorithm: slidingLogAlgorithm,
+      numbers: [limit, windowMs],
+      limit,
+      window: wholeMicros(windowMs * 1000),
+    });
+  },
+
+  start: () => ({ times: [], totals: [] }),
+
+  copy: (state) => ({ times: state.times.slice(), totals: state.totals.slice() }),
+
+  shift(state, by) {
+    state.times = state.times.map((time) => time + by);
+  },
+
+  earliest(policy, state, from, permits) {
+    if (permits > policy.limit) return Infinity;
+    const { times, totals } = state;
+    const last = times.length === 0 ? from : (times.at(-1) as number);
+    const at = from > last ? from : last;
+    const gone = countUntil(times, at - policy.window);
+    const total = totalOf(totals, times.length);
+    if (permits <= policy.limit - (total - totalOf(totals, gone))) return at;
+    // the first entry after whose leaving they fit
+    let low = gone;
+    let high = times.length - 1;
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2);
+      if (permits <= policy.limit - (total - (totals[middle] as number))) high = middle;
+      else low = middle + 1;
+    }
+    return (times[low] as number) + policy.window;
+  },
+
+  // the receipt is the instant at which the entry leaves
+  take(policy, state, at, permits) {
+    const counted = Math.min(permits, policy.limit);
+    const more = permits > policy.limit ? Math.ceil(permits / policy.limit) - 1 : 0;
+    const when = this.earliest(policy, state, at, counted) + more * policy.window;
+    const time = Math.ceil(Math.min(FAR, when));
+    clean(state, time - policy.window);
+    append(state, time, counted);
+    return time + policy.window;
+  },
+
+  giveBack(policy, state, now, permits, receipt) {
+    if (receipt === undefined) {
+      giveBackNewest(state, now, permits);
+      return;
+    }
+    const index = countUntil(state.times, receipt - policy.window) - 1;
+    if (state.times[index] === receipt - policy.window) giveBackEntry(state, now, index, permits);
+  },
+
+  quota(policy, state, now): Quota {
+    const { times, totals } = state;
+    const gone = countUntil(times, now - policy.window);
+    const used = totalOf(totals, times.length) - totalOf(totals, gone);
+    const ahead = countUntil(times, now) < times.length;
+    return {
+      limit: policy.limit,
+      remaining: ahead ? 0 : Math.max(0, policy.limit - used),
+      resetMs: toMillis(this.lifetime(policy, state, now)),
+      windowMs: toMillis(policy.window),
+    };
+  },
+
+  lifetime(policy, state, now) {
+    const last = state.times.at(-1);
+    return last === undefined ? 0 : Math.max(0, last + policy.window - now);
+  },
+
+  // the entries stay, and leave when the new window says
+  resize() {},
+};
+
+/** How many entries are not later than `instant`. */
+function countUntil(times: readonly number[], instant: number): number {
+  let low = 0;
+  let high = times.length;
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if ((times[middle] as number) > instant) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** What the first so many entries hold. */
+function totalOf(totals: readonly number[], count: number): number {
+  return count === 0 ? 0 : (totals[count - 1] as number);
+}
+
+/** Drops the entries until that instant, which have left, if they are half of them. */
+function clean(state: SlidingLogState, until: number): void {
+  const half = Math.ceil(state.times.length / 2);
+  if (half === 0 || (state.times[half - 1] as number) > until) return;
+  const gone = countUntil(state.times, until);
+  const before = totalOf(state.totals, gone);
+  state.times = state.times.slice(gone);
+  state.totals = state.totals.slice(gone).map((total) => total - before);
+}
+
+function append(state: SlidingLogState, time: number, permits: number): void {
+  const { times, totals } = state;
+  const count = times.length;
+  const total = totalOf(totals, count);
+  if (count > 0) {
+    const own = total - totalOf(totals, count - 1);
+    if (times[count - 1] === time || own + permits <= 1) {
+      times[count - 1] = time;
+      totals[count - 1] = total + permits;
+      return;
+    }
+  }
+  times.push(time);
+  totals.push(total + permits);
+}
+
+function giveBackNewest(state: SlidingLogState, now: number, permits: number): void {
+  let left = permits;
+  for (let index = state.times.length - 1; index >= 0 && left > 0; index--) {
+    const own = totalOf(state.totals, index + 1) - totalOf(state.totals, index);
+    giveBackEntry(state, now, index, left);
+    left -= own;
+  }
+}
+
+/**
+ * An entry that holds nothing any more is none, unless it is the last one and lies ahead: those that
+ * will have left by then may have been dropped, so nobody may get in before it.
+ */
+function giveBackEntry(state: SlidingLogState, now: number, index: number, permits: number): void {
+  const { times, totals } = state;
+  const before = totalOf(totals, index);
+  const own = totalOf(totals, index + 1) - before;
+  const given = Math.min(own, permits);
+  for (let i = index; i < totals.length; i++) {
+    // differences are rounded: no total is less than the one before it
+    totals[i] = Math.max(before, (totals[i] as number) - given);
+  }
+  if (permits < own || (index === times.length - 1 && (times[index] as number) > now)) return;
+  times.splice(index, 1);
+  totals.splice(index, 1);
+}
+
+/**
+ * A policy that lets through so many permits in any window of time, exactly. It remembers each
+ * instant at which somebody was let in.
+ *
+ * @param numbers.limit permits in any window; above 0
+ * @param numbers.windowMs how long a window is, ms; above 0, at most 1e12, held to whole microseconds
+ * @returns a policy for `Limiter.create`
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = Limiter.create(slidingLog({ limit: 5, windowMs: 60_000 }));
+ */
+export function slidingLog(numbers: {
+  readonly limit: number;
+  readonly windowMs: number;
+}): SlidingLogPolicy {
+  checkOptions("slidingLog", numbers, ["limit", "windowMs"]);
+  const limit = checkNumber("limit", numbers.limit, aboveZero);
+  return slidingLogAlgorithm.policy([limit, checkWindow(numbers.windowMs)]);
+}

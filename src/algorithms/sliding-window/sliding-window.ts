@@ -1,0 +1,229 @@
+/**
+ * Sliding window counters: so many permits in a window that moves on a bucket at a time.
+ *
+ * What it promises. The window is cut into buckets, which lie on the epoch's grid; a bucket holds
+ * its start, not its end. Counted are the bucket of now and the `buckets` - 1 before it, and these
+ * together never hold more than `limit`. Its memory is a number for each bucket, whatever the
+ * traffic. `slidingLog` is exact and remembers each request; `fixedWindow` remembers one number.
+ *
+ * Worked example, 10 in 10 s, 10 buckets of 1 s: 6 at 0.9 s (in bucket 0) and 4 at 3.2 s (in bucket
+ * 3) go. Bucket 0 is counted until 10 s: from there on 6 may go, at 9.1 s after the 6 before. From
+ * 13 s on bucket 3 is not counted any more.
+ *
+ *     bucket    0   1   2   3   4   5   6   7   8   9  10  11
+ *             | 6 |   |   | 4 |   |   |   |   |   |   |
+ *             '-- counted at 9.9 s: 10 --------------'
+ *                 '-- counted at 10 s: 4 -------------'
+ *
+ * Formula. Sums run from the newest bucket to the oldest, so that every comparison is made with the
+ * same double: n permits go if n <= limit - sum, else at the instant at which so many old buckets
+ * have left that they do.
+ *
+ * Debt. A charge for which there is no room is placed at the first instant at which there is; one
+ * beyond the limit waits for a whole window for each `limit` more. The state then lies in the
+ * future, and nobody gets in before it: first in, first out.
+ *
+ * Bound. With buckets of w, any interval of window - w holds at most `limit`, exactly: it touches
+ * no more than `buckets` of them. A trailing window of full length touches one more: it holds at
+ * most the limit and what one bucket holds. In general an interval of t touches 1 + ceil(t / w)
+ * buckets, and `buckets` in a row hold at most `limit`.
+ *
+ * Where it is inexact. Who was counted late in a bucket leaves up to w early, never later than
+ * `windowMs` after it was let in. Buckets are whole microseconds, the nearest number. What
+ * was promised ahead and is given back is lost as a place: nobody moves up before its bucket.
+ *
+ * `sliding-window.lua` is this file once more.
+ */
+import { aboveZero, type Bound, checkNumber, checkOptions } from "../../check.ts";
+import { toMillis } from "../../clock.ts";
+import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+import { checkWindow, FAR, wholeMicros } from "../window.ts";
+
+export interface SlidingWindowPolicy extends Policy {
+  readonly limit: number;
+  readonly buckets: number;
+  /** Of a bucket, whole microseconds. */
+  readonly width: number;
+  /** Of all buckets, whole microseconds. */
+  readonly window: number;
+}
+
+export interface SlidingWindowState {
+  /** Where the newest bucket begins. */
+  start: number;
+  /** Permits in each bucket, the newest first. */
+  counts: number[];
+}
+
+const someBuckets: Bound = {
+  words: "a whole number, 1 to 10000",
+  holds: (value) => Number.isInteger(value) && value >= 1 && value <= 10_000,
+};
+
+export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindowState> = {
+  name: "sliding-window",
+  letter: "w",
+  dated: true,
+
+  policy([limit = 1, windowMs = 1000, buckets = 10]) {
+    const width = wholeMicros((windowMs * 1000) / buckets);
+    return Object.freeze({
+      algorithm: slidingWindowAlgorithm,
+      numbers: buckets === 10 ? [limit, windowMs] : [limit, windowMs, buckets],
+      limit,
+      buckets,
+      width,
+      window: buckets * width,
+    });
+  },
+
+  start: (policy, now) => ({ start: now, counts: zeros(policy.buckets) }),
+
+  align(policy, state, epoch) {
+    state.start = Math.floor((epoch + state.start) / policy.width) * policy.width - epoch;
+  },
+
+  copy: (state) => ({ start: state.start, counts: state.counts.slice() }),
+
+  shift(state, by) {
+    state.start += by;
+  },
+
+  earliest(policy, state, from, permits) {
+    if (permits > policy.limit) return Infinity;
+    const at = from > state.start ? from : state.start;
+    // how many of the newest may be counted
+    let fitting = 0;
+    let sum = 0;
+    for (const count of state.counts) {
+      sum += count;
+      if (permits > policy.limit - sum) break;
+      fitting += 1;
+    }
+    if (fitting >= policy.buckets - passed(policy, state, at)) return at;
+    return state.start + (policy.buckets - fitting) * policy.width;
+  },
+
+  // the receipt is the instant at which the bucket leaves
+  take(policy, state, at, permits) {
+    const counted = Math.min(permits, policy.limit);
+    const more = permits > policy.limit ? Math.ceil(permits / policy.limit) - 1 : 0;
+    const when = this.earliest(policy, state, at, counted) + more * policy.window;
+    advance(policy, state, Math.min(FAR, when));
+    state.counts[0] = (state.counts[0] as number) + counted;
+    return state.start + policy.window;
+  },
+
+  giveBack(policy, state, _now, permits, receipt) {
+    if (receipt === undefined) {
+      giveBackNewest(state, permits);
+      return;
+    }
+    // not whole where the buckets were others
+    const index = (state.start + policy.window - receipt) / policy.width;
+    const count = state.counts[index];
+    if (count !== undefined) state.counts[index] = Math.max(0, count - permits);
+  },
+
+  quota(policy, state, now): Quota {
+    return {
+      limit: policy.limit,
+      remaining: state.start > now ? 0 : Math.max(0, policy.limit - used(policy, state, now)),
+      resetMs: toMillis(untilFresh(policy, state, now)),
+      windowMs: toMillis(policy.window),
+    };
+  },
+
+  lifetime(policy, state, now) {
+    return untilFresh(policy, state, now);
+  },
+
+  // A count leaves no sooner than it would have, and no sooner than the new numbers want, but for
+  // this: none is kept longer than if it had been made now. Where the buckets have another width,
+  // nothing is known of where in its bucket a count was made, nor yet of where the new grid lies:
+  // both may make it leave later by a bucket.
+  resize(policy, state, now, before) {
+    advance(before, state, now);
+    const { start, counts } = state;
+    const same = policy.width === before.width;
+    const ahead = start > now ? Math.min(FAR, start + policy.width - 1) : now;
+    const shorter = before.window - policy.window;
+    const later = same
+      ? Math.max(0, shorter)
+      : Math.max(before.width - 1, shorter + policy.width - 1);
+    state.start = same ? start : ahead;
+    state.counts = zeros(policy.buckets);
+    for (const [i, count] of counts.entries()) {
+      const made = Math.min(state.start, start - i * before.width + later);
+      const index = Math.floor((state.start - made) / policy.width);
+      state.counts[index] = (state.counts[index] as number) + count;
+    }
+  },
+};
+
+function zeros(length: number): number[] {
+  return new Array<number>(length).fill(0);
+}
+
+/** How many buckets have begun since the newest one, which is not after `at`. */
+function passed(policy: SlidingWindowPolicy, state: SlidingWindowState, at: number): number {
+  return Math.floor((at - state.start) / policy.width);
+}
+
+/** What is counted at `at`. */
+function used(policy: SlidingWindowPolicy, state: SlidingWindowState, at: number): number {
+  const counted = Math.max(0, policy.buckets - passed(policy, state, at));
+  let sum = 0;
+  for (const count of state.counts.slice(0, counted)) sum += count;
+  return sum;
+}
+
+/** Makes the bucket of `at` the newest one. */
+function advance(policy: SlidingWindowPolicy, state: SlidingWindowState, at: number): void {
+  if (at < state.start + policy.width) return;
+  const begun = passed(policy, state, at);
+  const kept = state.counts.slice(0, Math.max(0, policy.buckets - begun));
+  state.start += begun * policy.width;
+  state.counts = [...zeros(policy.buckets - kept.length), ...kept];
+}
+
+function giveBackNewest(state: SlidingWindowState, permits: number): void {
+  let left = permits;
+  for (const [i, count] of state.counts.entries()) {
+    const given = Math.min(left, count);
+    state.counts[i] = count - given;
+    left -= given;
+  }
+}
+
+function untilFresh(policy: SlidingWindowPolicy, state: SlidingWindowState, now: number): number {
+  const newest = state.counts.findIndex((count) => count > 0);
+  const staying = newest < 0 ? 0 : policy.buckets - newest;
+  return Math.max(0, state.start + staying * policy.width - now);
+}
+
+/**
+ * A policy that lets through so many permits in a window of time that slides on in steps. It
+ * remembers a number for each step.
+ *
+ * @param numbers.limit permits in a window; above 0
+ * @param numbers.windowMs how long the window is, ms; above 0, at most 1e12
+ * @param numbers.buckets how many steps it is cut into; a whole number, 1 to 10000, default 10. A
+ *   step is held to whole microseconds
+ * @returns a policy for `Limiter.create`
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = Limiter.create(slidingWindow({ limit: 100, windowMs: 60_000, buckets: 60 }));
+ */
+export function slidingWindow(numbers: {
+  readonly limit: number;
+  readonly windowMs: number;
+  readonly buckets?: number;
+}): SlidingWindowPolicy {
+  checkOptions("slidingWindow", numbers, ["limit", "windowMs", "buckets"]);
+  const limit = checkNumber("limit", numbers.limit, aboveZero);
+  const windowMs = checkWindow(numbers.windowMs);
+  const { buckets = 10 } = numbers;
+  checkNumber("buckets", buckets, someBuckets);
+  return slidingWindowAlgorithm.policy([limit, windowMs, buckets]);
+}

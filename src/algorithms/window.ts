@@ -1,0 +1,22 @@
+/** What the algorithms that count in windows share. */
+import { type Bound, checkNumber } from "../check.ts";
+
+/**
+ * States go no further ahead than this, microseconds (142 years): whole numbers are exact up to
+ * twice as many.
+ */
+export const FAR = 2 ** 52;
+
+const aWindow: Bound = {
+  words: "a number above 0, at most 1e12 (31 years)",
+  holds: (value) => value > 0 && value <= 1e12,
+};
+
+export function checkWindow(windowMs: unknown): number {
+  return checkNumber("windowMs", windowMs, aWindow);
+}
+
+/** The nearest whole number of microseconds, at least one. */
+export function wholeMicros(micros: number): number {
+  return Math.max(1, Math.floor(micros + 0.5));
+}

@@ -1,0 +1,413 @@
+/**
+ * What every algorithm promises, as properties over random histories: through the contract, and
+ * through a `Limiter` on a `FakeClock`. An algorithm's own test calls it with its policies and the
+ * bound that its essay states.
+ */
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { Limiter } from "../../src/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { suite } from "../suite.ts";
+
+export interface SuiteOptions {
+  /** It lends in advance: more than `remaining` may go at once. Default false. */
+  readonly lends?: boolean;
+  /**
+   * What was promised ahead and is given back leaves the bound as it is. Default true; false where
+   * others may then get in together with those who were promised later instants.
+   */
+  readonly cancels?: boolean;
+  /** Permits that are asked for at once. */
+  readonly permits?: fc.Arbitrary<number>;
+  /** Seeds that once failed; every property is tried with them, too. */
+  readonly seeds?: readonly number[];
+}
+
+const RUNS = 400;
+const SHIFT = 2 ** 24;
+
+/** For the bound of those who lend: as much goes before it is paid for. */
+export const LARGEST_ASKED = 7.25;
+
+const somePermits = fc.oneof(
+  { weight: 6, arbitrary: fc.constantFrom(1, 1, 1, 2, 3, 5) },
+  { weight: 1, arbitrary: fc.constantFrom(0.5, 0.1, 1 / 3, LARGEST_ASKED) },
+);
+const micros = fc.oneof(
+  fc.constantFrom(0, 1, 1000, 100_000, 1_000_000),
+  fc.integer({ min: 0, max: 3_000_000 }),
+);
+
+/**
+ * `edge`: time goes on to where that many permits can go, or where everything is as new, or by one
+ * microsecond less or more. `charge` is for properties that hold after debts, too.
+ */
+type Deed =
+  | { readonly verb: "step"; readonly micros: number }
+  | {
+      readonly verb: "edge";
+      readonly permits: number;
+      readonly fresh: boolean;
+      readonly by: number;
+    }
+  | { readonly verb: "ask"; readonly permits: number; readonly longest: number }
+  | { readonly verb: "cancel"; readonly which: number }
+  | { readonly verb: "pause"; readonly micros: number }
+  | { readonly verb: "charge"; readonly permits: number }
+  | { readonly verb: "refund"; readonly permits: number };
+
+interface Grant {
+  readonly at: number;
+  readonly permits: number;
+  readonly receipt: number;
+}
+
+/** A state under a policy, and all that happened to it. */
+class World {
+  readonly policy: Policy;
+  readonly grants: Grant[] = [];
+  readonly epoch: number;
+  state: unknown;
+  now: number;
+  #heldUntil = 0;
+
+  constructor(policy: Policy, now: number, epoch: number) {
+    this.policy = policy;
+    this.epoch = epoch;
+    this.now = now;
+    this.state = this.fresh(now);
+  }
+
+  fresh(now: number): unknown {
+    const state = this.policy.algorithm.start(this.policy, now);
+    this.policy.algorithm.align?.(this.policy, state, this.epoch);
+    return state;
+  }
+
+  copy(): unknown {
+    return this.policy.algorithm.copy(this.state);
+  }
+
+  earliest(from: number, permits: number, state = this.state): number {
+    return this.policy.algorithm.earliest(this.policy, state, from, permits);
+  }
+
+  do(deed: Deed): void {
+    const { policy, state } = this;
+    const { algorithm } = policy;
+    if (deed.verb === "step") this.now += deed.micros;
+    else if (deed.verb === "edge") this.#toEdge(deed.permits, deed.fresh, deed.by);
+    else if (deed.verb === "pause") this.#heldUntil = this.now + deed.micros;
+    else if (deed.verb === "charge") algorithm.take(policy, state, this.now, deed.permits);
+    else if (deed.verb === "refund") algorithm.giveBack(policy, state, this.now, deed.permits);
+    else if (deed.verb === "ask") {
+      const { permits } = deed;
+      const at = this.earliest(Math.max(this.now, this.#heldUntil), permits);
+      if (at === Infinity || at - this.now > deed.longest) return;
+      if (at > this.now && algorithm.overflows?.(policy, state, this.now, permits)) return;
+      this.grants.push({ at, permits, receipt: algorithm.take(policy, state, at, permits) });
+    } else {
+      const index = deed.which % Math.max(1, this.grants.length);
+      const grant = this.grants[index];
+      if (grant === undefined || grant.at <= this.now) return;
+      this.grants.splice(index, 1);
+      algorithm.giveBack(policy, state, this.now, grant.permits, grant.receipt);
+    }
+  }
+
+  #toEdge(permits: number, fresh: boolean, by: number): void {
+    const reset = this.now + this.policy.algorithm.lifetime(this.policy, this.state, this.now);
+    const at = fresh ? reset : this.earliest(this.now, permits);
+    // what is an hour away, or never comes, is no edge to be seen
+    if (at - this.now <= 3.6e9) this.now = Math.max(this.now, Math.ceil(at) + by);
+  }
+}
+
+/** @param bound the most permits that may be used in an interval of so many microseconds */
+export function algorithmSuite(
+  name: string,
+  arbitrary: fc.Arbitrary<Policy>,
+  bound: (policy: Policy, micros: number) => number,
+  options: SuiteOptions = {},
+): void {
+  const { lends = false, cancels = true, permits = somePermits, seeds = [] } = options;
+  const test = suite(`${name}, what every algorithm promises`, { timeoutMs: 60_000 });
+
+  const policies = arbitrary.map(legible);
+  const step = fc.record({ verb: fc.constant("step"), micros });
+  const edge = fc.record({
+    verb: fc.constant("edge"),
+    permits,
+    fresh: fc.boolean(),
+    by: fc.constantFrom(-1, 0, 0, 1),
+  });
+  const ask = fc.record({
+    verb: fc.constant("ask"),
+    permits,
+    longest: fc.oneof(fc.constantFrom(0, Infinity, Infinity), micros),
+  });
+  const cancel = fc.record({ verb: fc.constant("cancel"), which: fc.nat({ max: 20 }) });
+  const pause = fc.record({ verb: fc.constant("pause"), micros });
+  const debt: fc.Arbitrary<Deed> = fc.oneof(
+    fc.record({ verb: fc.constant("charge"), permits }),
+    fc.record({ verb: fc.constant("refund"), permits }),
+  );
+  const usual: fc.WeightedArbitrary<Deed>[] = [
+    { weight: 2, arbitrary: step },
+    { weight: 3, arbitrary: edge },
+    { weight: 6, arbitrary: ask },
+    { weight: 1, arbitrary: cancel },
+    { weight: 1, arbitrary: pause },
+  ];
+  const deedsOf = (...deeds: fc.WeightedArbitrary<Deed>[]) =>
+    fc.array(fc.oneof(...deeds), { maxLength: 30, size: "max" });
+  const start = fc.constantFrom(0, 1, 123_456);
+  const epoch = fc.constantFrom(0, SHIFT, 1_700_000_000_123_456);
+  const lived = fc
+    .record({
+      policy: policies,
+      start,
+      epoch,
+      deeds: deedsOf(...usual, { weight: 2, arbitrary: debt }),
+    })
+    .map((past) => ({
+      past,
+      get world() {
+        const world = new World(past.policy, past.start, past.epoch);
+        for (const deed of past.deeds) world.do(deed);
+        return world;
+      },
+      [fc.toStringMethod]: () => fc.stringify(past),
+    }));
+
+  function law<Ts>(property: string, holds: fc.IRawProperty<Ts>): void {
+    test(property, async () => {
+      for (const seed of seeds) await fc.assert(holds, { seed, numRuns: RUNS });
+      await fc.assert(holds, { numRuns: RUNS });
+    });
+  }
+
+  function within(policy: Policy, grants: readonly { at: number; permits: number }[]): void {
+    const sorted = grants.toSorted((a, b) => a.at - b.at);
+    for (const [i, first] of sorted.entries()) {
+      let used = 0;
+      for (const { at, permits } of sorted.slice(i)) {
+        used += permits;
+        const most = bound(policy, at - first.at);
+        const facts = `${used} used from ${first.at} to ${at}, ${most} allowed`;
+        assert.ok(used <= most * (1 + 1e-9) + 1e-9, facts);
+      }
+    }
+  }
+
+  law(
+    "envelope: in no interval more than its bound",
+    fc.property(policies, start, epoch, deedsOf(...usual), (policy, now, epoch, deeds) => {
+      const world = new World(policy, now, epoch);
+      for (const deed of deeds) if (cancels || deed.verb !== "cancel") world.do(deed);
+      within(policy, world.grants);
+    }),
+  );
+
+  law(
+    "envelope: nor through a limiter, with waiters that leave",
+    fc.asyncProperty(policies, deedsOf(...usual), async (policy, deeds) => {
+      const clock = new FakeClock(1_700_000_000_000);
+      const limiter = Limiter.create(policy, { clock });
+      const micros = () => Math.round(clock.now() * 1000);
+      const went: { at: number; permits: number }[] = [];
+      const waiting: AbortController[] = [];
+      for (const deed of deeds) {
+        if (deed.verb === "step") await clock.advance(deed.micros / 1000);
+        else if (deed.verb === "pause") limiter.pause(deed.micros / 1000);
+        else if (deed.verb === "cancel") waiting[deed.which % waiting.length]?.abort();
+        else if (deed.permits > limiter.peek(1e-9).limit) continue;
+        else if (deed.verb === "edge") {
+          const { waitMs, resetMs } = limiter.peek(deed.permits);
+          const ms = (deed.fresh ? resetMs : waitMs) + deed.by / 1000;
+          if (ms <= 3.6e6) await clock.advance(Math.max(0, ms));
+        } else if (deed.verb === "ask") {
+          const { permits } = deed;
+          const controller = new AbortController();
+          waiting.push(controller);
+          const timeoutMs = deed.longest / 1000;
+          const { signal } = controller;
+          const note = (got: boolean) => {
+            if (got) went.push({ at: micros(), permits });
+          };
+          limiter.tryAcquire(permits, { timeoutMs, signal }).then(note, () => {});
+        }
+      }
+      await clock.advance(1e6);
+      within(policy, went);
+    }),
+  );
+
+  law(
+    "honest: who is told a wait is let in then, and at no instant before",
+    fc.property(lived, permits, fc.nat({ max: 1000 }), (past, permits, share) => {
+      const { world } = past;
+      const { now } = world;
+      const at = world.earliest(now, permits);
+      if (at === Infinity) return;
+      assert.ok(at >= now);
+      const due = Math.ceil(at);
+      assert.ok(world.earliest(due, permits) <= due, "let in when told");
+      const between = now + Math.floor(((due - now) * share) / 1000);
+      for (const sooner of [now, due - 1, due - 2, between]) {
+        if (sooner < now || sooner >= due) continue;
+        assert.ok(world.earliest(sooner, permits) > sooner, `not let in at ${sooner}`);
+        assert.is(Math.ceil(world.earliest(sooner, permits)), due, `told the same at ${sooner}`);
+      }
+    }),
+  );
+
+  law(
+    "remaining is what can go now, at every edge",
+    fc.property(lived, permits, (past, permits) => {
+      const { world } = past;
+      const { policy, state, now } = world;
+      const instants = [now];
+      const edges = [
+        world.earliest(now, permits),
+        now + policy.algorithm.lifetime(policy, state, now),
+      ];
+      for (const edge of edges.map(Math.ceil)) {
+        if (edge < Infinity) instants.push(edge - 1, edge, edge + 1);
+      }
+      for (const at of instants.filter((instant) => instant >= now)) {
+        const { limit, remaining, resetMs, windowMs } = policy.algorithm.quota(policy, state, at);
+        assert.ok(remaining >= 0 && remaining <= limit, `${remaining} of ${limit}`);
+        assert.ok(resetMs >= 0 && resetMs < Infinity && windowMs >= 0);
+        if (lends) continue;
+        const above = remaining * (1 + 2 ** -52);
+        for (const n of [permits, remaining, above, remaining + 1, 1e-9]) {
+          if (!(n > 0)) continue;
+          const goes = world.earliest(at, n) <= at;
+          assert.is(goes, n <= remaining, `${n} at ${at}, ${remaining} remain`);
+        }
+      }
+    }),
+  );
+
+  law(
+    "a look, a refusal and a copy change nothing",
+    fc.property(lived, permits, (past, permits) => {
+      const { world } = past;
+      const { policy, state, now } = world;
+      const before = structuredClone(state);
+      for (const from of [now, now - 10_000, now + 1_000_000]) {
+        world.earliest(from, permits);
+        policy.algorithm.quota(policy, state, from);
+        policy.algorithm.lifetime(policy, state, from);
+      }
+      policy.algorithm.overflows?.(policy, state, now, permits);
+      policy.algorithm.take(policy, world.copy(), now, permits);
+      policy.algorithm.giveBack(policy, world.copy(), now, permits);
+      policy.algorithm.shift(world.copy(), 1);
+      policy.algorithm.resize(policy, world.copy(), now + 1_000_000, policy);
+      assert.equal(state, before);
+    }),
+  );
+
+  law(
+    "a state that lapses lets through no more than one that stays",
+    fc.property(lived, fc.array(permits, { maxLength: 6 }), micros, (past, asks, pause) => {
+      const { world } = past;
+      const { policy, state, now } = world;
+      const { algorithm } = policy;
+      const then = Math.ceil(now + algorithm.lifetime(policy, state, now)) + pause;
+      const fresh = world.fresh(then);
+      let at = then;
+      for (const permits of asks) {
+        const anew = world.earliest(at, permits, fresh);
+        const kept = world.earliest(at, permits);
+        assert.ok(kept <= anew + 1e-3, `anew at ${anew}, kept at ${kept}`);
+        if (anew === Infinity) continue;
+        algorithm.take(policy, fresh, anew, permits);
+        algorithm.take(policy, state, kept, permits);
+        at = Math.max(at, Math.ceil(Math.min(anew, at + 1_000_000)));
+      }
+    }),
+  );
+
+  law(
+    "other numbers and back: nobody gets in sooner",
+    fc.property(lived, policies, permits, micros, (past, other, permits, pause) => {
+      const { world } = past;
+      const { policy, state, now, epoch } = world;
+      const { algorithm } = policy;
+      if (other.algorithm !== algorithm) return;
+      const before = world.copy();
+      algorithm.resize(other, state, now, policy);
+      algorithm.align?.(other, state, epoch);
+      algorithm.resize(policy, state, now, other);
+      algorithm.align?.(policy, state, epoch);
+      for (const from of [now, now + 1, now + pause]) {
+        const [then, since] = [before, state].map((one) => world.earliest(from, permits, one));
+        assert.ok(Number(since) >= Number(then) - 1e-3, `${then} before, ${since} after`);
+        const remaining = [before, state].map(
+          (one) => algorithm.quota(policy, one, from).remaining,
+        );
+        const [had = 0, has = 0] = remaining;
+        assert.ok(has <= had * (1 + 1e-9) + 1e-9, `${had} remained, ${has} remain`);
+      }
+    }),
+  );
+
+  law(
+    "the same numbers change no answer",
+    fc.property(lived, permits, micros, (past, permits, pause) => {
+      const { world } = past;
+      const { policy, state, now, epoch } = world;
+      const before = world.copy();
+      policy.algorithm.resize(policy, state, now, policy);
+      policy.algorithm.align?.(policy, state, epoch);
+      for (const from of [now, now + 1, now + pause]) {
+        near(world.earliest(from, permits), world.earliest(from, permits, before));
+      }
+    }),
+  );
+
+  law(
+    "on a scale that begins elsewhere every answer is the same",
+    fc.property(lived, fc.integer({ min: -3, max: 300 }), fc.array(permits), (past, n, asks) => {
+      const { world } = past;
+      const { policy, state, now } = world;
+      const { algorithm } = policy;
+      const by = n * SHIFT;
+      const shifted = world.copy();
+      algorithm.shift(shifted, by);
+      for (const permits of asks) {
+        const at = world.earliest(now, permits);
+        const there = world.earliest(now + by, permits, shifted);
+        near(there - by, at);
+        if (at === Infinity) continue;
+        algorithm.take(policy, state, at, permits);
+        algorithm.take(policy, shifted, there, permits);
+        const [here, far] = [
+          algorithm.quota(policy, state, now),
+          algorithm.quota(policy, shifted, now + by),
+        ];
+        if (!lends) near(far.remaining, here.remaining);
+        near(far.resetMs, here.resetMs);
+      }
+    }),
+  );
+
+  test.run();
+}
+
+/** The same policy, shown in a counterexample by its numbers. */
+function legible(policy: Policy): Policy {
+  const text = `${policy.algorithm.name}(${policy.numbers})`;
+  return Object.assign({ ...policy }, { [fc.toStringMethod]: () => text });
+}
+
+/** The same; of numbers with fractions, but for what doubles round. */
+function near(actual: number, expected: number): void {
+  if (actual === expected) return;
+  const slack = 2e-3 + Math.abs(expected) * 1e-9;
+  assert.ok(Math.abs(actual - expected) <= slack, `${actual}, expected ${expected}`);
+}

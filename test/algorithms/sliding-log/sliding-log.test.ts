@@ -1,0 +1,432 @@
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import {
+  slidingLogAlgorithm as algorithm,
+  type SlidingLogPolicy,
+  type SlidingLogState,
+  slidingLog,
+} from "../../../src/algorithms/sliding-log/sliding-log.ts";
+import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { instants, watch } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { algorithmSuite } from "../algorithm.suite.ts";
+import { begin, play, type Row, SECOND } from "../play.ts";
+
+function log(limit: number, seconds: number): SlidingLogPolicy {
+  return slidingLog({ limit, windowMs: seconds * 1000 });
+}
+
+function started(policy: SlidingLogPolicy): SlidingLogState {
+  return begin(policy) as SlidingLogState;
+}
+
+const tables = suite("sliding log: who waits how long");
+
+const rows: Record<string, readonly [SlidingLogPolicy, ...Row[]]> = {
+  "5 in 60 s: each leaves a minute after it came": [
+    log(5, 60),
+    ...([
+      [0, 1, 0],
+      [1, 1, 0],
+      [2, 1, 0],
+      [3, 1, 0],
+      [4, 1, 0],
+      [5, 1, 55],
+      [66, 4, 0],
+      [66, 1, 54],
+    ] as Row[]),
+  ],
+  "an entry has left at exactly its end": [
+    log(1, 10),
+    ...([
+      [0.5, 1, 0],
+      [10.499_999, 1, 0.000_001],
+      [10.5, 1, 10],
+    ] as Row[]),
+  ],
+  "no burst around any edge": [
+    log(5, 1),
+    ...([
+      [0.999_999, 5, 0],
+      [1, 1, 0.999_999],
+      [1.999_999, 4, 0],
+      [1.999_999, 1, 1],
+    ] as Row[]),
+  ],
+  "many are let in as soon as enough have left": [
+    log(5, 10),
+    ...([
+      [0, 1, 0],
+      [1, 1, 0],
+      [2, 1, 0],
+      [3, 2, 0],
+      [4, 3, 8],
+      [12, 1, 1],
+    ] as Row[]),
+  ],
+  "first in, first out: nobody slips in before who was promised more": [
+    log(3, 10),
+    ...([
+      [0, 2, 0],
+      [0, 2, 10],
+      [0, 1, 10],
+      [5, 1, 15],
+    ] as Row[]),
+  ],
+  "more than the limit never goes": [
+    log(3, 10),
+    ...([
+      [0, 3.000_001, Infinity],
+      [0, 3, 0],
+      [5, 4, Infinity],
+    ] as Row[]),
+  ],
+  "the shortest window is a microsecond": [
+    log(1, 1e-9),
+    ...([
+      [0, 1, 0],
+      [0, 1, 0.000_001],
+      [0.000_002, 1, 0],
+    ] as Row[]),
+  ],
+};
+
+for (const [name, [policy, ...table]] of Object.entries(rows)) {
+  tables(name, () => void play(policy, table));
+}
+
+tables("an instant with a fraction counts from the next whole one on", () => {
+  const policy = log(1, 1);
+  const state = started(policy);
+  assert.is(algorithm.take(policy, state, 0.25, 1), SECOND + 1);
+  assert.equal(state.times, [1]);
+});
+
+tables.run();
+
+const memory = suite("sliding log: memory");
+
+memory("those of one instant are one entry", () => {
+  const policy = log(100, 10);
+  const state = started(policy);
+  for (let i = 0; i < 50; i++) algorithm.take(policy, state, 5, 2);
+  assert.equal(state, { times: [5], totals: [100] });
+});
+
+memory("fractions that are no more than one permit are one entry, at the later instant", () => {
+  const policy = log(2, 10);
+  const state = started(policy);
+  for (const [at, n] of [
+    [0, 0.5],
+    [1, 0.25],
+    [2, 0.25],
+    [3, 0.5],
+  ] as const) {
+    algorithm.take(policy, state, at * SECOND, n);
+  }
+  assert.equal(state, { times: [2 * SECOND, 3 * SECOND], totals: [1, 1.5] });
+});
+
+memory("however many come, there are no more than the limit bounds", () => {
+  const drops = fc.property(
+    fc.constantFrom(1, 3, 10.5),
+    fc.array(fc.tuple(fc.nat({ max: 50 }), fc.constantFrom(0.1, 0.5, 0.75, 1, 2))),
+    (limit, asks) => {
+      const policy = slidingLog({ limit, windowMs: 0.1 });
+      const state = started(policy);
+      let now = 0;
+      for (const [pause, permits] of asks) {
+        now += pause;
+        if (algorithm.earliest(policy, state, now, permits) > now) continue;
+        algorithm.take(policy, state, now, permits);
+        const alive = state.times.filter((time) => time + policy.window > now);
+        assert.ok(alive.length < 2 * limit + 2, `${alive.length} entries`);
+        assert.ok(state.times.length < 2 * alive.length + 2, "those that have left are dropped");
+      }
+    },
+  );
+  fc.assert(drops, { numRuns: 300 });
+});
+
+memory("dropped as soon as they are half, and counted from 0 again", () => {
+  const policy = log(4, 10);
+  const state = started(policy);
+  for (const at of [0, 1, 2, 9]) algorithm.take(policy, state, at * SECOND, 1);
+  algorithm.take(policy, state, 10 * SECOND, 1);
+  assert.is(state.times.length, 5);
+  algorithm.take(policy, state, 12 * SECOND, 1);
+  assert.equal(state, { times: [9, 10, 12].map((at) => at * SECOND), totals: [1, 2, 3] });
+  algorithm.take(policy, state, 50 * SECOND, 1);
+  assert.equal(state, { times: [50 * SECOND], totals: [1] });
+});
+
+memory("a question reads as few entries of a long log as of a short one", () => {
+  for (const limit of [10, 100_000]) {
+    const policy = log(limit, 10);
+    const state = started(policy);
+    for (let i = 0; i < limit; i++) algorithm.take(policy, state, i, 1);
+    let reads = 0;
+    const watched = <T extends object>(list: T) =>
+      new Proxy(list, {
+        get(target, key) {
+          reads += 1;
+          return Reflect.get(target, key);
+        },
+      });
+    const seen = { times: watched(state.times), totals: watched(state.totals) };
+    assert.is(algorithm.earliest(policy, seen, limit, limit / 2), 10 * SECOND + limit / 2 - 1);
+    algorithm.quota(policy, seen, limit);
+    assert.ok(reads < 100, `${reads} reads`);
+  }
+});
+
+memory.run();
+
+const debts = suite("sliding log: debts and what comes back");
+
+debts("a charge goes where there is room, one beyond the limit windows later", () => {
+  const policy = log(2, 10);
+  const state = started(policy);
+  algorithm.take(policy, state, SECOND, 1);
+  algorithm.take(policy, state, 2 * SECOND, 2);
+  assert.equal(state.times.at(-1), 11 * SECOND);
+  algorithm.take(policy, state, 2 * SECOND, 5);
+  assert.equal(state.times.at(-1), 41 * SECOND);
+  play(
+    policy,
+    [
+      [2, 1, 49],
+      [2, 1, 49],
+      [2, 1, 59],
+    ],
+    state,
+  );
+});
+
+debts("a receipt finds its entry as long as that is there", () => {
+  const policy = log(9, 10);
+  const state = started(policy);
+  const [first, second, third] = [0, 1, 2].map((at) => {
+    return algorithm.take(policy, state, at * SECOND, 3);
+  });
+  assert.equal(
+    [first, second, third],
+    [10, 11, 12].map((at) => at * SECOND),
+  );
+  algorithm.giveBack(policy, state, 2 * SECOND, 1, second);
+  assert.equal(state.totals, [3, 5, 8]);
+  algorithm.giveBack(policy, state, 2 * SECOND, 9, second);
+  assert.equal(state, { times: [0, 2 * SECOND], totals: [3, 6] });
+  algorithm.giveBack(policy, state, 2 * SECOND, 3, first);
+  assert.equal(state, { times: [2 * SECOND], totals: [3] });
+  for (const stranger of [first, second, 0, 12 * SECOND + 1]) {
+    algorithm.giveBack(policy, state, 2 * SECOND, 1, stranger);
+  }
+  assert.equal(state, { times: [2 * SECOND], totals: [3] });
+  algorithm.giveBack(policy, state, 2 * SECOND, 3, third);
+  assert.equal(state, started(policy));
+});
+
+debts("without a receipt: the newest first, never more than there are", () => {
+  const policy = log(6, 10);
+  const state = started(policy);
+  for (const [at, n] of [
+    [0, 1],
+    [1, 2],
+    [3, 3],
+  ] as const) {
+    algorithm.take(policy, state, at * SECOND, n);
+  }
+  algorithm.giveBack(policy, state, 3 * SECOND, 4);
+  assert.equal(state, { times: [0, SECOND], totals: [1, 2] });
+  algorithm.giveBack(policy, state, 3 * SECOND, 9);
+  assert.equal(state, started(policy));
+});
+
+debts("a promise that is given back: nobody moves up before it, nor is anybody forgotten", () => {
+  const policy = log(1, 10);
+  const state = started(policy);
+  algorithm.take(policy, state, 0, 1);
+  // the one at 0 s will have left by then, and is dropped
+  const receipt = algorithm.take(policy, state, 10 * SECOND, 1);
+  assert.equal(state, { times: [10 * SECOND], totals: [1] });
+  for (const known of [receipt, undefined]) {
+    const left = algorithm.copy(state);
+    algorithm.giveBack(policy, left, 0, 1, known);
+    assert.is(algorithm.earliest(policy, left, 0, 1), 10 * SECOND);
+    assert.is(algorithm.quota(policy, left, 5 * SECOND).remaining, 0);
+    assert.is(algorithm.quota(policy, left, 10 * SECOND).remaining, 1);
+    algorithm.take(policy, left, 10 * SECOND, 1);
+    assert.equal(left, state);
+  }
+});
+
+debts("totals never fall, whatever their last bits", () => {
+  const policy = log(1e17, 10);
+  const state = started(policy);
+  for (const [at, n] of [
+    [0, 2],
+    [1, 2 ** 54],
+    [2, 1.5],
+  ] as const) {
+    algorithm.take(policy, state, at, n);
+  }
+  // the small ones are lost beside the large one
+  assert.equal(state.totals, [2, 2 ** 54, 2 ** 54]);
+  algorithm.giveBack(policy, state, 2, 2 ** 54, 10 * SECOND + 1);
+  assert.equal(state, { times: [0, 2], totals: [2, 2] });
+});
+
+debts("what is used counts down until the last entry has left", () => {
+  const policy = log(2, 10);
+  const state = started(policy);
+  const reset = (at: number) => algorithm.quota(policy, state, at * SECOND).resetMs;
+  assert.is(reset(0), 0);
+  algorithm.take(policy, state, 4.5 * SECOND, 1);
+  assert.equal([4.5, 14.499_999, 14.5, 50].map(reset), [10_000, 0.001, 0, 0]);
+});
+
+debts("whatever is asked: every answer is a number, and an instant that is told is kept", () => {
+  const sizes = [5e-324, 1e-300, 1e-3, 1, 1e15, 1e300, Number.MAX_VALUE];
+  for (const limit of sizes) {
+    for (const windowMs of [1e-9, 1, 1e12]) {
+      for (const charge of sizes) {
+        const policy = slidingLog({ limit, windowMs });
+        const state = started(policy);
+        algorithm.take(policy, state, 0, charge);
+        algorithm.take(policy, state, 1e300, charge);
+        for (const from of [0, 1e6, 1e300]) {
+          const at = algorithm.earliest(policy, state, from, limit);
+          assert.ok(at >= from && at < Infinity, `${at}`);
+          assert.is(algorithm.earliest(policy, state, at, limit), at);
+        }
+        const { remaining, resetMs } = algorithm.quota(policy, state, 0);
+        assert.ok(remaining >= 0 && resetMs >= 0 && resetMs < Infinity);
+      }
+    }
+  }
+});
+
+debts("other numbers: the entries stay, and leave when the new window says", () => {
+  const state = started(log(2, 10));
+  play(
+    log(2, 10),
+    [
+      [0, 1, 0],
+      [3, 1, 0],
+    ],
+    state,
+  );
+  const before = algorithm.copy(state);
+  algorithm.resize(log(2, 20), state, 4 * SECOND, log(2, 10));
+  assert.equal(state, before);
+  play(log(2, 20), [[4, 1, 16]], algorithm.copy(state) as SlidingLogState);
+  play(
+    log(2, 4),
+    [
+      [4, 1, 0],
+      [4, 1, 3],
+    ],
+    algorithm.copy(state) as SlidingLogState,
+  );
+  play(log(1, 10), [[4, 1, 9]], state);
+});
+
+debts.run();
+
+const making = suite("slidingLog");
+
+making("policies that are the same are told by the same numbers", () => {
+  assert.equal(log(5, 60).numbers, [5, 60_000]);
+  assert.equal(algorithm.policy([5, 60_000]), log(5, 60));
+  assert.equal(algorithm.policy([]), log(1, 1));
+});
+
+making("refuses what makes no sense, and says what", () => {
+  const good = { limit: 5, windowMs: 1000 };
+  const bad: [unknown, RegExp][] = [
+    [undefined, /slidingLog/],
+    [{ ...good, buckets: 1 }, /"buckets".*windowMs/],
+    [{ ...good, limit: 0 }, /limit.*above 0.*got 0/],
+    [{ ...good, windowMs: -1 }, /windowMs.*above 0.*got -1/],
+  ];
+  for (const [numbers, words] of bad) {
+    assert.throws(() => slidingLog(numbers as never), words, String(words));
+  }
+});
+
+making.run();
+
+const limiting = suite("sliding log: limiters");
+
+limiting("1 a second and 5 a minute: it is told which rule refused", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create({ second: log(1, 1), minute: log(5, 60) }, { clock });
+  const at = async (second: number) => {
+    await clock.advance(second * 1000 - clock.now());
+    const { allowed, policy } = limiter.decide();
+    return allowed ? "pass" : policy;
+  };
+  const told: string[] = [];
+  for (const second of [0, 0, 1, 2, 3, 4, 5, 66]) told.push(await at(second));
+  const pass = "pass";
+  assert.equal(told, [pass, "second", pass, pass, pass, pass, "minute", pass]);
+});
+
+limiting("refused requests are not counted", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create(log(1, 1), { clock });
+  assert.is(limiter.tryAcquire(), true);
+  for (let i = 0; i < 10; i++) {
+    await clock.advance(99.999);
+    assert.is(limiter.tryAcquire(), false);
+  }
+  await clock.advance(0.01);
+  assert.is(limiter.tryAcquire(), true);
+});
+
+limiting("who waits goes as entries leave, in order, no more than fit", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create(log(3, 10), { clock });
+  assert.is(limiter.tryAcquire(1), true);
+  await clock.advance(4500);
+  assert.is(limiter.tryAcquire(2), true);
+  const waiting = [1, 1, 1, 2].map((n) => watch(clock, limiter.acquire(n)));
+  await clock.advance(60_000);
+  assert.equal(instants(waiting), [10_000, 14_500, 14_500, 24_500]);
+});
+
+limiting("more than the limit is refused at once", () => {
+  const limiter = Limiter.create(log(3, 1), { clock: new FakeClock() });
+  assert.throws(
+    () => limiter.tryAcquire(4),
+    (error: unknown) => {
+      return error instanceof PermitsExceedCapacityError;
+    },
+  );
+});
+
+limiting.run();
+
+const policies = fc
+  .record({
+    limit: fc.constantFrom(1, 2, 3, 5, 10, 7.5, 0.7),
+    windowMs: fc.constantFrom(1000, 100, 1, 0.001, 333.333, 2500),
+  })
+  .map(slidingLog);
+
+const seeds = [
+  // entries that have left by then were dropped for a promise that was given back
+  -767672285,
+];
+
+algorithmSuite(
+  "sliding log",
+  policies,
+  (policy, micros) => {
+    const { limit, window } = policy as SlidingLogPolicy;
+    return limit * (1 + Math.floor(micros / window));
+  },
+  { seeds },
+);

@@ -1,0 +1,318 @@
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import {
+  slidingWindowAlgorithm as algorithm,
+  type SlidingWindowPolicy,
+  type SlidingWindowState,
+  slidingWindow,
+} from "../../../src/algorithms/sliding-window/sliding-window.ts";
+import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { instants, watch } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { algorithmSuite } from "../algorithm.suite.ts";
+import { begin, play, type Row, SECOND } from "../play.ts";
+
+function sliding(limit: number, seconds: number, buckets = 10): SlidingWindowPolicy {
+  return slidingWindow({ limit, windowMs: seconds * 1000, buckets });
+}
+
+function started(policy: SlidingWindowPolicy, now = 0, unix = 0): SlidingWindowState {
+  return begin(policy, now, unix) as SlidingWindowState;
+}
+
+const tables = suite("sliding window: who waits how long");
+
+const rows: Record<string, readonly [SlidingWindowPolicy, ...Row[]]> = {
+  "10 in 10 s, in buckets of 1 s: old ones leave one by one": [
+    sliding(10, 10),
+    ...([
+      [0.9, 6, 0],
+      [3.2, 4, 0],
+      [3.2, 1, 6.8],
+      [10, 5, 0],
+      [10, 1, 3],
+      [13, 3, 0],
+    ] as Row[]),
+  ],
+  "a bucket holds its start, not its end": [
+    sliding(2, 10),
+    ...([
+      [0.999_999, 1, 0],
+      [1, 1, 0],
+      [9.999_999, 1, 0.000_001],
+      [10, 1, 1],
+    ] as Row[]),
+  ],
+  "no burst around an edge": [
+    sliding(5, 1),
+    ...([
+      [0.999_999, 5, 0],
+      [1, 5, 0.9],
+      [1.9, 1, 1],
+    ] as Row[]),
+  ],
+  "first in, first out: nobody slips in before who was promised more": [
+    sliding(3, 10),
+    ...([
+      [0, 2, 0],
+      [0, 2, 10],
+      [0, 1, 10],
+      [5, 1, 15],
+    ] as Row[]),
+  ],
+  "more than the limit never goes": [
+    sliding(3, 10),
+    ...([
+      [0, 3.000_001, Infinity],
+      [0, 3, 0],
+      [5, 4, Infinity],
+    ] as Row[]),
+  ],
+  "one bucket is a fixed window": [
+    sliding(2, 3, 1),
+    ...([
+      [1, 2, 0],
+      [1, 1, 2],
+      [3, 1, 0],
+      [5, 1, 1],
+    ] as Row[]),
+  ],
+  "buckets are whole microseconds, at least one": [
+    sliding(1, 0.000_001),
+    ...([
+      [0, 1, 0],
+      [0, 1, 0.000_01],
+    ] as Row[]),
+  ],
+};
+
+for (const [name, [policy, ...table]] of Object.entries(rows)) {
+  tables(name, () => void play(policy, table));
+}
+
+tables("the grid is that of the calendar, wherever the scale begins", () => {
+  for (const unix of [0, 7 * SECOND, 1_700_000_000_123_456]) {
+    const policy = sliding(1, 10);
+    const state = started(policy, 1234, unix);
+    assert.is((state.start + unix) % SECOND, 0);
+    algorithm.take(policy, state, 1234, 1);
+    assert.is(algorithm.earliest(policy, state, 1234, 1), state.start + 10 * SECOND);
+  }
+});
+
+tables.run();
+
+const debts = suite("sliding window: debts and what comes back");
+
+debts("a charge goes where there is room, one beyond the limit windows later", () => {
+  const policy = sliding(2, 10);
+  const state = started(policy);
+  algorithm.take(policy, state, 0, 1);
+  algorithm.take(policy, state, 0, 2);
+  assert.is(state.start, 10 * SECOND);
+  algorithm.take(policy, state, 0, 5);
+  assert.is(state.start, 40 * SECOND);
+  play(
+    policy,
+    [
+      [0, 1, 50],
+      [0, 1, 50],
+      [0, 1, 60],
+    ],
+    state,
+  );
+});
+
+debts("a receipt finds its bucket as long as that is counted", () => {
+  const policy = sliding(3, 10);
+  const state = started(policy);
+  const receipt = algorithm.take(policy, state, 0.5 * SECOND, 2);
+  assert.is(receipt, 10 * SECOND);
+  algorithm.take(policy, state, 2 * SECOND, 1);
+  algorithm.giveBack(policy, state, 2 * SECOND, 1, receipt);
+  assert.equal(state.counts.slice(0, 4), [1, 0, 1, 0]);
+  algorithm.giveBack(policy, state, 2 * SECOND, 9, receipt);
+  assert.equal(state.counts.slice(0, 4), [1, 0, 0, 0]);
+  algorithm.take(policy, state, 10 * SECOND, 1);
+  const before = algorithm.copy(state);
+  for (const stranger of [receipt, receipt - 1, receipt + 1, 99 * SECOND]) {
+    algorithm.giveBack(policy, state, 10 * SECOND, 1, stranger);
+  }
+  assert.equal(state, before);
+});
+
+debts("without a receipt: the newest first, never more than there are", () => {
+  const policy = sliding(6, 10);
+  const state = started(policy);
+  for (const [at, n] of [
+    [0, 1],
+    [1, 2],
+    [3, 3],
+  ] as const) {
+    algorithm.take(policy, state, at * SECOND, n);
+  }
+  algorithm.giveBack(policy, state, 3 * SECOND, 4);
+  assert.equal(state.counts.slice(0, 4), [0, 0, 1, 1]);
+  algorithm.giveBack(policy, state, 3 * SECOND, 4);
+  assert.equal(algorithm.quota(policy, state, 3 * SECOND).remaining, 6);
+});
+
+debts("a slot that was promised and given back: nobody moves up before it", () => {
+  const policy = sliding(1, 10);
+  const state = started(policy);
+  algorithm.take(policy, state, 0, 1);
+  const receipt = algorithm.take(policy, state, 10 * SECOND, 1);
+  algorithm.giveBack(policy, state, 0, 1, receipt);
+  assert.is(algorithm.earliest(policy, state, 0, 1), 10 * SECOND);
+  assert.is(algorithm.quota(policy, state, 0).remaining, 0);
+  assert.is(algorithm.lifetime(policy, state, 0), 10 * SECOND);
+});
+
+debts("what is used counts down until the last bucket has left", () => {
+  const policy = sliding(2, 10);
+  const state = started(policy);
+  const reset = (at: number) => algorithm.quota(policy, state, at * SECOND).resetMs;
+  assert.is(reset(0), 0);
+  algorithm.take(policy, state, 4.5 * SECOND, 1);
+  assert.equal([4.5, 13, 13.999_999, 14, 50].map(reset), [9500, 1000, 0.001, 0, 0]);
+});
+
+debts("whatever is asked: every answer is a number, and an instant that is told is kept", () => {
+  const sizes = [5e-324, 1e-300, 1e-3, 1, 1e15, 1e300, Number.MAX_VALUE];
+  for (const limit of sizes) {
+    for (const windowMs of [1e-9, 1, 1e12]) {
+      for (const charge of sizes) {
+        const policy = slidingWindow({ limit, windowMs, buckets: 3 });
+        const state = started(policy);
+        algorithm.take(policy, state, 0, charge);
+        algorithm.take(policy, state, 1e300, charge);
+        const other = sliding(1, 1, 7);
+        algorithm.resize(other, state, 5, policy);
+        algorithm.resize(policy, state, 5, other);
+        for (const from of [0, 1e6, 1e300]) {
+          const at = algorithm.earliest(policy, state, from, limit);
+          assert.ok(at >= from && at < Infinity, `${at}`);
+          assert.is(algorithm.earliest(policy, state, at, limit), at);
+        }
+        const { remaining, resetMs } = algorithm.quota(policy, state, 0);
+        assert.ok(remaining >= 0 && resetMs >= 0 && resetMs < Infinity);
+        assert.ok(state.counts.length === 3 && !state.counts.some(Number.isNaN));
+      }
+    }
+  }
+});
+
+debts.run();
+
+const resizing = suite("sliding window: other numbers");
+
+/** Counts of 1, 2, 3 … from the newest bucket, which begins at that second. */
+function resized(
+  after: SlidingWindowPolicy,
+  start: number,
+  at: number,
+  before: SlidingWindowPolicy,
+) {
+  const counts = Array.from({ length: before.buckets }, (_, i) => i + 1);
+  const state = { start: start * SECOND, counts };
+  algorithm.resize(after, state, at * SECOND, before);
+  algorithm.align?.(after, state, 0);
+  return [state.start / SECOND, ...state.counts];
+}
+
+resizing("of the same width: the buckets stay, a shorter window keeps them in newer ones", () => {
+  assert.equal(resized(sliding(9, 3, 3), 5, 5, sliding(5, 3, 3)), [5, 1, 2, 3]);
+  assert.equal(resized(sliding(5, 5, 5), 5, 5, sliding(5, 3, 3)), [5, 1, 2, 3, 0, 0]);
+  assert.equal(resized(sliding(5, 2, 2), 5, 5, sliding(5, 3, 3)), [5, 3, 3]);
+  assert.equal(resized(sliding(5, 3, 3), 5, 7, sliding(5, 3, 3)), [7, 0, 0, 1]);
+});
+
+resizing("of another width: none leaves sooner, none later than if it had been made now", () => {
+  assert.equal(resized(sliding(5, 6, 3), 5, 6, sliding(5, 3, 3)), [6, 3, 0, 0]);
+  assert.equal(resized(sliding(5, 1.5, 3), 5, 5.25, sliding(5, 3, 3)), [5, 6, 0, 0]);
+});
+
+resizing("a state ahead comes to lie no earlier", () => {
+  assert.equal(resized(sliding(5, 6, 3), 9, 1, sliding(5, 3, 3)), [10, 1, 5, 0]);
+});
+
+resizing.run();
+
+const making = suite("slidingWindow");
+
+making("policies that are the same are told by the same numbers", () => {
+  assert.equal(sliding(5, 60).numbers, [5, 60_000]);
+  assert.equal(slidingWindow({ limit: 5, windowMs: 60_000 }), sliding(5, 60));
+  assert.equal(sliding(5, 60, 7).numbers, [5, 60_000, 7]);
+  assert.equal(algorithm.policy([5, 60_000, 7]), sliding(5, 60, 7));
+  assert.equal(algorithm.policy([]), sliding(1, 1));
+});
+
+making("refuses what makes no sense, and says what", () => {
+  const good = { limit: 5, windowMs: 1000 };
+  const bad: [unknown, RegExp][] = [
+    [null, /slidingWindow/],
+    [{ ...good, align: "first" }, /"align".*buckets/],
+    [{ ...good, limit: -1 }, /limit.*above 0.*got -1/],
+    [{ ...good, windowMs: 0 }, /windowMs.*above 0.*got 0/],
+    [{ ...good, buckets: 0 }, /buckets.*1 to 10000.*got 0/],
+    [{ ...good, buckets: 1.5 }, /buckets.*whole.*1\.5/],
+    [{ ...good, buckets: 10_001 }, /buckets.*10001/],
+    [{ ...good, buckets: null }, /buckets.*null/],
+  ];
+  for (const [numbers, words] of bad) {
+    assert.throws(() => slidingWindow(numbers as never), words, String(words));
+  }
+});
+
+making.run();
+
+const limiting = suite("sliding window: limiters");
+
+limiting("several rules at once: all are charged, or none", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create({ second: sliding(2, 1), minute: sliding(3, 60) }, { clock });
+  assert.equal([limiter.tryAcquire(2), limiter.tryAcquire()], [true, false]);
+  await clock.advance(1000);
+  assert.is(limiter.tryAcquire(2), false);
+  assert.is(limiter.peek().policies.second?.remaining, 2);
+  assert.is(limiter.tryAcquire(), true);
+  assert.equal([limiter.peek().policy, limiter.peek().waitMs], ["minute", 59_000]);
+});
+
+limiting("who waits goes as buckets leave, in order, no more than fit", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create(sliding(3, 10), { clock });
+  assert.is(limiter.tryAcquire(1), true);
+  await clock.advance(4000);
+  assert.is(limiter.tryAcquire(2), true);
+  const waiting = [1, 1, 1, 2].map((n) => watch(clock, limiter.acquire(n)));
+  await clock.advance(60_000);
+  assert.equal(instants(waiting), [10_000, 14_000, 14_000, 24_000]);
+});
+
+limiting("more than the limit is refused at once", () => {
+  const limiter = Limiter.create(sliding(3, 1), { clock: new FakeClock() });
+  assert.throws(
+    () => limiter.tryAcquire(4),
+    (error: unknown) => {
+      return error instanceof PermitsExceedCapacityError;
+    },
+  );
+});
+
+limiting.run();
+
+const policies = fc
+  .record({
+    limit: fc.constantFrom(1, 2, 3, 5, 10, 7.5, 0.7),
+    windowMs: fc.constantFrom(1000, 100, 1, 0.001, 333.333, 2500),
+    buckets: fc.constantFrom(1, 2, 3, 10, 10, 17),
+  })
+  .map(slidingWindow);
+
+algorithmSuite("sliding window", policies, (policy, micros) => {
+  const { limit, width, buckets } = policy as SlidingWindowPolicy;
+  return limit * Math.ceil((1 + Math.ceil(micros / width)) / buckets);
+});
