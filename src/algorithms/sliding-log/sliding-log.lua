@@ -4,6 +4,7 @@
 -- state:   times, totals: as they were saved, doubles in a row, for a log is long and few are read
 
 local FAR = 4503599627370496
+local LARGEST = 1.7976931348623157e308
 
 -- the double at an index, from 0
 local function read(list, index)
@@ -54,7 +55,7 @@ local function append(state, time, permits)
     end
   end
   state.times = state.times .. struct.pack("<d", time)
-  state.totals = state.totals .. struct.pack("<d", total + permits)
+  state.totals = state.totals .. struct.pack("<d", math.min(LARGEST, total + permits))
 end
 
 local function give_back_entry(state, now, index, permits)

@@ -164,16 +164,17 @@ function append(state: SlidingLogState, time: number, permits: number): void {
   const { times, totals } = state;
   const count = times.length;
   const total = totalOf(totals, count);
+  const after = Math.min(Number.MAX_VALUE, total + permits);
   if (count > 0) {
     const own = total - totalOf(totals, count - 1);
     if (times[count - 1] === time || own + permits <= 1) {
       times[count - 1] = time;
-      totals[count - 1] = total + permits;
+      totals[count - 1] = after;
       return;
     }
   }
   times.push(time);
-  totals.push(total + permits);
+  totals.push(after);
 }
 
 function giveBackNewest(state: SlidingLogState, now: number, permits: number): void {
