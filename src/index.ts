@@ -1,5 +1,13 @@
 export type { Policy } from "./algorithms/algorithm.ts";
+export { type GcraPolicy, gcra } from "./algorithms/gcra/gcra.ts";
+export { leakyBucket } from "./algorithms/gcra/leaky-bucket.ts";
+export { type ThrottleReply, throttle } from "./algorithms/gcra/throttle.ts";
 export { type SmoothPolicy, smoothBursty, smoothWarmingUp } from "./algorithms/smooth/smooth.ts";
+export {
+  type SteppedBucketPolicy,
+  type TokenBucketPolicy,
+  tokenBucket,
+} from "./algorithms/token-bucket/token-bucket.ts";
 export { type Clock, preciseClock, systemClock, type Timer } from "./clock.ts";
 export {
   LimiterError,

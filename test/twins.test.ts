@@ -6,8 +6,11 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
+import { gcra } from "../src/algorithms/gcra/gcra.ts";
+import { leakyBucket } from "../src/algorithms/gcra/leaky-bucket.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
 import { smoothBursty, smoothWarmingUp } from "../src/algorithms/smooth/smooth.ts";
+import { tokenBucket } from "../src/algorithms/token-bucket/token-bucket.ts";
 import type { ScriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
@@ -42,6 +45,14 @@ const duration = fc.oneof(
   { weight: 1, arbitrary: oddSize.filter((ms) => ms < 1e300) },
 );
 const coldFactor = fc.constantFrom(1, 1.5, 3, 3, 10, 1e6, 1e100);
+const finite = permitsPerSecond.filter((rate) => rate < Infinity);
+/** Permits that can be there at once, of algorithms that refuse what is more. */
+const size = fc.oneof(
+  { weight: 4, arbitrary: fc.constantFrom(1, 2, 5, 7, 20, 49, 0.5, 1e6) },
+  { weight: 1, arbitrary: oddSize },
+);
+const extra = fc.oneof({ weight: 3, arbitrary: fc.constantFrom(0, 0, 1, 2, 5, 0.5) }, oddSize);
+const bucket = fc.record({ capacity: size, refill: finite, everyMs: duration });
 
 /** The policies of each algorithm; one that is registered needs an entry. */
 const policyOf: Record<string, fc.Arbitrary<Policy>> = {
@@ -55,6 +66,23 @@ const policyOf: Record<string, fc.Arbitrary<Policy>> = {
       .map(smoothBursty),
     fc.record({ permitsPerSecond, warmupMs: duration, coldFactor }).map(smoothWarmingUp),
   ),
+  gcra: fc.oneof(
+    fc.record({ limit: finite, periodMs: duration, burst: extra }).map(gcra),
+    bucket.map(tokenBucket),
+    fc
+      .record({
+        permitsPerSecond: finite,
+        capacity: fc.oneof({ weight: 5, arbitrary: extra }, fc.constant(Infinity)),
+        nodelay: fc.oneof(fc.constantFrom(0, 0, 1, 2, 0.5, Infinity), oddSize),
+        slack: extra,
+      })
+      .map(({ nodelay, ...numbers }) => {
+        const { capacity } = numbers;
+        const most = capacity < Infinity ? capacity : 100;
+        return leakyBucket({ ...numbers, nodelay: Math.min(nodelay, most) });
+      }),
+  ),
+  "token-bucket": bucket.map((numbers) => tokenBucket({ ...numbers, stepped: true })),
 };
 
 /** Who calls: the numbers that one caller's code declares, and others to set them to. */

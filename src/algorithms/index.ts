@@ -1,12 +1,12 @@
 import type { Algorithm, Policy } from "./algorithm.ts";
+import { gcraAlgorithm } from "./gcra/gcra.ts";
 import { smooth } from "./smooth/smooth.ts";
+import { steppedBucket } from "./token-bucket/token-bucket.ts";
 
 /**
  * The registration: every algorithm, one line each. The twin, store and limiter suites run over it.
  */
-export const algorithms: readonly Algorithm[] = [
-  smooth, //
-];
+export const algorithms: readonly Algorithm[] = [smooth, gcraAlgorithm, steppedBucket];
 
 /** Policies as a store knows them: a line each, the algorithm's letter and the numbers. */
 export function writePolicies(policies: readonly Policy[]): string {
