@@ -1,6 +1,6 @@
 import * as assert from "uvu/assert";
 import { redisServer } from "../scripts/redis-server.ts";
-import { smoothBursty, smoothWarmingUp } from "../src/index.ts";
+import { gcra, leakyBucket, smoothBursty, smoothWarmingUp, tokenBucket } from "../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../src/redis.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
 import { connect, RemoteClock, type Watched } from "./limiter/remote.ts";
@@ -22,6 +22,17 @@ const warmingUp = (permitsPerSecond: number) =>
   smoothWarmingUp({ permitsPerSecond, warmupMs: 1000 });
 const prefilled = (permitsPerSecond: number) =>
   smoothBursty({ permitsPerSecond, burstSeconds: 2, prefilled: true });
+
+const cells = (permitsPerSecond: number) =>
+  gcra({ limit: permitsPerSecond, periodMs: 1000, burst: 3 });
+const bucket = (refill: number) => tokenBucket({ capacity: 4, refill, everyMs: 1000 });
+const stepped = (permitsPerSecond: number) =>
+  tokenBucket({ capacity: 3, refill: 1, everyMs: 1000 / permitsPerSecond, stepped: true });
+const shaper = (permitsPerSecond: number) => leakyBucket({ permitsPerSecond, capacity: 1000 });
+const nodelay = (permitsPerSecond: number) =>
+  leakyBucket({ permitsPerSecond, capacity: 1000, nodelay: 4 });
+const slack = (permitsPerSecond: number) =>
+  leakyBucket({ permitsPerSecond, capacity: Infinity, slack: 10 });
 
 const patient: RedisLimiterOptions = { timeoutMs: 60_000 };
 const onRedis =
@@ -48,6 +59,13 @@ const kinds: [string, MakeLimiter, (permitsPerSecond: number) => Kind["policies"
     warmingUp,
   ],
   ["RedisLimiter, prefilled", onRedis(prefilled(7)), prefilled],
+  ...Object.entries({ cells, bucket, stepped, shaper, nodelay, slack }).map(
+    ([name, policy]): [string, MakeLimiter, (permitsPerSecond: number) => Kind["policies"]] => [
+      `RedisLimiter, ${name}`,
+      onRedis(policy(7)),
+      policy,
+    ],
+  ),
   [
     "RedisLimiter, one policy with a name",
     onRedis({ requests: bursty(7) }),

@@ -93,7 +93,7 @@ algorithms.g = {
 
   take = function(policy, state, at, permits)
     local line = line_at(policy, state, at)
-    if line > policy.capacity or line < DEEP then anchor(policy, state, at, line) end
+    if line > policy.capacity or state.level < DEEP then anchor(policy, state, at, line) end
     state.level = math.max(-LARGEST, state.level - permits)
     return 0
   end,

@@ -112,7 +112,7 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
 
   take(policy, state, at, permits) {
     const line = lineAt(policy, state, at);
-    if (line > policy.capacity || line < DEEP) anchor(policy, state, at, line);
+    if (line > policy.capacity || state.level < DEEP) anchor(policy, state, at, line);
     state.level = Math.max(-LARGEST, state.level - permits);
     return 0;
   },

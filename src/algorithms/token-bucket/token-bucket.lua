@@ -80,8 +80,8 @@ algorithms.t = {
   earliest = earliest,
 
   take = function(policy, state, at, permits)
-    local sum = sum_at(policy, state, at)
-    if sum > policy.capacity or sum < DEEP then anchor(policy, state, at) end
+    local full = sum_at(policy, state, at) >= policy.capacity
+    if full or state.tokens < DEEP then anchor(policy, state, at) end
     state.tokens = math.max(-LARGEST, state.tokens - permits)
     return 0
   end,

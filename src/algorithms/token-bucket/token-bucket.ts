@@ -86,8 +86,8 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
   },
 
   take(policy, state, at, permits) {
-    const sum = sumAt(policy, state, at);
-    if (sum > policy.capacity || sum < DEEP) anchor(policy, state, at);
+    const full = sumAt(policy, state, at) >= policy.capacity;
+    if (full || state.tokens < DEEP) anchor(policy, state, at);
     state.tokens = Math.max(-LARGEST, state.tokens - permits);
     return 0;
   },
@@ -201,7 +201,8 @@ export function tokenBucket(numbers: TokenBucketNumbers): TokenBucketPolicy {
   const capacity = checkNumber("capacity", numbers.capacity, aboveZero);
   const refill = checkNumber("refill", numbers.refill, aboveZero);
   const everyMs = checkNumber("everyMs", numbers.everyMs, aboveZero);
-  return checkBoolean("stepped", numbers.stepped ?? false)
+  const { stepped = false } = numbers;
+  return checkBoolean("stepped", stepped)
     ? steppedBucket.policy([capacity, refill, everyMs])
     : gcraAlgorithm.policy([capacity, refill, everyMs]);
 }
