@@ -397,6 +397,30 @@ const regressions: Record<string, History[]> = {
       ],
     })),
   ],
+  // sums beyond the doubles were not numbers, and a loop had no end
+  gcra: [
+    {
+      start: 0,
+      callers: [caller("gInfinity 10000000 1000 0 1.7976931348623157e+308", "g1 1 1")],
+      calls: [{ caller: 0, step: 0, asks: [setFirst, one] }],
+    },
+    {
+      start: 0,
+      callers: [caller("g1e-320 1e300 1e-320", "g1 1 1000 Infinity 0")],
+      calls: [0, 1, 2].map(() => ({ caller: 0, step: 1, asks: [one, setFirst, one] })),
+    },
+  ],
+  "token-bucket": [
+    {
+      start: 1_700_000_000_000_000,
+      callers: [caller("t5 5e-324 1\nt1 0.001 0.0025", "t1 1 1\nt1 1 1")],
+      calls: [-(2 ** 24), 0, 0].map((step) => ({
+        caller: 0,
+        step,
+        asks: [{ ...one, longest: Infinity, count: 4 }, setFirst, one, { verb: "reset" as const }],
+      })),
+    },
+  ],
 };
 
 for (const { name } of algorithms) {
