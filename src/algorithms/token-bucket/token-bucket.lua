@@ -111,9 +111,11 @@ algorithms.t = {
     end
 
     function algorithm.resize(policy, state, now, before)
-      local capacity, every = policy.capacity, policy.every
+      local capacity, refill, every = policy.capacity, policy.refill, policy.every
+      local same_capacity = capacity == before.capacity
+      if same_capacity and refill == before.refill and every == before.every then return end
       anchor(before, state, now)
-      if state.tokens > 0 and capacity ~= before.capacity then
+      if state.tokens > 0 and not same_capacity then
         state.tokens = math.min(capacity, state.tokens / before.capacity * capacity)
       end
       if every ~= before.every then

@@ -112,9 +112,11 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
   // what is there keeps its share of the capacity, and the step under way its share of the
   // interval; what is owed stays owed
   resize(policy, state, now, before) {
-    const { capacity, every } = policy;
+    const { capacity, refill, every } = policy;
+    const sameCapacity = capacity === before.capacity;
+    if (sameCapacity && refill === before.refill && every === before.every) return;
     anchor(before, state, now);
-    if (state.tokens > 0 && capacity !== before.capacity) {
+    if (state.tokens > 0 && !sameCapacity) {
       state.tokens = Math.min(capacity, (state.tokens / before.capacity) * capacity);
     }
     if (every !== before.every) {

@@ -142,6 +142,14 @@ numbers("a new state is as full as an old one: it lives until it is full, and no
   assert.is(gcraAlgorithm.lifetime(policy, state, 0), 10 * SECOND);
 });
 
+numbers("what is refunded to a full bucket is lost, for an earlier instant too", () => {
+  const policy = cells(10, 9);
+  const state = gcraAlgorithm.start(policy, 0);
+  gcraAlgorithm.giveBack(policy, state, SECOND, 5);
+  assert.equal(state, { since: SECOND, level: 10 });
+  assert.is(gcraAlgorithm.earliest(policy, state, 0.5 * SECOND, 10), SECOND);
+});
+
 numbers("resize: what is there keeps its share, what is owed its time", () => {
   const [slow, fast] = [cells(10, 9), cells(100, 19)];
   const state = gcraAlgorithm.start(slow, 0);

@@ -148,6 +148,14 @@ stepped("remaining, reset and window", () => {
   assert.is(steppedBucket.lifetime(policy, state, SECOND), SECOND);
 });
 
+stepped("what is refunded to a full bucket is lost, for an earlier instant too", () => {
+  const policy = steps(10, 10);
+  const state = steppedBucket.start(policy, 0);
+  steppedBucket.giveBack(policy, state, 1.5 * SECOND, 5);
+  assert.equal(state, { since: SECOND, tokens: 10 });
+  assert.is(steppedBucket.earliest(policy, state, 0.5 * SECOND, 10), SECOND);
+});
+
 stepped("resize: no step comes sooner than its share, tokens keep theirs, debts stay", () => {
   const [daily, quick] = [steps(10, 10, 86_400_000), steps(20, 10)];
   const state = steppedBucket.start(daily, 0);
