@@ -176,6 +176,8 @@ export function bucketSuite<P extends Policy>(
     "after resetMs everything is there, and not before",
     law(({ state, now, remaining, policy }) => {
       const { limit, resetMs } = policy.algorithm.quota(policy, state, now);
+      // centuries in ms have no microseconds
+      if (resetMs > 2 ** 40) return;
       const then = now + Math.round(resetMs * 1000);
       assert.is(remaining(then), limit);
       if (resetMs > 0) assert.ok(remaining(then - 1) < limit);
