@@ -1,11 +1,19 @@
 export type { Policy } from "./algorithms/algorithm.ts";
 export { type FixedWindowPolicy, fixedWindow } from "./algorithms/fixed-window/fixed-window.ts";
+export { type GcraPolicy, gcra } from "./algorithms/gcra/gcra.ts";
+export { leakyBucket } from "./algorithms/gcra/leaky-bucket.ts";
+export { type ThrottleReply, throttle } from "./algorithms/gcra/throttle.ts";
 export { type SlidingLogPolicy, slidingLog } from "./algorithms/sliding-log/sliding-log.ts";
 export {
   type SlidingWindowPolicy,
   slidingWindow,
 } from "./algorithms/sliding-window/sliding-window.ts";
 export { type SmoothPolicy, smoothBursty, smoothWarmingUp } from "./algorithms/smooth/smooth.ts";
+export {
+  type SteppedBucketPolicy,
+  type TokenBucketPolicy,
+  tokenBucket,
+} from "./algorithms/token-bucket/token-bucket.ts";
 export { type Clock, preciseClock, systemClock, type Timer } from "./clock.ts";
 export {
   LimiterError,

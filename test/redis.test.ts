@@ -2,15 +2,21 @@ import * as assert from "uvu/assert";
 import { redisServer } from "../scripts/redis-server.ts";
 import {
   fixedWindow,
+  gcra,
+  leakyBucket,
+  PermitsExceedCapacityError,
+  type Policy,
+  QueueFullError,
   slidingLog,
   slidingWindow,
   smoothBursty,
   smoothWarmingUp,
+  tokenBucket,
 } from "../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../src/redis.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
 import { connect, RemoteClock, type Watched } from "./limiter/remote.ts";
-import { failure } from "./limiter/watch.ts";
+import { failure, watch } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
 
 let watched: Watched;
@@ -40,6 +46,16 @@ const onFirst = (permitsPerSecond: number) =>
   fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
 const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
 const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
+const cells = (permitsPerSecond: number) =>
+  gcra({ limit: permitsPerSecond, periodMs: 1000, burst: 3 });
+const bucket = (refill: number) => tokenBucket({ capacity: 4, refill, everyMs: 1000 });
+const stepped = (permitsPerSecond: number) =>
+  tokenBucket({ capacity: 3, refill: 1, everyMs: 1000 / permitsPerSecond, stepped: true });
+const shaper = (permitsPerSecond: number) => leakyBucket({ permitsPerSecond, capacity: 1000 });
+const nodelay = (permitsPerSecond: number) =>
+  leakyBucket({ permitsPerSecond, capacity: 1000, nodelay: 4 });
+const slack = (permitsPerSecond: number) =>
+  leakyBucket({ permitsPerSecond, capacity: Infinity, slack: 10 });
 
 const patient: RedisLimiterOptions = { timeoutMs: 60_000 };
 const onRedis =
@@ -71,6 +87,13 @@ const kinds: [
     warmingUp,
   ],
   ["RedisLimiter, prefilled", onRedis(prefilled(7)), prefilled],
+  ...Object.entries({ cells, bucket, stepped, shaper, nodelay, slack }).map(
+    ([name, policy]): [string, MakeLimiter, (permitsPerSecond: number) => Kind["policies"]] => [
+      `RedisLimiter, ${name}`,
+      onRedis(policy(7)),
+      policy,
+    ],
+  ),
   [
     "RedisLimiter, one policy with a name",
     onRedis({ requests: bursty(7) }),
@@ -296,6 +319,110 @@ shared("options and names are checked, as RateLimiter's are", () => {
 });
 
 shared.run();
+
+// -- buckets --
+
+const buckets = suite("limiters on Redis, buckets");
+
+buckets.before(async () => {
+  watched = await connect();
+});
+
+buckets.after(() => {
+  watched.redis.disconnect();
+});
+
+function openBucket(policy: Policy, name = watched.fresh()) {
+  const clock = new RemoteClock();
+  const open = () => RedisLimiter.create(watched.runner, name, policy, { ...patient, clock });
+  return { clock, name, open };
+}
+
+/** The waits of those who reserve one after the other at one instant, s; `null`: refused. */
+async function waitsOf(limiters: readonly RedisLimiter[], count: number) {
+  const told: (number | null)[] = [];
+  for (let i = 0; i < count; i++) {
+    const limiter = limiters[i % limiters.length] as RedisLimiter;
+    try {
+      told.push((await limiter.reserve()).waitMs / 1000);
+    } catch (error) {
+      assert.instance(error, QueueFullError);
+      told.push(null);
+    }
+  }
+  return told;
+}
+
+buckets("nginx's patterns: 1 + nodelay at once, the rest paced, the next refused", async () => {
+  const patterns = [
+    [0, [0, 1, 2, 3, 4, 5, null, null], [5, null]],
+    [2, [0, 0, 0, 1, 2, 3, null, null], [3, null]],
+    [true, [0, 0, 0, 0, 0, 0, null, null], [0, null]],
+  ] as const;
+  for (const [nodelay, now, then] of patterns) {
+    const { clock, open } = openBucket(leakyBucket({ permitsPerSecond: 1, capacity: 5, nodelay }));
+    const shared = [open(), open()];
+    assert.equal(await waitsOf(shared, 8), now);
+    assert.instance(await failure(() => open().acquire()), QueueFullError);
+    assert.is(await open().tryAcquire(1, 1e9), false);
+    await clock.advance(1000);
+    assert.equal(await waitsOf(shared, 2), then);
+  }
+});
+
+buckets("many who ask in one turn share one bucket", async () => {
+  const { clock, open } = openBucket(leakyBucket({ permitsPerSecond: 1, capacity: 3, nodelay: 1 }));
+  const limiter = open();
+  const waiting = Array.from({ length: 6 }, () => watch(clock, limiter.acquire()));
+  await clock.advance(5000);
+  assert.equal(
+    waiting.map(({ value, error }) => (error instanceof QueueFullError ? null : value)),
+    [0, 0, 1000, 2000, null, null],
+  );
+});
+
+buckets("a burst at a high rate is a burst, and its key outlives it", async () => {
+  const { name, open } = openBucket(gcra({ limit: 1e6, periodMs: 1000, burst: 9 }));
+  const limiter = open();
+  const answers = await Promise.all(Array.from({ length: 20 }, () => limiter.tryAcquire()));
+  assert.is(answers.filter(Boolean).length, 10);
+  assert.ok((await watched.redis.pttl(`l:${name}`)) > 0);
+});
+
+buckets("a key lives as long as its bucket is not full", async () => {
+  const policies: [Policy, atLeastMs: number][] = [
+    [gcra({ limit: 1, periodMs: 1e9 }), 1e9],
+    [tokenBucket({ capacity: 1, refill: 0.5, everyMs: 1e9 }), 2e9],
+    [tokenBucket({ capacity: 1, refill: 0.5, everyMs: 1e9, stepped: true }), 2e9],
+    [leakyBucket({ permitsPerSecond: 1e-6, capacity: 1 }), 1e9],
+  ];
+  for (const [policy, atLeastMs] of policies) {
+    const { name, open } = openBucket(policy);
+    await open().acquire();
+    const life = await watched.redis.pttl(`l:${name}`);
+    assert.ok(life >= atLeastMs, `${policy.algorithm.name}: ${life}`);
+  }
+});
+
+buckets("a request that can never pass is told so", async () => {
+  const policies = [
+    gcra({ limit: 5, periodMs: 1000 }),
+    tokenBucket({ capacity: 5, refill: 1, everyMs: 1000, stepped: true }),
+    leakyBucket({ permitsPerSecond: 5, capacity: 4 }),
+  ];
+  for (const policy of policies) {
+    const limiter = openBucket(policy).open();
+    for (const verb of [
+      () => limiter.acquire(6),
+      () => limiter.decide(6),
+      () => limiter.charge(6),
+    ]) {
+      assert.instance(await failure(verb), PermitsExceedCapacityError);
+    }
+  }
+});
+
+buckets.run();
 
 // -- the server's own time --
 

@@ -1,14 +1,18 @@
 import type { Algorithm, Policy } from "./algorithm.ts";
 import { fixedWindowAlgorithm } from "./fixed-window/fixed-window.ts";
+import { gcraAlgorithm } from "./gcra/gcra.ts";
 import { slidingLogAlgorithm } from "./sliding-log/sliding-log.ts";
 import { slidingWindowAlgorithm } from "./sliding-window/sliding-window.ts";
 import { smooth } from "./smooth/smooth.ts";
+import { steppedBucket } from "./token-bucket/token-bucket.ts";
 
 /**
  * The registration: every algorithm, one line each. The twin, store and limiter suites run over it.
  */
 export const algorithms: readonly Algorithm[] = [
   smooth,
+  gcraAlgorithm,
+  steppedBucket,
   fixedWindowAlgorithm,
   slidingWindowAlgorithm,
   slidingLogAlgorithm,

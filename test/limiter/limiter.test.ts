@@ -3,7 +3,9 @@ import type { Algorithm } from "../../src/algorithms/algorithm.ts";
 import { type SmoothState, smooth } from "../../src/algorithms/smooth/smooth.ts";
 import {
   fixedWindow,
+  gcra,
   Limiter,
+  leakyBucket,
   PermitsExceedCapacityError,
   type Policies,
   type Policy,
@@ -13,6 +15,7 @@ import {
   slidingWindow,
   smoothBursty,
   smoothWarmingUp,
+  tokenBucket,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
@@ -36,6 +39,16 @@ const onFirst = (permitsPerSecond: number) =>
   fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
 const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
 const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
+const cells = (permitsPerSecond: number) =>
+  gcra({ limit: permitsPerSecond, periodMs: 1000, burst: 3 });
+const bucket = (refill: number) => tokenBucket({ capacity: 4, refill, everyMs: 1000 });
+const stepped = (permitsPerSecond: number) =>
+  tokenBucket({ capacity: 3, refill: 1, everyMs: 1000 / permitsPerSecond, stepped: true });
+const shaper = (permitsPerSecond: number) => leakyBucket({ permitsPerSecond, capacity: 1000 });
+const nodelay = (permitsPerSecond: number) =>
+  leakyBucket({ permitsPerSecond, capacity: 1000, nodelay: 4 });
+const slack = (permitsPerSecond: number) =>
+  leakyBucket({ permitsPerSecond, capacity: Infinity, slack: 10 });
 
 type Make = Parameters<typeof localLimiterSuite>[1];
 
@@ -66,6 +79,13 @@ const kinds: [
     (clock, options) => Limiter.create(warmingUp(7), { ...options, clock }),
     warmingUp,
   ],
+  ...Object.entries({ cells, bucket, stepped, shaper, nodelay, slack }).map(
+    ([name, policy]): [string, Make, (permitsPerSecond: number) => Kind["policies"]] => [
+      name,
+      (clock, options) => Limiter.create(policy(7), { ...options, clock }),
+      policy,
+    ],
+  ),
   [
     "one policy with a name",
     (clock, options) => Limiter.create({ requests: bursty(7) }, { ...options, clock }),

@@ -103,8 +103,8 @@ end
 -- whether the permits, which cannot be used now, are more than may wait
 local function overflows(permits)
   for i = 1, count do
-    local kind = algorithm[i]
-    if kind.overflows and permits[i] > 0 and kind.overflows(policy[i], state[i], now, permits[i]) then return true end
+    local bounded = policy[i].maxWaiting and permits[i] > 0
+    if bounded and algorithm[i].overflows(policy[i], state[i], now, permits[i]) then return true end
   end
   return false
 end
@@ -206,7 +206,7 @@ while position <= last do
     position = position + 4
     if held > from then from = held end
     local answers = {}
-    if count == 1 and algorithm[1].in_order and not algorithm[1].overflows then
+    if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting then
       local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
       local earliest_of, use = kind.earliest, kind.take
       local last_wait, last_receipt, last_text

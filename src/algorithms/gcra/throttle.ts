@@ -1,0 +1,59 @@
+import { show } from "../../check.ts";
+
+/**
+ * What redis-cell's `CL.THROTTLE` answers: 1 if the request was limited, 0 if not; the limit
+ * (burst + 1); how many remain; seconds until a retry makes sense, -1 if it was let in; seconds
+ * until the limit is whole again.
+ */
+export type ThrottleReply = readonly [
+  limited: 0 | 1,
+  limit: number,
+  remaining: number,
+  retryAfter: number,
+  resetAfter: number,
+];
+
+interface Standing {
+  readonly limit: number;
+  readonly remaining: number;
+  readonly resetMs: number;
+}
+
+/** What of a `Decision` is needed. */
+interface Decided extends Standing {
+  readonly allowed: boolean;
+  readonly waitMs: number;
+  readonly policies: Readonly<Record<string, Standing>>;
+}
+
+/**
+ * A decision as the five integers of redis-cell's `CL.THROTTLE`. Times are whole seconds, rounded
+ * up, so that who comes back then is let in; permits are rounded down.
+ *
+ * @param decision what `decide` or `peek` answered
+ * @param policyName whose limit, remaining and reset to tell; default: the binding policy's
+ * @returns `[limited, limit, remaining, retryAfter, resetAfter]`
+ * @throws RangeError if the decision has no policy of that name
+ * @example
+ * const limiter = Limiter.create(gcra({ limit: 30, periodMs: 60_000, burst: 15 }));
+ * throttle(limiter.decide()); // [0, 16, 15, -1, 2]
+ */
+export function throttle(decision: Decided, policyName?: string): ThrottleReply {
+  const { limit, remaining, resetMs } = standing(decision, policyName);
+  return [
+    decision.allowed ? 0 : 1,
+    Math.floor(limit),
+    Math.floor(remaining),
+    decision.allowed ? -1 : Math.ceil(decision.waitMs / 1000),
+    Math.ceil(resetMs / 1000),
+  ];
+}
+
+function standing(decision: Decided, policyName: string | undefined): Standing {
+  if (policyName === undefined) return decision;
+  const { policies } = decision;
+  const found = Object.hasOwn(policies, policyName) ? policies[policyName] : undefined;
+  if (found !== undefined) return found;
+  const names = Object.keys(policies).join(", ");
+  throw new RangeError(`policyName must be one of ${names}, got ${show(policyName)}`);
+}

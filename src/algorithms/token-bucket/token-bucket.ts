@@ -1,0 +1,219 @@
+/**
+ * The token bucket: `refill` tokens come every `every` microseconds, at most `capacity` are kept,
+ * and a request for n goes as soon as n are there.
+ *
+ * There are two ways of refilling. *Continuously*, drop by drop, which is what Go's x/time/rate
+ * does: that is GCRA under another name, and its policy is one of gcra.ts. And in *steps*: the
+ * whole refill at the end of each interval and nothing in between, as most scripts for Redis do and
+ * as an allowance does that is paid out by the hour. This file is the second.
+ *
+ *   capacity +--.        .--        tokens(t) = min(capacity, tokens + k x refill)
+ *            |  |     .--'                 k = floor((t - since) / every)
+ *            |  |  .--'             n go at t if n <= tokens(t)
+ *          0 +--+--'-------> t      n could go at since + j x every, j the least that gives n
+ *
+ * The steps lie on a grid that begins when the limiter is created, whatever is taken when; `since`
+ * is a point of it. It starts full. Tokens below 0 are owed. Before `since` the steps go on
+ * downwards, so that who asks for an earlier time than somebody was promised finds less there, and
+ * never more.
+ *
+ * Worked example, capacity 5, refill 2 every second: 5 go at 0 s. At 0.999999 s nobody goes, at 1 s
+ * two do. Then 4 are asked for: at 2 s there are 2, at 3 s 4, so they go at 3 s.
+ *
+ * Bound. In any interval of t microseconds at most capacity + ceil(t / every) x refill. Charges,
+ * which ask nobody, come on top.
+ *
+ * Where it is inexact. An interval is a whole number of microseconds, at least one and at most 2^52
+ * (142 years): it is rounded. Tokens are doubles, counted from the last time that the bucket was
+ * full, so that a refill of 0.1 does not add up its rounding. `token-bucket.lua` is this file once
+ * more.
+ */
+import { aboveZero, checkBoolean, checkNumber, checkOptions } from "../../check.ts";
+import { toMillis } from "../../clock.ts";
+import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
+
+export interface SteppedBucketPolicy extends Policy {
+  /** The most tokens that are kept. */
+  readonly capacity: number;
+  /** So many tokens come at each step. */
+  readonly refill: number;
+  /** Whole microseconds from step to step. */
+  readonly every: number;
+}
+
+export interface SteppedBucketState {
+  /** A step of the past, or of the future if tokens were promised for then. */
+  since: number;
+  /** The tokens after that step; below 0: owed. */
+  tokens: number;
+}
+
+const LONGEST_STEP = 2 ** 52;
+/** More steps than this cannot be told one from the other. */
+const MOST_STEPS = 2 ** 52;
+/** Tokens below this lose digits: they are told anew, as of a later step. */
+const DEEP = -(2 ** 20);
+/**
+ * Sums of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not a
+ * number.
+ */
+const LARGEST = Number.MAX_VALUE;
+
+export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> = {
+  name: "token-bucket",
+  letter: "t",
+
+  policy(numbers) {
+    const [capacity = 1, refill = 1, everyMs = 1000] = numbers;
+    const every = Math.max(1, Math.min(LONGEST_STEP, Math.floor(everyMs * 1000 + 0.5)));
+    return Object.freeze({ algorithm: steppedBucket, numbers, capacity, refill, every });
+  },
+
+  start: (policy, now) => ({ since: now, tokens: policy.capacity }),
+
+  copy: (state) => ({ since: state.since, tokens: state.tokens }),
+
+  shift(state, by) {
+    state.since += by;
+  },
+
+  earliest(policy, state, from, permits) {
+    if (permits > policy.capacity) return Infinity;
+    if (permits <= tokensAt(policy, state, from)) return from;
+    const steps = firstStep(policy, state, from, permits);
+    return Math.max(from, Math.min(LARGEST, state.since + steps * policy.every));
+  },
+
+  take(policy, state, at, permits) {
+    const full = sumAt(policy, state, at) >= policy.capacity;
+    if (full || state.tokens < DEEP) anchor(policy, state, at);
+    state.tokens = Math.max(-LARGEST, state.tokens - permits);
+    return 0;
+  },
+
+  giveBack(policy, state, now, permits) {
+    state.tokens = Math.min(LARGEST, state.tokens + permits);
+    if (sumAt(policy, state, now) > policy.capacity) anchor(policy, state, now);
+  },
+
+  quota(policy, state, now): Quota {
+    const { capacity, refill, every } = policy;
+    return {
+      limit: capacity,
+      remaining: Math.max(0, tokensAt(policy, state, now)),
+      resetMs: toMillis(untilFull(policy, state, now)),
+      windowMs: toMillis(Math.min(LARGEST, (capacity / refill) * every)),
+    };
+  },
+
+  lifetime: (policy, state, now) => untilFull(policy, state, now),
+
+  // what is there keeps its share of the capacity, and the step under way its share of the
+  // interval; what is owed stays owed
+  resize(policy, state, now, before) {
+    const { capacity, refill, every } = policy;
+    const sameCapacity = capacity === before.capacity;
+    if (sameCapacity && refill === before.refill && every === before.every) return;
+    anchor(before, state, now);
+    if (state.tokens > 0 && !sameCapacity) {
+      state.tokens = Math.min(capacity, (state.tokens / before.capacity) * capacity);
+    }
+    if (every !== before.every) {
+      const share = Math.max(0, Math.min(1, (now - state.since) / before.every));
+      state.since = now - Math.min(every - 1, Math.floor(share * every));
+    }
+  },
+};
+
+/** Whole steps since then; below 0 for an instant before. */
+function stepsAt(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): number {
+  return Math.floor((at - state.since) / policy.every);
+}
+
+/** The tokens that would be there without a capacity. */
+function sumAt(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): number {
+  return sumAfter(policy, state, stepsAt(policy, state, at));
+}
+
+function sumAfter(policy: SteppedBucketPolicy, state: SteppedBucketState, steps: number): number {
+  return state.tokens + steps * policy.refill;
+}
+
+function tokensAt(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): number {
+  return Math.min(policy.capacity, sumAt(policy, state, at));
+}
+
+/** The number of the first step after `from`, when they are not there, at which they are. */
+function firstStep(
+  policy: SteppedBucketPolicy,
+  state: SteppedBucketState,
+  from: number,
+  wanted: number,
+): number {
+  const near = Math.ceil((wanted - state.tokens) / policy.refill);
+  const hit = sumAfter(policy, state, near) >= wanted && sumAfter(policy, state, near - 1) < wanted;
+  if (hit || near >= MOST_STEPS) return near;
+  // the division rounds, and the sum must say yes at this step and no at the one before
+  let early = stepsAt(policy, state, from);
+  let late = early + 1;
+  for (let step = 1; sumAfter(policy, state, late) < wanted; step *= 2) {
+    early = late;
+    late += step;
+  }
+  for (;;) {
+    const middle = Math.floor((early + late) / 2);
+    if (middle <= early || middle >= late) return late;
+    if (sumAfter(policy, state, middle) < wanted) early = middle;
+    else late = middle;
+  }
+}
+
+/** From now on `since` is the last step up to `at`. */
+function anchor(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): void {
+  const steps = stepsAt(policy, state, at);
+  state.tokens = Math.max(-LARGEST, tokensAt(policy, state, at));
+  state.since = Math.max(-LARGEST, Math.min(LARGEST, state.since + steps * policy.every));
+}
+
+function untilFull(policy: SteppedBucketPolicy, state: SteppedBucketState, now: number): number {
+  return steppedBucket.earliest(policy, state, now, policy.capacity) - now;
+}
+
+/**
+ * A policy that hands out tokens from a bucket: `refill` of them come every `everyMs`, and at most
+ * `capacity` are kept. It starts full.
+ *
+ * @param numbers.capacity the most tokens that are kept, and the largest request; a finite number
+ *   above 0
+ * @param numbers.refill how many come in an interval, whole or not; a finite number above 0
+ * @param numbers.everyMs the interval, ms; a finite number above 0
+ * @param numbers.stepped they come all at once at the end of each interval, which is then rounded
+ *   to whole microseconds, instead of evenly in the course of it; default false
+ * @returns a policy for `Limiter.create`
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = Limiter.create(tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 }));
+ */
+export function tokenBucket(numbers: TokenBucketNumbers & { stepped: true }): SteppedBucketPolicy;
+export function tokenBucket(numbers: TokenBucketNumbers & { stepped?: false }): GcraPolicy;
+export function tokenBucket(numbers: TokenBucketNumbers): TokenBucketPolicy;
+export function tokenBucket(numbers: TokenBucketNumbers): TokenBucketPolicy {
+  checkOptions("tokenBucket", numbers, ["capacity", "refill", "everyMs", "stepped"]);
+  const capacity = checkNumber("capacity", numbers.capacity, aboveZero);
+  const refill = checkNumber("refill", numbers.refill, aboveZero);
+  const everyMs = checkNumber("everyMs", numbers.everyMs, aboveZero);
+  const { stepped = false } = numbers;
+  return checkBoolean("stepped", stepped)
+    ? steppedBucket.policy([capacity, refill, everyMs])
+    : gcraAlgorithm.policy([capacity, refill, everyMs]);
+}
+
+export type TokenBucketPolicy = GcraPolicy | SteppedBucketPolicy;
+
+interface TokenBucketNumbers {
+  readonly capacity: number;
+  readonly refill: number;
+  readonly everyMs: number;
+  readonly stepped?: boolean;
+}

@@ -1,0 +1,227 @@
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { type GcraPolicy, gcra, gcraAlgorithm } from "../../../src/algorithms/gcra/gcra.ts";
+import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
+import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { suite } from "../../suite.ts";
+import { algorithmSuite } from "../algorithm.suite.ts";
+import { gcraBound } from "../bounds.ts";
+import { aRate, aSize, bucketSuite, exactly, play, type Row, SECOND } from "../bucket.suite.ts";
+
+const cells = (limit: number, burst?: number, periodMs = 1000) =>
+  burst === undefined ? gcra({ limit, periodMs }) : gcra({ limit, periodMs, burst });
+
+const tables = suite("gcra: who waits how long");
+
+const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
+  "the essay's example, 30 a minute and a burst of 15 more": [
+    cells(30, 15, 60_000),
+    [0, 16, 0],
+    [1, 1, 1],
+    [7, 1, 0],
+    [7, 1, 0],
+    [7, 1, 1],
+    [40, 16, 0],
+    [40, 17, Infinity],
+  ],
+  "no burst: an even pace": [cells(10, 0), [0, 1, 0], [0, 1, 0.1], [0, 1, 0.2], [0.3, 1, 0]],
+  "the burst is a whole limit if nothing is said": [cells(3), [0, 3, 0], [0, 1, 0.333334]],
+  "a limit below one lets one go at once": [cells(0.5), [0, 1, 0], [0, 1, 2], [4, 1, 0]],
+  "an interval that no number of microseconds is: nothing adds up": [
+    cells(7),
+    ...Array.from({ length: 7 }, (): Row => [0, 1, 0]),
+    [0, 1, 0.142858],
+    [0, 1, 0.285715],
+    [0, 5, 1],
+    [2, 7, 0],
+    [2.999_999, 7, 0.000_001],
+    [3, 7, 1],
+  ],
+  "forty-nine come back in exactly their period": [cells(49), [0, 49, 0], [1, 49, 0], [2, 49, 0]],
+  "fractions of a permit": [cells(1), [0, 0.25, 0], [0, 0.75, 0], [0, 0.5, 0.5], [9, 1, 0]],
+  "high rates are limited too": [
+    cells(1e7, 0),
+    [0, 1, 0],
+    [0, 1, 1e-6],
+    [0, 1, 1e-6],
+    ...Array.from({ length: 8 }, (): Row => [0, 1, 1e-6]),
+    [0, 1, 2e-6],
+  ],
+  "time that goes back mints nothing": [
+    cells(10, 2),
+    [1, 1, 0],
+    [0.9, 1, 0],
+    [0.9, 1, 0.1],
+    [1, 1, 0.1],
+  ],
+};
+
+for (const [name, [policy, ...table]] of Object.entries(rows)) {
+  tables(name, () => play(policy, table));
+}
+
+tables("a whole burst goes at once, one by one, whatever the rate", () => {
+  for (const limit of [3, 7, 49, 300, 70_000]) {
+    for (const now of [0, 2 ** 32 - 1, 2 ** 32 + 0.3]) {
+      const policy = cells(limit);
+      const state = gcraAlgorithm.start(policy, now);
+      for (let gone = 0; gone < limit; gone++) {
+        assert.is(gcraAlgorithm.earliest(policy, state, now, 1), now, `${gone} of ${limit}`);
+        gcraAlgorithm.take(policy, state, now, 1);
+      }
+      assert.ok(gcraAlgorithm.earliest(policy, state, now, 1) > now);
+    }
+  }
+});
+
+tables("an even pace for a hundred thousand permits does not drift", () => {
+  const policy = cells(3e6, 0);
+  const state = gcraAlgorithm.start(policy, 0);
+  let at = 0;
+  for (let taken = 0; taken <= 3e5; taken++) {
+    at = gcraAlgorithm.earliest(policy, state, 0, 1);
+    gcraAlgorithm.take(policy, state, at, 1);
+  }
+  assert.ok(Math.abs(at - 100_000) < 1e-3, `${at}`);
+});
+
+tables("a level that has run for months still counts single permits", () => {
+  const policy = cells(1e9, 0);
+  const state = gcraAlgorithm.start(policy, 0);
+  const months = 200 * 86_400 * SECOND;
+  gcraAlgorithm.take(policy, state, 0, 1e9 * 200 * 86_400);
+  for (let i = 0; i < 5000; i++) gcraAlgorithm.take(policy, state, months, 1);
+  const { remaining, resetMs } = gcraAlgorithm.quota(policy, state, months);
+  assert.equal([remaining, resetMs], [0, 0.006]);
+  assert.ok(gcraAlgorithm.earliest(policy, state, months, 1) > months + 5);
+});
+
+tables.run();
+
+const numbers = suite("gcra: numbers");
+
+numbers("bad ones are refused, with the argument, its bound and what it got", () => {
+  const bad = [0, -0, -1, Number.NaN, Infinity, "5", null, undefined, 5n] as number[];
+  for (const one of bad) {
+    assert.throws(() => gcra({ limit: one, periodMs: 1 }), /^limit must be a finite number above/);
+    assert.throws(() => gcra({ limit: 1, periodMs: one }), /^periodMs must be a finite number/);
+  }
+  for (const burst of [-1, Number.NaN, Infinity, "1", null] as number[]) {
+    assert.throws(() => gcra({ limit: 1, periodMs: 1, burst }), /^burst must be a finite/);
+  }
+  for (const none of [null, undefined, 5, []] as never[]) {
+    assert.throws(() => gcra(none), /^gcra must be an object/);
+  }
+  const typo = { limit: 1, periodMs: 1, bursts: 5 };
+  assert.throws(() => gcra(typo), /no "bursts"; it knows limit, periodMs, burst/);
+});
+
+numbers("a policy can be written down and made again, and not changed", () => {
+  assert.ok(algorithms.includes(gcraAlgorithm as never));
+  for (const policy of [cells(5), cells(1 / 3, 0.5), cells(7, 0, 1e-3)]) {
+    assert.equal(readPolicies(writePolicies([policy])), [policy]);
+    assert.ok(Object.isFrozen(policy));
+  }
+  const { capacity, permits, per } = gcraAlgorithm.policy([]);
+  assert.equal([capacity, permits, per], [1, 1, SECOND]);
+});
+
+numbers("a request that can never pass is told so, and not when to retry", () => {
+  const limiter = Limiter.create(cells(5, 4), { clock: new FakeClock() });
+  for (const verb of [() => limiter.decide(5.001), () => limiter.peek(6)]) {
+    assert.throws(verb, (error: Error) => error instanceof PermitsExceedCapacityError);
+  }
+  assert.is(limiter.peek(5).remaining, 5);
+});
+
+numbers("a new state is as full as an old one: it lives until it is full, and no longer", () => {
+  const policy = cells(1, 9);
+  const state = gcraAlgorithm.start(policy, 0);
+  assert.is(gcraAlgorithm.lifetime(policy, state, 0), 0);
+  gcraAlgorithm.take(policy, state, 0, 10);
+  assert.is(gcraAlgorithm.lifetime(policy, state, 0), 10 * SECOND);
+});
+
+numbers("what is refunded to a full bucket is lost, for an earlier instant too", () => {
+  const policy = cells(10, 9);
+  const state = gcraAlgorithm.start(policy, 0);
+  gcraAlgorithm.giveBack(policy, state, SECOND, 5);
+  assert.equal(state, { since: SECOND, level: 10 });
+  assert.is(gcraAlgorithm.earliest(policy, state, 0.5 * SECOND, 10), SECOND);
+});
+
+numbers("resize: what is there keeps its share, what is owed its time", () => {
+  const [slow, fast] = [cells(10, 9), cells(100, 19)];
+  const state = gcraAlgorithm.start(slow, 0);
+  gcraAlgorithm.take(slow, state, 0, 5);
+  gcraAlgorithm.resize(fast, state, 0, slow);
+  assert.equal(state, { since: 0, level: 10 });
+  gcraAlgorithm.take(fast, state, 0, 110);
+  gcraAlgorithm.resize(slow, state, 0, fast);
+  assert.is(gcraAlgorithm.earliest(slow, state, 0, 1), 1.1 * SECOND);
+  gcraAlgorithm.resize(cells(10, 1), state, 0, slow);
+  assert.is(gcraAlgorithm.earliest(slow, state, 0, 1), 1.1 * SECOND);
+});
+
+numbers.run();
+
+const ends = suite("gcra: at the ends of the doubles");
+
+const extremes = [5e-324, 1e-310, 1e-200, 1e-9, 1, 1e9, 1e200, 1.7e308];
+
+ends("whatever is asked: every answer is a number", () => {
+  const policies = extremes.flatMap((limit) =>
+    extremes.flatMap((periodMs) => [0, 1, 1e308].map((burst) => gcra({ limit, periodMs, burst }))),
+  );
+  for (const policy of policies) {
+    const state = gcraAlgorithm.start(policy, 0);
+    for (const now of [0, 1, 1e15, 0.5, -1e300, 1e300]) {
+      for (const permits of [5e-324, 1e-9, 1, policy.capacity]) {
+        const facts = `${permits} at ${now}: ${policy.numbers}`;
+        const at = gcraAlgorithm.earliest(policy, state, now, permits);
+        assert.ok(at >= now && at < Infinity, `${facts}: ${at}`);
+        gcraAlgorithm.take(policy, state, at, permits);
+        gcraAlgorithm.take(policy, state, now, permits);
+        gcraAlgorithm.giveBack(policy, state, now, permits);
+        const { remaining, resetMs, windowMs } = gcraAlgorithm.quota(policy, state, now);
+        assert.ok(remaining >= 0 && resetMs >= 0 && windowMs >= 0, facts);
+        assert.ok(gcraAlgorithm.lifetime(policy, state, now) >= 0, facts);
+        gcraAlgorithm.resize(policies[7] as GcraPolicy, state, now, policy);
+        gcraAlgorithm.resize(policy, state, now, policies[7] as GcraPolicy);
+        assert.ok(Math.abs(state.level) < Infinity && Math.abs(state.since) < Infinity, facts);
+      }
+    }
+  }
+});
+
+ends("a debt of which the level has lost the last digits: the wait is honest all the same", () => {
+  const slow = gcra({ limit: 1, periodMs: 1e6, burst: 2 });
+  const property = fc.property(fc.double({ min: 1e5, max: 1e6, noNaN: true }), (debt) => {
+    const state = { since: 0, level: -debt };
+    const told = Math.ceil(gcraAlgorithm.earliest(slow, state, 0, 1));
+    assert.is(gcraAlgorithm.earliest(slow, state, told, 1), told);
+    assert.ok(gcraAlgorithm.earliest(slow, state, told - 1, 1) > told - 1);
+  });
+  void fc.assert(property, { numRuns: 2000 });
+});
+
+ends.run();
+
+bucketSuite("gcra", {
+  policies: fc
+    .record({ limit: aRate, burst: aSize })
+    .map((one) => gcra({ ...one, periodMs: 1000 })),
+  bound: gcraBound,
+  largest: ({ largest }) => largest,
+});
+
+// what is given back ahead of its time goes to whoever asks next, beside those who were promised later instants
+algorithmSuite(
+  "gcra",
+  fc
+    .record({ limit: fc.constantFrom(1, 2, 5, 50), burst: fc.constantFrom(0, 1, 2, 5) })
+    .map((one) => gcra({ ...one, periodMs: 1000 })),
+  (policy, micros) => gcraBound(policy as GcraPolicy, micros),
+  { cancels: false, permits: exactly },
+);
