@@ -7,6 +7,7 @@ export {
   QueueFullError,
   ReservationCancelledError,
 } from "./errors.ts";
+export { ConcurrencyLimiter, type ConcurrencyOptions, type Lease } from "./limiter/concurrency.ts";
 export type {
   Decision,
   LocalLimiter,
