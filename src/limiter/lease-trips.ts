@@ -63,18 +63,18 @@ export class LeaseTrips {
 
   /** With the microtasks of this turn, so that all requests of the turn are there. */
   #leaveSoon(): void {
-    if (this.#busy || this.#queue.length === 0) return;
+    const [first] = this.#queue;
+    if (this.#busy || first === undefined) return;
     this.#busy = true;
     queueMicrotask(() => {
       const calls = this.#queue.slice(0, LONGEST_TRIP);
       this.#queue = this.#queue.slice(LONGEST_TRIP);
-      this.#travel(calls);
+      this.#travel(calls, first.askedAt);
     });
   }
 
-  #travel(calls: readonly Call[]): void {
+  #travel(calls: readonly Call[], askedAt: number): void {
     const sentAt = performance.now();
-    const askedAt = calls[0]?.askedAt ?? sentAt;
     let overdue = false;
     const leftMs = askedAt + this.#options.timeoutMs - sentAt;
     const timeout = setTimeout(
