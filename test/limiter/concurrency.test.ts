@@ -192,6 +192,30 @@ test("a time-out that is over does not take the place of the next", async () => 
   assert.is((await limiter.tryAcquire(0)) === undefined, true);
 });
 
+test("no timer outlives its waiter", async () => {
+  const clock = new FakeClock();
+  const timers = new Set<() => void>();
+  const limiter = ConcurrencyLimiter.create(1, {
+    clock: {
+      now: () => clock.now(),
+      wakeAt: (_, wake) => {
+        timers.add(wake);
+        return { cancel: () => timers.delete(wake) };
+      },
+    },
+  });
+  const lease = limiter.tryAcquire();
+  const controller = new AbortController();
+  const granted = limiter.tryAcquire(10);
+  const aborted = limiter.tryAcquire({ timeoutMs: 10, signal: controller.signal });
+  assert.is(timers.size, 2);
+  lease?.release();
+  assert.ok(await granted);
+  controller.abort("enough");
+  assert.is(await failure(() => aborted), "enough");
+  assert.is(timers.size, 0);
+});
+
 test("tryAcquire with a time takes a free place at once, or gives up by its signal", async () => {
   const limiter = ConcurrencyLimiter.create(1);
   const lease = await limiter.tryAcquire(0);

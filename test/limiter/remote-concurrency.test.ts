@@ -175,6 +175,16 @@ test("a dead process's places come back when they lapse, in order, with no messa
   assert.is(leases.length, 4);
 });
 
+test("who comes shortly before a dead process's lease lapses goes when it does", async () => {
+  const { store, ask, went } = open(1);
+  store.leases.set("900:1:dead:1", 100);
+  ask("a");
+  await clock.tickAsync(99);
+  assert.equal(went, []);
+  await clock.tickAsync(22);
+  assert.equal(went, ["a"]);
+});
+
 test("a lost message costs a third of the lease, not more", async () => {
   const { store, ask, went, holder } = await full(1);
   ask("a");
@@ -316,12 +326,14 @@ test("a process that was suspended: leases are lost, those who wait ask anew", a
   await clock.tickAsync(10);
   const [a] = store.tickets.keys();
   const { signal } = holder;
-  // time passes, and no timer runs
-  clock.setSystemTime(0);
-  clock.jump(5000);
-  // stale news: it has lapsed
+  // time has passed, and stale news come before any timer
+  const { now } = performance;
+  performance.now = () => now() + 5000;
   store.tell(String(a));
   await settled();
+  assert.equal(went, []);
+  performance.now = now;
+  clock.jump(5000);
   await clock.tickAsync(1);
   assert.ok(signal.aborted);
   assert.equal(went, ["a"]);
@@ -402,9 +414,18 @@ test("an error that comes too late is nobody's", async () => {
   const call = failure(() => limiter.peek());
   await clock.tickAsync(100);
   assert.instance(await call, StoreUnavailableError);
-  fail(NO_ANSWER);
   store.run = run;
-  assert.is((await limiter.peek()).active, 0);
+  store.held = true;
+  const calls = [limiter.peek()];
+  await settled();
+  fail(NO_ANSWER);
+  await settled();
+  // one trip at a time
+  calls.push(limiter.peek());
+  await settled();
+  assert.equal(store.trips, ["look "]);
+  await store.deliver();
+  for (const each of calls) assert.is((await each).active, 0);
 });
 
 test("an abort: before, while it is asked, while it waits, and after", async () => {
