@@ -177,6 +177,7 @@ test("a dead process's places come back when they lapse, in order, with no messa
 
 test("who comes shortly before a dead process's lease lapses goes when it does", async () => {
   const { store, ask, went } = open(1);
+  store.unheard = NO_ANSWER;
   store.leases.set("900:1:dead:1", 100);
   ask("a");
   await clock.tickAsync(99);

@@ -11,7 +11,8 @@
 --            from SETTING on  "s" declared "=" limit: a limit set at run time, and when
 --          An id is lease time (ms) ":" declared limit ":" process ":" number.
 -- ARGV[1]  the limit that this caller's code declares
--- ARGV[2+] the requests, each a letter and
+-- ARGV[2]  what the channels' names begin with
+-- ARGV[3+] the requests, each a letter and
 --            a id     a lease, or else a ticket; whoever has either keeps it
 --            t id     a lease
 --            k id     keeps it
@@ -21,7 +22,7 @@
 -- reply    one string: the limit in force, how many leases, how many tickets, in how many ms the
 --          first lease lapses (-1: nobody waits), a tab, and for each request a digit: 1 a lease, 2 a
 --          ticket, 0 neither
--- message  to the channel KEYS[1] ":" process, when tickets of that process become leases: their
+-- message  to the channel ARGV[2] ":" process, when tickets of that process become leases: their
 --          ids, spaces between
 
 local LAPSE, SETTING, MOST_SETTINGS = 1e15, 4e15, 32
@@ -115,6 +116,7 @@ local function acquire(id, waits)
 end
 
 local function release(id)
+  changed = true
   active = active - redis.call("ZREM", key, "l" .. id)
   if redis.call("ZREM", key, "q" .. id, "e" .. id) > 0 then waiting = waiting - 1 end
   grant()
@@ -138,7 +140,7 @@ end
 
 grant()
 local answers = {}
-for i = 2, #ARGV do
+for i = 3, #ARGV do
   local verb, what = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
   local answer = 0
   if verb == "a" then
@@ -157,7 +159,7 @@ end
 
 -- without the right to publish all goes on: those who wait look again by themselves
 for process, ids in pairs(granted) do
-  redis.pcall("PUBLISH", key .. ":" .. process, ids)
+  redis.pcall("PUBLISH", ARGV[2] .. ":" .. process, ids)
 end
 
 if changed then

@@ -37,12 +37,11 @@ export class RedisLeaseStore implements LeaseStore {
   }
 
   async run(key: string, declared: number, requests: readonly LeaseRequest[]): Promise<LeaseReply> {
-    const args = [String(declared)];
+    const name = this.#prefix + key;
+    // the channel's name, too: a client may put a prefix of its own before keys, not before channels
+    const args = [String(declared), name];
     for (const { verb, what } of requests) args.push(LETTERS[verb] + what);
-    return decode(
-      await this.#runner.runScript(SCRIPT, [this.#prefix + key], args),
-      requests.length,
-    );
+    return decode(await this.#runner.runScript(SCRIPT, [name], args), requests.length);
   }
 
   listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening {

@@ -71,9 +71,8 @@ function subscribe(
     const ready = promised(() => to.subscribe(channel, hear));
     return { ready, end: () => to.unsubscribe(channel, hear) };
   }
-  // "endsWith": a client with a keyPrefix puts it before channels too
   const listener = (from: string, message: string) => {
-    if (from.endsWith(channel)) hear(message);
+    if (from === channel) hear(message);
   };
   to.on("message", listener);
   const end = () => {
