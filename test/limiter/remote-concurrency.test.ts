@@ -1,4 +1,5 @@
 import FakeTimers from "@sinonjs/fake-timers";
+import fc from "fast-check";
 import * as assert from "uvu/assert";
 import {
   LeaseLostError,
@@ -629,6 +630,84 @@ test("those who come and go do not end the listening for those who stay", async 
   assert.is(store.listening, 1);
   await clock.tickAsync(1);
   assert.is(store.listening, 0);
+});
+
+const step = fc.record({
+  deed: fc.constantFrom(
+    ...(["ask", "ask", "try", "tryWait", "abort", "release", "release", "tick"] as const),
+    ...(["away", "back", "hold", "deliver", "deaf", "hear", "flush"] as const),
+  ),
+  pick: fc.nat(1000),
+});
+
+test("random histories with faults: the limit holds, nobody is forgotten, nothing leaks", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+      const limit = 2;
+      const { store, limiters } = open(limit, { processes: 2, maxWaiting: 5 });
+      const controllers: AbortController[] = [];
+      const held = new Set<RemoteLease>();
+      let asked = 0;
+      let answered = 0;
+      let flushed = false;
+      const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
+      for (const { deed, pick } of steps) {
+        const limiter = limiters[pick % 2] as RemoteConcurrency;
+        if (deed === "ask" || deed === "try" || deed === "tryWait") {
+          const controller = new AbortController();
+          const { signal } = controller;
+          controllers.push(controller);
+          asked += 1;
+          const call: Promise<RemoteLease | undefined> =
+            deed === "ask"
+              ? limiter.acquire({ signal })
+              : limiter.tryAcquire({ timeoutMs: deed === "try" ? 0 : pick, signal });
+          call.then(
+            (lease) => {
+              answered += 1;
+              if (lease) held.add(lease);
+            },
+            () => {
+              answered += 1;
+            },
+          );
+        }
+        if (deed === "abort") controllers[pick % controllers.length]?.abort();
+        if (deed === "release") {
+          const lease = [...held][pick % Math.max(1, held.size)];
+          if (lease) held.delete(lease);
+          void lease?.release();
+        }
+        if (deed === "tick") await clock.tickAsync(pick);
+        if (deed === "away") store.away = NO_ANSWER;
+        if (deed === "back") store.away = undefined;
+        if (deed === "hold") store.held = true;
+        if (deed === "deliver") await store.deliver();
+        if (deed === "deaf" || deed === "hear") store.deaf = deed === "deaf";
+        if (deed === "flush") {
+          store.flush();
+          flushed = true;
+        }
+        await settled();
+        // lost state is a fault that the limit cannot stand
+        assert.ok(flushed || believers() <= limit, `${believers()} believe that they hold a lease`);
+      }
+      store.away = undefined;
+      store.deaf = false;
+      await store.deliver();
+      // every turn lets at least one go
+      for (let i = 0; i < asked + 5; i++) {
+        await clock.tickAsync(1000);
+        for (const lease of held) void lease.release();
+        held.clear();
+      }
+      assert.is(answered, asked);
+      assert.equal([store.leases.size, store.tickets.size, store.listening], [0, 0, 0]);
+      for (const { active, waiting } of limiters) assert.equal([active, waiting], [0, 0]);
+      assert.is(clock.countTimers(), 0);
+    }),
+    { numRuns: 150 },
+  );
 });
 
 test.run();

@@ -128,6 +128,11 @@ const clients: Record<string, Open> = {
     const redis = new Redis(url, { keyPrefix: "mine:" });
     return [redis, () => redis.disconnect()];
   },
+  "ioredis 6, without an offline queue": async (url) => {
+    const redis = new Redis(url, { enableOfflineQueue: false });
+    await once(redis, "ready");
+    return [redis, () => redis.disconnect()];
+  },
   "ioredis 5": (url) => {
     const redis = new Redis5(url);
     return [redis, () => redis.disconnect()];

@@ -24,6 +24,7 @@ export type Subscriptions = (channel: string, hear: (message: string) => void) =
 /** What a copy of a client may know, beside how to subscribe. */
 interface Duplicate {
   on?(event: "error", listener: () => void): unknown;
+  once?(event: "ready", listener: () => void): unknown;
   connect?(): Promise<unknown>;
   disconnect?(): unknown;
   destroy?(): unknown;
@@ -106,15 +107,29 @@ function ownOf(
 ): Listening {
   // reconnecting is the client's; what is missed meanwhile is looked for
   own.on?.("error", () => {});
-  const connected = promised(() => (isIoredis(own) ? undefined : own.connect?.()));
+  const listen = () => subscribe(own, channel, hear).ready;
   return {
-    ready: connected.then(() => subscribe(own, channel, hear).ready).then(() => {}),
+    ready: connect(own)
+      .then(listen)
+      // without an offline queue a client refuses what comes before it is ready
+      .catch(() => whenReady(own).then(listen))
+      .then(() => {}),
     // one that has given up by itself says that it is closed already
     close: () =>
       void Promise.resolve()
         .then(() => end(own))
         .catch(() => {}),
   };
+}
+
+function connect(own: RedisSubscriber & Duplicate): Promise<unknown> {
+  return promised(() => (isIoredis(own) ? undefined : own.connect?.()));
+}
+
+function whenReady(own: Duplicate): Promise<void> {
+  return new Promise((resolve) => {
+    own.once?.("ready", resolve);
+  });
 }
 
 function end(own: RedisSubscriber & Duplicate): unknown {
