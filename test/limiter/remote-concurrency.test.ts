@@ -642,7 +642,7 @@ const step = fc.record({
 
 test("random histories with faults: the limit holds, nobody is forgotten, nothing leaks", async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 80, size: "max" }), async (steps) => {
       const limit = 2;
       const { store, limiters } = open(limit, { processes: 2, maxWaiting: 5 });
       const controllers: AbortController[] = [];
@@ -706,7 +706,7 @@ test("random histories with faults: the limit holds, nobody is forgotten, nothin
       for (const { active, waiting } of limiters) assert.equal([active, waiting], [0, 0]);
       assert.is(clock.countTimers(), 0);
     }),
-    { numRuns: 150 },
+    { numRuns: 400 },
   );
 });
 
