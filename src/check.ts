@@ -29,6 +29,11 @@ export const atLeastOne: Bound = {
   holds: (value) => value >= 1 && value < Infinity,
 };
 
+export const wholeAtLeastOne: Bound = {
+  words: "a whole number, 1 or more",
+  holds: (value) => value >= 1 && Number.isSafeInteger(value),
+};
+
 export const anyNumber: Bound = {
   words: "a number; what is below 0 counts as 0",
   holds: (value) => !Number.isNaN(value),

@@ -88,3 +88,26 @@ export class ReservationCancelledError extends LimiterError<{ readonly waitMs: n
     super("RESERVATION_CANCELLED", `the reservation (wait ${waitMs} ms) was cancelled`, { waitMs });
   }
 }
+
+/**
+ * A lease of a shared limiter lapsed before it could be renewed, or its state was lost: its place
+ * may be somebody else's now. The reason of `lease.signal`.
+ */
+export class LeaseLostError extends LimiterError<{
+  readonly limiter: string;
+  readonly leaseMs: number;
+}> {
+  constructor(limiter: string, leaseMs: number) {
+    super("LEASE_LOST", `limiter "${limiter}": the lease (${leaseMs} ms) was lost`, {
+      limiter,
+      leaseMs,
+    });
+  }
+}
+
+/** The limiter was closed: nobody waits there any more, and no lease is renewed. */
+export class LimiterClosedError extends LimiterError<{ readonly limiter: string }> {
+  constructor(limiter: string) {
+    super("LIMITER_CLOSED", `limiter "${limiter}" was closed`, { limiter });
+  }
+}

@@ -6,19 +6,26 @@ import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
   atLeastZeroOrInfinity,
+  type Bound,
   checkNumber,
   checkOneOf,
   checkOptions,
   checkText,
+  wholeAtLeastOne,
 } from "./check.ts";
-import { type Clock, checkClock, systemClock, toMicros } from "./clock.ts";
+import { type Clock, checkClock, LONGEST_TIMEOUT_MS, systemClock, toMicros } from "./clock.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
+import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
+import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { RedisStore } from "./stores/redis/redis-store.ts";
+import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
-export { StoreUnavailableError } from "./errors.ts";
+export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export type { ConcurrencyStatus } from "./limiter/remote-concurrency.ts";
+export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
   IoredisLike,
   NodeRedisLike,
@@ -26,6 +33,11 @@ export type {
   Script,
   ScriptRunner,
 } from "./stores/redis/client.ts";
+export type {
+  IoredisSubscriber,
+  NodeRedisSubscriber,
+  RedisSubscriber,
+} from "./stores/redis/subscriber.ts";
 
 export interface RedisLimiterOptions {
   /**
@@ -140,6 +152,76 @@ export class RedisRateLimiter extends RemoteLimiter {
   get #policy(): SmoothPolicy {
     const [policy] = this.policies;
     return policy as SmoothPolicy;
+  }
+}
+
+export interface RedisConcurrencyOptions {
+  /**
+   * How long the places of a process that has died, or cannot reach Redis, stay taken, ms. Above 0,
+   * at most 2^31 - 1, default 30 000. Leases are renewed every third of it.
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * How many may wait in this process before a further `acquire` is refused with a QueueFullError.
+   * 0 or more, default `Infinity`.
+   */
+  readonly maxWaiting?: number | undefined;
+  /**
+   * How long Redis may take for an answer, ms, above 0, default 1000. After that the call is a
+   * StoreUnavailableError, and what Redis grants late is given back.
+   */
+  readonly timeoutMs?: number | undefined;
+  /** What the keys and channels begin with. Default "c:". */
+  readonly prefix?: string | undefined;
+  /**
+   * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
+   * opened when somebody first waits and closed a second after the last one.
+   */
+  readonly subscriber?: RedisSubscriber | undefined;
+}
+
+const CONCURRENCY_OPTIONS = ["leaseMs", "maxWaiting", "timeoutMs", "prefix", "subscriber"] as const;
+
+const leaseTime: Bound = {
+  words: "a number of ms above 0, at most 2147483647",
+  holds: (value) => value > 0 && value <= LONGEST_TIMEOUT_MS,
+};
+
+/** How many run at once, in all processes together. */
+export class RedisConcurrencyLimiter extends RemoteConcurrency {
+  /**
+   * A limit on how many run at once: one for all who use the same name, however many processes and
+   * machines.
+   *
+   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
+   *   closed. Or anything with `runScript`, and a `subscriber` with it
+   * @param name of the limiter: any text but an empty one
+   * @param limit how many, a whole number, 1 or more
+   * @param options see `RedisConcurrencyOptions`
+   * @returns the limiter; Redis is not asked before the first call
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = RedisConcurrencyLimiter.create(redis, "reports", 10);
+   * await limiter.run(({ signal }) => makeReport(signal));
+   */
+  static create(
+    redis: RedisClient,
+    name: string,
+    limit: number,
+    options: RedisConcurrencyOptions = {},
+  ): RedisConcurrencyLimiter {
+    checkOptions("options", options, CONCURRENCY_OPTIONS);
+    const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
+    const runner = scriptRunner(redis);
+    checkText("prefix", prefix);
+    const store = new RedisLeaseStore(runner, subscriptions(redis, options.subscriber), prefix);
+    checkNumber("limit", limit, wholeAtLeastOne);
+    return new RedisConcurrencyLimiter(store, checkName(name), limit, {
+      name,
+      leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
+      maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
+      timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+    });
   }
 }
 

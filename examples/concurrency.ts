@@ -1,0 +1,73 @@
+/**
+ * A service renders reports. Each takes a lot of memory, so no more than 3 may be rendered at once:
+ * first in one process, then in two that share the limit through Redis. Set REDIS_URL to use a
+ * Redis of yours; otherwise one is started for this.
+ */
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import colors from "picocolors";
+import { ConcurrencyLimiter } from "smooth-limiter";
+import { RedisConcurrencyLimiter } from "smooth-limiter/redis";
+import { startRedis } from "../scripts/redis/server.ts";
+
+const AT_ONCE = 3;
+
+let running = 0;
+let most = 0;
+
+async function render(name: string, ms: number): Promise<void> {
+  running += 1;
+  most = Math.max(most, running);
+  console.log(`  ${colors.green("■".repeat(running).padEnd(AT_ONCE))} ${name} begins`);
+  await sleep(ms);
+  running -= 1;
+}
+
+console.log(`One process, ${AT_ONCE} at once:\n`);
+const limiter = ConcurrencyLimiter.create(AT_ONCE, { maxWaiting: 100 });
+const reports = ["sales", "stock", "staff", "taxes", "trips", "tools"];
+const started = reports.map((name, i) => limiter.run(() => render(name, 60 + 40 * (i % 3))));
+
+// a page that cannot wait shows an older report instead
+const lease = limiter.tryAcquire();
+console.log(
+  `      a page: ${lease ? "a fresh report" : "all places are taken, yesterday's report"}`,
+);
+assert.equal(lease, undefined);
+assert.equal(limiter.waiting, 3);
+
+await Promise.all(started);
+assert.equal(most, AT_ONCE, "all places are used, and no more");
+
+console.log(`\nTwo processes, together ${AT_ONCE} at once:\n`);
+const server = process.env.REDIS_URL ? undefined : await startRedis();
+const url = process.env.REDIS_URL ?? server?.url ?? "";
+const redis = new Redis(url);
+const name = `reports of ${process.pid}`;
+// each would be in a process of its own: they have nothing in common but the name
+const here = RedisConcurrencyLimiter.create(redis, name, AT_ONCE);
+const there = RedisConcurrencyLimiter.create(redis, name, AT_ONCE);
+
+most = 0;
+await Promise.all(
+  reports.map((report, i) =>
+    i % 2 === 0
+      ? here.run(() => render(`${report} (here)`, 80))
+      : there.run(({ signal }) => {
+          // aborted when this process could not renew its lease: somebody else may have the place
+          signal.throwIfAborted();
+          return render(`${report} (there)`, 80);
+        }),
+  ),
+);
+assert.equal(most, AT_ONCE);
+
+await here.setLimit(1); // for everybody, at once
+assert.equal((await there.peek()).limit, 1);
+await there.resetLimit();
+
+console.log(`\n  held at the end: ${(await here.peek()).active}`);
+await Promise.all([here.close(), there.close()]);
+redis.disconnect();
+await server?.stop();

@@ -1,0 +1,250 @@
+/**
+ * How many may run at once, in this process. A lease is a place; whoever holds it gives it back
+ * with `release()`, and it goes to the one who has waited longest.
+ *
+ * Nothing here is about time: two leases may follow each other at once, and one may be held for
+ * ever. For so many a second see `RateLimiter`; a call that must keep both takes both.
+ *
+ * A worked example, limit 2: A and B get leases; C and D wait, in this order. B releases: C runs,
+ * and nobody who comes now gets in before D. `setLimit(1)` interrupts nobody: A and C go on, and D
+ * runs when both have released.
+ *
+ * A place that is freed is handed over within `release()` itself, before anybody else can ask. So
+ * while anybody waits no place is free, and `tryAcquire()`, which takes free places only, cannot
+ * overtake.
+ */
+import { checkNumber, checkOptions, wholeAtLeastOne } from "../check.ts";
+import type { Clock, Timer } from "../clock.ts";
+import { asyncDispose, dispose } from "../dispose.ts";
+import { QueueFullError } from "../errors.ts";
+import { AbortGroups } from "./abort-groups.ts";
+import type { TryOptions, WaitOptions } from "./face.ts";
+import { Fifo } from "./fifo.ts";
+import { checkLimiterOptions, checkTryOptions, checkWaitOptions } from "./options.ts";
+
+export interface ConcurrencyOptions {
+  /**
+   * How many may wait before a further `acquire` is refused with a QueueFullError. 0 or more,
+   * default `Infinity`.
+   */
+  readonly maxWaiting?: number | undefined;
+  /** What error messages call the limiter. Default "limiter". */
+  readonly name?: string | undefined;
+  /** Where time-outs of `tryAcquire` are measured. Default: the platform's clock and timers. */
+  readonly clock?: Clock | undefined;
+}
+
+const CONCURRENCY_OPTIONS = ["maxWaiting", "name", "clock"] as const;
+
+/** A place among those who run. */
+export interface Lease extends Disposable, AsyncDisposable {
+  /** Gives the place back; a second time does nothing. `using` and `await using` call it. */
+  release(): void;
+}
+
+class Waiter {
+  readonly signal: AbortSignal | undefined;
+  readonly resolve: (outcome: Lease | undefined | Promise<never>) => void;
+  timer: Timer | undefined;
+
+  constructor(signal: AbortSignal | undefined, resolve: Waiter["resolve"]) {
+    this.signal = signal;
+    this.resolve = resolve;
+  }
+}
+
+export class ConcurrencyLimiter {
+  readonly #options: ReturnType<typeof checkLimiterOptions>;
+  readonly #line = new Fifo<Waiter>();
+  readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
+    this.#dismiss(waiter);
+    waiter.resolve(Promise.reject(reason));
+  });
+  #limit: number;
+  #active = 0;
+
+  /**
+   * A limit on how many run at once in this process.
+   *
+   * @param limit how many, a whole number, 1 or more
+   * @param options `maxWaiting`: how many may wait (default `Infinity`); `name`: for error messages
+   *   (default "limiter"); `clock`: for time-outs
+   * @returns the limiter, with all places free
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = ConcurrencyLimiter.create(10);
+   * const page = await limiter.run(() => fetch(url));
+   */
+  static create(limit: number, options: ConcurrencyOptions = {}): ConcurrencyLimiter {
+    return new ConcurrencyLimiter(limit, options);
+  }
+
+  private constructor(limit: number, options: ConcurrencyOptions) {
+    this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
+    checkOptions("options", options, CONCURRENCY_OPTIONS);
+    this.#options = checkLimiterOptions(options);
+  }
+
+  /** How many may run at once. */
+  get limit(): number {
+    return this.#limit;
+  }
+
+  /** How many leases are held; more than `limit` for a while after `setLimit` has lowered it. */
+  get active(): number {
+    return this.#active;
+  }
+
+  /** How many wait for a lease. */
+  get waiting(): number {
+    return this.#line.size;
+  }
+
+  /**
+   * Waits for a place, behind all who wait already. `run` is safer: it cannot forget to release.
+   *
+   * @param options.signal ends the wait
+   * @returns the lease
+   * @throws (as a rejection) TypeError on a bad argument, QueueFullError, or the signal's own reason
+   * @example
+   * using lease = await limiter.acquire();
+   * await work();
+   */
+  acquire(options?: WaitOptions): Promise<Lease> {
+    return new Promise((resolve) => {
+      const signal = checkWaitOptions(options);
+      signal?.throwIfAborted();
+      const { maxWaiting, name } = this.#options;
+      if (this.#isFree()) resolve(this.#lease());
+      else if (this.#hasRoom()) this.#append(new Waiter(signal, resolve as Waiter["resolve"]));
+      else throw new QueueFullError(name, 1, this.waiting, maxWaiting);
+    });
+  }
+
+  /** A lease if a place is free now, else `undefined`. */
+  tryAcquire(): Lease | undefined;
+  /**
+   * Waits for a place, but no longer than that.
+   *
+   * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
+   *   default `Infinity`
+   * @returns the lease; `undefined` when the time is over, or at once where `maxWaiting` wait
+   * @throws (as a rejection) RangeError or TypeError on a bad argument, or the signal's own reason
+   * @example
+   * using lease = await limiter.tryAcquire(250);
+   * if (lease) await work();
+   * else degrade();
+   */
+  tryAcquire(wait: number | TryOptions): Promise<Lease | undefined>;
+  tryAcquire(wait?: number | TryOptions): Lease | undefined | Promise<Lease | undefined> {
+    if (wait === undefined) return this.#isFree() ? this.#lease() : undefined;
+    return new Promise((resolve) => {
+      const { micros, signal } = checkTryOptions(wait);
+      signal?.throwIfAborted();
+      if (this.#isFree()) resolve(this.#lease());
+      else if (micros === 0 || !this.#hasRoom()) resolve(undefined);
+      else this.#appendUntil(new Waiter(signal, resolve), micros / 1000);
+    });
+  }
+
+  /**
+   * Runs a function while it holds a place, and gives the place back however it ends.
+   *
+   * @param fn what to run; it is given the lease
+   * @param options.signal ends the wait for the place; `fn`, once it runs, is not interrupted
+   * @returns what `fn` returns
+   * @throws (as a rejection) what `fn` throws, or what `acquire` does: `fn` has not been called then
+   * @example
+   * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
+   */
+  async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
+    if (typeof fn !== "function") throw new TypeError("fn must be a function");
+    const lease = await this.acquire(options);
+    try {
+      return await fn(lease);
+    } finally {
+      lease.release();
+    }
+  }
+
+  /**
+   * Another limit from now on. When it is higher, those who wait go at once, in order; when it is
+   * lower, nobody is interrupted, and nobody goes until enough have released.
+   *
+   * @param limit how many, a whole number, 1 or more
+   */
+  setLimit(limit: number): void {
+    this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
+    this.#grant();
+  }
+
+  /** While anybody waits, no place is free: see above. */
+  #isFree(): boolean {
+    return this.#active < this.#limit;
+  }
+
+  #hasRoom(): boolean {
+    return this.waiting < this.#options.maxWaiting;
+  }
+
+  #append(waiter: Waiter): void {
+    this.#line.append(waiter);
+    if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
+  }
+
+  #appendUntil(waiter: Waiter, timeoutMs: number): void {
+    this.#append(waiter);
+    if (timeoutMs === Infinity) return;
+    const { clock } = this.#options;
+    waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => {
+      this.#dismiss(waiter);
+      waiter.resolve(undefined);
+    });
+  }
+
+  /** It does not wait any more, whatever the reason. */
+  #dismiss(waiter: Waiter): void {
+    this.#line.remove(waiter);
+    waiter.timer?.cancel();
+    if (waiter.signal !== undefined) this.#signals.delete(waiter.signal, waiter);
+  }
+
+  #grant(): void {
+    while (this.#isFree()) {
+      const waiter = this.#line.shift();
+      if (waiter === undefined) return;
+      this.#dismiss(waiter);
+      waiter.resolve(this.#lease());
+    }
+  }
+
+  #lease(): Lease {
+    this.#active += 1;
+    return new LocalLease(() => {
+      this.#active -= 1;
+      this.#grant();
+    });
+  }
+}
+
+class LocalLease implements Lease {
+  #giveBack: (() => void) | undefined;
+
+  constructor(giveBack: () => void) {
+    this.#giveBack = giveBack;
+  }
+
+  release(): void {
+    const giveBack = this.#giveBack;
+    this.#giveBack = undefined;
+    giveBack?.();
+  }
+
+  [dispose](): void {
+    this.release();
+  }
+
+  async [asyncDispose](): Promise<void> {
+    this.release();
+  }
+}

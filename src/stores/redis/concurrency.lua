@@ -1,0 +1,181 @@
+-- One trip: requests in order on the leases and tickets of one limiter.
+--
+-- A lease is a place of somebody who runs, a ticket one of somebody who waits for a lease. Both
+-- lapse unless they are kept. A ticket that becomes a lease lapses when the ticket would have: so
+-- what a dead process had comes back at one instant, its lease time after it was last heard of.
+--
+-- KEYS[1]  a sorted set. By score:
+--            below 0          "q" id: a ticket, in the order in which they go
+--            0 to LAPSE       "l" id: a lease, and when it lapses (epoch ms)
+--            LAPSE            "e" id: a ticket, and LAPSE + when it lapses
+--            from SETTING on  "s" declared "=" limit: a limit set at run time, and when
+--          An id is lease time (ms) ":" declared limit ":" process ":" number.
+-- ARGV[1]  the limit that this caller's code declares
+-- ARGV[2]  what the channels' names begin with
+-- ARGV[3+] the requests, each a letter and
+--            a id     a lease, or else a ticket; whoever has either keeps it
+--            t id     a lease
+--            k id     keeps it
+--            r id     gives the lease or the ticket back
+--            l limit  the limit from now on for all who declare what this caller declares
+--            o        nothing: tell how things stand
+-- reply    one string: the limit in force, how many leases, how many tickets, in how many ms the
+--          first lease lapses (-1: nobody waits), a tab, and for each request a digit: 1 a lease, 2 a
+--          ticket, 0 neither
+-- message  to the channel ARGV[2] ":" process, when tickets of that process become leases: their
+--          ids, spaces between
+
+local LAPSE, SETTING, MOST_SETTINGS = 1e15, 4e15, 32
+local FIRST_TICKET = -9e15
+
+local key, declared = KEYS[1], ARGV[1]
+local time = redis.call("TIME")
+local now = time[1] * 1000 + time[2] / 1000
+
+-- whole; a number becomes text with 14 digits by itself
+local function text(number)
+  return string.format("%.0f", number)
+end
+
+-- the first or last member between two scores, and its score
+local function edge(verb, from, to)
+  local found = redis.call(verb, key, from, to, "WITHSCORES", "LIMIT", 0, 1)
+  return found[1], tonumber(found[2])
+end
+
+-- what has lapsed is gone
+redis.call("ZREMRANGEBYSCORE", key, 0, text(math.floor(now)))
+local lapsed = redis.call("ZRANGEBYSCORE", key, text(LAPSE), text(LAPSE + math.floor(now)))
+for _, member in ipairs(lapsed) do
+  redis.call("ZREM", key, member, "q" .. string.sub(member, 2))
+end
+
+local active = redis.call("ZCOUNT", key, 0, "(" .. text(LAPSE))
+local waiting = redis.call("ZCOUNT", key, "-inf", "(0")
+
+local set_limits = {}
+for _, member in ipairs(redis.call("ZRANGEBYSCORE", key, text(SETTING), "+inf")) do
+  local replaced, limit = string.match(member, "^s(.*)=(.*)$")
+  set_limits[replaced] = limit
+end
+
+local function limit_of(numbers)
+  return tonumber(set_limits[numbers] or numbers)
+end
+
+-- when what belongs to the id lapses if it is kept now; rounded up: never before its holder thinks
+local function lapse_of(id)
+  return math.ceil(now + tonumber(string.match(id, "^[^:]*")))
+end
+
+-- the tickets that became leases, by process
+local granted, changed = {}, false
+
+-- places that are free go to those who wait, in order
+local function grant()
+  while waiting > 0 do
+    local head = edge("ZRANGEBYSCORE", "-inf", "(0")
+    local id = string.sub(head, 2)
+    local numbers, process = string.match(id, "^[^:]*:([^:]*):([^:]*)")
+    if active >= limit_of(numbers) then return end
+    local lapse = tonumber(redis.call("ZSCORE", key, "e" .. id)) - LAPSE
+    redis.call("ZREM", key, head, "e" .. id)
+    redis.call("ZADD", key, text(lapse), "l" .. id)
+    active, waiting, changed = active + 1, waiting - 1, true
+    granted[process] = granted[process] and granted[process] .. " " .. id or id
+  end
+end
+
+local function keep(id)
+  changed = true
+  if redis.call("ZSCORE", key, "l" .. id) then
+    redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
+    return 1
+  elseif redis.call("ZSCORE", key, "e" .. id) then
+    redis.call("ZADD", key, text(LAPSE + lapse_of(id)), "e" .. id)
+    return 2
+  end
+  return 0
+end
+
+local function acquire(id, waits)
+  local standing = keep(id)
+  if standing > 0 then return standing end
+  if waiting == 0 and active < limit_of(declared) then
+    redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
+    active = active + 1
+    return 1
+  elseif waits then
+    local _, last = edge("ZREVRANGEBYSCORE", "(0", "-inf")
+    redis.call("ZADD", key, text((last or FIRST_TICKET) + 1), "q" .. id)
+    redis.call("ZADD", key, text(LAPSE + lapse_of(id)), "e" .. id)
+    waiting = waiting + 1
+    return 2
+  end
+  return 0
+end
+
+local function release(id)
+  changed = true
+  active = active - redis.call("ZREM", key, "l" .. id)
+  if redis.call("ZREM", key, "q" .. id, "e" .. id) > 0 then waiting = waiting - 1 end
+  grant()
+  return 0
+end
+
+local function set_limit(limit)
+  if set_limits[declared] then redis.call("ZREM", key, "s" .. declared .. "=" .. set_limits[declared]) end
+  set_limits[declared], changed = nil, true
+  if limit ~= declared then
+    set_limits[declared] = limit
+    redis.call("ZADD", key, text(SETTING + now), "s" .. declared .. "=" .. limit)
+  end
+  -- limits that no code declares any more must not pile up: the latest are kept
+  while redis.call("ZCOUNT", key, text(SETTING), "+inf") > MOST_SETTINGS do
+    redis.call("ZREM", key, (edge("ZRANGEBYSCORE", text(SETTING), "+inf")))
+  end
+  grant()
+  return 0
+end
+
+grant()
+local answers = {}
+for i = 3, #ARGV do
+  local verb, what = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
+  local answer = 0
+  if verb == "a" then
+    answer = acquire(what, true)
+  elseif verb == "t" then
+    answer = acquire(what, false)
+  elseif verb == "k" then
+    answer = keep(what)
+  elseif verb == "r" then
+    answer = release(what)
+  elseif verb == "l" then
+    answer = set_limit(what)
+  end
+  answers[#answers + 1] = answer
+end
+
+-- without the right to publish all goes on: those who wait look again by themselves
+for process, ids in pairs(granted) do
+  redis.pcall("PUBLISH", ARGV[2] .. ":" .. process, ids)
+end
+
+if changed then
+  local _, lease = edge("ZREVRANGEBYSCORE", "(" .. text(LAPSE), 0)
+  local _, ticket = edge("ZREVRANGEBYSCORE", "(" .. text(SETTING), text(LAPSE))
+  local life = math.max(lease or 0, (ticket or LAPSE) - LAPSE) - now
+  if next(set_limits) then
+    redis.call("PERSIST", key) -- what was set at run time outlives idleness
+  else
+    redis.call("PEXPIRE", key, text(math.max(0, life) + 1000))
+  end
+end
+
+local soonest = -1
+if waiting > 0 then
+  local _, lease = edge("ZRANGEBYSCORE", 0, "(" .. text(LAPSE))
+  if lease then soonest = math.ceil(lease - now) end
+end
+return text(limit_of(declared)) .. " " .. active .. " " .. waiting .. " " .. text(soonest) .. "\t" .. table.concat(answers)

@@ -1,0 +1,62 @@
+/** Leases in Redis: a sorted set and `concurrency.lua`. */
+import { show } from "../../check.ts";
+import type {
+  LeaseReply,
+  LeaseRequest,
+  LeaseStore,
+  LeaseVerb,
+  Listening,
+  Standing,
+} from "../lease-store.ts";
+import type { Script, ScriptRunner } from "./client.ts";
+import { lua } from "./lua.gen.ts";
+import type { Subscriptions } from "./subscriber.ts";
+
+const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: String(lua.concurrency) };
+
+const LETTERS: Readonly<Record<LeaseVerb, string>> = {
+  acquire: "a",
+  try: "t",
+  keep: "k",
+  release: "r",
+  limit: "l",
+  look: "o",
+};
+
+const STANDINGS: Readonly<Record<string, Standing>> = { 0: "none", 1: "held", 2: "waiting" };
+
+export class RedisLeaseStore implements LeaseStore {
+  readonly #runner: ScriptRunner;
+  readonly #subscriptions: Subscriptions;
+  readonly #prefix: string;
+
+  constructor(runner: ScriptRunner, subscriptions: Subscriptions, prefix: string) {
+    this.#runner = runner;
+    this.#subscriptions = subscriptions;
+    this.#prefix = prefix;
+  }
+
+  async run(key: string, declared: number, requests: readonly LeaseRequest[]): Promise<LeaseReply> {
+    const name = this.#prefix + key;
+    // the channel's name, too: a client may put a prefix of its own before keys, not before channels
+    const args = [String(declared), name];
+    for (const { verb, what } of requests) args.push(LETTERS[verb] + what);
+    return decode(await this.#runner.runScript(SCRIPT, [name], args), requests.length);
+  }
+
+  listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening {
+    return this.#subscriptions(`${this.#prefix}${key}:${processId}`, (message) =>
+      granted(message.split(" ")),
+    );
+  }
+}
+
+function decode(reply: unknown, requests: number): LeaseReply {
+  const [numbers = "", digits = ""] = String(reply).split("\t");
+  const standings = Array.from(digits, (digit) => STANDINGS[digit] ?? "none");
+  const [limit = NaN, active = NaN, waiting = NaN, lapseMs = NaN] = numbers.split(" ").map(Number);
+  if (typeof reply !== "string" || standings.length !== requests || Number.isNaN(lapseMs)) {
+    throw new TypeError(`the script answered ${show(reply)} to ${requests} requests`);
+  }
+  return { limit, active, waiting, lapseMs, standings };
+}

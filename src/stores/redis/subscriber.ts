@@ -1,0 +1,142 @@
+/** The other thing that is asked of a Redis client: hear what is published on a channel. */
+import type { Listening } from "../lease-store.ts";
+
+/** ioredis and iovalkey, a single server or a Cluster, for subscriptions only. */
+export interface IoredisSubscriber {
+  psubscribe(...patterns: string[]): Promise<unknown>;
+  subscribe(channel: string): Promise<unknown>;
+  unsubscribe(channel: string): Promise<unknown>;
+  on(event: "message", listener: (channel: string, message: string) => void): unknown;
+  off(event: "message", listener: (channel: string, message: string) => void): unknown;
+}
+
+/** node-redis, connected, for subscriptions; or anything with these two verbs. */
+export interface NodeRedisSubscriber {
+  subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
+  unsubscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
+}
+
+export type RedisSubscriber = IoredisSubscriber | NodeRedisSubscriber;
+
+/** Opens a subscription. */
+export type Subscriptions = (channel: string, hear: (message: string) => void) => Listening;
+
+/** What a copy of a client may know, beside how to subscribe. */
+interface Duplicate {
+  on?(event: "error", listener: () => void): unknown;
+  once?(event: "ready", listener: () => void): unknown;
+  connect?(): Promise<unknown>;
+  disconnect?(): unknown;
+  destroy?(): unknown;
+}
+
+/**
+ * Subscriptions on the connection that is given, which is shared and stays open; or each on a
+ * connection of its own, a duplicate of the client's.
+ */
+export function subscriptions(client: unknown, subscriber: unknown): Subscriptions {
+  if (subscriber !== undefined) {
+    if (!has(subscriber, "subscribe", "unsubscribe")) {
+      throw new TypeError("subscriber must have subscribe and unsubscribe, as clients do");
+    }
+    const shared = subscriber as RedisSubscriber;
+    return (channel, hear) => shareOf(shared, channel, hear);
+  }
+  if (!has(client, "duplicate", "subscribe")) {
+    throw new TypeError(
+      "redis cannot be duplicated, or not subscribe: give a client that can, as options.subscriber",
+    );
+  }
+  const { duplicate } = client as { duplicate(): RedisSubscriber & Duplicate };
+  return (channel, hear) => ownOf(duplicate.call(client), channel, hear);
+}
+
+function has(object: unknown, ...verbs: readonly string[]): boolean {
+  return verbs.every(
+    (verb) => typeof (Object(object) as Record<string, unknown>)[verb] === "function",
+  );
+}
+
+/** A subscription, and how to end it. */
+interface Subscription {
+  readonly ready: Promise<unknown>;
+  end(): Promise<unknown>;
+}
+
+function subscribe(
+  to: RedisSubscriber,
+  channel: string,
+  hear: (message: string) => void,
+): Subscription {
+  if (!isIoredis(to)) {
+    const ready = promised(() => to.subscribe(channel, hear));
+    return { ready, end: () => to.unsubscribe(channel, hear) };
+  }
+  const listener = (from: string, message: string) => {
+    if (from === channel) hear(message);
+  };
+  to.on("message", listener);
+  const end = () => {
+    to.off("message", listener);
+    return to.unsubscribe(channel);
+  };
+  return { ready: promised(() => to.subscribe(channel)), end };
+}
+
+function isIoredis(subscriber: RedisSubscriber): subscriber is IoredisSubscriber {
+  return has(subscriber, "psubscribe");
+}
+
+function shareOf(
+  subscriber: RedisSubscriber,
+  channel: string,
+  hear: (message: string) => void,
+): Listening {
+  const { ready, end } = subscribe(subscriber, channel, hear);
+  return {
+    ready: ready.then(() => {}),
+    // whether it is heard of or not: nobody listens any more
+    close: () => void ready.then(end).catch(() => {}),
+  };
+}
+
+function ownOf(
+  own: RedisSubscriber & Duplicate,
+  channel: string,
+  hear: (message: string) => void,
+): Listening {
+  // reconnecting is the client's; what is missed meanwhile is looked for
+  own.on?.("error", () => {});
+  const listen = () => subscribe(own, channel, hear).ready;
+  return {
+    ready: connect(own)
+      .then(listen)
+      // without an offline queue a client refuses what comes before it is ready
+      .catch(() => whenReady(own).then(listen))
+      .then(() => {}),
+    // one that has given up by itself says that it is closed already
+    close: () =>
+      void Promise.resolve()
+        .then(() => end(own))
+        .catch(() => {}),
+  };
+}
+
+function connect(own: RedisSubscriber & Duplicate): Promise<unknown> {
+  return promised(() => (isIoredis(own) ? undefined : own.connect?.()));
+}
+
+function whenReady(own: Duplicate): Promise<void> {
+  return new Promise((resolve) => {
+    own.once?.("ready", resolve);
+  });
+}
+
+function end(own: RedisSubscriber & Duplicate): unknown {
+  return isIoredis(own) || !own.destroy ? own.disconnect?.() : own.destroy();
+}
+
+/** Some clients throw what others answer as a rejection. */
+async function promised(deed: () => unknown): Promise<unknown> {
+  return deed();
+}

@@ -1,0 +1,133 @@
+/**
+ * Four processes take leases of one limiter as fast as they can, some changing their minds, while
+ * the limit goes up and down. Whoever has a lease counts itself in a counter in Redis, so the
+ * counter's highest reply is how many ran at once. It is asked on the same server as the leases, so
+ * what it says is exact whatever the load.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { until } from "../../scripts/redis/ask.ts";
+import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { RedisConcurrencyLimiter, type RedisLease } from "../../src/redis.ts";
+import { suite } from "../suite.ts";
+
+const PROCESSES = 4;
+const CALLERS = 25;
+const SECONDS = 8;
+const LIMIT = 7;
+/** A lease must not be lost because this machine is busy: that is not the question here. */
+const OPTIONS = { leaseMs: 30_000, timeoutMs: 20_000 };
+
+/** How many calls ended how. */
+type Ends = Record<string, number>;
+
+async function work(url: string): Promise<void> {
+  const redis = new Redis(url);
+  const limiter = RedisConcurrencyLimiter.create(redis, "soak", LIMIT, OPTIONS);
+  const ends: Ends = {};
+  let most = 0;
+
+  const hold = async (how: string, lease: RedisLease | undefined) => {
+    ends[lease ? how : "refused"] = (ends[lease ? how : "refused"] ?? 0) + 1;
+    if (lease === undefined) return sleep(5);
+    most = Math.max(most, await redis.incr("running"));
+    if (Math.random() < 0.3) await sleep(Math.random() * 5);
+    assert.not(lease.signal.aborted);
+    await redis.decr("running");
+    await lease.release();
+  };
+
+  const ask = async (kind: number) => {
+    if (kind < 0.5) await hold("acquired", await limiter.acquire());
+    else if (kind < 0.6) await hold("tried", await limiter.tryAcquire());
+    else if (kind < 0.8) await hold("in time", await limiter.tryAcquire(Math.random() * 50));
+    else {
+      const controller = new AbortController();
+      const timer = setTimeout(() => controller.abort("enough"), Math.random() * 50);
+      const outcome = await limiter
+        .acquire({ signal: controller.signal })
+        .catch((reason: unknown) => reason);
+      clearTimeout(timer);
+      if (outcome === "enough") ends.aborted = (ends.aborted ?? 0) + 1;
+      else if (outcome instanceof Error) throw outcome;
+      else await hold("before the abort", outcome as RedisLease);
+    }
+  };
+
+  const stopAt = performance.now() + SECONDS * 1000;
+  await Promise.all(
+    Array.from({ length: CALLERS }, async () => {
+      while (performance.now() < stopAt) await ask(Math.random());
+    }),
+  );
+  await limiter.peek();
+  await limiter.close();
+  redis.disconnect();
+  process.send?.({ ends, most });
+  process.disconnect();
+}
+
+const test = suite("one limit on those who run, for four processes", { timeoutMs: 60_000 });
+
+let server: RedisServer;
+let redis: Redis;
+
+test.before(async () => {
+  await redisServer();
+  server = await startRedis();
+  redis = new Redis(server.url);
+});
+
+test.after(async () => {
+  redis.disconnect();
+  await server.stop();
+});
+
+test("never more than the limit, everybody gets on, and nothing leaks", async () => {
+  const limiter = RedisConcurrencyLimiter.create(redis, "soak", LIMIT, OPTIONS);
+  const env = { ...process.env, NODE_V8_COVERAGE: "" };
+  const workers = Array.from({ length: PROCESSES }, () =>
+    fork(fileURLToPath(import.meta.url), ["worker", server.url], {
+      env,
+      execArgv: ["--import", "tsx"],
+    }),
+  );
+  let over = false;
+  const changes = (async () => {
+    // the highest stays what was declared: it bounds what the counter may show
+    while (!over) {
+      await sleep(100);
+      await limiter.setLimit(1 + Math.floor(Math.random() * LIMIT));
+    }
+    await limiter.resetLimit();
+  })();
+  const reports = await Promise.all(workers.map(report));
+  over = true;
+  await changes;
+  console.log(reports.map(({ ends }) => JSON.stringify(ends)).join("\n"));
+  assert.is(Math.max(...reports.map(({ most }) => most)), LIMIT);
+  for (const { ends } of reports) {
+    for (const how of ["acquired", "in time", "before the abort", "aborted"]) {
+      assert.ok((ends[how] ?? 0) > 0, how);
+    }
+  }
+  await until("nothing is held", async () => {
+    const { active, waiting } = await limiter.peek();
+    return active === 0 && waiting === 0;
+  });
+  assert.is(await redis.get("running"), "0");
+  assert.is(await redis.exists("c:soak"), 0);
+});
+
+async function report(worker: ChildProcess): Promise<{ ends: Ends; most: number }> {
+  const [message] = await once(worker, "message");
+  return message;
+}
+
+if (process.argv[2] === "worker") await work(String(process.argv[3]));
+else test.run();

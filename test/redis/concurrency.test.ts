@@ -1,0 +1,482 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import fc from "fast-check";
+import { Cluster, Redis } from "ioredis";
+import { Redis as Redis5 } from "ioredis-5";
+import { Redis as Valkey } from "iovalkey";
+import { createClient, createClientPool, createCluster } from "redis";
+import * as v5 from "redis-5";
+import * as assert from "uvu/assert";
+import { until } from "../../scripts/redis/ask.ts";
+import { startCluster } from "../../scripts/redis/cluster.ts";
+import { freshUrl, type RedisServer, startRedis } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import {
+  LeaseLostError,
+  type RedisClient,
+  RedisConcurrencyLimiter,
+  type RedisConcurrencyOptions,
+  type RedisLease,
+  type RedisSubscriber,
+  StoreUnavailableError,
+} from "../../src/redis.ts";
+import { type LeaseRequest, leaseId } from "../../src/stores/lease-store.ts";
+import { scriptRunner } from "../../src/stores/redis/client.ts";
+import { RedisLeaseStore } from "../../src/stores/redis/redis-lease-store.ts";
+import { HandLeaseStore } from "../limiter/lease-store.ts";
+import { failure } from "../limiter/watch.ts";
+import { suite } from "../suite.ts";
+
+const PATIENT = { timeoutMs: 15_000 };
+const LEASE_MS = 900;
+
+if (process.argv[2] === "child") await beChild();
+
+/** A process that asks for two leases; it tells when it has lost one. */
+async function beChild(): Promise<never> {
+  const redis = new Redis(String(process.argv[3]));
+  const options = { ...PATIENT, leaseMs: LEASE_MS };
+  const limiter = RedisConcurrencyLimiter.create(redis, "children", 2, options);
+  process.on("disconnect", () => process.exit());
+  for (let i = 0; i < 2; i++) {
+    void limiter.acquire().then(({ signal }) => {
+      signal.addEventListener("abort", () => process.send?.(`${signal.reason}`));
+    });
+  }
+  await until("leases or tickets", () => limiter.active + limiter.waiting === 2);
+  process.send?.("ready");
+  return new Promise(() => {});
+}
+
+/** A test's own clients and limiters, all ended with it. */
+class Bench implements AsyncDisposable {
+  readonly #ends: (() => unknown)[] = [];
+  readonly url: string;
+  readonly redis: Redis;
+
+  private constructor(url: string) {
+    this.url = url;
+    this.redis = new Redis(url);
+    this.#ends.push(() => this.redis.disconnect());
+  }
+
+  static async open(url?: string): Promise<Bench> {
+    return new Bench(url ?? (await freshUrl()));
+  }
+
+  limiter(limit: number, options: RedisConcurrencyOptions = {}, client: RedisClient = this.redis) {
+    const all = { ...PATIENT, ...options };
+    const limiter = RedisConcurrencyLimiter.create(client, "pages", limit, all);
+    this.#ends.unshift(() => limiter.close());
+    return limiter;
+  }
+
+  async child(): Promise<ChildProcess> {
+    const env = { ...process.env, NODE_V8_COVERAGE: "" };
+    const execArgv = ["--import", "tsx"];
+    const file = fileURLToPath(import.meta.url);
+    const child = fork(file, ["child", this.url], { env, execArgv });
+    this.#ends.push(() => child.kill("SIGKILL"));
+    assert.is((await once(child, "message"))[0], "ready");
+    return child;
+  }
+
+  onEnd(end: () => unknown): void {
+    this.#ends.push(end);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const end of this.#ends) await end();
+  }
+}
+
+const test = suite("concurrency on Redis", { timeoutMs: 60_000 });
+
+test.before(async () => {
+  await redisServer();
+});
+
+/** Two limiters hand one place to and fro: each wait ends by a message. */
+async function handOver(one: RedisConcurrencyLimiter, other: RedisConcurrencyLimiter) {
+  const order: string[] = [];
+  const ask = (who: string, limiter: RedisConcurrencyLimiter) =>
+    limiter.acquire().then((lease) => {
+      order.push(who);
+      return lease;
+    });
+  const first = await one.acquire();
+  assert.is(await other.tryAcquire(), undefined);
+  const asked: Promise<RedisLease>[] = [];
+  for (const [i, limiter] of [other, one, other, one].entries()) {
+    asked.push(ask(`${i}`, limiter));
+    await until("the ticket", async () => (await one.peek()).waiting === i + 1);
+  }
+  await first.release();
+  for (const lease of asked) await (await lease).release();
+  assert.equal(order, ["0", "1", "2", "3"]);
+  assert.equal(await other.peek(), { limit: 1, active: 0, waiting: 0 });
+}
+
+type Open = (
+  url: string,
+) => [RedisClient, end: () => unknown] | Promise<[RedisClient, () => unknown]>;
+
+const clients: Record<string, Open> = {
+  "ioredis 6": (url) => {
+    const redis = new Redis(url, { keyPrefix: "mine:" });
+    return [redis, () => redis.disconnect()];
+  },
+  "ioredis 6, without an offline queue": async (url) => {
+    const redis = new Redis(url, { enableOfflineQueue: false });
+    await once(redis, "ready");
+    return [redis, () => redis.disconnect()];
+  },
+  "ioredis 5": (url) => {
+    const redis = new Redis5(url);
+    return [redis, () => redis.disconnect()];
+  },
+  iovalkey: (url) => {
+    const redis = new Valkey(url);
+    return [redis, () => redis.disconnect()];
+  },
+  "redis 6": async (url) => {
+    const redis = await createClient({ url }).connect();
+    return [redis as RedisClient, () => redis.destroy()];
+  },
+  "redis 5": async (url) => {
+    const redis = await v5.createClient({ url }).connect();
+    return [redis as RedisClient, () => redis.destroy()];
+  },
+};
+
+for (const [name, openClient] of Object.entries(clients)) {
+  test(`${name}: places go to those who wait, in order, by messages`, async () => {
+    await using bench = await Bench.open();
+    const [client, end] = await openClient(bench.url);
+    bench.onEnd(end);
+    // looking by oneself would take far too long
+    const options = { leaseMs: 600_000 };
+    await handOver(bench.limiter(1, options, client), bench.limiter(1, options, client));
+    await bench.redis.script("FLUSH");
+    await handOver(bench.limiter(1, options, client), bench.limiter(1, options, client));
+  });
+}
+
+test("a subscriber that is given is shared and left open", async () => {
+  await using bench = await Bench.open();
+  const ioredis = new Redis(bench.url);
+  const nodeRedis = await createClient({ url: bench.url }).connect();
+  const pool = createClientPool({ url: bench.url });
+  await pool.connect();
+  bench.onEnd(() => [ioredis.disconnect(), nodeRedis.destroy(), pool.destroy()]);
+  for (const subscriber of [ioredis, nodeRedis] as RedisSubscriber[]) {
+    const options = { leaseMs: 600_000, subscriber };
+    const one = bench.limiter(1, options, pool as RedisClient);
+    const other = bench.limiter(1, options);
+    await handOver(one, other);
+    await one.close();
+    await other.close();
+  }
+  const channels = async () => await bench.redis.pubsub("CHANNELS", "c:pages:*");
+  await until("no subscription", async () => (await channels()).length === 0);
+  assert.is(await ioredis.subscribe("mine"), 1);
+  assert.is(ioredis.listenerCount("message"), 0);
+  assert.is(await nodeRedis.ping(), "PONG");
+});
+
+test("who cannot be duplicated needs a subscriber; arguments are checked", async () => {
+  await using bench = await Bench.open();
+  const { redis } = bench;
+  const runner = { runScript: () => Promise.resolve("1 0 0 -1\t0") };
+  const create =
+    (options: unknown, client: unknown = redis, limit: unknown = 1) =>
+    () =>
+      RedisConcurrencyLimiter.create(
+        client as RedisClient,
+        "pages",
+        limit as number,
+        options as RedisConcurrencyOptions,
+      );
+  for (const [deed, words] of [
+    [create({}, runner), /subscriber/],
+    [create({}, {}), /redis must be/],
+    [create({ subscriber: {} }), /subscriber must have/],
+    [create({}, redis, 0), /limit must be a whole number/],
+    [create({ leaseMs: 0 }), /leaseMs must be/],
+    [create({ leaseMs: 2 ** 31 }), /leaseMs must be/],
+    [create({ timeoutMs: 0 }), /timeoutMs/],
+    [create({ maxWaiting: -1 }), /maxWaiting/],
+    [create({ prefix: 1 }), /prefix/],
+    [create({ lease: 1 }), /lease/],
+    [() => RedisConcurrencyLimiter.create(redis, "", 1), /name/],
+  ] as const) {
+    assert.throws(deed, words);
+  }
+  const subscriber: RedisSubscriber = {
+    subscribe: () => Promise.resolve(),
+    unsubscribe: () => Promise.resolve(),
+  };
+  const own = create({ subscriber }, runner)();
+  assert.is(await own.tryAcquire(), undefined);
+  assert.is(own.limit, 1);
+  const wrong = create({ subscriber }, { runScript: () => Promise.resolve("OK") })();
+  assert.match(`${((await failure(() => wrong.tryAcquire())) as Error).cause}`, 'answered "OK"');
+});
+
+test("connections: one to listen while somebody waits, none after", async () => {
+  await using bench = await Bench.open();
+  const limiter = bench.limiter(1);
+  const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
+  const lease = await limiter.acquire();
+  assert.is(await channels(), 0);
+  const waits = limiter.acquire();
+  const aside = limiter.tryAcquire(10);
+  await until("a subscription", async () => (await channels()) === 1);
+  assert.is(await aside, undefined);
+  await lease.release();
+  await waits;
+  await until("no subscription", async () => (await channels()) === 0);
+});
+
+test("Cluster: one key, in its slot, and messages from any node", async () => {
+  await using cluster = await startCluster(3);
+  const nodes = cluster.nodes.map(({ host, port }) => ({ host, port }));
+  const ioredis = new Cluster(nodes);
+  const nodeRedis = createCluster({ rootNodes: cluster.nodes.map(({ url }) => ({ url })) });
+  await nodeRedis.connect();
+  try {
+    const open = (client: unknown, name: string) =>
+      RedisConcurrencyLimiter.create(client as RedisClient, name, 1, {
+        ...PATIENT,
+        leaseMs: 600_000,
+      });
+    for (const name of ["a", "b", "c"]) {
+      const limiters = [open(ioredis, name), open(nodeRedis, name)] as const;
+      await handOver(...limiters);
+      for (const limiter of limiters) await limiter.close();
+    }
+  } finally {
+    ioredis.disconnect();
+    nodeRedis.destroy();
+  }
+});
+
+test("one key, that lapses with the last lease and is gone when nothing is held", async () => {
+  await using bench = await Bench.open();
+  const { redis } = bench;
+  const limiter = bench.limiter(2, { leaseMs: 60_000 });
+  const lease = await limiter.acquire();
+  assert.equal(await redis.keys("*"), ["c:pages"]);
+  const ttl = await redis.pttl("c:pages");
+  assert.ok(ttl > 50_000 && ttl <= 61_001, `${ttl}`);
+  const short = bench.limiter(2, { leaseMs: 100 });
+  await short.acquire();
+  assert.ok((await redis.pttl("c:pages")) > 50_000);
+  assert.is(await limiter.tryAcquire(), undefined);
+  await lease.release();
+  assert.ok((await redis.pttl("c:pages")) < 2000);
+  await short.close();
+  await until("the key has lapsed", async () => (await redis.exists("c:pages")) === 0);
+});
+
+test("a limit that is set holds for the same declared limit, outlives idleness, is bounded", async () => {
+  await using bench = await Bench.open();
+  const { redis } = bench;
+  const [one, twin, other] = [bench.limiter(1), bench.limiter(1), bench.limiter(3)];
+  await one.setLimit(2);
+  assert.equal([one.limit, twin.limit], [2, 1]);
+  assert.is((await twin.peek()).limit, 2);
+  assert.is((await other.peek()).limit, 3);
+  assert.is(await redis.pttl("c:pages"), -1);
+  const leases = [await twin.acquire(), await one.acquire()];
+  assert.is(await one.tryAcquire(), undefined);
+  assert.ok(await other.tryAcquire());
+  for (const lease of leases) await lease.release();
+  assert.is(await redis.pttl("c:pages"), -1);
+  await twin.resetLimit();
+  assert.is((await one.peek()).limit, 1);
+  assert.ok((await redis.pttl("c:pages")) > 0);
+  for (let declared = 100; declared < 140; declared++) {
+    await bench.limiter(declared).setLimit(5);
+  }
+  assert.is(await redis.zcount("c:pages", "4e15", "+inf"), 32);
+  assert.is((await bench.limiter(107).peek()).limit, 107);
+  assert.is((await bench.limiter(108).peek()).limit, 5);
+});
+
+test("who waits goes by its own declared limit, and nobody overtakes", async () => {
+  await using bench = await Bench.open();
+  const [two, four] = [bench.limiter(2), bench.limiter(4)];
+  const leases = [await four.acquire(), await four.acquire(), await four.acquire()];
+  const order: string[] = [];
+  const waits = two.acquire().then(() => order.push("two"));
+  await until("the ticket", async () => (await two.peek()).waiting === 1);
+  assert.is(await four.tryAcquire(), undefined);
+  const behind = four.acquire().then(() => order.push("four"));
+  await leases[0]?.release();
+  assert.equal(await four.peek(), { limit: 4, active: 2, waiting: 2 });
+  await leases[1]?.release();
+  await Promise.all([waits, behind]);
+  assert.equal(order, ["two", "four"]);
+});
+
+test("a process that is killed gives back its lease and its ticket", async () => {
+  await using bench = await Bench.open();
+  const child = await bench.child();
+  const other = await bench.child();
+  const limiter = RedisConcurrencyLimiter.create(bench.redis, "children", 2, PATIENT);
+  bench.onEnd(() => limiter.close());
+  assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 2 });
+  child.kill("SIGKILL");
+  other.kill("SIGKILL");
+  const start = performance.now();
+  const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
+  const ms = performance.now() - start;
+  // renewed every third of it, and looked at when the first would lapse
+  assert.ok(ms > LEASE_MS / 3 && ms < 10 * LEASE_MS, `${ms} ms`);
+  assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 0 });
+  for (const lease of leases) await lease.release();
+});
+
+test("a process that is suspended too long is told, and its place is somebody else's", async () => {
+  await using bench = await Bench.open();
+  const child = await bench.child();
+  const limiter = RedisConcurrencyLimiter.create(bench.redis, "children", 2, PATIENT);
+  bench.onEnd(() => limiter.close());
+  child.kill("SIGSTOP");
+  const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
+  const told = once(child, "message");
+  child.kill("SIGCONT");
+  assert.match(`${(await told)[0]}`, "LeaseLostError");
+  assert.not(leases.some(({ signal }) => signal.aborted));
+  await leases[0]?.release();
+});
+
+test("state that is lost: holders are told, those who wait go", async () => {
+  await using bench = await Bench.open();
+  const limiter = bench.limiter(1, { leaseMs: LEASE_MS });
+  const { signal } = await limiter.acquire();
+  const waits = limiter.acquire();
+  await until("the ticket", async () => (await limiter.peek()).waiting === 1);
+  await bench.redis.del("c:pages");
+  const lease = await waits;
+  await until("the signal", () => signal.aborted);
+  assert.instance(signal.reason, LeaseLostError);
+  await lease.release();
+  assert.equal(await limiter.peek(), { limit: 1, active: 0, waiting: 0 });
+});
+
+test("Redis away: an error in time, leases lost when they may have lapsed, nothing leaks", async () => {
+  await using server: RedisServer = await startRedis();
+  await using bench = await Bench.open(server.url);
+  const limiter = bench.limiter(2, { leaseMs: LEASE_MS, timeoutMs: 300 });
+  const { signal } = await limiter.acquire();
+  server.suspend();
+  const start = performance.now();
+  const error = (await failure(() => limiter.acquire())) as StoreUnavailableError;
+  assert.instance(error, StoreUnavailableError);
+  await until("the signal", () => signal.aborted);
+  assert.instance(signal.reason, LeaseLostError);
+  assert.ok(performance.now() - start < 10 * LEASE_MS);
+  server.resume();
+  await until("all places", async () => (await limiter.peek()).active === 0);
+  const leases = [await limiter.acquire(), await limiter.acquire()];
+  for (const lease of leases) await lease.release();
+});
+
+test("the lost connection of those who listen is no loss", async () => {
+  await using bench = await Bench.open();
+  const limiter = bench.limiter(1, { leaseMs: LEASE_MS });
+  const lease = await limiter.acquire();
+  const waits = limiter.acquire();
+  const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
+  await until("a subscription", async () => (await channels()) === 1);
+  await bench.redis.call("CLIENT", "KILL", "TYPE", "pubsub");
+  await lease.release();
+  await (await waits).release();
+});
+
+test("a user with the rights of the docs, and one who may not publish or subscribe", async () => {
+  await using server = await startRedis();
+  const commands = "+evalsha +eval +time +zadd +zrem +zscore +zcount +zrangebyscore";
+  const more = "+zrevrangebyscore +zremrangebyscore +persist +pexpire +info";
+  const rights = ["on", ">secret", "~c:*", ...commands.split(" "), ...more.split(" ")];
+  await server.ask("ACL", "SETUSER", "full", ...rights, "&c:*", "+publish", "+subscribe");
+  await server.ask("ACL", "SETUSER", "mute", ...rights, "resetchannels");
+  for (const [username, leaseMs] of [
+    ["full", 600_000],
+    ["mute", LEASE_MS],
+  ] as const) {
+    const redis = new Redis(server.url, { username, password: "secret" });
+    const options = { ...PATIENT, leaseMs };
+    const open = () => RedisConcurrencyLimiter.create(redis, username, 1, options);
+    const limiters = [open(), open()] as const;
+    await handOver(...limiters);
+    await limiters[0].setLimit(5);
+    await limiters[0].resetLimit();
+    for (const limiter of limiters) await limiter.close();
+    redis.disconnect();
+  }
+});
+
+test("random histories: the script agrees with a model, request by request", async () => {
+  await using bench = await Bench.open();
+  const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
+  const store = new RedisLeaseStore(scriptRunner(bench.redis as RedisClient), subscriptions, "m:");
+  let keys = 0;
+  const request = fc.record({
+    verb: fc.constantFrom<LeaseRequest["verb"][]>(
+      ...(["acquire", "acquire", "try", "keep", "release", "release", "limit", "look"] as const),
+    ),
+    number: fc.integer({ min: 1, max: 8 }),
+  });
+  const trips = fc.array(fc.array(request, { maxLength: 5 }), { maxLength: 30 });
+  await fc.assert(
+    fc.asyncProperty(trips, async (history) => {
+      const model = new HandLeaseStore();
+      const key = `${keys++}`;
+      for (const trip of history) {
+        const requests = trip.map(({ verb, number }) => ({
+          verb,
+          what: verb === "limit" ? `${(number % 4) + 1}` : leaseId(60_000, 3, "test", number),
+        }));
+        const [{ lapseMs, ...real }, { lapseMs: expected, ...modelled }] = [
+          await store.run(key, 3, requests),
+          await model.run(key, 3, requests),
+        ];
+        assert.equal(real, modelled);
+        assert.is(lapseMs >= 0, expected >= 0);
+      }
+      const members = await bench.redis.zrange(`m:${key}`, "0", "-1");
+      const expected = model.leases.size + 2 * model.tickets.size;
+      const rest = members.filter((member) => !member.startsWith("s"));
+      assert.is(rest.length, expected);
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("in the script: what has lapsed is gone, and the next ones go", async () => {
+  await using bench = await Bench.open();
+  const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
+  const store = new RedisLeaseStore(scriptRunner(bench.redis as RedisClient), subscriptions, "");
+  const ids = [50, 60_000, 50, 60_000].map((leaseMs, i) => leaseId(leaseMs, 2, "p", i));
+  const ask = async (verb: LeaseRequest["verb"], ...whom: number[]) => {
+    const { standings, active, waiting } = await store.run(
+      "key",
+      2,
+      whom.map((i) => ({ verb, what: String(ids[i]) })),
+    );
+    return [...standings, active, waiting];
+  };
+  assert.equal(await ask("acquire", 0, 1, 2, 3), ["held", "held", "waiting", "waiting", 2, 2]);
+  await sleep(60);
+  // the ticket before it has lapsed, too
+  assert.equal(await ask("keep", 0, 1, 2, 3), ["none", "held", "none", "held", 2, 0]);
+  assert.equal(await ask("release", 0, 2, 3), ["none", "none", "none", 1, 0]);
+  assert.equal(await ask("try", 0, 0, 2), ["held", "held", "none", 2, 0]);
+});
+
+test.run();
