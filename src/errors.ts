@@ -82,6 +82,11 @@ export class StoreUnavailableError extends LimiterError<{
   }
 }
 
+/** The cause where a store has said nothing at all. */
+export function noAnswer(timeoutMs: number): DOMException {
+  return new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError");
+}
+
 /** `ready()` of a reservation that was cancelled: its permits went to others. */
 export class ReservationCancelledError extends LimiterError<{ readonly waitMs: number }> {
   constructor(waitMs: number) {

@@ -6,9 +6,17 @@ export class Fifo<Member> {
    * set was last tidied up, which makes the whole line cost its square.
    */
   readonly #heads = this.#members.values();
+  #head: Member | undefined;
 
   get size(): number {
     return this.#members.size;
+  }
+
+  /** Who came first of those who are here. */
+  get head(): Member | undefined {
+    // an iterator that has come to its end would stay there
+    if (this.#head === undefined && this.#members.size > 0) this.#head = this.#heads.next().value;
+    return this.#head;
   }
 
   append(member: Member): void {
@@ -17,14 +25,13 @@ export class Fifo<Member> {
 
   /** @returns whether it was there */
   remove(member: Member): boolean {
+    if (member === this.#head) this.#head = undefined;
     return this.#members.delete(member);
   }
 
   shift(): Member | undefined {
-    // an iterator that has come to its end would stay there
-    if (this.#members.size === 0) return undefined;
-    const { value } = this.#heads.next();
-    if (value !== undefined) this.#members.delete(value);
-    return value;
+    const { head } = this;
+    if (head !== undefined) this.remove(head);
+    return head;
   }
 }

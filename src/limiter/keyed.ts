@@ -8,6 +8,7 @@ import { TooManyKeysError } from "../errors.ts";
 import type { Amount, Permits } from "../permits.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
+import { Round } from "../stores/round.ts";
 import { decision } from "./decision.ts";
 import type { Decision, LocalLimiter, LocalReservation, TryOptions, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
@@ -99,6 +100,7 @@ type Outcome = "taken" | "refused" | "no room";
 class Keyring {
   readonly states: KeyStates;
   readonly #awake = new Map<string, Awake>();
+  readonly #round = new Round(this.#awake);
   readonly #time: Timeline;
   readonly #options: { readonly maxWaiting: number; readonly name: string };
   readonly #maxKeys: number;
@@ -206,13 +208,9 @@ class Keyring {
 
   /** The key's limiter, with a queue of its own. */
   wake(key: string): LocalLimiter {
-    // somebody else's may be idle: whoever comes looks at one, the last in the end of the line
-    for (const [other, awake] of this.#awake) {
-      const { isIdle } = awake.queue;
-      this.#awake.delete(other);
-      if (!isIdle) this.#awake.set(other, awake);
-      break;
-    }
+    // somebody else's may be idle: whoever comes looks at one
+    const [other] = this.#round.next() ?? [];
+    if (other !== undefined) this.#awakeOf(other);
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter;
     const { state } = this.#keptCellOf(key, this.#time.now());

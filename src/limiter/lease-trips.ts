@@ -4,7 +4,7 @@
  * within `timeoutMs` of asking, be it by a StoreUnavailableError.
  */
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
-import { StoreUnavailableError } from "../errors.ts";
+import { noAnswer, StoreUnavailableError } from "../errors.ts";
 import type {
   LeaseReply,
   LeaseRequest,
@@ -80,7 +80,7 @@ export class LeaseTrips {
     const timeout = setTimeout(
       () => {
         overdue = true;
-        this.#fail(calls);
+        this.#fail(calls, noAnswer(this.#options.timeoutMs));
       },
       Math.min(LONGEST_TIMEOUT_MS, leftMs),
     );
@@ -113,7 +113,7 @@ export class LeaseTrips {
     });
   }
 
-  #fail(calls: readonly Call[], cause?: unknown): void {
+  #fail(calls: readonly Call[], cause: unknown): void {
     const { name, timeoutMs } = this.#options;
     const error = new StoreUnavailableError(name, timeoutMs, cause);
     for (const call of calls) call.reject(error);

@@ -5,7 +5,7 @@
  * somebody who does not wait for it any more is given back.
  */
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
-import { StoreUnavailableError } from "../errors.ts";
+import { noAnswer, StoreUnavailableError } from "../errors.ts";
 import { type Amount, sameAmount } from "../permits.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../stores/store.ts";
 
@@ -223,7 +223,7 @@ export class Trips {
   /** Its callers' time is over, but not the trip. */
   #overdue(trip: Trip): void {
     this.#lost = trip;
-    trip.waiting = this.#keep(trip, this.#timeout());
+    trip.waiting = this.#keep(trip, noAnswer(this.#options.timeoutMs));
     this.#goAway();
   }
 
@@ -254,10 +254,6 @@ export class Trips {
     for (const call of calls) if (!call.gone) call.fail(error);
   }
 
-  #timeout(): unknown {
-    return new DOMException(`no answer within ${this.#options.timeoutMs} ms`, "TimeoutError");
-  }
-
   #requeue(calls: readonly Call[]): void {
     if (calls.length > 0) this.#queue.unshift({ calls: [...calls], askedMs: performance.now() });
   }
@@ -281,7 +277,7 @@ export class Trips {
     const { timeoutMs } = this.#options;
     const expire = () => {
       this.#queue = this.#queue.filter((other) => other !== batch);
-      this.#fail(batch.calls, this.#timeout());
+      this.#fail(batch.calls, noAnswer(this.#options.timeoutMs));
       this.#expiry = this.#expireAt(this.#queue[0]);
     };
     const delay = batch.askedMs + timeoutMs - performance.now();
@@ -341,7 +337,7 @@ export class Trips {
       this.#look = undefined;
       this.#expiry = undefined;
       this.#away = false;
-      this.#requeue(this.#repeatable(lost, this.#timeout()));
+      this.#requeue(this.#repeatable(lost, noAnswer(this.#options.timeoutMs)));
       if (this.#options.patient) this.#regroup();
     }
     this.#pauseMs = FIRST_PAUSE_MS;

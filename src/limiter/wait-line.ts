@@ -1,4 +1,5 @@
 import { type Clock, type Timer, toMicros } from "../clock.ts";
+import { Fifo } from "./fifo.ts";
 
 /** Someone whose instant was told by a store elsewhere. */
 export interface Sleeper {
@@ -17,8 +18,8 @@ const LONGEST_CREDIT = 10_000;
  */
 export class WaitLine {
   readonly #clock: Clock;
-  /** In the order of their instants: a set keeps the order and forgets anyone in one step. */
-  readonly #sleepers = new Set<Sleeper>();
+  /** In the order of their instants. */
+  readonly #sleepers = new Fifo<Sleeper>();
   readonly #aside = new Map<Sleeper, Timer>();
   #lastDue = 0;
   #heldUntil = 0;
@@ -46,7 +47,7 @@ export class WaitLine {
     }
     this.#lastDue = due;
     sleeper.due = due;
-    this.#sleepers.add(sleeper);
+    this.#sleepers.append(sleeper);
     if (this.#timer === undefined) this.#arm();
   }
 
@@ -62,7 +63,7 @@ export class WaitLine {
   remove(sleeper: Sleeper): void {
     this.#aside.get(sleeper)?.cancel();
     this.#aside.delete(sleeper);
-    if (this.#sleepers.delete(sleeper) && this.#sleepers.size === 0) this.#arm();
+    if (this.#sleepers.remove(sleeper) && this.#sleepers.size === 0) this.#arm();
   }
 
   /** Nobody wakes before that. */
@@ -93,7 +94,7 @@ export class WaitLine {
   }
 
   #arm(): void {
-    const [head] = this.#sleepers;
+    const { head } = this.#sleepers;
     const at = head === undefined ? 0 : Math.max(head.due, this.#heldUntil);
     if (this.#timer !== undefined && this.#timerAt === at) return;
     this.#timer?.cancel();
@@ -103,10 +104,10 @@ export class WaitLine {
 
   readonly #wake = (): void => {
     const now = this.now();
-    for (const sleeper of this.#sleepers) {
+    for (let sleeper = this.#sleepers.head; sleeper !== undefined; sleeper = this.#sleepers.head) {
       const at = Math.max(sleeper.due, this.#heldUntil);
       if (at > now) break;
-      this.#sleepers.delete(sleeper);
+      this.#sleepers.remove(sleeper);
       sleeper.wake(now);
       this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
       this.#lateUntil = now + this.#lateBy;

@@ -12,6 +12,7 @@
  * Times are microseconds on the holder's scale.
  */
 import { type Cell, cellOn, freshState, openCell, type PolicyList } from "./memory.ts";
+import { Round } from "./round.ts";
 
 /** How many a new key looks at on its way, and how many where there is no room. */
 const LOOKS = 2;
@@ -22,6 +23,7 @@ const CALLS_A_LOOK = 16;
 /** States that are as they were before a change, and what it does to each. */
 interface Older {
   readonly states: Map<string, unknown>;
+  readonly round: Round<unknown>;
   carry(state: unknown): void;
 }
 
@@ -34,7 +36,7 @@ export class KeyStates {
   /** Lends itself to one state after the other. */
   #cell: Cell;
   #states = new Map<string, unknown>();
-  #round = this.#states.entries();
+  #round = new Round(this.#states);
   #older: Older | undefined;
   #calls = 0;
 
@@ -128,9 +130,9 @@ export class KeyStates {
   #age(carry: (state: unknown) => void): void {
     const older = this.#older;
     for (const key of older?.states.keys() ?? []) this.find(key);
-    this.#older = { states: this.#states, carry };
+    this.#older = { states: this.#states, round: this.#round, carry };
     this.#states = new Map();
-    this.#round = this.#states.entries();
+    this.#round = new Round(this.#states);
   }
 
   #bring(key: string, older: Older): unknown {
@@ -145,20 +147,13 @@ export class KeyStates {
 
   /** The next on the way round: dropped if it does not matter any more. */
   #look(now: number): readonly [string, unknown] | undefined {
-    const [entry] = this.#older?.states ?? [];
-    if (entry !== undefined) this.find(entry[0]);
-    const next = entry ?? this.#next();
+    const older = this.#older?.round.next();
+    if (older !== undefined) this.find(older[0]);
+    const next = older ?? this.#round.next();
     if (next === undefined || this.#isInUse(next[0])) return undefined;
     if (this.#lifetime(next[1], now) > 0) return next;
     this.#states.delete(next[0]);
     return undefined;
-  }
-
-  #next(): readonly [string, unknown] | undefined {
-    const next = this.#round.next();
-    if (!next.done) return next.value;
-    this.#round = this.#states.entries();
-    return this.#round.next().value;
   }
 
   #lifetime(state: unknown, now: number): number {
