@@ -14,6 +14,7 @@ import {
   wholeAtLeastOne,
 } from "./check.ts";
 import { type Clock, checkClock, LONGEST_TIMEOUT_MS, systemClock, toMicros } from "./clock.ts";
+import type { Limiter } from "./limiter/face.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
@@ -68,8 +69,24 @@ export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOpti
 
 const REDIS_OPTIONS = ["maxWaiting", "timeoutMs", "whenUnavailable", "prefix", "clock"] as const;
 
+export interface RedisPoliciesOptions extends RedisLimiterOptions {
+  /**
+   * A key in which operators keep the limit, or one for each policy by name. The number in it holds
+   * from the next call on; where there is none, or no number above 0, the policy's own. (The limit
+   * is the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it
+   * unless it was given.) On Cluster the key must lie in the limiter's slot.
+   */
+  readonly limitKey?: string | Readonly<Record<string, string>> | undefined;
+}
+
 /** A limiter on Redis under any policies. */
 export class RedisLimiter extends RemoteLimiter {
+  readonly #of: (key: string) => RemoteLimiter;
+  readonly #limiters = new Map<string, WeakRef<RemoteLimiter>>();
+  readonly #dropped = new FinalizationRegistry<string>((key) => {
+    if (this.#limiters.get(key)?.deref() === undefined) this.#limiters.delete(key);
+  });
+
   /**
    * A limiter on Redis: one for all who use the same name, however many processes and machines.
    *
@@ -77,7 +94,7 @@ export class RedisLimiter extends RemoteLimiter {
    *   closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param policies a policy, or several by name: all let a request pass, or none is charged
-   * @param options see `RedisLimiterOptions`
+   * @param options see `RedisPoliciesOptions`
    * @returns the limiter; Redis is not asked before the first call
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -88,10 +105,37 @@ export class RedisLimiter extends RemoteLimiter {
     redis: RedisClient,
     name: string,
     policies: Policies,
-    options: RedisLimiterOptions = {},
+    options: RedisPoliciesOptions = {},
   ): RedisLimiter {
-    checkOptions("options", options, REDIS_OPTIONS);
+    checkOptions("options", options, [...REDIS_OPTIONS, "limitKey"]);
     return new RedisLimiter(...open(redis, name, listPolicies(policies), options));
+  }
+
+  private constructor(...opened: Opened) {
+    super(...opened);
+    const [store, name, policies, options] = opened;
+    this.#of = (key) => {
+      const full = `${name}[${key}`;
+      return new RemoteLimiter(store, full, policies, { ...options, name: full });
+    };
+  }
+
+  /**
+   * The limiter of a key, under the same policies: one for each user, address or URL. It is the
+   * same object for all who ask while somebody holds it or waits.
+   *
+   * @param key any well-formed text
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
+   */
+  for(key: string): Limiter {
+    const known = this.#limiters.get(checkKey("key", key))?.deref();
+    if (known !== undefined) return known;
+    const limiter = this.#of(key);
+    this.#limiters.set(key, new WeakRef(limiter));
+    this.#dropped.register(limiter, key);
+    return limiter;
   }
 }
 
@@ -225,20 +269,24 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
   }
 }
 
+type Opened = ConstructorParameters<typeof RemoteLimiter>;
+
 function open(
   redis: RedisClient,
   name: string,
   policies: PolicyList,
-  options: RedisLimiterOptions,
-): ConstructorParameters<typeof RemoteLimiter> {
+  options: RedisPoliciesOptions,
+): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { whenUnavailable = "throw" } = options;
+  const { whenUnavailable = "throw", limitKey } = options;
   checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait"]);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
-  const store = new RedisStore(scriptRunner(redis), checkText("prefix", prefix), algorithms);
+  const limits = limitKeys(limitKey, policies.names);
+  const runner = scriptRunner(redis);
+  const store = new RedisStore(runner, checkText("prefix", prefix), algorithms, limits.keys);
   return [
     store,
-    checkName(name),
+    withoutBrackets(checkName(name)),
     policies,
     {
       name,
@@ -247,17 +295,46 @@ function open(
       patient: whenUnavailable === "wait",
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
+      limitsKeptAt: limits.keptAt,
     },
   ];
+}
+
+/** The keys in which limits are kept, and for each policy which of them, counted from 1. */
+function limitKeys(
+  limitKey: RedisPoliciesOptions["limitKey"],
+  names: readonly string[],
+): { keys: readonly string[]; keptAt: readonly (number | undefined)[] } {
+  if (limitKey === undefined) return { keys: [], keptAt: [] };
+  const byName =
+    typeof limitKey === "object" && limitKey !== null
+      ? limitKey
+      : Object.fromEntries(names.map((name) => [name, checkText("limitKey", limitKey)]));
+  checkOptions("limitKey", byName, names);
+  const keys: string[] = [];
+  const keptAt = names.map((name) => {
+    const key = Object.entries(byName).find(([each]) => each === name)?.[1];
+    return key === undefined ? undefined : keys.push(checkText(`limitKey.${name}`, key));
+  });
+  return { keys, keptAt };
+}
+
+/** A bracket in the name of a limiter does not begin the key of another. */
+function withoutBrackets(name: string): string {
+  return name.replace(/[%[]/g, encodeURIComponent);
 }
 
 /**
  * A lone half of a surrogate pair becomes the same three bytes whichever it is: two names would be
  * one.
  */
-function checkName(name: unknown): string {
-  const text = checkText("name", name);
-  if (text === "") throw new RangeError('name must not be empty, got ""');
-  if (/\p{Surrogate}/u.test(text)) throw new RangeError("name must be well-formed Unicode");
+function checkKey(argument: string, value: unknown): string {
+  const text = checkText(argument, value);
+  if (/\p{Surrogate}/u.test(text)) throw new RangeError(`${argument} must be well-formed Unicode`);
   return text;
+}
+
+function checkName(name: unknown): string {
+  if (name === "") throw new RangeError('name must not be empty, got ""');
+  return checkKey("name", name);
 }

@@ -81,6 +81,13 @@ export interface Policy {
   readonly numbers: readonly number[];
   /** How many permits may wait for it, where the algorithm bounds that. */
   readonly maxWaiting?: number;
+  /** The largest request that can ever pass, where that is not the `limit` of its quota. */
+  readonly largest?: number;
+  /**
+   * Which of the numbers are its limit, or follow it: operators may keep that elsewhere. Absent:
+   * the first.
+   */
+  readonly limitAt?: readonly number[];
 }
 
 /**

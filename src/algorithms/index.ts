@@ -18,10 +18,24 @@ export const algorithms: readonly Algorithm[] = [
   slidingLogAlgorithm,
 ];
 
-/** Policies as a store knows them: a line each, the algorithm's letter and the numbers. */
-export function writePolicies(policies: readonly Policy[]): string {
+/**
+ * Policies as a store knows them: a line each, the algorithm's letter and the numbers.
+ *
+ * @param keptAt for a policy whose limit is kept elsewhere: where, among the keys that the store is
+ *   given; such a number is written `$number@where`
+ */
+export function writePolicies(
+  policies: readonly Policy[],
+  keptAt: readonly (number | undefined)[] = [],
+): string {
   return policies
-    .map(({ algorithm, numbers }) => `${algorithm.letter}${numbers.join(" ")}`)
+    .map(({ algorithm, numbers, limitAt = [0] }, i) => {
+      const where = keptAt[i];
+      const texts = numbers.map((number, at) =>
+        where !== undefined && limitAt.includes(at) ? `$${number}@${where}` : `${number}`,
+      );
+      return `${algorithm.letter}${texts.join(" ")}`;
+    })
     .join("\n");
 }
 

@@ -38,6 +38,8 @@ export interface RemoteOptions {
    * to the clock's is Unix time. Absent: the store goes by its own clock.
    */
   readonly epoch: number | undefined;
+  /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
+  readonly limitsKeptAt?: readonly (number | undefined)[];
 }
 
 export class RemoteLimiter implements Limiter, Desk {
@@ -57,11 +59,14 @@ export class RemoteLimiter implements Limiter, Desk {
     this.#options = options;
     this.#cell = openCell(declared, 0, 0);
     this.#line = new WaitLine(options.clock);
-    this.#trips = new Trips(store, key, writePolicies(declared.list), {
-      ...options,
-      now: () => this.#line.now(),
-      lateBy: () => this.#line.lateBy(),
-    });
+    const { list } = declared;
+    this.#trips = new Trips(
+      store,
+      key,
+      writePolicies(list, options.limitsKeptAt),
+      { ...options, now: () => this.#line.now(), lateBy: () => this.#line.lateBy() },
+      writePolicies(list),
+    );
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {

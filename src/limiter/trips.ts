@@ -105,11 +105,21 @@ export class Trips {
   #look: Timeout;
   #expiry: Timeout;
 
-  constructor(store: Store, key: string, declared: string, options: TripOptions) {
+  /**
+   * @param declared the numbers of the caller's code, as the store is told them
+   * @param fallback the same, where limits are kept elsewhere
+   */
+  constructor(
+    store: Store,
+    key: string,
+    declared: string,
+    options: TripOptions,
+    fallback = declared,
+  ) {
     this.#store = store;
     this.#key = key;
     this.#declared = declared;
-    this.#inForce = declared;
+    this.#inForce = fallback;
     this.#options = options;
   }
 

@@ -171,7 +171,8 @@ class SingleCell implements Cell {
   }
 
   excess(now: number, permits: number, name = ONLY): PermitsExceedCapacityError {
-    return new PermitsExceedCapacityError(name, permits, this.quota(now).limit);
+    const capacity = this.#policy.largest ?? this.quota(now).limit;
+    return new PermitsExceedCapacityError(name, permits, capacity);
   }
 
   overflows(now: number, permits: number): boolean {

@@ -249,5 +249,7 @@ export function gcra(numbers: {
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   const periodMs = checkNumber("periodMs", numbers.periodMs, aboveZero);
   const { burst = Math.max(0, limit - 1) } = numbers;
-  return gcraAlgorithm.policy([checkNumber("burst", burst, atLeastZero) + 1, limit, periodMs]);
+  const capacity = checkNumber("burst", burst, atLeastZero) + 1;
+  const limitAt = numbers.burst === undefined ? [0, 1] : [1];
+  return Object.freeze({ ...gcraAlgorithm.policy([capacity, limit, periodMs]), limitAt });
 }

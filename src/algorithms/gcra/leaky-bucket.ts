@@ -55,7 +55,8 @@ export function leakyBucket(numbers: {
   const { slack = 0 } = numbers;
   const nodelay = checkNodelay(numbers.nodelay, capacity);
   const atOnce = 1 + nodelay + checkNumber("slack", slack, atLeastZero);
-  return gcraAlgorithm.policy([atOnce, permitsPerSecond, 1000, capacity - nodelay, slack]);
+  const policy = gcraAlgorithm.policy([atOnce, permitsPerSecond, 1000, capacity - nodelay, slack]);
+  return Object.freeze({ ...policy, limitAt: [1] });
 }
 
 /** How many of the capacity go at once. */

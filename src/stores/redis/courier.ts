@@ -41,8 +41,16 @@ export class Courier {
     this.#runner = runner;
   }
 
-  run(script: KeyScript, key: string, args: readonly string[]): Promise<unknown> {
-    if (this.#apart) return this.#runner.runScript(script.one, [key], args);
+  /** @param others keys that the script reads besides: then it goes by itself */
+  run(
+    script: KeyScript,
+    key: string,
+    args: readonly string[],
+    others: readonly string[] = [],
+  ): Promise<unknown> {
+    if (this.#apart || others.length > 0) {
+      return this.#runner.runScript(script.one, [key, ...others], args);
+    }
     return new Promise((resolve, reject) => {
       const parcels = this.#parcels.get(script);
       const parcel = { key, args, resolve, reject };

@@ -1,5 +1,6 @@
 -- One trip: requests in order on the state of one limiter, read once and written once.
 --
+-- KEYS     the key of the state; then those in which operators keep limits
 -- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
 -- after base: when it was written),
 --          the numbers (u16 length, text), the fields of each policy (f64), and, where it is still to come, the instant
@@ -58,6 +59,16 @@ local function parse(numbers)
     read[numbers] = known
   end
   count, algorithm, policy = known.count, known.algorithm, known.policy
+end
+
+-- limits that are kept in keys of their own: "$fallback@which"
+local function resolve(numbers)
+  if not string.find(numbers, "$", 1, true) then return numbers end
+  return (string.gsub(numbers, "%$(%S-)@(%d+)", function(fallback, which)
+    local kept = redis.call("GET", KEYS[which + 1])
+    local limit = tonumber(kept or nil)
+    return limit and limit > 0 and limit < math.huge and string.format("%.17g", limit) or fallback
+  end))
 end
 
 local function more()
@@ -139,14 +150,14 @@ if not clock then
 end
 base = math.floor(clock / UNIT) * UNIT
 now, held, changed = clock - base, 0, false
-in_force, settings, state = declared, "", {}
+in_force, settings, state = resolve(declared), "", {}
 
 if saved then
   local units, written, length, from = struct.unpack("<I4I4I2", saved)
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
   local then_ = units * UNIT
-  if numbers == declared and clock >= then_ + written and clock - then_ < REBASE then
+  if numbers == in_force and clock >= then_ + written and clock - then_ < REBASE then
     parse(numbers)
     for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
     if from <= #saved then held = struct.unpack("<d", saved, from) end

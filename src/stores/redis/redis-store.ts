@@ -18,9 +18,19 @@ export class RedisStore implements Store {
   readonly #reserving: KeyScript;
   readonly #anything: KeyScript;
   readonly #policies: number;
+  readonly #limitKeys: readonly string[];
 
-  /** @param names of the algorithms, one for each policy */
-  constructor(runner: ScriptRunner, prefix: string, names: readonly string[]) {
+  /**
+   * @param names of the algorithms, one for each policy
+   * @param limitKeys in which operators keep limits
+   */
+  constructor(
+    runner: ScriptRunner,
+    prefix: string,
+    names: readonly string[],
+    limitKeys: readonly string[] = [],
+  ) {
+    this.#limitKeys = limitKeys;
     this.#courier = Courier.of(runner);
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
@@ -41,7 +51,7 @@ export class RedisStore implements Store {
       this.#encode(request, args);
     }
     return this.#courier
-      .run(script, this.#prefix + key, args)
+      .run(script, this.#prefix + key, args, this.#limitKeys)
       .then((reply) => decodeReply(requests, reply));
   }
 

@@ -51,8 +51,8 @@ local function set(numbers)
   end
   if settings == "\t" then settings = "" end
   local before = policy
-  in_force = numbers
-  parse(numbers)
+  in_force = resolve(numbers)
+  parse(in_force)
   resize(before)
   changed = true
   return ""

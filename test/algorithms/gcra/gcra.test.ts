@@ -120,7 +120,8 @@ numbers("bad ones are refused, with the argument, its bound and what it got", ()
 numbers("a policy can be written down and made again, and not changed", () => {
   assert.ok(algorithms.includes(gcraAlgorithm as never));
   for (const policy of [cells(5), cells(1 / 3, 0.5), cells(7, 0, 1e-3)]) {
-    assert.equal(readPolicies(writePolicies([policy])), [policy]);
+    const { limitAt, ...written } = policy;
+    assert.equal(readPolicies(writePolicies([policy])), [written]);
     assert.ok(Object.isFrozen(policy));
   }
   const { capacity, permits, per } = gcraAlgorithm.policy([]);

@@ -183,7 +183,8 @@ numbers("bad ones are refused", () => {
 
 numbers("a policy can be written down and made again", () => {
   for (const policy of [uber(), leakyBucket({ permitsPerSecond: 1, capacity: 5, nodelay: 2 })]) {
-    assert.equal(readPolicies(writePolicies([policy])), [policy]);
+    const { limitAt, ...written } = policy;
+    assert.equal(readPolicies(writePolicies([policy])), [written]);
   }
   assert.is(uber().maxWaiting, Infinity);
 });
