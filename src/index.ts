@@ -22,6 +22,7 @@ export {
   ReservationCancelledError,
   TooManyKeysError,
 } from "./errors.ts";
+export { allOf } from "./limiter/all-of.ts";
 export { ConcurrencyLimiter, type ConcurrencyOptions, type Lease } from "./limiter/concurrency.ts";
 export type {
   Decision,

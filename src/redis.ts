@@ -84,7 +84,8 @@ export class RedisLimiter extends RemoteLimiter {
   readonly #of: (key: string) => RemoteLimiter;
   readonly #limiters = new Map<string, WeakRef<RemoteLimiter>>();
   readonly #dropped = new FinalizationRegistry<string>((key) => {
-    if (this.#limiters.get(key)?.deref() === undefined) this.#limiters.delete(key);
+    // unless there is a new one by now
+    if (!this.#limiters.get(key)?.deref()) this.#limiters.delete(key);
   });
 
   /**

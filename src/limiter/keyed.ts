@@ -258,7 +258,7 @@ class Keyring {
 }
 
 /** Holds a key, not its state. */
-class KeyLimiter implements LocalLimiter {
+export class KeyLimiter implements LocalLimiter {
   readonly #keys: Keyring;
   readonly #key: string;
 

@@ -67,6 +67,16 @@ export class RemoteReservation implements Reservation {
     return true;
   }
 
+  /** As if it had not been made, whether its instant has come or not. */
+  async undo(): Promise<void> {
+    const amount = this.#taken;
+    if (sizeOf(amount) === 0) return;
+    this.#giveUp(new ReservationCancelledError(this.waitMs));
+    this.#taken = combine(amount, amount, () => 0);
+    const { receipts } = this.#answer;
+    await this.#trips.send(() => ({ verb: "back", amount, receipts }), { again: false });
+  }
+
   /** Whether somebody may still wait for it. */
   get pending(): boolean {
     return !this.#cancelled && !this.#line.reached(this.#due);

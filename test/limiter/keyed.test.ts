@@ -263,6 +263,20 @@ test("update holds for every key, also for those that nobody touches for long", 
   assert.throws(() => keyed.update(joint(1)), /must keep names and algorithms/);
 });
 
+test("keys that are older than the numbers are kept, found, brought and dropped like others", async () => {
+  const clock = new FakeClock();
+  const keyed = KeyedLimiter.create(bursty(1, 10), { clock });
+  for (let key = 0; key < 100; key++) keyed.for(`${key}`).charge(5);
+  keyed.update(bursty(1, 20));
+  assert.is(keyed.size, 100);
+  assert.ok(keyed.forget("7"));
+  assert.not(keyed.forget("7"));
+  assert.not(keyed.forget("nobody"));
+  await clock.advance(30_000);
+  for (let key = 0; key < 60; key++) keyed.for(`new ${key}`).tryAcquire();
+  assert.is(keyed.size, 60);
+});
+
 test("a clock that steps back holds nobody up", async () => {
   const clock = new SteppingClock();
   const keyed = KeyedLimiter.create(bursty(1, 0), { clock });

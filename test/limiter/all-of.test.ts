@@ -1,0 +1,356 @@
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import {
+  allOf,
+  fixedWindow,
+  gcra,
+  KeyedLimiter,
+  Limiter,
+  type LocalLimiter,
+  PermitsExceedCapacityError,
+  QueueFullError,
+  smoothBursty,
+} from "../../src/index.ts";
+import { RedisLimiter } from "../../src/redis.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { suite } from "../suite.ts";
+import { onHand } from "./remote.ts";
+import { failure, instants, turn, watch } from "./watch.ts";
+
+const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
+const steady = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
+
+function inProcess(options: { maxWaiting?: number } = {}) {
+  const clock = new FakeClock();
+  const everybody = Limiter.create(window(3), { clock });
+  const users = KeyedLimiter.create({ user: gcra({ limit: 2, periodMs: 1000 }) }, { clock });
+  const slow = Limiter.create(steady, { clock, ...options });
+  return { clock, everybody, users, slow };
+}
+
+const test = suite("all of several limiters");
+
+test("all let a request pass, or none is charged", () => {
+  const { everybody, users } = inProcess();
+  const of = (user: string) => allOf(everybody, users.for(user));
+  assert.equal(
+    [1, 2, 3].map(() => of("a").tryAcquire()),
+    [true, true, false],
+  );
+  assert.is(everybody.peek().remaining, 1, "the refused one was not charged");
+  assert.equal(
+    [1, 2].map(() => of("b").tryAcquire()),
+    [true, false],
+  );
+  assert.is(users.for("b").peek().remaining, 1);
+});
+
+test("a refusal leaves no trace, and a peek neither", () => {
+  const { everybody, users } = inProcess();
+  const limiter = allOf(everybody, users.for("a"));
+  limiter.tryAcquire(2);
+  const before = [everybody.peek(), users.for("a").peek(), users.size];
+  limiter.peek();
+  limiter.decide();
+  limiter.tryAcquire();
+  assert.equal([everybody.peek(), users.for("a").peek(), users.size], before);
+});
+
+test("a decision names the limiter that binds, and tells of all", () => {
+  const { everybody, users, slow } = inProcess();
+  const limiter = allOf(everybody, users.for("a"), slow);
+  const first = limiter.decide();
+  assert.ok(first.allowed);
+  assert.equal(Object.keys(first.policies), ["default", "user", "default#3"]);
+  assert.equal([first.policy, first.remaining], ["default#3", 0]);
+  const second = limiter.decide();
+  assert.equal([second.allowed, second.waitMs, second.policy], [false, 1000, "default#3"]);
+  const { policies } = limiter.peek();
+  assert.equal(
+    Object.values(policies).map(({ remaining }) => remaining),
+    [2, 1, 0],
+  );
+  assert.is(allOf(everybody, users.for("a")).peek().policy, "user", "1 of 2 is less than 2 of 3");
+});
+
+test("without a limit there is no scarcity", () => {
+  const open = Limiter.create(smoothBursty({ permitsPerSecond: Infinity }), {
+    clock: new FakeClock(),
+  });
+  const { everybody } = inProcess();
+  everybody.tryAcquire();
+  assert.is(allOf(open, everybody).peek().limit, 3);
+  open.pause(10);
+  assert.is(allOf(open, everybody).peek().limit, Infinity);
+});
+
+test("who waits goes when the last of them lets it", async () => {
+  const { clock, everybody, slow } = inProcess();
+  const limiter = allOf(everybody, slow);
+  const waits = [1, 2, 3].map(() => watch(clock, limiter.acquire()));
+  await clock.advance(5000);
+  assert.equal(instants(waits), [0, 1000, 2000]);
+  assert.equal(
+    waits.map(({ value }) => value),
+    [0, 1000, 2000],
+  );
+});
+
+test("tryAcquire with a wait: no trace where it would be too long", async () => {
+  const { clock, everybody, slow } = inProcess();
+  const limiter = allOf(everybody, slow);
+  assert.ok(await limiter.tryAcquire(1, 0));
+  assert.not(await limiter.tryAcquire(1, 999));
+  assert.is(everybody.peek().remaining, 2);
+  const waited = watch(clock, limiter.tryAcquire(1, { timeoutMs: 1000 }));
+  await clock.advance(1000);
+  assert.equal([waited.at, waited.value], [1000, true]);
+});
+
+test("an abort gives everything back", async () => {
+  const { clock, everybody, slow } = inProcess();
+  const limiter = allOf(everybody, slow);
+  slow.charge(1);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const waits = [
+    watch(clock, limiter.acquire(1, { signal })),
+    watch(clock, limiter.tryAcquire(1, { signal })),
+  ];
+  await turn();
+  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [1, 3000]);
+  const reason = new Error("enough");
+  controller.abort(reason);
+  await turn();
+  for (const { error } of waits) assert.is(error, reason);
+  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [3, 1000]);
+  assert.is(await failure(() => limiter.acquire(1, { signal })), reason);
+  assert.is(await failure(() => limiter.tryAcquire(1, { signal })), reason);
+});
+
+test("a reservation of all: cancelled, settled, or over", async () => {
+  const { clock, everybody, slow } = inProcess();
+  const limiter = allOf(everybody, slow);
+  const now = limiter.reserve();
+  assert.equal([now.waitMs, now.permits, now.cancel()], [0, 1, false]);
+  const later = limiter.reserve();
+  assert.is(later.waitMs, 1000);
+  assert.equal([later.cancel(), later.cancel()], [true, false]);
+  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [2, 1000]);
+  now.settle(3);
+  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [0, 3000]);
+  const due = limiter.reserve();
+  await clock.advance(3000);
+  assert.is(due.cancel(), false);
+  assert.is(await due.ready(), 3000);
+});
+
+test("no room in one: nothing is taken from the others", async () => {
+  const { everybody, slow } = inProcess({ maxWaiting: 0 });
+  const limiter = allOf(everybody, slow);
+  await limiter.acquire();
+  assert.ok((await failure(() => limiter.acquire())) instanceof QueueFullError);
+  assert.throws(
+    () => limiter.reserve(),
+    (error: Error) => error instanceof QueueFullError,
+  );
+  assert.not(await limiter.tryAcquire(1, 5000));
+  assert.is(everybody.peek().remaining, 2);
+});
+
+test("charge, refund and pause are for each", async () => {
+  const { clock, everybody, slow } = inProcess();
+  const limiter = allOf(everybody, slow);
+  limiter.charge(2);
+  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [1, 2000]);
+  limiter.refund(1);
+  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [2, 1000]);
+  limiter.pause(1500);
+  assert.equal([everybody.peek().waitMs, slow.peek().waitMs], [1500, 1500]);
+  assert.throws(() => limiter.update(window(5)), /update its limiters/);
+  await clock.advance(1500);
+  assert.ok(limiter.tryAcquire());
+});
+
+test("what can never pass one of them is an error, before anything changed", async () => {
+  const { everybody, slow } = inProcess();
+  const limiter = allOf(slow, everybody);
+  for (const verb of [
+    () => limiter.acquire(4),
+    () => limiter.tryAcquire(4),
+    () => limiter.tryAcquire(4, 1000),
+    () => limiter.reserve(4),
+    () => limiter.decide(4),
+    () => limiter.peek(4),
+    () => limiter.charge(4),
+    () => limiter.refund(4),
+  ]) {
+    assert.ok((await failure(verb)) instanceof PermitsExceedCapacityError, `${verb}`);
+    assert.is(slow.peek().waitMs, 0, `${verb}`);
+  }
+});
+
+test("in all of all: at once", () => {
+  const { everybody, users, slow } = inProcess();
+  const limiter = allOf(allOf(everybody, users.for("a")), slow);
+  assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
+  assert.is(everybody.peek().remaining, 2);
+});
+
+test("refuses what is no limiter", () => {
+  assert.throws(() => allOf(), /allOf needs a limiter/);
+  assert.throws(() => allOf(inProcess().slow, {} as LocalLimiter), /argument 2 must be a limiter/);
+  assert.throws(() => allOf(null as unknown as LocalLimiter), /argument 1 must be a limiter/);
+});
+
+test("never more than the narrowest of them, and none is charged for the others", () => {
+  const limits = fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 4 });
+  const asks = fc.array(fc.integer({ min: 1, max: 3 }), { maxLength: 12 });
+  const property = fc.property(limits, asks, (each, wanted) => {
+    const clock = new FakeClock();
+    const limiters = each.map((limit) => Limiter.create(window(limit), { clock }));
+    const limiter = allOf(...limiters);
+    const least = Math.min(...each);
+    let used = 0;
+    for (const permits of wanted.filter((one) => one <= least)) {
+      const fits = used + permits <= least;
+      assert.is(limiter.tryAcquire(permits), fits);
+      if (fits) used += permits;
+      assert.equal(
+        limiters.map((one) => one.peek().remaining),
+        each.map((limit) => limit - used),
+      );
+    }
+  });
+  void fc.assert(property, { numRuns: 300 });
+});
+
+test.run();
+
+const elsewhere = suite("all of several limiters, elsewhere");
+let redis: Redis;
+
+elsewhere.before(async () => {
+  await redisServer();
+  redis = new Redis(await freshUrl());
+});
+
+elsewhere.after(() => {
+  redis.disconnect();
+});
+
+elsewhere("one script call for all on one Redis; what one refuses is given back", async () => {
+  let calls = 0;
+  const client = new Proxy(redis, {
+    get: (target, name) => {
+      if (name === "evalsha") calls += 1;
+      const value = Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const hour = (limit: number) => window(limit, 3_600_000);
+  const everybody = RedisLimiter.create(client, "everybody", hour(3));
+  const users = RedisLimiter.create(client, "users", { user: hour(2) });
+  const limiter = allOf(everybody, users.for("a"));
+  assert.ok(await limiter.tryAcquire());
+  calls = 0;
+  assert.ok(await limiter.tryAcquire());
+  assert.is(calls, 1);
+  assert.not(await limiter.tryAcquire());
+  assert.is((await everybody.peek()).remaining, 1);
+  const decision = await limiter.decide();
+  assert.equal([decision.allowed, decision.policy], [false, "user"]);
+  assert.equal([(await everybody.peek()).remaining, decision.remaining], [1, 0]);
+  const other = await allOf(everybody, users.for("b")).decide();
+  assert.equal(
+    [other.allowed, other.waitMs, other.remaining, other.policy],
+    [true, 0, 0, "default"],
+  );
+  assert.is((await allOf(everybody, users.for("b")).peek()).allowed, false);
+});
+
+elsewhere("here and there together", async () => {
+  const { clock, everybody } = inProcess();
+  const there = onHand(window(1, 60_000), { clock });
+  const limiter = allOf(everybody, there.limiter);
+  assert.ok(await limiter.tryAcquire());
+  assert.not(await limiter.tryAcquire());
+  assert.is(everybody.peek().remaining, 2);
+  assert.not((await limiter.decide()).allowed);
+  assert.is(everybody.peek().remaining, 2);
+  await limiter.charge(1);
+  await limiter.refund(1);
+  await limiter.pause(10);
+  assert.equal([(await limiter.peek()).waitMs, everybody.peek().waitMs], [60_000, 10]);
+  const reservation = await limiter.reserve();
+  assert.is(reservation.waitMs, 60_000);
+  assert.ok(await reservation.cancel());
+  await reservation.settle(0);
+});
+
+elsewhere("one after the other in one trip", async () => {
+  const { clock, everybody } = inProcess();
+  const there = onHand(window(1, 60_000), { clock });
+  const limiter = allOf(everybody, there.limiter);
+  const [first, second] = await Promise.all([limiter.decide(), limiter.decide()]);
+  assert.equal([first.allowed, second.allowed], [true, false]);
+  assert.is(everybody.peek().remaining, 2);
+});
+
+elsewhere(
+  "one limiter twice: each look finds a permit, the second reservation does not",
+  async () => {
+    const bucket = gcra({ limit: 1, periodMs: 60_000 });
+    const { limiter } = onHand(bucket);
+    const twice = allOf(limiter, limiter);
+    assert.not((await twice.decide()).allowed);
+    assert.not(await twice.tryAcquire());
+    assert.ok(await limiter.tryAcquire(), "given back");
+    const here = Limiter.create(bucket, { clock: new FakeClock() });
+    assert.not(allOf(here, here).tryAcquire());
+    assert.ok(here.tryAcquire(), "given back");
+  },
+);
+
+elsewhere("what was granted is given back to its own window", async () => {
+  const clock = new FakeClock();
+  const [there, other] = [onHand(window(1), { clock }), onHand(window(1, 60_000), { clock })];
+  await other.limiter.acquire();
+  other.store.held = true;
+  const tried = watch(clock, allOf(there.limiter, other.limiter).tryAcquire(1, 0));
+  await turn();
+  await clock.advance(1000);
+  assert.ok(await there.limiter.tryAcquire());
+  await other.store.deliver();
+  await turn();
+  assert.is(tried.value, false);
+  assert.not(await there.limiter.tryAcquire());
+  const reservation = await there.limiter.reserve();
+  await (reservation as unknown as { undo(): Promise<void> }).undo();
+  await (reservation as unknown as { undo(): Promise<void> }).undo();
+  assert.is((await there.limiter.peek()).waitMs, 1000);
+});
+
+elsewhere("a store that is away takes nothing from those in this process", async () => {
+  const { clock, everybody } = inProcess();
+  const there = onHand(window(5), { clock });
+  there.store.away = new Error("gone");
+  const limiter = allOf(everybody, there.limiter);
+  for (const verb of [
+    () => limiter.acquire(),
+    () => limiter.tryAcquire(),
+    () => limiter.tryAcquire(1, 10),
+    () => limiter.reserve(),
+    () => limiter.decide(),
+    () => limiter.charge(1),
+  ]) {
+    assert.match(`${await failure(verb)}`, "gone", `${verb}`);
+    await turn();
+    assert.is(everybody.peek().remaining, 3, `${verb}`);
+  }
+});
+
+elsewhere.run();
