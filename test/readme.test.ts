@@ -1,20 +1,24 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { format } from "node:util";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { suite } from "./suite.ts";
 
-// Every ts block of the README is a program: it compiles, it runs, and it prints what the comments behind its
+// Every ts block of these pages is a program: it compiles, it runs, and it prints what the comments behind its
 // console.log lines say. "about 200" is for real time, which may be late and is never early.
 // They live inside the project, where its packages are found.
+const pages = ["README.md", "docs/choose.md"].map((page) => ({
+  page,
+  text: readFileSync(page, "utf8"),
+}));
 mkdirSync(".cache", { recursive: true });
 const scratch = mkdtempSync(resolve(".cache/readme-"));
-const blocks = [...readFileSync("README.md", "utf8").matchAll(/^```ts\n(.*?)^```$/gms)].map(
-  ([, code = ""], i) => ({ code, file: join(scratch, `block-${i + 1}.mts`) }),
-);
+const blocks = pages
+  .flatMap(({ text }) => [...text.matchAll(/^```ts\n(.*?)^```$/gms)])
+  .map(([, code = ""], i) => ({ code, file: join(scratch, `block-${i + 1}.mts`) }));
 
 for (const { code, file } of blocks) writeFileSync(file, code);
 
@@ -74,8 +78,11 @@ async function prints(run: () => Promise<unknown>): Promise<string[]> {
 }
 
 readme("names files that exist", () => {
-  const links = readFileSync("README.md", "utf8").matchAll(/\]\((?!https?:|#)([^)#]+)/g);
-  const missing = [...links].map(([, file = ""]) => file).filter((file) => !existsSync(file));
+  const missing = pages.flatMap(({ page, text }) =>
+    [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)]
+      .map(([, file = ""]) => join(dirname(page), file))
+      .filter((file) => !existsSync(file)),
+  );
   assert.equal(missing, []);
 });
 

@@ -1,0 +1,210 @@
+// Draws docs/pictures/*.svg from what the library does:
+//
+//   npm run draw             writes them
+//   npm run draw -- --check  fails if they are not what it would write
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse, View } from "vega";
+import { compile, type TopLevelSpec } from "vega-lite";
+import type { PositionFieldDef } from "vega-lite/types_unstable/channeldef.js";
+import { type Caller, type Door, mostInASecond, refusing, waiting, watch } from "./draw/traffic.ts";
+
+const FOLDER = "docs/pictures";
+const WIDTH = 760;
+const ROW = 30;
+const BLUE = "#1f5fbf";
+const ORANGE = "#d9580d";
+const GREY = "#667085";
+
+/** So many requests, evenly from one instant on until before another, ms. */
+function burst(count: number, fromMs: number, untilMs: number): number[] {
+  return Array.from({ length: count }, (_, i) => fromMs + ((untilMs - fromMs) * i) / count);
+}
+
+interface Mark {
+  readonly row: string;
+  readonly second: number;
+  readonly what: "asks" | "goes" | "is refused";
+}
+
+interface Label {
+  readonly row: string;
+  readonly text: string;
+}
+
+/** How many go at one instant. */
+interface Count extends Label {
+  readonly second: number;
+}
+
+interface Picture {
+  readonly file: string;
+  readonly title: string;
+  readonly subtitle: string;
+  readonly doors: Readonly<Record<string, Door>>;
+  readonly arrivals: readonly number[];
+  readonly seconds: number;
+  /** What stands at the end of each row, and above it. */
+  readonly sums: string;
+  readonly sum: (callers: readonly Caller[]) => string;
+}
+
+const ASKING = "requests";
+const ROW_AXIS = { ticks: false, domain: false, labelPadding: 10, labelLimit: 300 };
+
+type Position = PositionFieldDef<string>;
+
+const pictures: readonly Picture[] = [
+  {
+    file: "refused.svg",
+    title: "tryAcquire(): who is let in",
+    subtitle:
+      "10 a second, in each one's own terms. Blue, above the line: let in. Orange, below: refused.",
+    doors: refusing,
+    arrivals: [...burst(6, 50, 1550), ...burst(28, 1900, 2300), ...burst(40, 4060, 6060)],
+    seconds: 6.25,
+    sums: "let in; most in any second",
+    sum: (callers) => {
+      const starts = startsOf(callers);
+      return `${starts.length} of ${callers.length}; ${mostInASecond(starts)}`;
+    },
+  },
+  {
+    file: "waiting.svg",
+    title: "acquire(): when those who wait may go",
+    subtitle:
+      "10 a second, in each one's own terms. Blue, above the line: goes (a number: so many at once). Orange, below: refused.",
+    doors: waiting,
+    arrivals: [...burst(15, 500, 800), ...burst(15, 3500, 3800)],
+    seconds: 5.75,
+    sums: "served; longest wait",
+    sum: (callers) => {
+      const waits = callers.map(({ askedMs, startedMs = Number.NaN }) => startedMs - askedMs);
+      const served = waits.filter((ms) => ms >= 0);
+      return `${served.length} of ${waits.length}; ${(Math.max(...served) / 1000).toFixed(2)} s`;
+    },
+  },
+];
+
+function startsOf(callers: readonly Caller[]): number[] {
+  return callers.flatMap(({ startedMs }) => startedMs ?? []);
+}
+
+async function draw(picture: Picture): Promise<string> {
+  const marks: Mark[] = picture.arrivals.map((ms) => ({
+    row: ASKING,
+    second: ms / 1000,
+    what: "asks",
+  }));
+  const sums: Label[] = [{ row: ASKING, text: picture.sums }];
+  const counts: Count[] = [];
+  for (const [row, door] of Object.entries(picture.doors)) {
+    const callers = await watch(door, picture.arrivals);
+    sums.push({ row, text: picture.sum(callers) });
+    for (const { askedMs, startedMs } of callers) {
+      const second = (startedMs ?? askedMs) / 1000;
+      marks.push({ row, second, what: startedMs === undefined ? "is refused" : "goes" });
+    }
+    const starts = startsOf(callers);
+    for (const ms of new Set(starts)) {
+      const count = starts.filter((start) => start === ms).length;
+      if (count > 1) counts.push({ row, second: ms / 1000, text: `${count}` });
+    }
+  }
+  const { spec } = compile(specOf(picture, marks, sums, counts));
+  const view = new View(parse(spec), { renderer: "none" });
+  const svg = await view.toSVG();
+  view.finalize();
+  return `${svg}\n`;
+}
+
+function specOf(
+  picture: Picture,
+  marks: readonly Mark[],
+  sums: readonly Label[],
+  counts: readonly Count[],
+): TopLevelSpec {
+  const rows = [ASKING, ...Object.keys(picture.doors)];
+  const y: Position = { field: "row", type: "nominal", sort: rows, title: null, axis: ROW_AXIS };
+  const x: Position = {
+    field: "second",
+    type: "quantitative",
+    scale: { domain: [0, picture.seconds], nice: false },
+    axis: {
+      title: "seconds",
+      tickCount: 12,
+      format: "~g",
+      gridColor: "#e4e7ec",
+      labelFlush: false,
+    },
+  };
+  const text = { field: "text", type: "nominal" } as const;
+  const small = { type: "text", align: "left", fontSize: 11 } as const;
+  return {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    background: "white",
+    padding: 14,
+    width: WIDTH,
+    height: { step: ROW },
+    title: { text: picture.title, subtitle: picture.subtitle, anchor: "start", offset: 12 },
+    layer: [
+      {
+        data: { values: [...sums] },
+        mark: { type: "rule", color: "#98a2b3", strokeWidth: 0.7, x: 0, x2: WIDTH },
+        encoding: { y },
+      },
+      {
+        data: { values: [...sums] },
+        mark: { ...small, x: WIDTH + 12, color: "#344054" },
+        encoding: { y, text },
+      },
+      ...(["asks", "goes", "is refused"] as const).map((what) => strokes(marks, what, x, y)),
+      {
+        data: { values: [...counts] },
+        mark: { ...small, dx: 4, dy: -7, color: BLUE },
+        encoding: { x, y, text },
+      },
+    ],
+    config: {
+      aria: false,
+      font: "Helvetica, Arial, sans-serif",
+      view: { stroke: null },
+      axis: { labelFontSize: 12, labelColor: "#101828", titleColor: "#344054", domain: false },
+      title: { fontSize: 16, subtitleFontSize: 12, subtitleColor: "#344054" },
+    },
+  };
+}
+
+/** A stroke for each, above the line of its row, or below it for a refusal. */
+function strokes(marks: readonly Mark[], what: Mark["what"], x: Position, y: Position) {
+  const looks = {
+    asks: { color: GREY, size: 16, yOffset: 0 },
+    goes: { color: BLUE, size: 13, yOffset: -7 },
+    "is refused": { color: ORANGE, size: 7, yOffset: 4 },
+  } as const;
+  const { color, size, yOffset } = looks[what];
+  return {
+    data: { values: marks.filter((mark) => mark.what === what) },
+    mark: {
+      type: "tick",
+      orient: "vertical",
+      thickness: 1.5,
+      opacity: 1,
+      color,
+      size,
+      yOffset,
+    } as const,
+    encoding: { x, y },
+  };
+}
+
+for (const picture of pictures) {
+  const file = join(FOLDER, picture.file);
+  const svg = await draw(picture);
+  if (!process.argv.includes("--check")) writeFileSync(file, svg);
+  else if (readFileSync(file, "utf8") !== svg) {
+    console.error(`${file} is not what would be drawn: npm run draw`);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,111 @@
+// What the limiters let through: the same arrivals for each, "10 a second" in its own terms, on a
+// clock that stands still until it is moved.
+
+import {
+  ConcurrencyLimiter,
+  fixedWindow,
+  gcra,
+  Limiter,
+  LimiterError,
+  leakyBucket,
+  type Policy,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
+} from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
+
+/** Somebody who came at `askedMs` and began at `startedMs`, or was refused. */
+export interface Caller {
+  readonly askedMs: number;
+  readonly startedMs: number | undefined;
+}
+
+/** What somebody who comes gets: a promise of being let in or not. */
+export type Door = (clock: FakeClock) => () => Promise<boolean>;
+
+const policies: Readonly<Record<string, Policy>> = {
+  smoothBursty: smoothBursty({ permitsPerSecond: 10 }),
+  smoothWarmingUp: smoothWarmingUp({ permitsPerSecond: 10, warmupMs: 1000 }),
+  'fixedWindow, align "epoch"': fixedWindow({ limit: 10, windowMs: 1000 }),
+  'fixedWindow, align "first"': fixedWindow({ limit: 10, windowMs: 1000, align: "first" }),
+  slidingLog: slidingLog({ limit: 10, windowMs: 1000 }),
+  slidingWindow: slidingWindow({ limit: 10, windowMs: 1000 }),
+  tokenBucket: tokenBucket({ capacity: 10, refill: 10, everyMs: 1000 }),
+  "tokenBucket, stepped": tokenBucket({ capacity: 10, refill: 5, everyMs: 500, stepped: true }),
+  gcra: gcra({ limit: 10, periodMs: 1000 }),
+  "gcra, burst 2": gcra({ limit: 10, periodMs: 1000, burst: 2 }),
+  "leakyBucket, nodelay true": leakyBucket({ permitsPerSecond: 10, capacity: 9, nodelay: true }),
+  leakyBucket: leakyBucket({ permitsPerSecond: 10, capacity: 9 }),
+  "leakyBucket, slack 4": leakyBucket({ permitsPerSecond: 10, capacity: 9, slack: 4 }),
+};
+
+const RUNNING = "ConcurrencyLimiter 2, 200 ms";
+
+/** Each takes a permit if it can be used now. */
+export const refusing: Readonly<Record<string, Door>> = {
+  ...doors((limiter) => async () => limiter.tryAcquire()),
+  [RUNNING]: (clock) => {
+    const limiter = ConcurrencyLimiter.create(2, { clock });
+    return async () => {
+      const lease = limiter.tryAcquire();
+      if (lease !== undefined) work(clock, () => lease.release());
+      return lease !== undefined;
+    };
+  },
+};
+
+/** Each waits for its permit; only a full bucket refuses. */
+export const waiting: Readonly<Record<string, Door>> = {
+  ...doors((limiter) => () => limiter.acquire().then(() => true, refused)),
+  [RUNNING]: (clock) => {
+    const limiter = ConcurrencyLimiter.create(2, { clock });
+    return async () => {
+      const lease = await limiter.acquire();
+      work(clock, () => lease.release());
+      return true;
+    };
+  },
+};
+
+function doors(ask: (limiter: Limiter) => () => Promise<boolean>): Readonly<Record<string, Door>> {
+  const entries = Object.entries(policies).map(([name, policy]): [string, Door] => [
+    name,
+    (clock) => ask(Limiter.create(policy, { clock })),
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function refused(error: unknown): boolean {
+  if (error instanceof LimiterError) return false;
+  throw error;
+}
+
+/** With 200 ms each, two at a time are 10 a second. */
+function work(clock: FakeClock, done: () => void): void {
+  clock.wakeAt(clock.now() + 200, done);
+}
+
+/** Lets them come at these instants, ms, and waits until all have their answer. */
+export async function watch(door: Door, arrivals: readonly number[]): Promise<Caller[]> {
+  const clock = new FakeClock();
+  const ask = door(clock);
+  const callers: Promise<Caller>[] = [];
+  for (const askedMs of arrivals) {
+    await clock.advance(askedMs - clock.now());
+    callers.push(ask().then((letIn) => ({ askedMs, startedMs: letIn ? clock.now() : undefined })));
+  }
+  await clock.advance(60_000);
+  return Promise.all(callers);
+}
+
+/** The most that began in any span of a second, which holds its start and not its end. */
+export function mostInASecond(starts: readonly number[]): number {
+  const micros = starts.map((ms) => Math.round(ms * 1000));
+  const counts = micros.map(
+    (from) => micros.filter((at) => at >= from && at < from + 1_000_000).length,
+  );
+  return Math.max(0, ...counts);
+}
