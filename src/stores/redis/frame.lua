@@ -46,8 +46,12 @@ local time, verbs
 local read = {}
 
 local function parse(numbers)
-  local known = read[numbers]
-  if not known then
+  local known, alone = read[numbers], tonumber(string.sub(numbers, 2))
+  if alone and not known then
+    local kind = algorithms[string.sub(numbers, 1, 1)]
+    known = { count = 1, algorithm = { kind }, policy = { kind.policy({ alone }) } }
+    read[numbers] = known
+  elseif not known then
     known = { count = 0, algorithm = {}, policy = {} }
     for line in string.gmatch(numbers, "[^\n]+") do
       local values = {}
