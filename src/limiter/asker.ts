@@ -1,7 +1,7 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
 import type { Amount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
-import type { Call } from "./trips.ts";
+import type { Call } from "./call.ts";
 import type { Sleeper } from "./wait-line.ts";
 
 /** What askers need of their limiter. */

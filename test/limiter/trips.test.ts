@@ -1,7 +1,8 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import type { StoreUnavailableError } from "../../src/errors.ts";
-import { type Call, type TripOptions, Trips } from "../../src/limiter/trips.ts";
+import type { Call } from "../../src/limiter/call.ts";
+import { type TripOptions, Trips } from "../../src/limiter/trips.ts";
 import type { Amount } from "../../src/permits.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../src/stores/store.ts";
 import { suite } from "../suite.ts";

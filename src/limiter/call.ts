@@ -1,0 +1,74 @@
+/** What is asked of a store elsewhere, by whom, and how it is packed for the journey. */
+import type { StoreUnavailableError } from "../errors.ts";
+import { sameAmount } from "../permits.ts";
+import type { Answer, StoreRequest } from "../stores/store.ts";
+
+/** One question to the store and what becomes of it. */
+export interface Call {
+  /** Given up meanwhile: it need not travel. */
+  readonly gone: boolean;
+  /** @param late how late our own timer was, microseconds */
+  request(late: number): StoreRequest;
+  /** @param sentAt when the trip left, by the limiter's clock, microseconds */
+  answer(answer: Answer, sentAt: number): void;
+  /** The answer came too late: what it grants is to be given back. */
+  undo(answer: Answer): void;
+  fail(error: StoreUnavailableError): void;
+  /** The store is away. */
+  delayed(): void;
+  /** It may travel again where it is not known whether it has arrived. */
+  readonly repeatable: boolean;
+}
+
+export interface Arrival {
+  readonly answer: Answer;
+  /** When the trip left, by the limiter's clock, microseconds. */
+  readonly sentAt: number;
+}
+
+/** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
+export class Message implements Call {
+  readonly gone = false;
+  readonly repeatable: boolean;
+  readonly request: (late: number) => StoreRequest;
+  readonly undo: (answer: Answer) => void;
+  answer!: (answer: Answer, sentAt: number) => void;
+  fail!: (error: StoreUnavailableError) => void;
+  readonly answered = new Promise<Arrival>((resolve, reject) => {
+    this.answer = (answer, sentAt) => resolve({ answer, sentAt });
+    this.fail = reject;
+  });
+
+  constructor(
+    request: (late: number) => StoreRequest,
+    undo: (answer: Answer) => void,
+    repeatable: boolean,
+  ) {
+    this.request = request;
+    this.undo = undo;
+    this.repeatable = repeatable;
+  }
+
+  delayed(): void {}
+}
+
+/** The requests of the calls; neighbours that reserve the same become one with a count. */
+export function pack(calls: readonly Call[], late: number): StoreRequest[] {
+  const requests: StoreRequest[] = [];
+  let last: StoreRequest | undefined;
+  for (const call of calls) {
+    const request = call.request(late);
+    if (
+      last?.verb === "reserve" &&
+      request.verb === "reserve" &&
+      request.longest === last.longest &&
+      sameAmount(request.amount, last.amount)
+    ) {
+      last.count += 1;
+    } else {
+      requests.push(request);
+      last = request;
+    }
+  }
+  return requests;
+}
