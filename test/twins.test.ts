@@ -118,7 +118,7 @@ type Ask =
   | { verb: "reserve"; amount: readonly number[]; longest: number; late: number; count: number }
   | { verb: "decide" | "peek"; amount: readonly number[]; late: number }
   | { verb: "back"; amount: readonly number[]; grant: number | undefined }
-  | { verb: "charge"; amount: readonly number[] }
+  | { verb: "charge" | "refund"; amount: readonly number[] }
   | { verb: "pause"; micros: number }
   | { verb: "set"; other: number }
   | { verb: "reset" };
@@ -171,7 +171,7 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
       grant: fc.option(fc.nat({ max: 30 }), { nil: undefined, freq: 3 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant("charge"), amount }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constantFrom("charge", "refund"), amount }) },
   {
     weight: 1,
     arbitrary: fc.record({

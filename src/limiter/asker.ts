@@ -1,5 +1,5 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
-import type { Amount } from "../permits.ts";
+import { type Amount, sameAmount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import type { Call } from "./call.ts";
 import type { Sleeper } from "./wait-line.ts";
@@ -10,6 +10,8 @@ export interface Desk {
   seat(asker: Asker, wait: number, sentAt: number): boolean;
   /** It has its answer. */
   dismiss(asker: Asker): void;
+  /** It has a seat, and does not want it any more. */
+  leave(asker: Asker): void;
   giveBack(amount: Amount, answer: Answer): void;
   full(amount: Amount): Error;
   excess(amount: Amount): Error;
@@ -96,11 +98,30 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   /** The store is away; it will be asked again. */
   delayed(): void {}
 
-  /** It does not want them any more; what it has been told it may have is given back. */
+  /** It does not want them any more. */
   abort(reason: unknown): void {
-    if (this.#answer !== undefined) this.undo(this.#answer);
-    this.withdraw();
+    if (this.#answer === undefined) {
+      this.withdraw();
+    } else {
+      this.gone = true;
+      this.#desk.leave(this);
+    }
     this.reject(reason);
+  }
+
+  defer(due: number): void {
+    this.due = due;
+  }
+
+  swap(other: Sleeper): boolean {
+    if (!(other instanceof Asker) || !sameAmount(this.amount, other.amount)) return false;
+    [this.#answer, other.#answer] = [other.#answer, this.#answer];
+    [this.due, other.due] = [other.due, this.due];
+    return true;
+  }
+
+  giveUp(): void {
+    if (this.#answer !== undefined) this.undo(this.#answer);
   }
 
   protected withdraw(): void {

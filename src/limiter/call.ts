@@ -14,6 +14,8 @@ export interface Call {
   /** The answer came too late: what it grants is to be given back. */
   undo(answer: Answer): void;
   fail(error: StoreUnavailableError): void;
+  /** Of a grant that is given back: up to which instant permits were promised with it. */
+  readonly tail?: number | undefined;
   /** The store is away. */
   delayed(): void;
   /** It may travel again where it is not known whether it has arrived. */
@@ -30,6 +32,7 @@ export interface Arrival {
 export class Message implements Call {
   readonly gone = false;
   readonly repeatable: boolean;
+  readonly tail: number | undefined;
   readonly request: (late: number) => StoreRequest;
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
@@ -43,13 +46,26 @@ export class Message implements Call {
     request: (late: number) => StoreRequest,
     undo: (answer: Answer) => void,
     repeatable: boolean,
+    tail?: number,
   ) {
     this.request = request;
     this.undo = undo;
     this.repeatable = repeatable;
+    this.tail = tail;
   }
 
   delayed(): void {}
+}
+
+/**
+ * What is given back goes before those who ask, the last one first: only the last of those who were
+ * promised something leaves no gap.
+ */
+export function inOrder(calls: readonly Call[]): readonly Call[] {
+  const back = calls.filter(({ tail }) => tail !== undefined);
+  if (back.length === 0) return calls;
+  back.sort((a, b) => Number(b.tail) - Number(a.tail));
+  return [...back, ...calls.filter(({ tail }) => tail === undefined)];
 }
 
 /** The requests of the calls; neighbours that reserve the same become one with a count. */

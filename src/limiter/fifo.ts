@@ -19,6 +19,10 @@ export class Fifo<Member> {
     return this.#head;
   }
 
+  [Symbol.iterator](): Iterator<Member> {
+    return this.#members.values();
+  }
+
   append(member: Member): void {
     this.#members.add(member);
   }

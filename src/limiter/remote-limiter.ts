@@ -141,7 +141,7 @@ export class RemoteLimiter implements Limiter, Desk {
 
   async refund(permits: Permits): Promise<void> {
     const amount = this.#possible(permits);
-    await this.#trips.send(() => ({ verb: "back", amount, receipts: [] }), { again: false });
+    await this.#trips.send(() => ({ verb: "refund", amount }), { again: false });
   }
 
   /**
@@ -184,8 +184,14 @@ export class RemoteLimiter implements Limiter, Desk {
     this.#line.remove(asker);
   }
 
+  leave(asker: Asker): void {
+    if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
+    this.#sleptFor -= sizeOf(asker.amount);
+    this.#line.leave(asker);
+  }
+
   giveBack(amount: Amount, answer: Answer): void {
-    this.#trips.giveBack(amount, answer);
+    this.#trips.giveBack(amount, answer).catch(() => {});
   }
 
   full(amount: Amount): QueueFullError {

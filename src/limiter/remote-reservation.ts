@@ -1,7 +1,7 @@
 import { atLeastZero } from "../check.ts";
 import { toMillis } from "../clock.ts";
 import { ReservationCancelledError } from "../errors.ts";
-import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
+import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../permits.ts";
 import type { Cell } from "../stores/memory.ts";
 import type { Answer } from "../stores/store.ts";
 import type { Reservation, WaitOptions } from "./face.ts";
@@ -62,8 +62,7 @@ export class RemoteReservation implements Reservation {
   async cancel(): Promise<boolean> {
     const amount = this.#taken;
     if (!this.#giveUp(new ReservationCancelledError(this.waitMs))) return false;
-    const { receipts } = this.#answer;
-    await this.#trips.send(() => ({ verb: "back", amount, receipts }), { again: false });
+    await this.#giveBack(amount);
     return true;
   }
 
@@ -73,8 +72,7 @@ export class RemoteReservation implements Reservation {
     if (sizeOf(amount) === 0) return;
     this.#giveUp(new ReservationCancelledError(this.waitMs));
     this.#taken = combine(amount, amount, () => 0);
-    const { receipts } = this.#answer;
-    await this.#trips.send(() => ({ verb: "back", amount, receipts }), { again: false });
+    await this.#giveBack(amount);
   }
 
   /** Whether somebody may still wait for it. */
@@ -96,7 +94,7 @@ export class RemoteReservation implements Reservation {
     try {
       await Promise.all([
         this.#trips.send(() => ({ verb: "charge", amount: more })),
-        this.#trips.send(() => ({ verb: "back", amount: less, receipts: [] }), { again: false }),
+        this.#trips.send(() => ({ verb: "refund", amount: less }), { again: false }),
       ]);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
@@ -115,7 +113,13 @@ export class RemoteReservation implements Reservation {
   /** Nobody waits for the answer: at worst the permits are lost. */
   #abort(reason: unknown): void {
     const amount = this.#taken;
-    if (this.#giveUp(reason)) this.#trips.giveBack(amount, this.#answer);
+    if (this.#giveUp(reason)) this.#giveBack(amount).catch(() => {});
+  }
+
+  async #giveBack(amount: Amount): Promise<void> {
+    // once settled it is not what was granted any more
+    if (sameAmount(amount, this.#amount)) await this.#trips.giveBack(amount, this.#answer);
+    else await this.#trips.send(() => ({ verb: "refund", amount }), { again: false });
   }
 
   #whenDue(signal: AbortSignal | undefined): Promise<void> {

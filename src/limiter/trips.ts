@@ -8,7 +8,7 @@ import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../errors.ts";
 import type { Amount } from "../permits.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../stores/store.ts";
-import { type Arrival, type Call, Message, pack } from "./call.ts";
+import { type Arrival, type Call, inOrder, Message, pack } from "./call.ts";
 
 /** A script keeps everybody else waiting while it runs: more calls than this take the next trip. */
 const LONGEST_TRIP = 4096;
@@ -130,16 +130,20 @@ export class Trips {
     { taken = 0, longest = Number.MAX_VALUE, again = true }: Sending = {},
   ): Promise<Arrival> {
     const undo = (answer: Answer) => {
-      if (taken !== 0 && answer.wait >= 0 && answer.wait <= longest) this.giveBack(taken, answer);
+      if (taken === 0 || answer.wait < 0 || answer.wait > longest) return;
+      this.giveBack(taken, answer).catch(() => {});
     };
     const message = new Message(request, undo, again);
     this.ask(message);
     return message.answered;
   }
 
-  /** What was granted is not wanted. Nobody waits for this; if it fails, the permits are lost. */
-  giveBack(amount: Amount, { receipts }: Answer): void {
-    this.send(() => ({ verb: "back", amount, receipts }), { again: false }).catch(() => {});
+  /** What was granted is not wanted. If this fails, the permits are lost. */
+  async giveBack(amount: Amount, { receipts }: Answer): Promise<void> {
+    const request = () => ({ verb: "back", amount, receipts }) as const;
+    const message = new Message(request, () => {}, false, Math.max(0, ...receipts));
+    this.ask(message);
+    await message.answered;
   }
 
   /**
@@ -154,7 +158,7 @@ export class Trips {
 
   #leave(): void {
     const { calls, askedMs } = this.#queue.shift() as Batch;
-    const waiting = calls.filter((call) => !call.gone);
+    const waiting = inOrder(calls.filter((call) => !call.gone));
     if (waiting.length === 0) this.#unblock();
     else this.#travel(waiting, askedMs);
   }

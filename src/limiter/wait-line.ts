@@ -4,8 +4,16 @@ import { Fifo } from "./fifo.ts";
 /** Someone whose instant was told by a store elsewhere. */
 export interface Sleeper {
   /** The clock's microseconds. */
-  due: number;
+  readonly due: number;
+  /** It wants its permits no more. */
+  readonly gone: boolean;
+  /** Not before the one before it. */
+  defer(due: number): void;
   wake(now: number): void;
+  /** Exchanges what it was promised, if that is as good for the other. */
+  swap(other: Sleeper): boolean;
+  /** What it was promised is for nobody here. */
+  giveUp(): void;
 }
 
 /** A blocked event loop is no late timer: more than this is not made up for. */
@@ -13,8 +21,9 @@ const LONGEST_CREDIT = 10_000;
 
 /**
  * Those who sleep until the instant that a store told them: first in, first out, with one timer for
- * the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere, and an
- * instant that was told is not told again.
+ * the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere. Where one
+ * leaves, those behind it take over each other's instants, as far as they asked for the same; what
+ * is left over at the end goes back to the store.
  */
 export class WaitLine {
   readonly #clock: Clock;
@@ -27,6 +36,7 @@ export class WaitLine {
   #timerAt = 0;
   #lateBy = 0;
   #lateUntil = 0;
+  #closing = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -46,7 +56,7 @@ export class WaitLine {
       return;
     }
     this.#lastDue = due;
-    sleeper.due = due;
+    sleeper.defer(due);
     this.#sleepers.append(sleeper);
     if (this.#timer === undefined) this.#arm();
   }
@@ -64,6 +74,44 @@ export class WaitLine {
     this.#aside.get(sleeper)?.cancel();
     this.#aside.delete(sleeper);
     if (this.#sleepers.remove(sleeper) && this.#sleepers.size === 0) this.#arm();
+  }
+
+  /** It is gone, and what it was promised can be somebody else's. */
+  leave(sleeper: Sleeper): void {
+    if (this.#aside.has(sleeper)) {
+      this.remove(sleeper);
+      sleeper.giveUp();
+    } else if (!this.#closing) {
+      // once for all who leave in one turn
+      this.#closing = true;
+      queueMicrotask(() => this.#closeRanks());
+    }
+  }
+
+  #closeRanks(): void {
+    this.#closing = false;
+    this.#lastDue = 0;
+    const left: Sleeper[] = [];
+    // those who are gone and hold an instant that comes before the sleeper's, and the first of them
+    const before: Sleeper[] = [];
+    let first = 0;
+    for (const sleeper of this.#sleepers) {
+      const earlier = before[first];
+      if (sleeper.gone) {
+        this.#sleepers.remove(sleeper);
+        left.push(sleeper);
+        before.push(sleeper);
+      } else if (earlier !== undefined && sleeper.swap(earlier)) {
+        first += 1;
+        before.push(earlier);
+      } else {
+        // nobody overtakes it
+        first = before.length;
+      }
+      if (!sleeper.gone) this.#lastDue = sleeper.due;
+    }
+    for (const sleeper of left) sleeper.giveUp();
+    this.#arm();
   }
 
   /** Nobody wakes before that. */

@@ -31,8 +31,10 @@ export type StoreRequest =
     }
   /** Take the amount if it can be used now, and tell how things stand; `peek` takes nothing. */
   | { readonly verb: "decide" | "peek"; readonly amount: Amount; readonly late: number }
-  /** What was taken was not used. The receipts are the grant's, none if it is not known which. */
+  /** What was granted was not used: the receipts are the grant's. */
   | { readonly verb: "back"; readonly amount: Amount; readonly receipts: readonly number[] }
+  /** What was taken was not used, whoever had it. */
+  | { readonly verb: "refund"; readonly amount: Amount }
   /** Taken whatever the state. */
   | { readonly verb: "charge"; readonly amount: Amount }
   /** Nobody goes before that many microseconds have passed. */
@@ -54,7 +56,7 @@ export interface Answer {
    * never.
    */
   readonly wait: number;
-  /** What `back` needs to undo it, a number for each policy; none if it was only time. */
+  /** What `back` needs to undo it; none if there is nothing to say. */
   readonly receipts: readonly number[];
   /** For `decide` and `peek`: which policy makes it wait longest, and how they all stand. */
   readonly slowest: number;

@@ -51,7 +51,7 @@ trips("what is called in one turn travels together, in order, neighbours as one"
     store.sent(),
     [
       "reserve 1 within Infinity x1, reserve 1 within 0 x1, decide 1, peek 3, charge 2",
-      "pause 1000000, back 1 (), set s20, reset, reserve 1 within 5000 x3",
+      "pause 1000000, refund 1, set s20, reset, reserve 1 within 5000 x3",
     ].join(", "),
   );
   assert.equal([waited, tried, told.allowed, peeked.waitMs], [0, false, false, 100]);
@@ -284,23 +284,26 @@ for (const [verb, wait] of Object.entries(WAITING)) {
     }
   });
 
-  aborting(`${verb}: while it sleeps, its permits go back and the others stay`, async () => {
-    const { clock, store, limiter } = await makeUsed();
-    const controller = new AbortController();
-    const first = watch(clock, limiter.acquire());
-    const waited = watch<unknown>(clock, wait(limiter, controller.signal));
-    const last = watch(clock, limiter.acquire());
-    await clock.advance(500);
-    const reason = new Error("enough");
-    controller.abort(reason);
-    await clock.advance(0);
-    assert.equal([waited.at, waited.error === reason], [500, true]);
-    assert.is(store.sent(), "back 1 ()");
-    assert.is((await limiter.peek()).waitMs, 2500);
-    await clock.advance(1e6);
-    assert.equal([first.at, last.at], [1000, 3000]);
-    assert.is(getEventListeners(controller.signal, "abort").length, 0);
-  });
+  aborting(
+    `${verb}: while it sleeps, those behind move up, and the last instant goes back`,
+    async () => {
+      const { clock, store, limiter } = await makeUsed();
+      const controller = new AbortController();
+      const first = watch(clock, limiter.acquire());
+      const waited = watch<unknown>(clock, wait(limiter, controller.signal));
+      const last = watch(clock, limiter.acquire());
+      await clock.advance(500);
+      const reason = new Error("enough");
+      controller.abort(reason);
+      await clock.advance(0);
+      assert.equal([waited.at, waited.error === reason], [500, true]);
+      assert.is(store.sent(), "back 1 ()");
+      assert.is((await limiter.peek()).waitMs, 2500);
+      await clock.advance(1e6);
+      assert.equal([first.at, last.at], [1000, 2000]);
+      assert.is(getEventListeners(controller.signal, "abort").length, 0);
+    },
+  );
 }
 
 aborting("what was refused on the way is not given back", async () => {
@@ -483,7 +486,7 @@ away("no answer: each is told within its time, and late grants are given back", 
   }
   assert.is(getEventListeners(signal, "abort").length, 0);
   await store.deliver();
-  assert.is(store.sent(), "back 1 (), back 2 (), back 1 (), back 3 ()");
+  assert.is(store.sent(), "back 3 (), back 1 (), back 2 (), back 1 ()");
   assert.equal(await limiter.peek(), before);
 });
 

@@ -241,9 +241,9 @@ settle("by name: what is not named stays as it is", async () => {
   const { store, limiter } = onHand({ a: slow, b: fast, c: fast });
   const reservation = await limiter.reserve({ a: 2, b: 2 });
   await reservation.settle({ a: 3, b: 1 });
-  assert.is(store.sent(), "charge 1,0,0, back 0,1,0 ()");
+  assert.is(store.sent(), "charge 1,0,0, refund 0,1,0");
   await reservation.settle({ b: 4 });
-  assert.is(store.sent(), "charge 0,3,0, back 0,0,0 ()");
+  assert.is(store.sent(), "charge 0,3,0, refund 0,0,0");
 });
 
 settle("a bad number is refused before anything changed", async () => {

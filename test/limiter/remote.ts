@@ -140,7 +140,7 @@ export class HandStore implements Store {
           case "reserve":
             return `reserve ${request.amount} within ${request.longest} x${request.count}`;
           case "back":
-            return `back ${request.amount} (${request.receipts})`;
+            return `back ${request.amount} (${receiptsOf(request)})`;
           case "pause":
             return `pause ${request.micros}`;
           case "set":
@@ -153,6 +153,12 @@ export class HandStore implements Store {
       })
       .join(", ");
   }
+}
+
+/** The receipts without the tails, if they say anything. */
+function receiptsOf({ amount, receipts }: StoreRequest & { verb: "back" }): string {
+  const own = receipts.slice(0, typeof amount === "number" ? 1 : amount.length);
+  return own.every((receipt) => receipt === 0) ? "" : own.join();
 }
 
 /** A limiter on a store in this process. */

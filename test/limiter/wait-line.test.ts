@@ -3,6 +3,7 @@ import type { Clock, Timer } from "../../src/clock.ts";
 import { type Sleeper, WaitLine } from "../../src/limiter/wait-line.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
+import { turn } from "./watch.ts";
 
 const MICRO = 0.001;
 
@@ -43,12 +44,29 @@ class CarelessClock implements Clock {
 /** Sleeps until then, ms, and tells when it was woken. */
 class Someone implements Sleeper {
   due: number;
+  gone = false;
+  size = 1;
+  static readonly givenUp: number[] = [];
   readonly #onWake: (someone: Someone, now: number) => void;
   wokenAt: number | undefined;
 
   constructor(dueMs: number, onWake: (someone: Someone, now: number) => void = () => {}) {
     this.due = Math.round(dueMs * 1000);
     this.#onWake = onWake;
+  }
+
+  defer(due: number): void {
+    this.due = due;
+  }
+
+  swap(other: Sleeper): boolean {
+    if (!(other instanceof Someone) || other.size !== this.size) return false;
+    [this.due, other.due] = [other.due, this.due];
+    return true;
+  }
+
+  giveUp(): void {
+    Someone.givenUp.push(this.due / 1000);
   }
 
   wake(now: number): void {
@@ -244,5 +262,84 @@ test("who cannot wait for those before it goes at its own instant", async () => 
   const woken = [first, hurried, gone, next].map(({ wokenAt }) => wokenAt);
   assert.equal(woken, [1000, 100, undefined, 1000]);
 });
+
+const closing = suite("wait line, those who leave");
+
+/** They leave in one turn; what they gave up, ms, the latest first. */
+async function leave(line: WaitLine, ...sleepers: readonly Someone[]): Promise<number[]> {
+  Someone.givenUp.length = 0;
+  for (const sleeper of sleepers) {
+    sleeper.gone = true;
+    line.leave(sleeper);
+  }
+  await turn();
+  return Someone.givenUp.slice().sort((a, b) => b - a);
+}
+
+const dues = (sleepers: readonly Someone[]) => sleepers.map(({ due }) => due / 1000);
+
+for (const [hazard, gone, after, givenUp] of [
+  ["the first", [0], [10, 20, 30, 40], [50]],
+  ["the last", [4], [10, 20, 30, 40], [50]],
+  ["two in the middle", [1, 2], [10, 20, 30], [50, 40]],
+  ["two apart", [0, 3], [10, 20, 30], [50, 40]],
+  ["all but one", [0, 1, 3, 4], [10], [50, 40, 30, 20]],
+  ["all, in the wrong order", [4, 2, 0, 1, 3], [], [50, 40, 30, 20, 10]],
+] as const) {
+  closing(`those behind move up, the last instants are given up: ${hazard}`, async () => {
+    const { clock, line } = make();
+    const sleepers = lay(line, 10, 20, 30, 40, 50);
+    const told = await leave(line, ...gone.map((i) => sleepers[i] as Someone));
+    assert.equal(told, givenUp);
+    const rest = sleepers.filter((one) => !one.gone);
+    assert.equal(dues(rest), after);
+    await clock.fake.advance(100);
+    assert.equal(wokenAt(rest), after);
+    assert.equal(clock.pending, 0);
+  });
+}
+
+closing("nobody takes what another has asked for otherwise, or overtakes it", async () => {
+  const { line } = make();
+  const sleepers = lay(line, 10, 20, 30, 40, 50, 60) as [Someone, Someone, Someone];
+  const [first, , large] = sleepers;
+  large.size = 5;
+  assert.equal(await leave(line, first), [20]);
+  assert.equal(dues(sleepers.filter((one) => !one.gone)), [10, 30, 40, 50, 60]);
+  assert.equal(await leave(line, large), [30]);
+  assert.equal(dues(sleepers.filter((one) => !one.gone)), [10, 40, 50, 60]);
+});
+
+closing("who comes later is behind those who moved up, and no later than need be", async () => {
+  const { line } = make();
+  const [first] = lay(line, 10, 20, 30) as [Someone];
+  await leave(line, first);
+  const [late] = lay(line, 25) as [Someone];
+  assert.is(late.due, 25_000);
+  const [early] = lay(line, 5) as [Someone];
+  assert.is(early.due, 25_000);
+});
+
+closing("one who sleeps beside the line gives up its own", async () => {
+  const { line } = make();
+  lay(line, 1000);
+  const hurried = new Someone(100);
+  line.add(hurried, 500_000);
+  assert.equal(await leave(line, hurried), [100]);
+  assert.is(hurried.wokenAt, undefined);
+});
+
+closing("100 000 leave one by one, and all at once, in a moment", async () => {
+  const { line } = make();
+  const many = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 1000 + i));
+  const start = performance.now();
+  await leave(line, ...many.slice(0, 50_000));
+  assert.is(many[50_000]?.due, 1_000_000);
+  await leave(line, ...many.slice(50_000));
+  const took = performance.now() - start;
+  assert.ok(took < 5000, `${took} ms`);
+});
+
+closing.run();
 
 test.run();

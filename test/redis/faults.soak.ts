@@ -5,7 +5,6 @@
  *
  * The bound, beyond what a limiter lets through in t seconds (store + rate x t + 1 request):
  *
- *   promised                        permits are given back, those who were told an instant keep it
  *   promised + 1                    for a lost state, which knows nothing of what was promised
  *   promised + store + 1            for lost writes: the state goes on from a while ago
  *   min(rate x J, promised + store + 1)   for a clock that jumps J seconds ahead
@@ -177,7 +176,7 @@ function bound({ lostStates = 0, lostWrites = 0, jumpSeconds = 0, givenBackTwice
   const anew = CALLERS + 1;
   const behind = CALLERS + STORE + 1;
   const jump = Math.min(RATE * jumpSeconds, behind);
-  return CALLERS + lostStates * anew + lostWrites * behind + jump + givenBackTwice;
+  return lostStates * anew + lostWrites * behind + jump + givenBackTwice;
 }
 
 /** How many timers and sockets keep this process alive. */

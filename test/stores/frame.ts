@@ -170,10 +170,20 @@ class Frame {
       if (asked === 0) return 0;
       return algorithm.take(policy, state, at, asked) + (algorithm.dated ? this.#base : 0);
     });
+    if (at > this.#now && !(this.#parts.length === 1 && this.#parts[0]?.algorithm.dated)) {
+      const tails = this.#parts.map((part, i) =>
+        part.algorithm.dated || (permits[i] ?? 0) === 0 ? 0 : this.#tail(part),
+      );
+      receipts.push(...tails);
+    }
     // what Lua's `in_order` says: one policy is first in, first out by itself
     const inOrder = this.#parts.length === 1;
     if (at > this.#now && !inOrder && at > this.#held) this.#held = at;
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(positiveZero) : [];
+  }
+
+  #tail({ algorithm, policy, state }: Part): number {
+    return Math.floor(algorithm.earliest(policy, state, this.#now, 5e-324)) + this.#base;
   }
 
   answer(request: StoreRequest): Answer[] {
@@ -184,7 +194,10 @@ class Frame {
       case "peek":
         return [this.#tell(request)];
       case "back":
-        this.#back(this.#amounts(request.amount), this.#amounts(request.receipts));
+        this.#back(this.#amounts(request.amount), request.receipts);
+        break;
+      case "refund":
+        this.#refund(this.#amounts(request.amount));
         break;
       case "charge":
         this.#take(this.#now, this.#amounts(request.amount));
@@ -252,10 +265,27 @@ class Frame {
   }
 
   #back(permits: readonly number[], receipts: readonly number[]): void {
+    this.#parts.forEach((part, i) => {
+      const { algorithm, policy, state } = part;
+      const given = permits[i] ?? 0;
+      const receipt = receipts[i] ?? 0;
+      if (given === 0) return;
+      if (algorithm.dated) {
+        const at = receipt === 0 ? undefined : receipt - this.#base;
+        algorithm.giveBack(policy, state, this.#now, given, at);
+        return;
+      }
+      const upTo = this.#tail(part);
+      const last = upTo <= this.#now + this.#base || upTo === receipts[this.#parts.length + i];
+      if (last) algorithm.giveBack(policy, state, this.#now, given, receipt);
+    });
+    this.changed = true;
+  }
+
+  #refund(permits: readonly number[]): void {
     this.#parts.forEach(({ algorithm, policy, state }, i) => {
       const given = permits[i] ?? 0;
-      const receipt = receipts[i] ? receipts[i] - (algorithm.dated ? this.#base : 0) : undefined;
-      if (given > 0) algorithm.giveBack(policy, state, this.#now, given, receipt);
+      if (given > 0) algorithm.giveBack(policy, state, this.#now, given);
     });
     this.changed = true;
   }

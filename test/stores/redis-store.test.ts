@@ -221,7 +221,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
         const request: Record<typeof verb, StoreRequest> = {
           reserve: { verb: "reserve", amount, longest: Infinity, late: 0, count: 1 },
           charge: { verb: "charge", amount },
-          refund: { verb: "back", amount, receipts: [] },
+          refund: { verb: "refund", amount },
           pause: { verb: "pause", micros: Math.round(permits * interval) },
         };
         for (const key of [stays, lapses]) await store.run(key, declared, [request[verb]], now);

@@ -16,7 +16,8 @@
 --            reserve count longest late permits   count times: take what can be used within longest
 --            decide late permits                  take what can be used now, and tell how things stand
 --            peek late permits                    tell; nothing is taken
---            back permits receipts                what was taken was not used; a receipt for each policy
+--            back permits receipts tails          what was granted was not used; a receipt and a tail for each policy
+--            refund permits                       what was taken was not used, whoever had it
 --            charge permits                       taken whatever the state
 --            pause micros                         nobody goes before then
 --            set numbers                          in force from now on for all who declare what this caller declares
@@ -24,7 +25,8 @@
 -- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g,
 -- microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
---                           after the wait ":" and the receipts, if not all are 0
+--                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
+--                           up to which instant (epoch microseconds) permits are promised then
 --            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
 
 -- The first half is made once in a call, the second (from `run` on) is run for each limiter of it.
@@ -34,6 +36,7 @@
 
 local UNIT, REBASE = 16777216, 4294967296
 local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
+local TINY = 5e-324
 
 -- the limiter's key and part of ARGV, and how far that has been read
 local key, first, last, position
@@ -124,20 +127,28 @@ local function overflows(permits)
   return false
 end
 
--- takes them; returns ":" and the receipts, if they say anything
+-- up to which instant permits are promised: when the next, however few, could be used
+local function tail(i)
+  return math.floor(algorithm[i].earliest(policy[i], state[i], now, TINY)) + base
+end
+
+-- takes them; returns ":", the receipts and the tails, if they say anything
 local function take(at, permits)
-  local receipts, useful = "", false
+  local receipts, tails, useful = "", "", false
   changed = true
   for i = 1, count do
     if permits[i] > 0 then
       local receipt = algorithm[i].take(policy[i], state[i], at, permits[i])
       if algorithm[i].dated then receipt = receipt + base end
       receipts = receipts .. ":" .. text(receipt)
-      useful = useful or receipt ~= 0
+      local up_to = at > now and not algorithm[i].dated and tail(i) or 0
+      tails = tails .. ":" .. text(up_to)
+      useful = useful or receipt ~= 0 or up_to ~= 0
     else
-      receipts = receipts .. ":0"
+      receipts, tails = receipts .. ":0", tails .. ":0"
     end
   end
+  if at > now then receipts = receipts .. tails end
   -- nobody overtakes who has been promised an instant
   if at > now and not (count == 1 and algorithm[1].in_order) and at > held then held = at end
   return useful and receipts or ""
@@ -224,7 +235,7 @@ while position <= last do
     if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting then
       local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
       local earliest_of, use = kind.earliest, kind.take
-      local last_wait, last_receipt, last_text
+      local last_wait, last_receipt, last_tail, last_text
       position = position + 1
       for i = 1, times do
         local at = earliest_of(numbers, own, from, permits)
@@ -238,11 +249,16 @@ while position <= last do
           break
         end
         local receipt = use(numbers, own, at, permits)
+        local open = wait > 0 and not kind.dated
+        local up_to = open and tail(1) or 0
         changed = true
-        if wait ~= last_wait or receipt ~= last_receipt then
-          last_wait, last_receipt, last_text = wait, receipt, text(wait)
+        if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_tail then
+          last_wait, last_receipt, last_tail, last_text = wait, receipt, up_to, text(wait)
           if kind.dated then receipt = receipt + base end
-          if receipt ~= 0 then last_text = last_text .. ":" .. text(receipt) end
+          if receipt ~= 0 or up_to ~= 0 then
+            last_text = last_text .. ":" .. text(receipt)
+            if open then last_text = last_text .. ":" .. text(up_to) end
+          end
         end
         answers[i] = last_text
       end

@@ -69,9 +69,10 @@ export class RedisStore implements Store {
         break;
       case "back":
         this.#encodeAmount(request.amount, args);
-        this.#encodeAmount(request.receipts, args);
+        for (let i = 0; i < 2 * this.#policies; i++) args.push(String(request.receipts[i] ?? 0));
         break;
       case "charge":
+      case "refund":
         this.#encodeAmount(request.amount, args);
         break;
       case "pause":

@@ -66,11 +66,29 @@ function verbs.peek()
   return tell(false)
 end
 
+-- What others have been promised behind it stays as it was told, so a later one must not get in beside
+-- them: unless it was the last one it is lost, but for algorithms that know where it was.
 function verbs.back()
-  local permits, receipts = amounts(), amounts()
+  local permits, receipts, tails = amounts(), amounts(), amounts()
   for i = 1, count do
-    local receipt = receipts[i]
-    if algorithm[i].dated then receipt = receipt ~= 0 and receipt - base or nil end
+    local kind, receipt = algorithm[i], receipts[i]
+    if permits[i] > 0 and kind.dated then
+      kind.give_back(policy[i], state[i], now, permits[i], receipt ~= 0 and receipt - base or nil)
+    elseif permits[i] > 0 then
+      local up_to = tail(i)
+      if up_to <= now + base or up_to == tails[i] then
+        kind.give_back(policy[i], state[i], now, permits[i], receipt)
+      end
+    end
+  end
+  changed = true
+  return ""
+end
+
+function verbs.refund()
+  local permits = amounts()
+  for i = 1, count do
+    local receipt = not algorithm[i].dated and 0 or nil
     if permits[i] > 0 then algorithm[i].give_back(policy[i], state[i], now, permits[i], receipt) end
   end
   changed = true
