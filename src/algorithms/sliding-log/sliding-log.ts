@@ -137,32 +137,42 @@ function countUntil(times: readonly number[], instant: number): number {
   return low;
 }
 
+/** Whether the permits fit when the entries up to that one have left. */
+function fits(
+  { limit }: SlidingLogPolicy,
+  totals: readonly number[],
+  total: number,
+  permits: number,
+  index: number,
+): boolean {
+  return permits <= limit - (total - (totals[index] as number));
+}
+
 /**
  * The first entry after whose leaving the permits, for which there is no room beside all, fit.
  * Where it would be if all entries held the same is where the search begins: near it in most logs.
  */
 function lastToLeave(
-  { limit }: SlidingLogPolicy,
+  policy: SlidingLogPolicy,
   totals: readonly number[],
   total: number,
   permits: number,
 ): number {
-  const fits = (index: number) => permits <= limit - (total - (totals[index] as number));
   const last = totals.length - 1;
-  const share = (total - limit + permits) / total;
+  const share = (total - policy.limit + permits) / total;
   let low = Math.max(0, Math.min(last, Math.ceil(totals.length * share) - 1));
   let high = low;
-  for (let step = 1; !fits(high); step *= 2) {
+  for (let step = 1; !fits(policy, totals, total, permits, high); step *= 2) {
     low = high + 1;
     high = Math.min(last, high + step);
   }
-  for (let step = 1; low > 0 && fits(low - 1); step *= 2) {
+  for (let step = 1; low > 0 && fits(policy, totals, total, permits, low - 1); step *= 2) {
     high = low - 1;
     low = Math.max(0, high - step);
   }
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
-    if (fits(middle)) high = middle;
+    if (fits(policy, totals, total, permits, middle)) high = middle;
     else low = middle + 1;
   }
   return low;
