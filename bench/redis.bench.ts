@@ -12,12 +12,11 @@ import { startRedis } from "../scripts/redis/server.ts";
 import { short } from "./lib/options.ts";
 import { nanos, table, target, times } from "./lib/report.ts";
 import { median, quantile } from "./lib/stats.ts";
+import { inTurns, perSecond, print, sideBySide } from "./lib/turns.ts";
 
 const PLENTY = 1e9;
-const ROUNDS = short ? 3 : 25;
-/** Calls one after the other, and ms of calls side by side, in a round. */
+/** Calls one after the other, in a round. */
 const CALLS = short ? 250 : 1000;
-const FOR_MS = short ? 80 : 200;
 
 const BARE = "EVALSHA return 1";
 const OURS = "smooth-limiter";
@@ -65,51 +64,6 @@ async function oneByOne(call: () => Promise<unknown>, calls: number): Promise<nu
   return took;
 }
 
-/** Calls a second, of so many callers who call again as soon as they are answered. */
-async function sideBySide(calls: readonly (() => Promise<unknown>)[]): Promise<number> {
-  let answered = 0;
-  const start = performance.now();
-  const end = start + FOR_MS;
-  await Promise.all(
-    calls.map(async (call) => {
-      while (performance.now() < end) {
-        await call();
-        answered += 1;
-      }
-    }),
-  );
-  return (1000 * answered) / (performance.now() - start);
-}
-
-/** The figures of each, round by round, after a round that nobody counts. */
-async function inTurns(
-  measure: Readonly<Record<string, () => Promise<number>>>,
-): Promise<Map<string, number[]>> {
-  const turns = Object.entries(measure);
-  const found = new Map(turns.map(([name]) => [name, [] as number[]]));
-  for (let round = -1; round < ROUNDS; round++) {
-    for (let i = 0; i < turns.length; i++) {
-      const [name, take] = turns[(round + 1 + i) % turns.length] ?? ["", async () => 0];
-      const figure = await take();
-      if (round >= 0) found.get(name)?.push(figure);
-    }
-  }
-  return found;
-}
-
-function print(title: string, found: Map<string, number[]>, show: (figure: number) => string) {
-  const bare = found.get(BARE) ?? [];
-  const ratio = (name: string) =>
-    median((found.get(name) ?? []).map((figure, round) => figure / (bare[round] ?? Number.NaN)));
-  console.log(`\n${title}`);
-  table(
-    ["", "median", "to the baseline"],
-    [...found].map(([name, figures]) => [name, show(median(figures)), times(ratio(name))]),
-  );
-  return ratio;
-}
-
-const perSecond = (figure: number) => `${Math.round(figure).toLocaleString("en")}/s`;
 const namesOfAll = Object.keys(contenders);
 
 {

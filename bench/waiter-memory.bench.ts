@@ -2,7 +2,6 @@
  * How many bytes does somebody who waits take? Each candidate has a process of its own, in which so many wait; the heap is
  * weighed before and after. "and then": with what every caller adds, the promise of a `then`.
  */
-import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { RateLimit } from "async-sema";
 import Bottleneck from "bottleneck";
@@ -10,6 +9,7 @@ import { TokenBucket } from "limiter";
 import PQueue from "p-queue";
 import pThrottle from "p-throttle";
 import { RateLimiter } from "smooth-limiter";
+import { apart, heap, reportIfApart } from "./lib/apart.ts";
 import { short } from "./lib/options.ts";
 import { table, target, times } from "./lib/report.ts";
 
@@ -68,8 +68,6 @@ function spent(): RateLimiter {
   return limiter;
 }
 
-const rest = process.argv.slice(2);
-
 interface Weight {
   readonly bytes: number;
   readonly timers: number;
@@ -87,29 +85,10 @@ async function weigh(name: string): Promise<Weight> {
   return { bytes, timers };
 }
 
-async function heap(): Promise<number> {
-  for (let i = 0; i < 5; i++) await new Promise(setImmediate);
-  for (let i = 0; i < 3; i++) globalThis.gc?.();
-  return process.memoryUsage().heapUsed;
-}
+await reportIfApart(weigh);
 
-function weighApart(name: string): Weight {
-  const { stdout, stderr } = spawnSync(
-    process.execPath,
-    [...process.execArgv, "--expose-gc", fileURLToPath(import.meta.url), ...rest, "--weigh", name],
-    { encoding: "utf8", maxBuffer: 2 ** 28 },
-  );
-  if (stdout === "") throw new Error(`weighing ${name} failed: ${stderr.slice(0, 2000)}`);
-  return JSON.parse(stdout) as Weight;
-}
-
-const asked = rest.indexOf("--weigh");
-if (asked >= 0) {
-  console.log(JSON.stringify(await weigh(rest[asked + 1] ?? "")));
-  process.exit();
-}
-
-const weights = new Map(Object.keys(candidates).map((name) => [name, weighApart(name)]));
+const file = fileURLToPath(import.meta.url);
+const weights = new Map(Object.keys(candidates).map((name) => [name, apart<Weight>(file, name)]));
 const bytes = (name: string) => weights.get(name)?.bytes ?? Number.NaN;
 const timers = weights.get(OURS)?.timers ?? Number.NaN;
 table(

@@ -17,7 +17,7 @@ const NANOS_A_BATCH = 100_000;
 /** How many times as long as `other` it took: the median of the ratios within each round. */
 export type Ratio = (name: string, other: string) => number;
 
-/** Measures and prints. The first is the baseline, the second is ours. What returns a promise is awaited; what does not should `keep` its result. */
+/** Measures and prints. The first is the baseline; the second, ours, is what all are set against. What returns a promise is awaited; what does not should `keep` its result. */
 export async function compare(contenders: Record<string, () => unknown>): Promise<Ratio> {
   const turns: Turn[] = [];
   for (const [name, run] of Object.entries(contenders)) {
@@ -36,7 +36,7 @@ export async function compare(contenders: Record<string, () => unknown>): Promis
   };
   const [baseline = "", ours = ""] = found.keys();
   table(
-    ["", "median", "to the baseline", "to ours"],
+    ["", "median", "to the baseline", `to ${ours}`],
     turns.map(({ name, rounds }) => [
       name,
       nanos(median(rounds)),

@@ -43,7 +43,9 @@ end
 
 local function settled(policy, state, from, wanted, at)
   local whole = math.ceil(at)
-  if level_at(policy, state, whole) < wanted or level_at(policy, state, whole - 1) >= wanted then
+  local early = level_at(policy, state, whole - 1) >= wanted
+  if not early and level_at(policy, state, at) >= wanted then return at end
+  if early or level_at(policy, state, whole) < wanted then
     return first_whole(policy, state, from, wanted)
   end
   local near, step = at, math.max(1, math.abs(at)) * EPSILON

@@ -198,7 +198,9 @@ function settled(
   at: number,
 ): number {
   const whole = Math.ceil(at);
-  if (levelAt(policy, state, whole) < wanted || levelAt(policy, state, whole - 1) >= wanted) {
+  const early = levelAt(policy, state, whole - 1) >= wanted;
+  if (!early && levelAt(policy, state, at) >= wanted) return at;
+  if (early || levelAt(policy, state, whole) < wanted) {
     return firstWhole(policy, state, from, wanted);
   }
   let near = at;

@@ -1,7 +1,8 @@
 -- Sliding log. The essay is in sliding-log.ts; this is that file once more, function by function.
 --
 -- numbers: limit, windowMs
--- state:   times, totals: as they were saved, doubles in a row, for a log is long and few are read
+-- state:   times, totals: as they were saved, doubles in a row, for a log is long and few are read;
+--          time, total: the newest entry, apart while a trip adds to it, for each change of a row is a copy
 
 local FAR = 4503599627370496
 local LARGEST = 1.7976931348623157e308
@@ -31,36 +32,83 @@ local function count_until(times, instant)
   return low
 end
 
-local function total_of(totals, count)
-  return count == 0 and 0 or read(totals, count - 1)
+-- the newest entry joins its row
+local function close(state)
+  if not state.time then return end
+  state.times = state.times .. struct.pack("<d", state.time)
+  state.totals = state.totals .. struct.pack("<d", state.total)
+  state.time, state.total = nil, nil
+end
+
+-- and is apart from now on
+local function open(state)
+  local count = #state.times / 8
+  if state.time or count == 0 then return end
+  state.time, state.total = read(state.times, count - 1), read(state.totals, count - 1)
+  state.times = string.sub(state.times, 1, -9)
+  state.totals = string.sub(state.totals, 1, -9)
+end
+
+local function size(state)
+  return #state.times / 8 + (state.time and 1 or 0)
+end
+
+local function time_at(state, index)
+  return 8 * index == #state.times and state.time or read(state.times, index)
+end
+
+local function total_of(state, count)
+  if count == 0 then return 0 end
+  return 8 * count > #state.totals and state.total or read(state.totals, count - 1)
+end
+
+local function fits(policy, state, total, permits, index)
+  return permits <= policy.limit - (total - total_of(state, index + 1))
+end
+
+local function last_to_leave(policy, state, total, permits)
+  local count = size(state)
+  local share = (total - policy.limit + permits) / total
+  local low = math.max(0, math.min(count - 1, math.ceil(count * share) - 1))
+  local high, step = low, 1
+  while not fits(policy, state, total, permits, high) do
+    low, high, step = high + 1, math.min(count - 1, high + step), 2 * step
+  end
+  step = 1
+  while low > 0 and fits(policy, state, total, permits, low - 1) do
+    high = low - 1
+    low, step = math.max(0, high - step), 2 * step
+  end
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if fits(policy, state, total, permits, middle) then high = middle else low = middle + 1 end
+  end
+  return low
 end
 
 local function clean(state, until_)
-  local half = math.ceil(#state.times / 16)
-  if half == 0 or read(state.times, half - 1) > until_ then return end
+  local half = math.ceil(size(state) / 2)
+  if half == 0 or time_at(state, half - 1) > until_ then return end
+  close(state)
   local gone = count_until(state.times, until_)
-  local before = total_of(state.totals, gone)
+  local before = total_of(state, gone)
   state.times = string.sub(state.times, 8 * gone + 1)
   state.totals = map(string.sub(state.totals, 8 * gone + 1), 0, function(total) return total - before end)
 end
 
 local function append(state, time, permits)
-  local count = #state.times / 8
-  local total = total_of(state.totals, count)
-  if count > 0 then
-    local own = total - total_of(state.totals, count - 1)
-    if read(state.times, count - 1) == time or own + permits <= 1 then
-      state.times = string.sub(state.times, 1, -9)
-      state.totals = string.sub(state.totals, 1, -9)
-    end
+  open(state)
+  local total = state.total or 0
+  if state.time then
+    local own = total - total_of(state, #state.totals / 8)
+    if state.time ~= time and own + permits > 1 then close(state) end
   end
-  state.times = state.times .. struct.pack("<d", time)
-  state.totals = state.totals .. struct.pack("<d", math.min(LARGEST, total + permits))
+  state.time, state.total = time, math.min(LARGEST, total + permits)
 end
 
 local function give_back_entry(state, now, index, permits)
-  local before = total_of(state.totals, index)
-  local own = total_of(state.totals, index + 1) - before
+  local before = total_of(state, index)
+  local own = total_of(state, index + 1) - before
   local given = math.min(own, permits)
   state.totals = map(state.totals, index, function(total) return math.max(before, total - given) end)
   if permits < own or index == #state.times / 8 - 1 and read(state.times, index) > now then return end
@@ -71,7 +119,7 @@ end
 local function give_back_newest(state, now, permits)
   local left, index = permits, #state.times / 8 - 1
   while index >= 0 and left > 0 do
-    local own = total_of(state.totals, index + 1) - total_of(state.totals, index)
+    local own = total_of(state, index + 1) - total_of(state, index)
     give_back_entry(state, now, index, left)
     left = left - own
     index = index - 1
@@ -95,25 +143,20 @@ algorithms.l = {
   end,
 
   dump = function(state)
+    close(state)
     local length = struct.pack("<d", #state.times / 8)
     return length .. state.times .. length .. state.totals
   end,
 
   earliest = function(policy, state, from, permits)
     if permits > policy.limit then return math.huge end
-    local times, totals = state.times, state.totals
-    local count = #times / 8
-    local last = count == 0 and from or read(times, count - 1)
+    local count = size(state)
+    local last = count == 0 and from or time_at(state, count - 1)
     local at = from > last and from or last
-    local gone = count_until(times, at - policy.window)
-    local total = total_of(totals, count)
-    if permits <= policy.limit - (total - total_of(totals, gone)) then return at end
-    local low, high = gone, count - 1
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      if permits <= policy.limit - (total - read(totals, middle)) then high = middle else low = middle + 1 end
-    end
-    return read(times, low) + policy.window
+    local total = total_of(state, count)
+    if permits <= policy.limit - total then return at end
+    local time = time_at(state, last_to_leave(policy, state, total, permits))
+    return time <= at - policy.window and at or time + policy.window
   end,
 
   take = function(policy, state, at, permits)
@@ -127,8 +170,8 @@ algorithms.l = {
   end,
 
   lifetime = function(policy, state, now)
-    local count = #state.times / 8
-    return count == 0 and 0 or math.max(0, read(state.times, count - 1) + policy.window - now)
+    local count = size(state)
+    return count == 0 and 0 or math.max(0, time_at(state, count - 1) + policy.window - now)
   end,
 
   -- what is rarely needed: each function that a script makes costs time
@@ -138,10 +181,12 @@ algorithms.l = {
     end
 
     function algorithm.shift(state, by)
+      close(state)
       state.times = map(state.times, 0, function(time) return time + by end)
     end
 
     function algorithm.give_back(policy, state, now, permits, receipt)
+      close(state)
       if not receipt then
         give_back_newest(state, now, permits)
         return
@@ -153,10 +198,11 @@ algorithms.l = {
     end
 
     function algorithm.quota(policy, state, now)
-      local times, totals = state.times, state.totals
+      close(state)
+      local times = state.times
       local count = #times / 8
       local gone = count_until(times, now - policy.window)
-      local sum = total_of(totals, count) - total_of(totals, gone)
+      local sum = total_of(state, count) - total_of(state, gone)
       local ahead = count_until(times, now) < count
       local remaining = ahead and 0 or math.max(0, policy.limit - sum)
       return policy.limit, remaining, algorithm.lifetime(policy, state, now), policy.window

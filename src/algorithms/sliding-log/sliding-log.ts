@@ -9,10 +9,10 @@
  * the first entry has left. At 66 s there are none left and 5 can go.
  *
  * Formula. Beside the instant of each entry stands the total of it and all before it. So what the
- * entries from the i-th on hold is a difference, total - totals[i - 1], and both questions are a
- * binary search: which entries have not left yet, and how many more have to leave until the permits
- * fit. Entries that have left are dropped when they are half of the log or more, so that each costs
- * one step in its life.
+ * entries from the i-th on hold is a difference, total - totals[i - 1], and how many have to leave
+ * until the permits fit is one search, whatever the time: they go when the last of those has left.
+ * Entries that have left are dropped when they are half of the log or more, so that each costs one
+ * step in its life.
  *
  * Memory. An entry for each instant, and those that together hold no more than one permit are kept
  * as one, at the later instant. So no two neighbours hold less than that, and there are fewer than
@@ -77,18 +77,10 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     const { times, totals } = state;
     const last = times.length === 0 ? from : (times.at(-1) as number);
     const at = from > last ? from : last;
-    const gone = countUntil(times, at - policy.window);
     const total = totalOf(totals, times.length);
-    if (permits <= policy.limit - (total - totalOf(totals, gone))) return at;
-    // the first entry after whose leaving they fit
-    let low = gone;
-    let high = times.length - 1;
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2);
-      if (permits <= policy.limit - (total - (totals[middle] as number))) high = middle;
-      else low = middle + 1;
-    }
-    return (times[low] as number) + policy.window;
+    if (permits <= policy.limit - total) return at;
+    const time = times[lastToLeave(policy, totals, total, permits)] as number;
+    return time <= at - policy.window ? at : time + policy.window;
   },
 
   // the receipt is the instant at which the entry leaves
@@ -140,6 +132,47 @@ function countUntil(times: readonly number[], instant: number): number {
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
     if ((times[middle] as number) > instant) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/** Whether the permits fit when the entries up to that one have left. */
+function fits(
+  { limit }: SlidingLogPolicy,
+  totals: readonly number[],
+  total: number,
+  permits: number,
+  index: number,
+): boolean {
+  return permits <= limit - (total - (totals[index] as number));
+}
+
+/**
+ * The first entry after whose leaving the permits, for which there is no room beside all, fit.
+ * Where it would be if all entries held the same is where the search begins: near it in most logs.
+ */
+function lastToLeave(
+  policy: SlidingLogPolicy,
+  totals: readonly number[],
+  total: number,
+  permits: number,
+): number {
+  const last = totals.length - 1;
+  const share = (total - policy.limit + permits) / total;
+  let low = Math.max(0, Math.min(last, Math.ceil(totals.length * share) - 1));
+  let high = low;
+  for (let step = 1; !fits(policy, totals, total, permits, high); step *= 2) {
+    low = high + 1;
+    high = Math.min(last, high + step);
+  }
+  for (let step = 1; low > 0 && fits(policy, totals, total, permits, low - 1); step *= 2) {
+    high = low - 1;
+    low = Math.max(0, high - step);
+  }
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if (fits(policy, totals, total, permits, middle)) high = middle;
     else low = middle + 1;
   }
   return low;

@@ -80,9 +80,10 @@ algorithms.w = {
     if permits > policy.limit then return math.huge end
     local at = from > state.start and from or state.start
     local fitting, sum = 0, 0
-    for _, count in ipairs(state.counts) do
-      sum = sum + count
-      if permits > policy.limit - sum then break end
+    local counts, limit = state.counts, policy.limit
+    for i = 1, policy.buckets do
+      sum = sum + counts[i]
+      if permits > limit - sum then break end
       fitting = fitting + 1
     end
     if fitting >= policy.buckets - passed(policy, state, at) then return at end

@@ -26,10 +26,11 @@ end
 
 local function price(policy, stored, permits)
   if not policy.warmingUp or permits == 0 then return 0 end
-  local above = math.min(permits, math.max(0, stored - policy.threshold))
-  local left = math.max(0, stored - policy.threshold) - above
-  local mean = policy.stable + policy.slope * (above / 2 + left)
-  return above * mean + (permits - above) * policy.stable
+  local stable, cold = policy.stable, stored - policy.threshold
+  if cold <= 0 then return permits * stable end
+  local above = permits < cold and permits or cold
+  local mean = stable + policy.slope * (above / 2 + (cold - above))
+  return above * mean + (permits - above) * stable
 end
 
 algorithms.s = {

@@ -205,10 +205,12 @@ function price(policy: SmoothPolicy, stored: number, permits: number): number {
 }
 
 function area(policy: SmoothPolicy, stored: number, permits: number): number {
-  const above = Math.min(permits, Math.max(0, stored - policy.threshold));
-  const left = Math.max(0, stored - policy.threshold) - above;
-  const mean = policy.stable + policy.slope * (above / 2 + left);
-  return above * mean + (permits - above) * policy.stable;
+  const { stable } = policy;
+  const cold = stored - policy.threshold;
+  if (cold <= 0) return permits * stable;
+  const above = Math.min(permits, cold);
+  const mean = stable + policy.slope * (above / 2 + (cold - above));
+  return above * mean + (permits - above) * stable;
 }
 
 /**

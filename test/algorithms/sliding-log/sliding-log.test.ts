@@ -161,24 +161,53 @@ memory("dropped as soon as they are half, and counted from 0 again", () => {
   assert.equal(state, { times: [50 * SECOND], totals: [1] });
 });
 
+/** How many entries the answer takes. */
+function readsOf(state: SlidingLogState, ask: (seen: SlidingLogState) => void): number {
+  let reads = 0;
+  const watched = <T extends object>(list: T) =>
+    new Proxy(list, {
+      get(target, key) {
+        reads += 1;
+        return Reflect.get(target, key);
+      },
+    });
+  ask({ times: watched(state.times), totals: watched(state.totals) });
+  return reads;
+}
+
 memory("a question reads as few entries of a long log as of a short one", () => {
   for (const limit of [10, 100_000]) {
     const policy = log(limit, 10);
     const state = started(policy);
     for (let i = 0; i < limit; i++) algorithm.take(policy, state, i, 1);
-    let reads = 0;
-    const watched = <T extends object>(list: T) =>
-      new Proxy(list, {
-        get(target, key) {
-          reads += 1;
-          return Reflect.get(target, key);
-        },
-      });
-    const seen = { times: watched(state.times), totals: watched(state.totals) };
-    assert.is(algorithm.earliest(policy, seen, limit, limit / 2), 10 * SECOND + limit / 2 - 1);
-    algorithm.quota(policy, seen, limit);
+    const reads = readsOf(state, (seen) => {
+      assert.is(algorithm.earliest(policy, seen, limit, limit / 2), 10 * SECOND + limit / 2 - 1);
+      algorithm.quota(policy, seen, limit);
+    });
     assert.ok(reads < 100, `${reads} reads`);
+    const few = readsOf(state, (seen) => {
+      assert.is(algorithm.earliest(policy, seen, limit, 1), 10 * SECOND);
+    });
+    assert.ok(few < 12, `${few} reads where all entries hold the same`);
   }
+});
+
+memory("the search finds its place among entries of all sizes", () => {
+  const sizes = fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 10_000 }));
+  const finds = fc.property(fc.array(sizes, { minLength: 1, maxLength: 60 }), (permits) => {
+    const limit = permits.reduce((sum, size) => sum + size);
+    const policy = log(limit, 10);
+    const state = started(policy);
+    for (const [i, size] of permits.entries()) algorithm.take(policy, state, i, size);
+    let left = 0;
+    for (const [i, size] of permits.entries()) {
+      for (const asked of [left + 1, left + size]) {
+        assert.is(algorithm.earliest(policy, state, permits.length, asked), i + 10 * SECOND);
+      }
+      left += size;
+    }
+  });
+  fc.assert(finds, { numRuns: 200 });
 });
 
 memory.run();

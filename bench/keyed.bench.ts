@@ -1,0 +1,170 @@
+/**
+ * What does a key of a `KeyedLimiter` cost among a million: how many bytes, its own string included, and how long does it take to ask
+ * for one at random? It cannot take less than a Map and the clock. Bytes are weighed in a process of its own for each candidate, times
+ * are measured side by side, on the same keys in the same order.
+ */
+import { fileURLToPath } from "node:url";
+import { MemoryStore } from "express-rate-limit";
+import { do_not_optimize as keep } from "mitata";
+import { RateLimiterMemory } from "rate-limiter-flexible";
+import {
+  type Clock,
+  gcra,
+  KeyedLimiter,
+  type Policy,
+  smoothBursty,
+  tokenBucket,
+} from "smooth-limiter";
+import { apart, heap, reportIfApart } from "./lib/apart.ts";
+import { compare } from "./lib/compare.ts";
+import { short } from "./lib/options.ts";
+import { table, target, times } from "./lib/report.ts";
+
+const KEYS = short ? 250_000 : 1_000_000;
+const BARE = "Map<string, number>";
+const BARE_CLOCK = `${BARE} and performance.now()`;
+const HOUR_MS = 3_600_000;
+
+/** Room for all hits of a run, and no key is full again before it ends. */
+const SIZE = 1e6;
+const policies: Record<string, Policy> = {
+  gcra: gcra({ limit: SIZE, periodMs: SIZE * HOUR_MS }),
+  tokenBucket: tokenBucket({ capacity: SIZE, refill: 1, everyMs: HOUR_MS }),
+  "smoothBursty, prefilled": smoothBursty({
+    permitsPerSecond: 1000 / HOUR_MS,
+    burstSeconds: (SIZE * HOUR_MS) / 1000,
+    prefilled: true,
+  }),
+};
+
+/** The others are here to be seen. */
+const JUDGED = ["gcra", "tokenBucket"];
+
+/**
+ * An hour later. V8 keeps instants up to 2^31 microseconds, which is 36 minutes, in fewer bytes than later ones: most keys of
+ * most processes are older than that.
+ */
+class LaterClock implements Clock {
+  aheadMs = 0;
+
+  now(): number {
+    return performance.now() + this.aheadMs;
+  }
+
+  wakeAt(): never {
+    throw new Error("nobody waits here");
+  }
+}
+
+/** Each makes what hits a key. */
+const candidates: Record<string, () => (key: string) => unknown> = {
+  [BARE]: () => {
+    const map = new Map<string, number>();
+    return (key) => map.set(key, (map.get(key) ?? 0) + 1);
+  },
+  ...Object.fromEntries(
+    Object.entries(policies).map(([name, policy]) => [
+      name,
+      () => {
+        const clock = new LaterClock();
+        const limiters = KeyedLimiter.create(policy, { clock });
+        clock.aheadMs = HOUR_MS;
+        return (key: string) => limiters.for(key).tryAcquire();
+      },
+    ]),
+  ),
+  "express-rate-limit MemoryStore": () => {
+    const store = new MemoryStore();
+    store.init({ windowMs: HOUR_MS } as Parameters<MemoryStore["init"]>[0]);
+    return (key) => store.increment(key);
+  },
+  "rate-limiter-flexible": () => {
+    const memory = new RateLimiterMemory({ points: SIZE, duration: HOUR_MS / 1000 });
+    return (key) => memory.consume(key);
+  },
+};
+
+function* names(count: number): Generator<string> {
+  for (let i = 0; i < count; i++) yield `key ${i}`;
+}
+
+async function hitEach(keys: Iterable<string>, hit: (key: string) => unknown): Promise<void> {
+  for (const key of keys) {
+    const answer = hit(key);
+    if (answer instanceof Promise) await answer;
+  }
+}
+
+/** In the process of its own. The first keys are there before, so that what is made once is not weighed. */
+async function weigh(name: string): Promise<{ bytes: number }> {
+  const hit = (candidates[name] as () => (key: string) => unknown)();
+  await hitEach(names(10), hit);
+  const before = await heap();
+  await hitEach(names(KEYS), hit);
+  const bytes = ((await heap()) - before) / KEYS;
+  await hitEach(names(1), hit); // which was needed until here
+  return { bytes };
+}
+
+await reportIfApart(weigh);
+
+console.log(`${KEYS.toLocaleString("en")} keys`);
+const file = fileURLToPath(import.meta.url);
+const weights = new Map(
+  Object.keys(candidates).map((name) => [name, apart<{ bytes: number }>(file, name).bytes]),
+);
+const bytes = (name: string) => weights.get(name) ?? Number.NaN;
+table(
+  ["", "bytes a key", "to the baseline"],
+  [...weights].map(([name, own]) => [name, `${own.toFixed(0)} B`, times(own / bytes(BARE))]),
+);
+for (const name of JUDGED) {
+  target(`a key of ${name} takes at most 140 B`, bytes(name) <= 140, `${bytes(name).toFixed(0)} B`);
+}
+
+/** The same strings in the same order for each. */
+const keys = [...names(KEYS)];
+const order = shuffled(keys);
+
+function shuffled(list: readonly string[]): string[] {
+  const mixed = [...list];
+  let random = 1;
+  for (let i = mixed.length - 1; i > 0; i--) {
+    random = (random * 48_271) % 2_147_483_647;
+    const j = random % (i + 1);
+    [mixed[i], mixed[j]] = [mixed[j] ?? "", mixed[i] ?? ""];
+  }
+  return mixed;
+}
+
+/** Hits one key after the other. */
+function inOrder(hit: (key: string) => unknown): () => unknown {
+  let next = 0;
+  return () => {
+    next = next + 1 < order.length ? next + 1 : 0;
+    return keep(hit(order[next] ?? ""));
+  };
+}
+
+const map = new Map(keys.map((key, i) => [key, i]));
+const hits: Record<string, (key: string) => unknown> = {
+  [BARE_CLOCK]: (key) => {
+    keep(performance.now());
+    return map.get(key);
+  },
+};
+for (const [name, make] of Object.entries(candidates)) {
+  if (name === BARE) continue;
+  const hit = make();
+  await hitEach(keys, hit);
+  hits[name] = hit;
+}
+console.log("\na hit of a random key");
+const ratio = await compare(
+  Object.fromEntries(Object.entries(hits).map(([name, hit]) => [name, inOrder(hit)])),
+);
+for (const name of JUDGED) {
+  const got = ratio(name, BARE_CLOCK);
+  target(`${name}, at most 1.5 × ${BARE_CLOCK}`, got <= 1.5, times(got));
+}
+process.exit(); // some peers leave timers behind
