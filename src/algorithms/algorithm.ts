@@ -56,6 +56,12 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   giveBack(policy: P, state: S, now: number, permits: number, receipt?: number): void;
 
   /**
+   * They were not used after all, but others have been promised what comes behind them: what the
+   * bound allows is kept for those who come next. Absent: nothing is.
+   */
+  keep?(policy: P, state: S, permits: number): void;
+
+  /**
    * Whether these permits, which cannot be used at `now`, are more than may wait. Absent: there is
    * no bound.
    */

@@ -121,7 +121,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   giveUp(): void {
-    if (this.#answer !== undefined) this.undo(this.#answer);
+    this.undo(this.#answer as Answer);
   }
 
   protected withdraw(): void {

@@ -4,11 +4,14 @@ import * as assert from "uvu/assert";
 import type { Algorithm } from "../../src/algorithms/algorithm.ts";
 import { smooth } from "../../src/algorithms/smooth/smooth.ts";
 import {
+  gcra,
   PermitsExceedCapacityError,
   type Policy,
   QueueFullError,
   type SmoothPolicy,
   smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
 } from "../../src/index.ts";
 import type { Limiter } from "../../src/limiter/face.ts";
 import type { RemoteLimiter } from "../../src/limiter/remote-limiter.ts";
@@ -576,3 +579,71 @@ away("patient: who was given up during a trip that failed is not asked for again
 });
 
 away.run();
+
+const beside = suite("remote limiters, nobody gets in beside those who were promised an instant");
+
+/** Two processes that ask one limiter. */
+function twoProcesses(policy: Policy) {
+  const here = onHand(policy);
+  const { clock, store } = here;
+  return { clock, here: here.limiter, there: onHand(policy, { clock, store }).limiter };
+}
+
+const unsaving = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
+const cells = gcra({ limit: 1, periodMs: 1000, burst: 0 });
+const steps = tokenBucket({ capacity: 1, refill: 1, everyMs: 1000, stepped: true });
+for (const [name, policy, instants] of [
+  // the first at once, the one there at 2 s; who asks after the abort comes behind it
+  ["smoothBursty without a store: the slot is lost", unsaving, [2000, 3000, 4000]],
+  ["smoothBursty with one: kept, as unused time is", slow, [2000, 3000, 3000]],
+  [
+    "smoothWarmingUp: lost",
+    smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1 }),
+    [2000.5, 3000.5, 4000.5],
+  ],
+  ["gcra: lost", cells, [2000, 3000, 4000]],
+  ["tokenBucket: lost", tokenBucket({ capacity: 1, refill: 1, everyMs: 1000 }), [2000, 3000, 4000]],
+  ["tokenBucket, stepped: lost", steps, [2000, 3000, 4000]],
+] as const) {
+  beside(name, async () => {
+    const { clock, here, there } = twoProcesses(policy);
+    while ((await here.decide()).allowed);
+    const controller = new AbortController();
+    const gone = failure(() => here.acquire(1, { signal: controller.signal }));
+    await turn();
+    const promised = watch(clock, there.acquire());
+    await turn();
+    controller.abort();
+    await gone;
+    await turn();
+    const late = [watch(clock, here.acquire()), watch(clock, there.acquire())];
+    await clock.advance(10_000);
+    assert.equal(
+      [promised, ...late].map(({ at }) => at),
+      instants,
+    );
+  });
+}
+
+beside("the last of all leaves no gap", async () => {
+  for (const policy of [slow, cells]) {
+    const { clock, here, there } = twoProcesses(policy);
+    await here.acquire();
+    const controllers: AbortController[] = [];
+    for (const limiter of [here, there, here]) {
+      const controller = new AbortController();
+      controllers.push(controller);
+      limiter.acquire(1, { signal: controller.signal }).catch(() => {});
+      await turn();
+    }
+    for (const controller of controllers.reverse()) {
+      controller.abort();
+      await turn();
+    }
+    const next = watch(clock, there.acquire());
+    await clock.advance(10_000);
+    assert.is(next.at, 1000);
+  }
+});
+
+beside.run();

@@ -278,6 +278,7 @@ class Frame {
       const upTo = this.#tail(part);
       const last = upTo <= this.#now + this.#base || upTo === receipts[this.#parts.length + i];
       if (last) algorithm.giveBack(policy, state, this.#now, given, receipt);
+      else algorithm.keep?.(policy, state, given);
     });
     this.changed = true;
   }

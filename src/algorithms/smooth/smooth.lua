@@ -109,6 +109,10 @@ algorithms.s = {
       state.stored = stored
     end
 
+    function algorithm.keep(policy, state, permits)
+      if not policy.warmingUp then state.stored = math.min(policy.max, state.stored + permits) end
+    end
+
     function algorithm.quota(policy, state, now)
       local reset = until_full(policy, state, now)
       local free = state.nextFree <= now

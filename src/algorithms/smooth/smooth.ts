@@ -147,6 +147,11 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     state.stored = stored;
   },
 
+  // as unused time is; cold permits are dearer than fresh ones, so that would gain nothing
+  keep(policy, state, permits) {
+    if (!policy.warmingUp) state.stored = Math.min(policy.max, state.stored + permits);
+  },
+
   quota(policy, state, now): Quota {
     const resetMs = toMillis(untilFull(policy, state, now));
     const free = state.nextFree <= now;

@@ -67,7 +67,8 @@ function verbs.peek()
 end
 
 -- What others have been promised behind it stays as it was told, so a later one must not get in beside
--- them: unless it was the last one it is lost, but for algorithms that know where it was.
+-- them: unless it was the last one, no more comes back than the algorithm can keep. (Dated algorithms
+-- know where it was.)
 function verbs.back()
   local permits, receipts, tails = amounts(), amounts(), amounts()
   for i = 1, count do
@@ -78,6 +79,8 @@ function verbs.back()
       local up_to = tail(i)
       if up_to <= now + base or up_to == tails[i] then
         kind.give_back(policy[i], state[i], now, permits[i], receipt)
+      elseif kind.keep then
+        kind.keep(policy[i], state[i], permits[i])
       end
     end
   end
