@@ -154,7 +154,8 @@ export class WaiterQueue {
 
   /** Whether the permits are more than may wait behind those who do. */
   overflows(now: number, amount: Amount): boolean {
-    return this.#lookAhead(now, amount).cell.overflows(now, amount);
+    const bounded = this.#released.isBounded;
+    return bounded && this.#lookAhead(now, amount).cell.overflows(now, amount);
   }
 
   #lookAhead(now: number, amount: Amount): { instant: number; from: number; cell: Cell } {

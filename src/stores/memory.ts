@@ -34,6 +34,8 @@ export interface Cell {
   quotas(now: number): readonly Quota[];
   /** What to say where `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
+  /** Whether a policy bounds how many may wait. */
+  readonly isBounded: boolean;
   /** Whether the permits, which cannot be used at `now`, are more than a policy lets wait. */
   overflows(now: number, amount: Amount): boolean;
   /** The index of the policy that, asked alone, makes these permits wait longest. */
@@ -175,6 +177,10 @@ class SingleCell implements Cell {
     return new PermitsExceedCapacityError(name, permits, capacity);
   }
 
+  get isBounded(): boolean {
+    return this.#policy.maxWaiting !== undefined;
+  }
+
   overflows(now: number, permits: number): boolean {
     return this.#policy.algorithm.overflows?.(this.#policy, this.#state, now, permits) ?? false;
   }
@@ -272,6 +278,10 @@ class JointCell implements Cell {
       }
     });
     return excesses[0] as PermitsExceedCapacityError;
+  }
+
+  get isBounded(): boolean {
+    return this.#cells.some((cell) => cell.isBounded);
   }
 
   overflows(now: number, amounts: readonly (number | undefined)[]): boolean {
