@@ -21,8 +21,7 @@ import { suite } from "./suite.ts";
 
 /** How many histories are sent before their answers are looked at, and how often. */
 const BATCH = 200;
-const BATCHES: Record<string, number> = { smooth: 52 };
-const BATCHES_OF_OTHERS = 12;
+const BATCHES = Number(process.env.TWINS_BATCHES ?? 10);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 
@@ -464,8 +463,7 @@ async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise
   }
 
   let requests = 0;
-  const batches = BATCHES[name] ?? BATCHES_OF_OTHERS;
-  for (let batch = 0; batch < batches; batch++) {
+  for (let batch = 0; batch < BATCHES; batch++) {
     // fast-check would run one after the other: they are only drawn from it, and one that
     // differs it runs again, to shrink it
     const draw = { seed: seed + batch, numRuns: BATCH };
@@ -479,7 +477,7 @@ async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise
     }
     for (const trip of trips.flat()) requests += trip.requests.length;
   }
-  console.log(`  ${name}: ${batches * BATCH} histories, ${requests} requests, seed ${seed}`);
+  console.log(`  ${name}: ${BATCHES * BATCH} histories, ${requests} requests, seed ${seed}`);
 }
 
 for (const { name } of algorithms) {
