@@ -1,10 +1,13 @@
-import { acquireOnTheSpot, KINDS, RATES } from "./exactness.ts";
+import { acquireOnTheSpot, KINDS, RATES, takeOnTheSpot } from "./exactness.ts";
 import { suite } from "./suite.ts";
 
 const test = suite("exactness of the limiter, one by one", { timeoutMs: 300_000 });
 
 for (const rate of RATES) {
   for (const [kind, options] of Object.entries(KINDS)) {
+    if (rate > 300_000) {
+      test(`${rate}/s, ${kind}, the maths`, () => takeOnTheSpot(rate, options, 1));
+    }
     // a hundred million waiters take a minute: once is enough
     if (rate < 10_000_000 || options.burstSeconds === 0) {
       test(`${rate}/s, ${kind}, acquire(1), a year after it was made`, () =>

@@ -2,8 +2,15 @@
  * What `exactness.test.ts` and, for what takes minutes, `exactness.soak.ts` share: over ten seconds
  * of its clock's time a limiter lets through what its rate says, to a hundred-thousandth.
  */
+
 import { type Clock, RateLimiter, type Timer } from "smooth-limiter";
 import * as assert from "uvu/assert";
+import {
+  type SmoothPolicy,
+  smooth,
+  smoothBursty,
+  smoothWarmingUp,
+} from "../src/algorithms/smooth/smooth.ts";
 
 export const RATES = [3, 7, 80_000, 300_000, 1_500_000, 10_000_000];
 
@@ -90,4 +97,21 @@ class JumpingClock implements Clock {
       wake();
     }
   }
+}
+
+/** Takes again and again, each time at the very instant at which it may. */
+export function takeOnTheSpot(rate: number, options: Kind, permits: number, from = 0): void {
+  const policy: SmoothPolicy =
+    options.warmupMs === undefined
+      ? smoothBursty({ permitsPerSecond: rate, ...options })
+      : smoothWarmingUp({ permitsPerSecond: rate, warmupMs: options.warmupMs });
+  const state = smooth.start(policy, from);
+  smooth.take(policy, state, from, everything(rate));
+  const start = state.nextFree;
+  let taken = 0;
+  for (let at = start; at - start < STRETCH; taken += permits) {
+    smooth.take(policy, state, at, permits);
+    at = smooth.earliest(policy, state, at, permits);
+  }
+  isExact(rate, taken, state.nextFree - start);
 }

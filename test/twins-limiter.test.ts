@@ -208,8 +208,8 @@ limiters("tell the same waits and decisions, at the same instants", async () => 
       assert.equal(there.told, here.told);
     },
   );
-  await fc.assert(property, { numRuns: 1000, includeErrorInReport: true });
-  console.log(`  limiters: 1000 histories, ${deeds} deeds`);
+  await fc.assert(property, { numRuns: 500, includeErrorInReport: true });
+  console.log(`  limiters: 500 histories, ${deeds} deeds`);
 });
 
 limiters.run();

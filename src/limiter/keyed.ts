@@ -104,6 +104,8 @@ class Keyring {
   readonly #time: Timeline;
   readonly #options: { readonly maxWaiting: number; readonly name: string };
   readonly #maxKeys: number;
+  /** Who looks whether somebody waits asks for the time, too. */
+  #rebasing = false;
 
   constructor(policies: Policies, options: KeyedLimiterOptions) {
     checkOptions("options", options, KEYED_OPTIONS);
@@ -121,8 +123,17 @@ class Keyring {
       () => {
         for (const { queue } of this.#awake.values()) queue.rearm();
       },
-      (by) => this.#awake.size === 0 && this.states.shift(-by),
+      (by) => this.#rebase(by),
     );
+  }
+
+  /** All instants become less by that, unless somebody waits. */
+  #rebase(by: number): boolean {
+    if (this.#rebasing) return false;
+    this.#rebasing = true;
+    for (const key of this.#awake.keys()) this.#awakeOf(key);
+    this.#rebasing = false;
+    return this.#awake.size === 0 && this.states.shift(-by);
   }
 
   tryAcquire(key: string, permits: Permits): boolean {
