@@ -104,8 +104,7 @@ class Keyring {
   readonly #time: Timeline;
   readonly #options: { readonly maxWaiting: number; readonly name: string };
   readonly #maxKeys: number;
-  /** Who looks whether somebody waits asks for the time, too. */
-  #rebasing = false;
+  #mayRebase = false;
 
   constructor(policies: Policies, options: KeyedLimiterOptions) {
     checkOptions("options", options, KEYED_OPTIONS);
@@ -127,12 +126,19 @@ class Keyring {
     );
   }
 
+  /** The time, which may be counted anew from now on: not while somebody looks at a queue. */
+  #now(): number {
+    this.#mayRebase = true;
+    const now = this.#time.now();
+    this.#mayRebase = false;
+    return now;
+  }
+
   /** All instants become less by that, unless somebody waits. */
   #rebase(by: number): boolean {
-    if (this.#rebasing) return false;
-    this.#rebasing = true;
-    for (const key of this.#awake.keys()) this.#awakeOf(key);
-    this.#rebasing = false;
+    if (!this.#mayRebase) return false;
+    this.#mayRebase = false;
+    for (const [key, { queue }] of this.#awake) if (queue.isIdle) this.#awake.delete(key);
     return this.#awake.size === 0 && this.states.shift(-by);
   }
 
@@ -140,7 +146,7 @@ class Keyring {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter.tryAcquire(permits);
     const amount = this.states.cell.amount(permits);
-    return this.#take(key, this.#time.now(), amount) === "taken";
+    return this.#take(key, this.#now(), amount) === "taken";
   }
 
   decide(key: string, permits: Permits): Decision {
@@ -148,7 +154,7 @@ class Keyring {
     if (awake !== undefined) return awake.limiter.decide(permits);
     const { cell } = this.states;
     const amount = cell.amount(permits);
-    const now = this.#time.now();
+    const now = this.#now();
     const outcome = this.#take(key, now, amount);
     if (outcome === "refused") return this.#look(cell, now, amount);
     if (outcome === "no room") throw this.#tooMany();
@@ -159,7 +165,7 @@ class Keyring {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter.peek(permits);
     const amount = this.states.cell.amount(permits);
-    const now = this.#time.now();
+    const now = this.#now();
     return this.#look(this.#cellOf(key, now), now, amount);
   }
 
@@ -211,6 +217,7 @@ class Keyring {
   /** What the key has if somebody waits for it; it goes back to sleep if nobody does any more. */
   #awakeOf(key: string): Awake | undefined {
     if (this.#awake.size === 0) return undefined;
+    this.#now();
     const awake = this.#awake.get(key);
     if (awake === undefined || !awake.queue.isIdle) return awake;
     this.#awake.delete(key);
@@ -224,7 +231,7 @@ class Keyring {
     if (other !== undefined) this.#awakeOf(other);
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter;
-    const { state } = this.#keptCellOf(key, this.#time.now());
+    const { state } = this.#keptCellOf(key, this.#now());
     const { policies } = this.states;
     const queue = new WaiterQueue(this.#time, cellOn(policies, state));
     const limiter = new QueueingLimiter(queue, policies, this.#options, {
@@ -238,27 +245,33 @@ class Keyring {
   possible(permits: Permits): Amount {
     const { cell } = this.states;
     const amount = cell.amount(permits);
-    this.#possible(cell.earliest(this.#time.now(), amount), amount);
+    this.#possible(cell.earliest(this.#now(), amount), amount);
     return amount;
   }
 
   charge(key: string, amount: Amount): void {
     const awake = this.#awakeOf(key);
-    const now = this.#time.now();
-    if (awake !== undefined) awake.queue.charge(amount);
-    else this.#keptCellOf(key, now).take(now, amount);
+    if (awake !== undefined) {
+      awake.queue.charge(amount);
+      return;
+    }
+    const now = this.#now();
+    this.#keptCellOf(key, now).take(now, amount);
   }
 
   refund(key: string, amount: Amount): void {
     const awake = this.#awakeOf(key);
-    const now = this.#time.now();
-    if (awake !== undefined) awake.queue.refund(amount);
-    else this.#keptCellOf(key, now).giveBack(now, amount);
+    if (awake !== undefined) {
+      awake.queue.refund(amount);
+      return;
+    }
+    const now = this.#now();
+    this.#keptCellOf(key, now).giveBack(now, amount);
   }
 
   update(policies: Policies): void {
     const next = renumber(this.states.policies, listPolicies(policies));
-    const now = this.#time.now();
+    const now = this.#now();
     for (const { limiter } of this.#awake.values()) limiter.update(policies);
     this.states.resize(next, now, this.#time.epoch, this.#awake.keys());
   }
