@@ -113,8 +113,9 @@ export abstract class Asker<T = never> implements Call, Sleeper {
     this.due = due;
   }
 
-  swap(other: Sleeper): boolean {
-    if (!(other instanceof Asker) || !sameAmount(this.amount, other.amount)) return false;
+  swap(sleeper: Sleeper): boolean {
+    const other = sleeper as Asker;
+    if (!sameAmount(this.amount, other.amount)) return false;
     [this.#answer, other.#answer] = [other.#answer, this.#answer];
     [this.due, other.due] = [other.due, this.due];
     return true;

@@ -625,6 +625,18 @@ for (const [name, policy, instants] of [
   });
 }
 
+beside("who asked for another amount does not take over what was left", async () => {
+  const { clock, limiter } = onHand(unsaving);
+  await limiter.acquire();
+  const controller = new AbortController();
+  limiter.acquire(1, { signal: controller.signal }).catch(() => {});
+  const [two, one] = [watch(clock, limiter.acquire(2)), watch(clock, limiter.acquire(1))];
+  await turn();
+  controller.abort();
+  await clock.advance(10_000);
+  assert.equal([two.at, one.at], [2000, 4000]);
+});
+
 beside("the last of all leaves no gap", async () => {
   for (const policy of [slow, cells]) {
     const { clock, here, there } = twoProcesses(policy);

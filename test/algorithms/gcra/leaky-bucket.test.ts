@@ -4,6 +4,7 @@ import { type GcraPolicy, gcraAlgorithm } from "../../../src/algorithms/gcra/gcr
 import { leakyBucket } from "../../../src/algorithms/gcra/leaky-bucket.ts";
 import { readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
 import {
+  gcra,
   Limiter,
   type LocalLimiter,
   PermitsExceedCapacityError,
@@ -199,6 +200,20 @@ numbers("sums beyond the doubles", () => {
   const state = gcraAlgorithm.start(policy, 0);
   assert.is(gcraAlgorithm.earliest(policy, state, 0, 1), 0);
   assert.is(gcraAlgorithm.quota(policy, state, 0).limit, Number.MAX_VALUE);
+});
+
+numbers("beside another policy the bucket still bounds those who wait", async () => {
+  const bucket = leakyBucket({ permitsPerSecond: 1, capacity: 2 });
+  const limiter = Limiter.create(
+    { bucket, cells: gcra({ limit: 100, periodMs: 1000 }) },
+    { clock: new FakeClock() },
+  );
+  for (let i = 0; i < 3; i++) limiter.acquire().catch(() => {});
+  const error = await failure(() => limiter.acquire());
+  assert.ok(error instanceof QueueFullError);
+  assert.is(error.facts.maxWaiting, 2);
+  assert.not(await limiter.tryAcquire(1, 60_000));
+  limiter.acquire({ cells: 1 }).catch(() => {});
 });
 
 numbers.run();
