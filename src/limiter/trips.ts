@@ -76,6 +76,8 @@ export class Trips {
    * takes for callers who have given up be missing when the store is back.
    */
   #away = false;
+  /** How often it has been away: what was asked before says nothing of this time. */
+  #absences = 0;
   /** The overdue trip whose answer may still come. */
   #lost: Trip | undefined;
   #pauseMs = FIRST_PAUSE_MS;
@@ -251,6 +253,7 @@ export class Trips {
   }
 
   #goAway(): void {
+    this.#absences += 1;
     this.#away = true;
     this.#blocked = true;
     for (const { calls } of this.#queue) for (const call of calls) this.#expect(call);
@@ -302,14 +305,16 @@ export class Trips {
     };
     const look = setTimeout(again, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
     this.#look = look;
+    const absence = this.#absences;
+    const isStillAway = () => this.#away && absence === this.#absences;
     this.#run([], this.#options.now()).then(
       () => {
-        if (this.#away) this.#back();
+        if (isStillAway()) this.#back();
       },
       (error) => {
         clearTimeout(look);
         // the calls will hear it themselves
-        if (this.#away && isPermanent(error)) this.#back();
+        if (isStillAway() && isPermanent(error)) this.#back();
         again();
       },
     );

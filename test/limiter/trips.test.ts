@@ -535,6 +535,29 @@ trouble("patient: asked again if the store is back and the trip is lost", async 
   assert.equal(call.told, [GRANTED]);
 });
 
+trouble(
+  "an answer to who looked for the store before says nothing of the next silence",
+  async () => {
+    const { store, ask } = make({ patient: true });
+    const [first, second] = [new TestCall(1), new TestCall(2)];
+    ask(first);
+    await timers.tickAsync(1038);
+    assert.is(packed(store.last), "");
+    store.trips[0]?.reply([GRANTED]);
+    ask(second);
+    await microtasks();
+    assert.is(packed(store.last), "2x1");
+    await timers.tickAsync(1000);
+    store.trips[1]?.reply([]); // the probe of the first silence
+    await microtasks();
+    assert.is(store.trips.length, 3);
+    store.trips[2]?.reply([GRANTED]);
+    await microtasks();
+    assert.equal([first.told, second.told, second.undone], [[GRANTED], [GRANTED], []]);
+    assert.is(timers.countTimers(), 0);
+  },
+);
+
 trouble("patient: and if the trip fails after all", async () => {
   const { store, ask } = make({ patient: true });
   const call = new TestCall();
