@@ -307,17 +307,22 @@ export class Trips {
     this.#look = look;
     const absence = this.#absences;
     const isStillAway = () => this.#away && absence === this.#absences;
-    this.#run([], this.#options.now()).then(
-      () => {
-        if (isStillAway()) this.#back();
-      },
-      (error) => {
-        clearTimeout(look);
-        // the calls will hear it themselves
-        if (isStillAway() && isPermanent(error)) this.#back();
-        again();
-      },
-    );
+    // later than the overdue trip, where both replies come together: that one is not lost then
+    const afterThat = () => {};
+    this.#run([], this.#options.now())
+      .finally(afterThat)
+      .finally(afterThat)
+      .then(
+        () => {
+          if (isStillAway()) this.#back();
+        },
+        (error) => {
+          clearTimeout(look);
+          // the calls will hear it themselves
+          if (isStillAway() && isPermanent(error)) this.#back();
+          again();
+        },
+      );
   }
 
   /**

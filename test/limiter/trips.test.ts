@@ -558,6 +558,17 @@ trouble(
   },
 );
 
+trouble("the overdue reply and that of who looks for the store come together", async () => {
+  const { store, ask } = make({ patient: true });
+  const call = new TestCall();
+  ask(call);
+  await timers.tickAsync(1038);
+  store.trips[0]?.reply([answerOf(7)]);
+  store.trips[1]?.reply([]);
+  await microtasks();
+  assert.equal([call.told, call.undone, store.trips.length], [[answerOf(7)], [], 2]);
+});
+
 trouble("patient: and if the trip fails after all", async () => {
   const { store, ask } = make({ patient: true });
   const call = new TestCall();
