@@ -15,6 +15,22 @@ import {
 } from "../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../src/redis.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
+import {
+  bucket,
+  bursty,
+  cells,
+  inBuckets,
+  logged,
+  nodelay,
+  onEpoch,
+  onFirst,
+  prefilled,
+  shaper,
+  slack,
+  stepped,
+  WINDOW,
+  warmingUp,
+} from "./limiter/policies.ts";
 import { connect, RemoteClock, type Watched } from "./limiter/remote.ts";
 import { failure, watch } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
@@ -28,34 +44,6 @@ opening.before(async () => {
 });
 opening("a server is there", () => {});
 opening.run();
-
-const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });
-const warmingUp = (permitsPerSecond: number) =>
-  smoothWarmingUp({ permitsPerSecond, warmupMs: 1000 });
-const prefilled = (permitsPerSecond: number) =>
-  smoothBursty({ permitsPerSecond, burstSeconds: 2, prefilled: true });
-
-/** At that pace in windows of so many permits, which come back together. */
-const WINDOW = 3;
-const windowed = (permitsPerSecond: number) => ({
-  limit: WINDOW,
-  windowMs: (WINDOW * 1000) / permitsPerSecond,
-});
-const onEpoch = (permitsPerSecond: number) => fixedWindow(windowed(permitsPerSecond));
-const onFirst = (permitsPerSecond: number) =>
-  fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
-const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
-const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
-const cells = (permitsPerSecond: number) =>
-  gcra({ limit: permitsPerSecond, periodMs: 1000, burst: 3 });
-const bucket = (refill: number) => tokenBucket({ capacity: 4, refill, everyMs: 1000 });
-const stepped = (permitsPerSecond: number) =>
-  tokenBucket({ capacity: 3, refill: 1, everyMs: 1000 / permitsPerSecond, stepped: true });
-const shaper = (permitsPerSecond: number) => leakyBucket({ permitsPerSecond, capacity: 1000 });
-const nodelay = (permitsPerSecond: number) =>
-  leakyBucket({ permitsPerSecond, capacity: 1000, nodelay: 4 });
-const slack = (permitsPerSecond: number) =>
-  leakyBucket({ permitsPerSecond, capacity: Infinity, slack: 10 });
 
 const patient: RedisLimiterOptions = { timeoutMs: 60_000 };
 const onRedis =

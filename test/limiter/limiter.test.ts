@@ -2,53 +2,33 @@ import * as assert from "uvu/assert";
 import type { Algorithm } from "../../src/algorithms/algorithm.ts";
 import { type SmoothState, smooth } from "../../src/algorithms/smooth/smooth.ts";
 import {
-  fixedWindow,
-  gcra,
   Limiter,
-  leakyBucket,
   PermitsExceedCapacityError,
   type Policies,
   type Policy,
   RateLimiter,
   type SmoothPolicy,
-  slidingLog,
-  slidingWindow,
-  smoothBursty,
-  smoothWarmingUp,
-  tokenBucket,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
 import { type Kind, limiterSuite, localLimiterSuite } from "./limiter.suite.ts";
+import {
+  bucket,
+  bursty,
+  cells,
+  inBuckets,
+  logged,
+  nodelay,
+  onEpoch,
+  onFirst,
+  prefilled,
+  shaper,
+  slack,
+  stepped,
+  WINDOW,
+  warmingUp,
+} from "./policies.ts";
 import { failure } from "./watch.ts";
-
-const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });
-const warmingUp = (permitsPerSecond: number) =>
-  smoothWarmingUp({ permitsPerSecond, warmupMs: 1000 });
-const prefilled = (permitsPerSecond: number) =>
-  smoothBursty({ permitsPerSecond, burstSeconds: 2, prefilled: true });
-
-/** At that pace in windows of so many permits, which come back together. */
-const WINDOW = 3;
-const windowed = (permitsPerSecond: number) => ({
-  limit: WINDOW,
-  windowMs: (WINDOW * 1000) / permitsPerSecond,
-});
-const onEpoch = (permitsPerSecond: number) => fixedWindow(windowed(permitsPerSecond));
-const onFirst = (permitsPerSecond: number) =>
-  fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
-const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
-const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
-const cells = (permitsPerSecond: number) =>
-  gcra({ limit: permitsPerSecond, periodMs: 1000, burst: 3 });
-const bucket = (refill: number) => tokenBucket({ capacity: 4, refill, everyMs: 1000 });
-const stepped = (permitsPerSecond: number) =>
-  tokenBucket({ capacity: 3, refill: 1, everyMs: 1000 / permitsPerSecond, stepped: true });
-const shaper = (permitsPerSecond: number) => leakyBucket({ permitsPerSecond, capacity: 1000 });
-const nodelay = (permitsPerSecond: number) =>
-  leakyBucket({ permitsPerSecond, capacity: 1000, nodelay: 4 });
-const slack = (permitsPerSecond: number) =>
-  leakyBucket({ permitsPerSecond, capacity: Infinity, slack: 10 });
 
 type Make = Parameters<typeof localLimiterSuite>[1];
 

@@ -77,8 +77,8 @@ test("one key's trouble is not the others'", async () => {
     ["1", "2", "3"].map((key) => courier.run(script, key, [])),
   );
   assert.equal(
-    outcomes.map((one) => (one.status === "fulfilled" ? one.value : one.reason.message)),
-    ["fine", "WRONGTYPE", "fine too"],
+    outcomes.map((one) => (one.status === "fulfilled" ? one.value : `${one.reason}`)),
+    ["fine", "Error: WRONGTYPE", "fine too"],
   );
 });
 
