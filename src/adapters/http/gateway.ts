@@ -12,11 +12,12 @@ import type { RedisClient } from "../../redis.ts";
 import type { Actors } from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
 import { Filter, type WhenActorMissing } from "./filter.ts";
+import type { Workshop } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { readRules } from "./rules/read-rules.ts";
 import type { Rule } from "./rules/rule.ts";
-import { RuleSet, type Workshop } from "./ruleset.ts";
+import { RuleSet } from "./ruleset.ts";
 import { LiveRules, type RulesEvent, type WhenSourceGone } from "./sources/live-rules.ts";
 import { fixedSource, type RuleSource } from "./sources/source.ts";
 import type { Verdict } from "./verdict.ts";
@@ -63,7 +64,10 @@ export interface GatewayOptions {
    * default), or those of the next source (`"next"`).
    */
   readonly whenSourceGone?: WhenSourceGone | undefined;
-  /** Hears what happens to the rules: applied, refused, a source gone or back. */
+  /**
+   * Hears what happens to the rules: applied, refused, a source gone or back. What it throws is
+   * ignored.
+   */
   readonly onRules?: ((event: RulesEvent) => void) | undefined;
   /** Where the time comes from, for tests and simulations: Redis goes by it too. */
   readonly clock?: Clock | undefined;
@@ -156,7 +160,13 @@ class RuledGateway implements Gateway {
       apply: (rules) => {
         this.#set = new RuleSet(rules, this.#workshop, this.#set);
       },
-      report: (event) => onRules?.(event),
+      report: (event) => {
+        try {
+          onRules?.(event);
+        } catch {
+          // whoever listens does not stop the rules
+        }
+      },
     });
   }
 

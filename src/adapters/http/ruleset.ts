@@ -1,78 +1,38 @@
 /** Rules at work: each with its limiters, by the paths that they hold for. */
-import type { Clock } from "../../clock.ts";
-import { KeyedLimiter, type Policy } from "../../index.ts";
+import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
-import { type RedisClient, RedisLimiter } from "../../redis.ts";
-import type { Actor, Actors } from "./actors/actor.ts";
-import { isWithin } from "./actors/address.ts";
-import { keyOf } from "./actors/key.ts";
+import type { Actor } from "./actors/actor.ts";
+import { exemption } from "./actors/address.ts";
+import { Limits, policiesOf, type RulePolicies, type Workshop } from "./limits.ts";
 import { PathTree } from "./match/tree.ts";
-import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
-import type { Rule, RuleNumbers } from "./rules/rule.ts";
+import type { Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
-
-/** What limiters are made with. */
-export interface Workshop {
-  readonly actors: Actors;
-  readonly algorithms: RuleAlgorithms;
-  readonly redis: RedisClient | undefined;
-  readonly prefix: string;
-  readonly timeoutMs: number;
-  readonly maxKeys: number;
-  readonly whenFull: "refuse" | "evict";
-  readonly clock: Clock | undefined;
-}
-
-/** The limiters of the keys under some numbers. */
-interface Limits {
-  readonly policy: Policy;
-  readonly limiters: { for(key: string): Limiter };
-}
 
 /** A rule at work. */
 export class ActiveRule {
   readonly rule: Rule;
   readonly actor: Actor;
+  readonly isGlobal: boolean;
+  /** It is counted and reported, and refuses nobody. */
+  readonly isShadow: boolean;
   /** Requests wait for their turn. */
   readonly waits: boolean;
-  readonly isGlobal: boolean;
-  readonly isShadow: boolean;
+  readonly isExempt: (value: string) => boolean;
   readonly limits: Limits;
-  readonly overrides: ReadonlyMap<string, Limits>;
 
-  constructor(rule: Rule, workshop: Workshop, before: ActiveRule | undefined) {
-    const algorithm = workshop.algorithms[rule.algo] as RuleAlgorithm;
+  constructor(policies: RulePolicies, workshop: Workshop, before: ActiveRule | undefined) {
+    const { rule } = policies;
     this.rule = rule;
     this.actor = workshop.actors[rule.actor] as Actor;
     this.isGlobal = rule.scope === "global";
     this.isShadow = rule.mode === "shadow";
-    const isLine = algorithm.waits === true;
-    this.waits = isLine && !this.isShadow;
-    const makePolicy = (numbers: RuleNumbers): Policy =>
-      // nobody waits for a shadow: a bucket from which all go at once has room when the line has
-      algorithm.policy(isLine && this.isShadow ? { ...numbers, nodelay: true } : numbers);
-    const kin = before !== undefined && isKin(rule, before.rule) ? before : undefined;
-    this.limits = adapt(kin?.limits, rule.name, makePolicy(rule), this.isGlobal, workshop);
-    this.overrides = new Map(
-      rule.overrides.map((override) => {
-        const known = kin?.overrides.get(override.value);
-        const policy = makePolicy(override);
-        return [override.value, adapt(known, rule.name, policy, this.isGlobal, workshop)];
-      }),
-    );
+    this.waits = policies.isLine && !this.isShadow;
+    this.isExempt = exemption(rule.exempt, rule.actor === "device");
+    this.limits = new Limits(policies, workshop, before?.limits);
   }
 
-  /** The limiter of an actor's value. */
   limiter(value: string, isKnown: boolean): Limiter {
-    const { limiters } =
-      (isKnown && this.overrides.size > 0 ? this.overrides.get(value) : undefined) ?? this.limits;
-    return limiters.for(keyOf(`${isKnown ? "=" : "?"}${value}`, this.rule.scope));
-  }
-
-  isExempt(value: string): boolean {
-    const { exempt, actor } = this.rule;
-    if (exempt.length === 0) return false;
-    return exempt.includes(value) || (actor === "device" && exempt.some((r) => isWithin(value, r)));
+    return this.limits.for(value, isKnown);
   }
 
   /** GET holds for HEAD: servers answer it in the same way. */
@@ -88,22 +48,29 @@ export class ActiveRule {
 export class RuleSet {
   readonly rules: readonly Rule[];
   readonly #tree = new PathTree<ActiveRule>();
-  readonly active = new Map<string, ActiveRule>();
+  readonly #active = new Map<string, ActiveRule>();
 
   /**
    * @param before whose limiters go on where the rule is still there
-   * @throws RulesError, and nothing has changed
+   * @throws RulesError, or what an algorithm throws, and nothing has changed
    */
   constructor(rules: readonly Rule[], workshop: Workshop, before?: RuleSet) {
     checkWorkable(rules, workshop);
+    const policies = rules.map((rule) => policiesOf(rule, workshop.algorithms));
     this.rules = rules;
-    for (const rule of rules) {
-      const active = new ActiveRule(rule, workshop, before?.active.get(rule.name));
-      this.active.set(rule.name, active);
-      this.#tree.add(rule.url, active);
+    for (const each of policies) {
+      const { name, url } = each.rule;
+      const active = new ActiveRule(each, workshop, before?.find(name));
+      this.#active.set(name, active);
+      this.#tree.add(url, active);
     }
   }
 
+  find(name: string): ActiveRule | undefined {
+    return this.#active.get(name);
+  }
+
+  /** What holds for a request, the rules of the outermost URL first. */
   match(method: string, target: string): readonly ActiveRule[] {
     const found = this.#tree.match(target);
     return found.every((rule) => rule.holdsFor(method))
@@ -112,66 +79,23 @@ export class RuleSet {
   }
 }
 
-/** Whether the one counts what the other did. */
-function isKin(rule: Rule, before: Rule): boolean {
-  return (
-    rule.algo === before.algo &&
-    rule.scope === before.scope &&
-    rule.actor === before.actor &&
-    rule.mode === before.mode
-  );
-}
-
-/** Other numbers hold for what is used already: nobody gets a fresh burst. */
-function adapt(
-  before: Limits | undefined,
-  name: string,
-  policy: Policy,
-  isGlobal: boolean,
-  workshop: Workshop,
-): Limits {
-  if (before !== undefined && isSame(before.policy, policy)) return before;
-  if (isGlobal) return { policy, limiters: onRedis(name, policy, workshop) };
-  if (before === undefined) return { policy, limiters: inProcess(name, policy, workshop) };
-  const limiters = before.limiters as KeyedLimiter;
-  limiters.update(policy);
-  return { policy, limiters };
-}
-
-function isSame(one: Policy, other: Policy): boolean {
-  return (
-    one.algorithm === other.algorithm &&
-    one.numbers.length === other.numbers.length &&
-    one.numbers.every((number, i) => number === other.numbers[i])
-  );
-}
-
-function inProcess(name: string, policy: Policy, workshop: Workshop): KeyedLimiter {
-  const { clock, maxKeys, whenFull } = workshop;
-  return KeyedLimiter.create(policy, { name, clock, maxKeys, whenFull });
-}
-
-/** The state on Redis is found by name, and follows the numbers that a call declares. */
-function onRedis(name: string, policy: Policy, workshop: Workshop): RedisLimiter {
-  const { redis, prefix, timeoutMs, clock } = workshop;
-  const whenUnavailable = "throw";
-  return RedisLimiter.create(redis as RedisClient, name, policy, {
-    prefix,
-    timeoutMs,
-    whenUnavailable,
-    clock,
-  });
-}
-
 /** What a reader cannot know: whether this gateway has what the rules ask for. */
 function checkWorkable(rules: readonly Rule[], { actors, algorithms, redis }: Workshop): void {
-  const problems = rules.flatMap(({ actor, algo, scope, place }) => {
-    const lacks = [
-      ...(Object.hasOwn(actors, actor) ? [] : [`options.actors.${actor}, which says whose it is`]),
-      ...(Object.hasOwn(algorithms, algo) ? [] : [`options.algorithms["${algo}"]`]),
-      ...(scope === "global" && redis === undefined ? ["options.redis, for scope global"] : []),
-    ];
-    return lacks.map((what) => ({ ...place, message: `the gateway lacks ${what}` }));
+  const names = new Set<string>();
+  const problems = rules.flatMap(({ name, actor, algo, scope, place }) => {
+    const messages: string[] = [];
+    if (!Object.hasOwn(actors, actor)) {
+      messages.push(`the gateway has no options.actors.${actor}, which says whose a request is`);
+    }
+    if (!Object.hasOwn(algorithms, algo)) {
+      messages.push(`the gateway has no options.algorithms[${show(algo)}]`);
+    }
+    if (scope === "global" && redis === undefined) {
+      messages.push("the gateway has no options.redis, which scope global needs");
+    }
+    if (names.has(name)) messages.push(`there are two rules ${show(name)}`);
+    names.add(name);
+    return messages.map((message) => ({ ...place, message }));
   });
   if (problems.length > 0) throw new RulesError(problems);
 }

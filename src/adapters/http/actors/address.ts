@@ -104,16 +104,39 @@ function parse(text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
   return ipaddr.IPv6.isValid(bare) ? ipaddr.process(bare) : undefined;
 }
 
-/** Whether an address that an actor gave lies in a range, "192.0.2.0/24", or is that address. */
-export function isWithin(value: string, range: string): boolean {
-  if (value === range) return true;
-  try {
-    const address = ipaddr.parse(value.replace(/\/64$/, ""));
-    const [base, bits] = range.includes("/")
-      ? ipaddr.parseCIDR(range)
-      : [ipaddr.process(range), range.includes(":") ? 64 : 32];
-    return address.kind() === base.kind() && address.match(base, bits as number);
-  } catch {
-    return false;
+/**
+ * Which values of an actor a rule does not hold for.
+ *
+ * @param listed values; of addresses also ranges, "192.0.2.0/24"
+ */
+export function exemption(
+  listed: readonly string[],
+  areAddresses: boolean,
+): (value: string) => boolean {
+  if (listed.length === 0) return () => false;
+  const values = new Set(listed);
+  const ranges = areAddresses ? listed.flatMap((each) => range(each) ?? []) : [];
+  if (ranges.length === 0) return (value) => values.has(value);
+  return (value) => {
+    if (values.has(value)) return true;
+    const address = parse(value.replace(/\/64$/, ""));
+    return ranges.some(
+      ({ base, bits }) => address?.kind() === base.kind() && address.match(base, bits),
+    );
+  };
+}
+
+interface Range {
+  readonly base: ipaddr.IPv4 | ipaddr.IPv6;
+  readonly bits: number;
+}
+
+/** Undefined for what is neither a range nor an address: an actor may give any text. */
+function range(text: string): Range | undefined {
+  if (ipaddr.isValidCIDR(text)) {
+    const [base, bits] = ipaddr.parseCIDR(text);
+    return { base, bits };
   }
+  const base = parse(text);
+  return base && { base, bits: base.kind() === "ipv4" ? 32 : 64 };
 }

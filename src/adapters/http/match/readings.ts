@@ -10,10 +10,22 @@
 /** Segments of a path, folded. */
 export type Reading = readonly string[];
 
-/** Whatever a server might read differently, beside case: then it is not plain. */
-const SPECIAL = /[%\\;#]|\/\/|\/\.|^[^/]|[\0-\x20\x7f-\uffff]/;
+/** What servers read differently; and what more of it escapes may hide. */
+const TRICK = /[\\;#]|\/\/|\/\.|^[^/]|[\0-\x20\x7f]|%2f/i;
+const HIDDEN = /[\\;#]|\/\.|[\0-\x1f\x7f]/;
+/** Written in one way only, beside case. */
+const ASCII = /^[^%\x80-\uffff]*$/;
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:[/\\]{2}[^/\\?#]*/i;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
+
+/** The path of a target that can be read in one way only; undefined for all others. */
+export function plainPath(target: string): string | undefined {
+  const path = withoutQuery(target);
+  if (TRICK.test(path)) return undefined;
+  if (ASCII.test(path)) return path.toLowerCase();
+  const decoded = decode(path);
+  return HIDDEN.test(decoded) ? undefined : foldSegment(decoded);
+}
 
 /**
  * @param target as the client sent it; origin form, absolute form, "*" or an authority
@@ -21,10 +33,8 @@ const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
  */
 export function readings(target: string): readonly Reading[] {
   const path = withoutQuery(target);
-  if (!SPECIAL.test(path)) return [split(path.toLowerCase())];
   const found = new Map<string, Reading>();
   for (const each of withoutAuthority(path)) {
-    // one slash that the client encoded, or sent backwards, or none
     const cut = each.split("#", 1)[0] ?? "";
     const forward = cut.replace(/[\t\n\r]/g, "").replaceAll("\\", "/");
     const decoded = decode(forward).replaceAll("\\", "/");
@@ -70,11 +80,6 @@ function withoutAuthority(path: string): readonly string[] {
   if (absolute !== undefined) return [path.slice(absolute.length), path];
   const relative = /^[/\\]{2,}[^/\\#]*/.exec(path)?.[0];
   return relative === undefined ? [path] : [path, path.slice(relative.length)];
-}
-
-function split(path: string): Reading {
-  const segments = path.split("/");
-  return segments.filter((segment) => segment !== "");
 }
 
 /** "." and ".." in all spellings, as a URL parser does it; never above the root. */

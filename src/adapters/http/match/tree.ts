@@ -1,4 +1,4 @@
-import { type Reading, readings, readRulePath } from "./readings.ts";
+import { plainPath, readings, readRulePath } from "./readings.ts";
 
 interface Node<T> {
   readonly items: T[];
@@ -30,22 +30,32 @@ export class PathTree<T> {
   match(target: string): readonly T[] {
     // what holds for everything needs no reading
     if (this.#root.below.size === 0) return this.#root.items;
-    const [first = [], ...others] = readings(target);
-    const found = this.#along(first);
-    if (others.length === 0) return found;
-    return [...new Set([found, ...others.map((reading) => this.#along(reading))].flat())];
+    const plain = plainPath(target);
+    if (plain !== undefined) return this.#along(segmentsOf(plain));
+    return [...new Set(readings(target).flatMap((reading) => this.#along(reading)))];
   }
 
-  #along(reading: Reading): readonly T[] {
+  /** No further than there is anything below. */
+  #along(segments: Iterable<string>): readonly T[] {
     let node = this.#root;
     let found: readonly T[] = node.items;
-    for (const segment of reading) {
+    for (const segment of segments) {
       const next = node.below.get(segment);
       if (next === undefined) break;
       if (next.items.length > 0) found = found.length > 0 ? [...found, ...next.items] : next.items;
       node = next;
     }
     return found;
+  }
+}
+
+/** One after the other: most paths are left before their end. */
+function* segmentsOf(path: string): Generator<string> {
+  for (let start = 1; start < path.length; ) {
+    const slash = path.indexOf("/", start);
+    const end = slash < 0 ? path.length : slash;
+    yield path.slice(start, end);
+    start = end + 1;
   }
 }
 

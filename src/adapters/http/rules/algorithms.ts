@@ -14,8 +14,8 @@ import type { RuleNumbers } from "./rule.ts";
 export interface RuleAlgorithm {
   /** Other names for it. Case, spaces, "-" and "_" never matter. */
   readonly aliases?: readonly string[];
-  /** What a rule may say besides its rate, of `burst` and `nodelay`. Default: neither. */
-  readonly fields?: readonly ("burst" | "nodelay")[];
+  /** What a rule may say besides its rate. Default: nothing. */
+  readonly fields?: readonly ("burst" | "nodelay" | "with")[];
   /**
    * Requests wait for their turn instead of being refused; those that the policy has no room for
    * are refused. Default false.

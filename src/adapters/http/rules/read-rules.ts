@@ -13,7 +13,7 @@ import {
 } from "yaml";
 import type * as z from "zod";
 import { show } from "../../../check.ts";
-import { Limiter } from "../../../index.ts";
+import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
 import type { RuleAlgorithm } from "./algorithms.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
@@ -24,8 +24,8 @@ export interface ReadOptions extends Partial<Names> {
   readonly source?: string | undefined;
 }
 
-/** In characters. A file of ten thousand rules is about that long. */
-const LONGEST = 2 ** 20;
+/** In characters: some five thousand rules. Reading takes a second then, and all else waits. */
+const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
 /** Who needs more than this has written a bomb. */
 const MOST_ALIASES = 100;
@@ -35,7 +35,7 @@ const DEEPEST = 32;
  * Reads rules.
  *
  * @param text YAML (so JSON too): a URL with its rules, a list of these, or several documents of
- *   either; at most 1 048 576 characters
+ *   either; at most 524 288 characters
  * @param options.source what messages call it
  * @param options.actors names of actors besides all, account and device
  * @param options.algorithms algorithms besides the built-in ones, by name
@@ -88,10 +88,17 @@ class Reader {
       this.#wrong(deep, `found more than ${DEEPEST} brackets in one another`);
       return [];
     }
-    const documents = [...parseAllDocuments(this.#text, { lineCounter: this.#lines })];
+    // the parser's own look for duplicate keys takes the square of their number
+    const documents = [
+      ...parseAllDocuments(this.#text, {
+        lineCounter: this.#lines,
+        prettyErrors: false,
+        uniqueKeys: false,
+      }),
+    ];
     for (const document of documents) {
-      for (const error of document.errors) this.#wrong(error.pos[0], firstLine(error.message));
-      this.#checkTree(document);
+      for (const { pos, message } of document.errors) this.#wrong(pos[0], worded(message));
+      if (document.errors.length === 0) this.#checkTree(document);
     }
     // "---" without anything below it is no document
     const full = documents.filter(({ contents }) => !isEmpty(contents));
@@ -106,26 +113,44 @@ class Reader {
     visit(document, {
       Alias: (_, alias) => {
         aliases += 1;
-        if (aliases === MOST_ALIASES + 1) {
+        if (aliases > MOST_ALIASES) {
           this.#wrong(offset(alias), `found more than ${MOST_ALIASES} aliases`);
+          return visit.BREAK;
         }
-        return aliases > MOST_ALIASES ? visit.BREAK : undefined;
+        if (alias.resolve(document) === undefined) {
+          this.#wrong(
+            offset(alias),
+            `found *${alias.source}, which this document has no anchor for`,
+          );
+        }
+        return undefined;
       },
-      Pair: (_, { key }) => {
-        if (isScalar(key) && typeof key.value === "string" && key.value !== "__proto__") {
-          if (key.value === "Url") key.value = "url";
-          return;
-        }
-        const found = isScalar(key) ? show(key.value) : "no text";
-        this.#wrong(offset(key), `found the key ${found}, allowed: a text; put it in quotes`);
+      Map: (_, { items }) => {
+        this.#checkKeys(items.map(({ key }) => key));
       },
     });
   }
 
+  #checkKeys(keys: readonly unknown[]): void {
+    const seen = new Set<string>();
+    for (const key of keys) {
+      if (!isScalar(key) || typeof key.value !== "string" || key.value === "__proto__") {
+        const found = isScalar(key) ? show(key.value) : "that is no text";
+        this.#wrong(offset(key), `found a key ${found}, allowed: a text, in quotes where need be`);
+        continue;
+      }
+      if (key.value === "Url") key.value = "url";
+      const name = String(key.value);
+      if (seen.has(name)) this.#wrong(offset(key), `found the key ${show(name)} a second time`);
+      seen.add(name);
+    }
+  }
+
   #rulesOf(document: Document.Parsed): readonly Rule[] {
-    const data: unknown = document.toJS({ maxAliasCount: MOST_ALIASES });
+    const data = this.#plain(document);
     const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
     return entries.flatMap((each, i) => {
+      if (this.#problems.length >= MOST_PROBLEMS) return [];
       const path = Array.isArray(data) ? [i] : [];
       const parsed = this.#entry.safeParse(each);
       if (!parsed.success) {
@@ -136,6 +161,15 @@ class Reader {
     });
   }
 
+  #plain(document: Document.Parsed): unknown {
+    try {
+      return document.toJS({ maxAliasCount: MOST_ALIASES });
+    } catch (error) {
+      this.#wrong(offset(document.contents), worded((error as Error).message));
+      return [];
+    }
+  }
+
   #report(
     document: Document.Parsed,
     base: readonly number[],
@@ -143,7 +177,7 @@ class Reader {
     issue: z.core.$ZodIssue,
   ): void {
     if (issue.code === "unrecognized_keys") {
-      for (const key of issue.keys) {
+      for (const key of issue.keys.slice(0, MOST_PROBLEMS)) {
         const at = keyOffset(document, [...base, ...issue.path], key);
         this.#wrong(at, `found ${show(key)}, allowed: ${issue.message}`);
       }
@@ -243,8 +277,13 @@ function numbersProblem(
   { algo, cost }: Rule,
   { fields = [], policy }: RuleAlgorithm,
 ): string | undefined {
-  for (const field of ["burst", "nodelay"] as const) {
-    if (numbers[field] !== undefined && !fields.includes(field)) {
+  const given = {
+    burst: numbers.burst !== undefined,
+    nodelay: numbers.nodelay !== undefined,
+    with: Object.keys(numbers.with).length > 0,
+  };
+  for (const field of ["burst", "nodelay", "with"] as const) {
+    if (given[field] && !fields.includes(field)) {
       return `found ${field}, which the algorithm ${show(algo)} does not know`;
     }
   }
@@ -253,13 +292,15 @@ function numbersProblem(
     Limiter.create(policy(numbers)).peek(cost);
     return undefined;
   } catch (error) {
-    return (error as Error).message;
+    if (!(error instanceof PermitsExceedCapacityError)) return (error as Error).message;
+    const { capacity } = error.facts;
+    return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
   }
 }
 
 /** Made of what a rule is, not of where it stands or how much it lets through. */
 function derivedName({ url, methods, actor, algo, units, unit }: Rule): string {
-  const path = encodeURI(url);
+  const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
   const per = units === 1 ? unit : `${units} ${unit}`;
   return [path, ...(methods ?? []), actor, `per ${per}`, algo].join(" ");
 }
@@ -311,6 +352,8 @@ function tooDeep(text: string): number | undefined {
   return undefined;
 }
 
-function firstLine(message: string): string {
-  return message.split(/ at line \d+|\n/, 1)[0] ?? message;
+/** The parser's words, but for a text that is too much for it. */
+function worded(message: string): string {
+  if (/call stack/i.test(message)) return "found more levels in one another than can be read";
+  return /Excessive alias/.test(message) ? "found aliases that multiply without end" : message;
 }

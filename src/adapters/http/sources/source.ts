@@ -9,7 +9,7 @@ export interface RuleSource {
    * The rules as they are now.
    *
    * @param signal aborted when nobody wants them any more
-   * @returns YAML, or rules that were read already; the same text again where nothing has changed
+   * @returns YAML, or rules that were read already; the same again where nothing has changed
    * @throws (as a rejection) where the source cannot be reached
    */
   load(signal: AbortSignal): Promise<string | readonly Rule[]>;
@@ -20,6 +20,13 @@ export interface RuleSource {
    * @returns ends it
    */
   watch?(changed: () => void): () => unknown;
+}
+
+/** More than this is read from nowhere, in bytes; rules of that length are refused anyway. */
+export const LONGEST_TEXT = 2 ** 19;
+
+export function tooLong(name: string): RangeError {
+  return new RangeError(`${name} has more than ${LONGEST_TEXT} bytes`);
 }
 
 /** Rules that are there already. */
