@@ -11,10 +11,10 @@
 export type Reading = readonly string[];
 
 /** What servers read differently; and what more of it escapes may hide. */
-const TRICK = /[\\;#]|\/\/|\/\.|^[^/]|[\0-\x20\x7f]|%2f/i;
-const HIDDEN = /[\\;#]|\/\.|[\0-\x1f\x7f]/;
+const TRICK = /[\\;# ]|\/\/|\/\.|^[^/]|\p{Cc}|%2f/iu;
+const HIDDEN = /[\\;#]|\/\.|\p{Cc}/u;
 /** Written in one way only, beside case. */
-const ASCII = /^[^%\x80-\uffff]*$/;
+const ASCII = /^[^%\P{ASCII}]*$/u;
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:[/\\]{2}[^/\\?#]*/i;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 
