@@ -57,7 +57,10 @@ export class Filter {
 
   check(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
     const active = rules.match(request.method, request.url);
-    if (active.length === 0) return NO_RULE;
+    const [first] = active;
+    if (first === undefined) return NO_RULE;
+    if (active.length === 1)
+      return chain(this.#askOf(first, request), (ask) => this.#judgeOne(ask, request));
     const asks = all(active.map((one) => this.#askOf(one, request)));
     return chain(asks, (known) => this.#judge(known.filter(isDefined), request.signal));
   }
@@ -68,24 +71,37 @@ export class Filter {
   }
 
   #askOf(active: ActiveRule, request: GatewayRequest): Maybe<Ask | undefined> {
-    return chain(active.actor(request), (told) => {
-      const { cost } = active.rule;
-      if (told !== undefined && told !== "") {
-        if (active.isExempt(told)) return undefined;
-        return { active, actor: told, limiter: active.limiter(told, true), cost };
-      }
-      if (active.rule.actor === "all") {
-        return { active, actor: "", limiter: active.limiter("", true), cost };
-      }
-      if (this.#whenActorMissing === "skip") return undefined;
-      const other = this.#whenActorMissing === "device" ? this.#device(request) : undefined;
-      return chain(other, (actor = "") => ({
-        active,
-        actor,
-        limiter: active.limiter(actor, false),
-        cost,
-      }));
-    });
+    const told = active.actor(request);
+    return told instanceof Promise
+      ? told.then((value) => this.#askAbout(active, value, request))
+      : this.#askAbout(active, told, request);
+  }
+
+  #askAbout(
+    active: ActiveRule,
+    value: string | undefined,
+    request: GatewayRequest,
+  ): Maybe<Ask | undefined> {
+    if (value) return active.isExempt(value) ? undefined : askFor(active, value, true);
+    if (active.rule.actor === "all") return askFor(active, "", true);
+    if (this.#whenActorMissing === "skip") return undefined;
+    const device = this.#whenActorMissing === "device" ? this.#device(request) : undefined;
+    return chain(device, (instead = "") => askFor(active, instead, false));
+  }
+
+  /** As `#judge` does it for several: most requests meet one rule, in this process. */
+  #judgeOne(ask: Ask | undefined, { signal }: GatewayRequest): Maybe<Verdict> {
+    if (ask === undefined) return NO_RULE;
+    const { rule, isGlobal, isShadow, waits } = ask.active;
+    if (isGlobal || waits) return this.#judge([ask], signal);
+    const { allowed, decision } = takeNear(ask);
+    const isRefused = !allowed && !isShadow;
+    return {
+      allowed: !isRefused,
+      retryMs: isRefused ? decision.waitMs : 0,
+      waitedMs: 0,
+      outcomes: [{ rule, actor: ask.actor, allowed, decision }],
+    };
   }
 
   #judge(asks: readonly Ask[], signal: AbortSignal | undefined): Maybe<Verdict> {
@@ -126,6 +142,10 @@ export class Filter {
       for (const line of lines) this.#waiting.delete(line);
     }
   }
+}
+
+function askFor(active: ActiveRule, actor: string, isKnown: boolean): Ask {
+  return { active, actor, limiter: active.limiter(actor, isKnown), cost: active.rule.cost };
 }
 
 /** A shadow refuses nobody. */

@@ -79,11 +79,17 @@ function forOf(element: string): string {
   return quoted ?? token ?? "";
 }
 
+const MAPPED = "::ffff:";
+const NUMBER = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+const FOUR_NUMBERS = new RegExp(`^(?:${MAPPED})?(?:${NUMBER}\\.){3}${NUMBER}$`);
+
 /**
  * An address as a key: "192.0.2.1", "2001:db8:0:1::/64"; undefined for what is no address. A port
  * and brackets do not matter.
  */
 export function canonical(text: string): string | undefined {
+  // what most sockets tell
+  if (FOUR_NUMBERS.test(text)) return text.startsWith(MAPPED) ? text.slice(MAPPED.length) : text;
   const address = parse(text);
   if (address === undefined) return undefined;
   if (address.kind() === "ipv4") return address.toString();
