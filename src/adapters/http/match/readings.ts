@@ -32,11 +32,11 @@ export function plainPath(target: string): string | undefined {
  * @returns each way to read its path, at least one
  */
 export function readings(target: string): readonly Reading[] {
-  const path = withoutQuery(target);
   const found = new Map<string, Reading>();
-  for (const each of withoutAuthority(path)) {
+  const targets = new Set([target, asUrlParsersSee(target)]);
+  for (const each of [...targets].map(withoutQuery).flatMap(withoutAuthority)) {
     const cut = each.split("#", 1)[0] ?? "";
-    const forward = cut.replace(/[\t\n\r]/g, "").replaceAll("\\", "/");
+    const forward = cut.replaceAll("\\", "/");
     const decoded = decode(forward).replaceAll("\\", "/");
     for (const segments of [
       each.split("/").map(decode),
@@ -64,6 +64,15 @@ export function readRulePath(path: string): Reading {
 /** The letters that differ by case alone, and those that are written in two ways, are the same. */
 export function foldSegment(segment: string): string {
   return segment.normalize("NFC").toLowerCase().normalize("NFC");
+}
+
+/** Without what a URL parser does not see: blanks around it, and line ends and tabs anywhere. */
+function asUrlParsersSee(target: string): string {
+  let start = 0;
+  let end = target.length;
+  while (start < end && target.charCodeAt(start) <= 0x20) start += 1;
+  while (end > start && target.charCodeAt(end - 1) <= 0x20) end -= 1;
+  return target.slice(start, end).replace(/[\t\n\r]/g, "");
 }
 
 function withoutQuery(target: string): string {

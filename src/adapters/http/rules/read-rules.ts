@@ -83,6 +83,9 @@ class Reader {
       this.#wrong(0, `found ${this.#text.length} characters, allowed: at most ${LONGEST}`);
       return [];
     }
+    for (let at = 0; at >= 0; at = this.#text.indexOf("\n", at) + 1 || -1) {
+      this.#lines.addNewLine(at);
+    }
     const deep = tooDeep(this.#text);
     if (deep !== undefined) {
       this.#wrong(deep, `found more than ${DEEPEST} brackets in one another`);
@@ -91,7 +94,6 @@ class Reader {
     // the parser's own look for duplicate keys takes the square of their number
     const documents = [
       ...parseAllDocuments(this.#text, {
-        lineCounter: this.#lines,
         prettyErrors: false,
         uniqueKeys: false,
       }),
