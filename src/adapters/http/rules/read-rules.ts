@@ -57,7 +57,6 @@ class Reader {
   readonly #text: string;
   readonly #source: string;
   readonly #names: Names;
-  readonly #entry: ReturnType<typeof entrySchema>;
   readonly #lines = new LineCounter();
   readonly #problems: Problem[] = [];
 
@@ -65,13 +64,13 @@ class Reader {
     this.#text = text;
     this.#source = source;
     this.#names = names;
-    this.#entry = entrySchema(names);
   }
 
   read(): readonly Rule[] {
     const documents = this.#parse();
     this.#stopIfWrong();
-    const rules = documents.flatMap((document) => this.#rulesOf(document));
+    const schema = entrySchema(this.#names);
+    const rules = documents.flatMap((document) => this.#rulesOf(document, schema));
     this.#stopIfWrong();
     this.#checkNames(rules);
     this.#stopIfWrong();
@@ -148,13 +147,13 @@ class Reader {
     }
   }
 
-  #rulesOf(document: Document.Parsed): readonly Rule[] {
+  #rulesOf(document: Document.Parsed, schema: ReturnType<typeof entrySchema>): readonly Rule[] {
     const data = this.#plain(document);
     const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
     return entries.flatMap((each, i) => {
       if (this.#problems.length >= MOST_PROBLEMS) return [];
       const path = Array.isArray(data) ? [i] : [];
-      const parsed = this.#entry.safeParse(each);
+      const parsed = schema.safeParse(each);
       if (!parsed.success) {
         for (const issue of parsed.error.issues) this.#report(document, path, each, issue);
         return [];

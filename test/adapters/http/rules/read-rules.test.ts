@@ -305,7 +305,7 @@ test("whatever is written, it is rules or a RulesError", () => {
   );
   fc.assert(
     fc.property(texts, (text) => void problems(text)),
-    { numRuns: 100 },
+    { numRuns: 60 },
   );
 });
 
@@ -317,7 +317,7 @@ test("whatever JSON is given, it is rules or a RulesError", () => {
   );
   fc.assert(
     fc.property(rules, (list) => void problems(JSON.stringify({ url: "/", rules: list }))),
-    { numRuns: 100 },
+    { numRuns: 60 },
   );
 });
 
