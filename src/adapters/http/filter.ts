@@ -174,14 +174,14 @@ function takeAllOrNone(asks: readonly Ask[]): readonly Answer[] {
   const looks = asks.map(lookNear);
   if (!looks.every(passes)) return looks;
   const answers: Answer[] = [];
-  for (const ask of asks) {
+  // lines first: what a look does not tell is whether there is room in them
+  for (const ask of asks.toSorted((a, b) => Number(b.active.waits) - Number(a.active.waits))) {
     const answer = takeNear(ask);
-    answers.push(answer);
-    // it had no room for a key: a look does not tell
     if (!passes(answer)) {
       void giveBack(answers);
-      return answers.map((one) => ({ ...one, isTaken: false }));
+      return looks.map((look) => (look.ask === ask ? answer : look));
     }
+    answers.push(answer);
   }
   return answers;
 }
