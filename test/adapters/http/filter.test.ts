@@ -340,6 +340,41 @@ test("an actor's fault is the caller's to see", async () => {
     },
   });
   assert.throws(() => gateway.check(request("/")), /no tenant/);
+
+  const none = await open("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
+    actors: { tenant: (({ raw }: { raw: unknown }) => raw) as () => string },
+  });
+  assert.throws(() => ask(none, "/", { raw: {} }), /actors\.tenant must answer a text, got an obj/);
+  assert.is(ask(none, "/", { raw: null }).outcomes[0]?.actor, "192.0.2.1");
+});
+
+test("whatever a client sends, there is a verdict", async () => {
+  const gateway = await open(
+    `
+- url: /
+  rules: [{ actor: account, unit: day, rpu: 3 }, { actor: device, unit: day, rpu: 3 }]
+- url: /a
+  rules: [{ actor: device, unit: day, rpu: 2, algo: SW, methods: [GET, POST] }]
+`,
+    { trustedProxies: 2, maxKeys: 50 },
+  );
+  const text = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("/a", "/%", "GET", "::1"));
+  const asked = fc.record({ url: text, method: text, remoteAddress: fc.option(text) });
+  const headers = fc.record({ account: text, "x-forwarded-for": text }, { requiredKeys: [] });
+  fc.assert(
+    fc.property(asked, headers, ({ url, method, remoteAddress }, sent) => {
+      const verdict = ask(gateway, url, {
+        method,
+        headers: sent,
+        remoteAddress: remoteAddress ?? undefined,
+      });
+      assert.ok(verdict.outcomes.length >= 2);
+      const refusing = verdict.outcomes.filter(({ allowed }) => !allowed);
+      assert.is(verdict.allowed, refusing.length === 0);
+      assert.is(verdict.retryMs > 0, !verdict.allowed);
+    }),
+    { numRuns: 1000 },
+  );
 });
 
 test("100 instances at 50 a second each let 5000 a second through", async () => {
