@@ -179,9 +179,9 @@ function takeAllOrNone(asks: readonly Ask[]): readonly Answer[] {
   const looks = asks.map(lookNear);
   if (!looks.every(passes)) return looks;
   const answers: Answer[] = [];
-  // lines first: what a look does not tell is whether there is room in them
-  for (const ask of asks.toSorted((a, b) => Number(b.active.waits) - Number(a.active.waits))) {
+  for (const ask of asks) {
     const answer = takeNear(ask);
+    // what a look does not tell is whether there is room in a line, and for a key
     if (!passes(answer)) {
       void giveBack(answers);
       return looks.map((look) => (look.ask === ask ? answer : look));

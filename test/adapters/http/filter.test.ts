@@ -55,6 +55,19 @@ test("all rules of all matching URLs apply, and a refused request is charged to 
   assert.equal(brief(ask(gateway, "//SAMPLE")), [false, "+root 2", "-sample 0", "+device 7"]);
 });
 
+test("where several rules refuse, all of them say so, and the longest wait counts", async () => {
+  const gateway = await open(`
+url: /
+rules:
+  - { actor: all, unit: second, rpu: 1, algo: W, name: short }
+  - { actor: all, unit: hour, rpu: 1, algo: W, name: long }
+`);
+  ask(gateway, "/");
+  const refused = ask(gateway, "/");
+  assert.equal(brief(refused), [false, "-short 0", "-long 0"]);
+  assert.is(refused.retryMs, 3_600_000);
+});
+
 test("no rule, no word", async () => {
   const gateway = await open("url: /a\nrules: [{ actor: all, unit: day, rpu: 1 }]");
   const passed = { allowed: true, retryMs: 0, waitedMs: 0, outcomes: [] };
@@ -329,6 +342,22 @@ rules:
   assert.not.ok(refused.allowed);
   assert.ok(refused.retryMs > 0);
   assert.equal(brief(from("a")), [true, "+all 7", "+account 7"]);
+});
+
+test("a refused request leaves no trace, not even a key", async () => {
+  const gateway = await open(
+    `
+url: /
+rules:
+  - { actor: account, unit: day, rpu: 9, name: account }
+  - { actor: all, unit: day, rpu: 1, name: all }
+`,
+    { maxKeys: 1, whenFull: "refuse" },
+  );
+  const from = (account: string) => brief(ask(gateway, "/", { headers: { account } }));
+  assert.equal(from("a"), [true, "+account 8", "+all 0"]);
+  // there would be no room for b's
+  assert.equal(from("b"), [false, "+account 9", "-all 0"]);
 });
 
 test("an actor's fault is the caller's to see", async () => {

@@ -28,9 +28,10 @@ class HandSource implements RuleSource {
   }
 
   async load(): Promise<string> {
+    const { text } = this;
     await turn();
-    if (typeof this.text !== "string") throw this.text;
-    return this.text;
+    if (typeof text !== "string") throw text;
+    return text;
   }
 
   watch(changed: () => void): () => void {
@@ -166,6 +167,14 @@ test("remote wins over local", async () => {
   assert.equal(events, ["remote applied"]);
 });
 
+test("a remote version that cannot be used leaves the remote one before it in force", async () => {
+  const remote = new HandSource("remote", rule("rpu: 5, name: r"));
+  const local = new HandSource("local", rule("rpu: 5, name: l"));
+  const { ask } = await open([remote, local]);
+  await remote.tell(rule("rpu: 5, name: r, scope: global"));
+  assert.equal(ask(), ["+r 4"]);
+});
+
 test("remote gone: its last good rules stay", async () => {
   const remote = new HandSource("remote", rule("rpu: 5, name: r"));
   const local = new HandSource("local", rule("rpu: 5, name: l"));
@@ -232,7 +241,7 @@ test("changes that come during a load are looked at after it", async () => {
   void file.tell(rule("rpu: 6, name: a"));
   void file.tell(rule("rpu: 7, name: a"));
   await file.tell(rule("rpu: 8, name: a"));
-  await turn();
+  for (let i = 0; i < 4; i++) await turn();
   assert.equal(ask(), ["+a 7"]);
 });
 
