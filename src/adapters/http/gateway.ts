@@ -141,6 +141,9 @@ class RuledGateway implements Gateway {
     checkOptions("options", options, OPTIONS);
     const { actors = {}, algorithms = {}, onRules, whenActorMissing = "device" } = options;
     const { whenSourceGone = "keep", trustedProxies } = options;
+    if (actors.device !== undefined && trustedProxies !== undefined) {
+      throw new TypeError("trustedProxies is for the default device: give it to yours instead");
+    }
     const device = actors.device ?? fromAddress({ trustedProxies });
     checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
     checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);

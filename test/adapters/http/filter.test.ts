@@ -402,7 +402,7 @@ test("whatever a client sends, there is a verdict", async () => {
       assert.is(verdict.allowed, refusing.length === 0);
       assert.is(verdict.retryMs > 0, !verdict.allowed);
     }),
-    { numRuns: 1000 },
+    { numRuns: 400 },
   );
 });
 
