@@ -5,8 +5,11 @@
  */
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
+import type { Breaker } from "./breaker.ts";
 
 export interface Store {
+  /** Shared by all whose stores go away together; absent: each has its own. */
+  readonly breaker?: Breaker | undefined;
   /**
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code has them
