@@ -32,6 +32,8 @@ export interface Cell {
   take(at: number, amount: Amount): void;
   giveBack(now: number, amount: Amount): void;
   quotas(now: number): readonly Quota[];
+  /** How many permits each policy lacks to its being full. */
+  owed(now: number): readonly number[];
   /** What to say where `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
   /** Whether a policy bounds how many may wait. */
@@ -168,6 +170,10 @@ class SingleCell implements Cell {
     return [this.quota(now)];
   }
 
+  owed(now: number): readonly [number] {
+    return [this.#policy.algorithm.owed(this.#policy, this.#state, now)];
+  }
+
   slowest(): number {
     return 0;
   }
@@ -255,6 +261,10 @@ class JointCell implements Cell {
 
   quotas(now: number): readonly Quota[] {
     return this.#cells.map((cell) => cell.quota(now));
+  }
+
+  owed(now: number): readonly number[] {
+    return this.#cells.map((cell) => cell.owed(now)[0]);
   }
 
   slowest(from: number, amounts: readonly (number | undefined)[]): number {

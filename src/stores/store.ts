@@ -42,6 +42,8 @@ export type StoreRequest =
   | { readonly verb: "charge"; readonly amount: Amount }
   /** Nobody goes before that many microseconds have passed. */
   | { readonly verb: "pause"; readonly micros: number }
+  /** Tell what is owed; nothing changes. */
+  | { readonly verb: "owed" }
   /** Other numbers are in force from now on for all who declare what this caller declares. */
   | { readonly verb: "set"; readonly numbers: string }
   | { readonly verb: "reset" };
@@ -56,7 +58,7 @@ export interface StoreReply {
 export interface Answer {
   /**
    * Microseconds until the permits can be used; `REFUSED`: longer than `longest`; `Infinity`:
-   * never.
+   * never. For `owed`: for how long nobody goes.
    */
   readonly wait: number;
   /** What `back` needs to undo it; none if there is nothing to say. */
@@ -64,6 +66,8 @@ export interface Answer {
   /** For `decide` and `peek`: which policy makes it wait longest, and how they all stand. */
   readonly slowest: number;
   readonly quotas: readonly Quota[];
+  /** For `owed`: how many permits each policy lacks to its being full. */
+  readonly owed: readonly number[];
 }
 
 export const REFUSED = -1;

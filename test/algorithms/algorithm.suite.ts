@@ -6,6 +6,7 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { share } from "../../src/algorithms/index.ts";
 import { Limiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
@@ -20,12 +21,23 @@ export interface SuiteOptions {
   readonly cancels?: boolean;
   /** Permits that are asked for at once. */
   readonly permits?: fc.Arbitrary<number>;
+  /** What each limiter lets start beyond its numbers, however small its share is. Default 0. */
+  readonly lent?: number;
+  /**
+   * By how much longer somebody may have to wait, microseconds, where what is owed was taken at
+   * once and not as it came. Default 0.
+   */
+  readonly later?: (policy: Policy) => number;
   /** Seeds that once failed; every property is tried with them, too. */
   readonly seeds?: readonly number[];
 }
 
 const RUNS = 400;
 const SHIFT = 2 ** 24;
+/** Longer than anything takes to be full, and a whole number of most steps; microseconds. */
+const LONG_AGO = 1e12;
+/** What instants a long time from 0 lose, in permits. */
+const GRAIN = 1e-6;
 
 /** For the bound of those who lend: as much goes before it is paid for. */
 export const LARGEST_ASKED = 7.25;
@@ -67,6 +79,7 @@ interface Grant {
 class World {
   readonly policy: Policy;
   readonly grants: Grant[] = [];
+  readonly start: number;
   readonly epoch: number;
   state: unknown;
   now: number;
@@ -74,6 +87,7 @@ class World {
 
   constructor(policy: Policy, now: number, epoch: number) {
     this.policy = policy;
+    this.start = now;
     this.epoch = epoch;
     this.now = now;
     this.state = this.fresh(now);
@@ -83,6 +97,10 @@ class World {
     const state = this.policy.algorithm.start(this.policy, now);
     this.policy.algorithm.align?.(this.policy, state, this.epoch);
     return state;
+  }
+
+  owed(at = this.now, state = this.state): number {
+    return this.policy.algorithm.owed(this.policy, state, at);
   }
 
   copy(): unknown {
@@ -132,6 +150,7 @@ export function algorithmSuite(
   options: SuiteOptions = {},
 ): void {
   const { lends = false, cancels = true, permits = somePermits, seeds = [] } = options;
+  const { lent = 0, later = () => 0 } = options;
   const test = suite(`${name}, what every algorithm promises`, { timeoutMs: 60_000 });
 
   const policies = arbitrary.map(legible);
@@ -188,13 +207,17 @@ export function algorithmSuite(
     });
   }
 
-  function within(policy: Policy, grants: readonly { at: number; permits: number }[]): void {
+  function within(
+    policy: Policy,
+    grants: readonly { at: number; permits: number }[],
+    more = 0,
+  ): void {
     const sorted = grants.toSorted((a, b) => a.at - b.at);
     for (const [i, first] of sorted.entries()) {
       let used = 0;
       for (const { at, permits } of sorted.slice(i)) {
         used += permits;
-        const most = bound(policy, at - first.at);
+        const most = bound(policy, at - first.at) + more;
         const facts = `${used} used from ${first.at} to ${at}, ${most} allowed`;
         assert.ok(used <= most * (1 + 1e-9) + 1e-9, facts);
       }
@@ -301,6 +324,7 @@ export function algorithmSuite(
         world.earliest(from, permits);
         policy.algorithm.quota(policy, state, from);
         policy.algorithm.lifetime(policy, state, from);
+        world.owed(from);
       }
       policy.algorithm.overflows?.(policy, state, now, permits);
       policy.algorithm.take(policy, world.copy(), now, permits);
@@ -393,6 +417,129 @@ export function algorithmSuite(
         ];
         if (!lends) near(far.remaining, here.remaining);
         near(far.resetMs, here.resetMs);
+      }
+    }),
+  );
+
+  law(
+    "owed is 0 after idleness, and then what is taken",
+    fc.property(lived, permits, permits, (past, one, other) => {
+      const { world } = past;
+      const { policy, now } = world;
+      assert.is(world.owed(now + LONG_AGO), 0);
+      const state = world.fresh(now - LONG_AGO);
+      assert.is(world.owed(now, state), 0);
+      let taken = 0;
+      for (const permits of [one, other]) {
+        const goes = world.earliest(now, permits, state) <= now;
+        policy.algorithm.take(policy, state, now, permits);
+        taken += permits;
+        const owed = world.owed(now, state);
+        const facts = `${owed} owed, ${taken} taken`;
+        assert.ok(owed >= taken - GRAIN, facts);
+        if (!goes) return;
+        assert.ok(owed <= taken + GRAIN, facts);
+      }
+    }),
+  );
+
+  law(
+    "owed is a number, and falls until nothing is",
+    fc.property(lived, fc.array(micros, { maxLength: 5 }), (past, pauses) => {
+      const { world } = past;
+      let at = world.now;
+      let before = world.owed();
+      assert.ok(before >= 0 && before < Infinity, `${before}`);
+      for (const pause of pauses) {
+        at += pause;
+        const owed = world.owed(at);
+        assert.ok(owed >= 0 && owed <= before + GRAIN, `${before}, then ${owed}`);
+        before = owed;
+      }
+      const { resetMs } = world.policy.algorithm.quota(world.policy, world.state, at);
+      const left = world.owed(at + Math.ceil(resetMs * 1000) + 1);
+      assert.ok(left <= GRAIN, `${left} when it is full`);
+    }),
+  );
+
+  law(
+    "who takes what is owed from an idle state stands where this one does",
+    fc.property(lived, fc.array(permits), micros, (past, asks, pause) => {
+      const { world } = past;
+      const { policy, now } = world;
+      const state = world.fresh(world.start - LONG_AGO);
+      const owed = world.owed();
+      if (owed > 0) policy.algorithm.take(policy, state, now, owed);
+      // before that instant a pause keeps everybody out, here and not there
+      const free = Math.max(now, Math.ceil(world.earliest(now, 5e-324)));
+      const slack = later(policy);
+      for (const permits of asks) {
+        for (const from of [free, free + 1, free + pause]) {
+          const at = world.earliest(from, permits);
+          // the last bit of a sum may decide over a step
+          const soonest = world.earliest(from, permits * (1 + 1e-9), state);
+          const latest = world.earliest(from, permits * (1 - 1e-9), state);
+          const told = `${permits} from ${from}: ${at}, of ${owed} owed ${soonest}, ${latest}`;
+          if (at === Infinity) continue;
+          assert.ok(soonest >= at - 1, told);
+          assert.ok(latest <= at + slack + 1, told);
+        }
+        if (slack > 0) continue;
+        const at = world.earliest(free, permits);
+        if (at === Infinity) continue;
+        policy.algorithm.take(policy, world.state, at, permits);
+        policy.algorithm.take(policy, state, at, permits);
+      }
+    }),
+  );
+
+  law(
+    "shares: side by side they let through no more than the one would",
+    fc.property(
+      policies,
+      fc.integer({ min: 1, max: 7 }),
+      fc.array(fc.tuple(fc.nat({ max: 6 }), fc.oneof(...usual)), { maxLength: 40, size: "max" }),
+      (policy, count, deeds) => {
+        const part = legible(share(policy, 1 / count));
+        const worlds = Array.from({ length: count }, () => new World(part, 0, 0));
+        let now = 0;
+        for (const [which, deed] of deeds) {
+          if (!cancels && deed.verb === "cancel") continue;
+          const world = worlds[which % count] as World;
+          const scaled = "permits" in deed ? { ...deed, permits: deed.permits / count } : deed;
+          world.now = now;
+          world.do(which % 2 === 0 ? scaled : deed);
+          now = world.now;
+        }
+        const grants = worlds.flatMap(({ grants }) => grants);
+        within(policy, grants, (count - 1) * lent);
+      },
+    ),
+  );
+
+  law(
+    "a share is a policy like any other, down to fractions of a permit",
+    fc.property(policies, fc.double({ min: 1e-6, max: 1, noNaN: true }), (policy, fraction) => {
+      const { algorithm } = policy;
+      const part = share(policy, fraction);
+      assert.ok(Object.isFrozen(part));
+      assert.is(part.algorithm, algorithm);
+      assert.is(part.limitAt, undefined);
+      const { permitsAt } = algorithm;
+      policy.numbers.forEach((n, i) => {
+        const expected = permitsAt.includes(i) ? n * fraction : n;
+        assert.is(algorithm.policy(part.numbers).numbers[i], expected);
+      });
+      const world = new World(part, 0, 0);
+      const { limit } = algorithm.quota(part, world.state, 0);
+      const { largest = lends ? Infinity : limit } = part;
+      for (const permits of [1e-9, fraction / 3, largest, 1, 2]) {
+        if (permits === Infinity) continue;
+        const at = world.earliest(0, permits);
+        assert.is(at === Infinity, permits > largest, `${permits} of ${largest}`);
+        algorithm.take(part, world.state, 0, permits);
+        assert.ok(world.earliest(0, permits) >= 0);
+        assert.ok(world.owed(0) >= 0 && world.owed(0) < Infinity);
       }
     }),
   );

@@ -206,7 +206,7 @@ waiting(
       () => limiter.refund(6),
       async () => {
         store.run = async () => {
-          const never: Answer = { wait: Infinity, receipts: [], slowest: 0, quotas: [] };
+          const never: Answer = { wait: Infinity, receipts: [], slowest: 0, quotas: [], owed: [] };
           return { inForce: "s4", answers: [never] };
         };
         return limiter.acquire(6);

@@ -145,8 +145,9 @@ export class HandStore implements Store {
             return `pause ${request.micros}`;
           case "set":
             return `set ${request.numbers}`;
+          case "owed":
           case "reset":
-            return "reset";
+            return request.verb;
           default:
             return `${request.verb} ${request.amount}`;
         }

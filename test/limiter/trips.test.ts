@@ -7,7 +7,7 @@ import type { Amount } from "../../src/permits.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../src/stores/store.ts";
 import { suite } from "../suite.ts";
 
-const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 const answerOf = (wait: number, receipts: readonly number[] = []): Answer => ({
   ...GRANTED,
   wait,

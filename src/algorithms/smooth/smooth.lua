@@ -122,6 +122,14 @@ algorithms.s = {
       return limit, free and ready or 0, reset, limit * policy.stable
     end
 
+    function algorithm.owed(policy, state, now)
+      if policy.stable == 0 then return 0 end
+      local lacking = policy.max - stored_at(policy, state, now)
+      local debt = math.max(0, state.nextFree - now)
+      local more = math.max(0, debt - price(policy, policy.max, lacking)) / policy.stable
+      return math.min(LARGEST, lacking + more)
+    end
+
     function algorithm.resize(policy, state, now, before)
       resync(before, state, now)
       if before.stable == 0 then

@@ -108,6 +108,13 @@ function verbs.pause()
   return ""
 end
 
+function verbs.owed()
+  local values = {}
+  for i = 1, count do values[i] = text(algorithm[i].owed(policy[i], state[i], now)) end
+  values[count + 1] = text(math.max(0, math.ceil(held - now)))
+  return table.concat(values, " ")
+end
+
 function verbs.set()
   position = position + 1
   return set(ARGV[position - 1])
