@@ -14,7 +14,7 @@ export interface Desk {
   leave(asker: Asker): void;
   giveBack(amount: Amount, answer: Answer): void;
   /** The store cannot be asked. */
-  failed(asker: Asker<unknown>, error: unknown): void;
+  failed(asker: Asker, error: unknown): void;
   now(): number;
   /** The store has given it what it asked for. */
   took(amount: Amount): void;

@@ -6,7 +6,11 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
 import type { Clock } from "../clock.ts";
-import { type PermitsExceedCapacityError, QueueFullError, StoreUnavailableError } from "../errors.ts";
+import {
+  type PermitsExceedCapacityError,
+  QueueFullError,
+  StoreUnavailableError,
+} from "../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
 import { isPermanent } from "../stores/breaker.ts";
 import {
@@ -296,7 +300,8 @@ export class RemoteLimiter implements Limiter, Desk {
   #standInFor(error: unknown, amount: Amount): StandIn {
     const { whenUnavailable } = this.#options;
     const isLetIn = whenUnavailable === "allow" || whenUnavailable === "local";
-    if (!isLetIn || !(error instanceof StoreUnavailableError) || isPermanent(error.cause)) throw error;
+    if (!isLetIn || !(error instanceof StoreUnavailableError) || isPermanent(error.cause))
+      throw error;
     const cell = this.#inForce();
     if (cell.earliest(0, amount) === Infinity) throw cell.excess(0, amount);
     this.#standIn ??= this.#open(whenUnavailable);
@@ -335,7 +340,7 @@ export class RemoteLimiter implements Limiter, Desk {
     });
     const nothing = combine(used, used, () => 0);
     if (pause > 0) told(this.#pause(pause));
-    correct(this.#account, nothing, used)
+    correct(this.#account, nothing, used);
     for (const asker of askers) {
       asker.delayed();
       this.#trips.ask(asker);

@@ -74,6 +74,8 @@ export class Trips implements Absentee {
   /** Nothing leaves while this holds: a trip is about to leave or under way, or the store is away. */
   #blocked = false;
   #away = false;
+  /** Why, for all who ask meanwhile: an error takes longer to make than an answer. */
+  #error: StoreUnavailableError | undefined;
   /** The overdue trip whose answer may still come. */
   #lost: Trip | undefined;
 
@@ -118,7 +120,8 @@ export class Trips implements Absentee {
     }
     // what is given back waits: it is nobody's who is here
     if (this.#away && !this.#patient && call.tail === undefined) {
-      this.#fail([call], this.#breaker.cause);
+      this.#error ??= this.#unavailable(this.#breaker.cause);
+      call.fail(this.#error);
       return;
     }
     const last = this.#queue.at(-1);
@@ -268,9 +271,14 @@ export class Trips implements Absentee {
   }
 
   #fail(calls: readonly Call[], cause: unknown): void {
-    const { name, timeoutMs } = this.#options;
-    const error = new StoreUnavailableError(name, timeoutMs, cause);
+    if (calls.length === 0) return;
+    const error = this.#unavailable(cause);
     for (const call of calls) if (!call.gone) call.fail(error);
+  }
+
+  #unavailable(cause: unknown): StoreUnavailableError {
+    const { name, timeoutMs } = this.#options;
+    return new StoreUnavailableError(name, timeoutMs, cause);
   }
 
   #requeue(calls: readonly Call[]): void {
@@ -328,6 +336,7 @@ export class Trips implements Absentee {
     this.#lost = undefined;
     if (this.#away) {
       this.#away = false;
+      this.#error = undefined;
       if (this.#patient) this.#breaker.close();
       this.#requeue(this.#repeatable(lost, noAnswer(this.#options.timeoutMs)));
       this.#options.found?.();

@@ -495,7 +495,7 @@ away("no answer: each is told within its time, and late grants are given back", 
 
 away("patient: everybody waits until it is back", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
-    patient: true,
+    whenUnavailable: "wait",
   });
   await limiter.reset();
   store.away = new Error("gone");
@@ -516,7 +516,7 @@ away("patient: everybody waits until it is back", async () => {
 });
 
 away("patient: a time-out or a signal ends the wait", async () => {
-  const { clock, store, limiter } = onHand(slow, { patient: true });
+  const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const controller = new AbortController();
   const { signal } = controller;
@@ -543,7 +543,7 @@ away("patient: a time-out or a signal ends the wait", async () => {
 });
 
 away("patient: a time-out that is met in time stays met", async () => {
-  const { store, limiter } = onHand(slow, { patient: true });
+  const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const tried = limiter.tryAcquire(1, 500);
   await timers.tickAsync(20);
@@ -554,7 +554,7 @@ away("patient: a time-out that is met in time stays met", async () => {
 });
 
 away("patient: a time-out of more than 2^31 ms does not end at once", async () => {
-  const { clock, store, limiter } = onHand(slow, { patient: true });
+  const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const tried = watch(clock, limiter.tryAcquire(1, 1e10));
   await timers.tickAsync(60_000);
@@ -565,7 +565,7 @@ away("patient: a time-out of more than 2^31 ms does not end at once", async () =
 });
 
 away("patient: who was given up during a trip that failed is not asked for again", async () => {
-  const { store, limiter } = onHand(slow, { patient: true });
+  const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.held = true;
   const controller = new AbortController();
   const { signal } = controller;

@@ -102,7 +102,7 @@ async function microtasks(): Promise<void> {
 function make(options: Partial<TripOptions> = {}) {
   const store = new HandStore();
   const trips = new Trips(store, "key", "s5", {
-    ...{ name: "test", timeoutMs: 1000, patient: false, epoch: undefined },
+    ...{ name: "test", timeoutMs: 1000, whenAway: "fail", epoch: undefined },
     ...{ now: () => 77, lateBy: () => 0 },
     ...options,
   });
@@ -455,7 +455,7 @@ trouble("more than 2^31 ms is a long time too", async () => {
 trouble(
   "patient: looked for with longer and longer pauses, then asked again in their order",
   async () => {
-    const { store, ask } = make({ patient: true });
+    const { store, ask } = make({ whenAway: "wait" });
     const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
     ask(...calls);
     await microtasks();
@@ -499,7 +499,7 @@ trouble(
 );
 
 trouble("patient: a late answer is as good as one in time", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const [call, leaver] = [new TestCall(), new TestCall(2)];
   ask(call, leaver);
   await timers.tickAsync(1000);
@@ -521,7 +521,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
 });
 
 trouble("patient: asked again if the store is back and the trip is lost", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
@@ -538,7 +538,7 @@ trouble("patient: asked again if the store is back and the trip is lost", async 
 trouble(
   "an answer to who looked for the store before says nothing of the next silence",
   async () => {
-    const { store, ask } = make({ patient: true });
+    const { store, ask } = make({ whenAway: "wait" });
     const [first, second] = [new TestCall(1), new TestCall(2)];
     ask(first);
     await timers.tickAsync(1038);
@@ -559,7 +559,7 @@ trouble(
 );
 
 trouble("the overdue reply and that of who looks for the store come together", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
@@ -570,7 +570,7 @@ trouble("the overdue reply and that of who looks for the store come together", a
 });
 
 trouble("patient: and if the trip fails after all", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1000);
@@ -590,7 +590,7 @@ for (const fault of [
   "NOAUTH Authentication required.",
 ]) {
   trouble(`patient, but waiting does not mend ${fault.split(" ")[0]}`, async () => {
-    const { store, ask } = make({ patient: true });
+    const { store, ask } = make({ whenAway: "wait" });
     const [first, second] = [new TestCall(), new TestCall(2)];
     ask(first);
     await microtasks();
@@ -612,7 +612,7 @@ for (const fault of [
 }
 
 trouble("patient: many more than fit one trip come through after it was away", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const calls = many(5000);
   ask(...calls);
   await microtasks();
@@ -682,7 +682,7 @@ messages("what is given back in vain is an error for who wants to know", async (
 });
 
 messages("patient: a message waits too", async () => {
-  const { store, trips } = make({ patient: true });
+  const { store, trips } = make({ whenAway: "wait" });
   const arrival = trips.send(decide, { taken: 3 });
   await microtasks();
   store.last.fail(new Error("away"));
@@ -693,7 +693,7 @@ messages("patient: a message waits too", async () => {
 });
 
 messages("patient: what must not be done twice may be late, but not lost", async () => {
-  const { store, trips } = make({ patient: true });
+  const { store, trips } = make({ whenAway: "wait" });
   const refund = () =>
     trips
       .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
@@ -712,7 +712,7 @@ messages("patient: what must not be done twice may be late, but not lost", async
 });
 
 messages("patient: what must not be done twice is not asked for again", async () => {
-  const { store, trips } = make({ patient: true });
+  const { store, trips } = make({ whenAway: "wait" });
   const refund = trips
     .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
     .catch((error: StoreUnavailableError) => error.code);

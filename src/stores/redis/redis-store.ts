@@ -6,6 +6,7 @@ import type { Quota } from "../../algorithms/algorithm.ts";
 import { show } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
+import type { Breaker } from "../breaker.ts";
 import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } from "../store.ts";
 import type { ScriptRunner } from "./client.ts";
 import { Courier, type KeyScript } from "./courier.ts";
@@ -19,17 +20,21 @@ export class RedisStore implements Store {
   readonly #anything: KeyScript;
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
+  readonly breaker: Breaker | undefined;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
+   * @param breaker of all limiters on this server
    */
   constructor(
     runner: ScriptRunner,
     prefix: string,
     names: readonly string[],
     limitKeys: readonly string[] = [],
+    breaker?: Breaker,
   ) {
+    this.breaker = breaker;
     this.#limitKeys = limitKeys;
     this.#courier = Courier.of(runner);
     this.#prefix = prefix;
