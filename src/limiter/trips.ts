@@ -131,7 +131,7 @@ export class Trips implements Absentee {
       this.#leaveSoon();
     } else if (this.#patient) {
       call.delayed();
-      this.#breaker.keepAlive();
+      this.#breaker.awaited();
     }
   }
 
@@ -220,9 +220,13 @@ export class Trips implements Absentee {
     });
     // what is given back goes before those who ask
     if (waiting !== undefined) this.#queue.push(...queue);
-    if (waiting === undefined && !this.#away) this.#unblock();
-    else if (waiting === undefined) this.#breaker.close();
-    else if (trip === this.#lost && this.#patient) this.#back(NOBODY);
+    if (waiting === undefined) {
+      if (!this.#away) this.#unblock();
+      // in time: whoever has taken it to be away was wrong
+      if (this.#breaker.isOpen) this.#breaker.close();
+    } else if (trip === this.#lost && this.#patient) {
+      this.#back(NOBODY);
+    }
   }
 
   /** The trip has failed. */

@@ -22,7 +22,7 @@ export interface Absentee {
 }
 
 export class Breaker {
-  readonly #lateCounts: boolean;
+  readonly #patient: boolean;
   readonly #absentees = new Set<Absentee>();
   /** How often the store has been away: what was asked before says nothing of this time. */
   #absences = 0;
@@ -32,9 +32,12 @@ export class Breaker {
   #pauseMs = FIRST_PAUSE_MS;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** @param lateCounts a store that answers, but too late, is there */
-  constructor(lateCounts = false) {
-    this.#lateCounts = lateCounts;
+  /**
+   * @param patient a store that answers, but too late, is there; and it is looked for only while
+   *   somebody waits for it
+   */
+  constructor(patient = false) {
+    this.#patient = patient;
   }
 
   /** Somebody has asked in vain, and the store has not been found since. */
@@ -92,12 +95,17 @@ export class Breaker {
   }
 
   /** Somebody waits for the store now. */
-  keepAlive(): void {
+  awaited(): void {
     this.#timer?.ref?.();
+    this.#lookOut();
+  }
+
+  get #isAwaited(): boolean {
+    return [...this.#absentees].some((absentee) => absentee.isAwaited);
   }
 
   #lookOut(): void {
-    if (this.#timer !== undefined) return;
+    if (this.#timer !== undefined || (this.#patient && !this.#isAwaited)) return;
     this.#sleep(this.#pauseMs * (0.5 + Math.random() / 2), () => this.#probe());
     this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
   }
@@ -105,14 +113,14 @@ export class Breaker {
   #sleep(ms: number, then: () => void): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(then, Math.min(LONGEST_TIMEOUT_MS, ms));
-    const isAwaited = [...this.#absentees].some((absentee) => absentee.isAwaited);
-    if (!isAwaited) this.#timer.unref?.();
+    if (!this.#isAwaited) this.#timer.unref?.();
   }
 
   #probe(): void {
+    clearTimeout(this.#timer);
     this.#timer = undefined;
     const [absentee] = this.#absentees;
-    if (absentee === undefined) return;
+    if (absentee === undefined || (this.#patient && !absentee.isAwaited)) return;
     // the next one is another's, lest the trouble of one be taken for that of all
     this.#absentees.delete(absentee);
     this.#absentees.add(absentee);
@@ -128,7 +136,7 @@ export class Breaker {
     const isNews = () => this.#isOpen && absence === this.#absences;
     absentee.probe().then(
       () => {
-        if (isNews() && (!late || this.#lateCounts)) this.close();
+        if (isNews() && (!late || this.#patient)) this.close();
       },
       (error) => {
         // those who ask will hear it themselves

@@ -489,6 +489,7 @@ away("no answer: each is told within its time, and late grants are given back", 
   }
   assert.is(getEventListeners(signal, "abort").length, 0);
   await store.deliver();
+  await timers.tickAsync(25);
   assert.is(store.sent(), "back 3 (), back 1 (), back 2 (), back 1 ()");
   assert.equal(await limiter.peek(), before);
 });
