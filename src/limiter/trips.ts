@@ -44,6 +44,7 @@ export interface Sending {
   readonly taken?: Amount;
   readonly longest?: number;
   readonly again?: boolean;
+  readonly heard?: (answer: Answer) => void;
 }
 
 /** Calls that travel together. */
@@ -141,16 +142,17 @@ export class Trips implements Absentee {
    * @param taken what it takes when it is granted
    * @param longest the longest wait with which it is granted, microseconds
    * @param again whether it may be sent again where it is not known whether it arrived
+   * @param heard called with the answer, before any other call is answered
    */
   send(
     request: (late: number) => StoreRequest,
-    { taken = 0, longest = Number.MAX_VALUE, again = true }: Sending = {},
+    { taken = 0, longest = Number.MAX_VALUE, again = true, heard }: Sending = {},
   ): Promise<Arrival> {
     const undo = (answer: Answer) => {
       if (taken === 0 || answer.wait < 0 || answer.wait > longest) return;
       this.giveBack(taken, answer).catch(() => {});
     };
-    const message = new Message(request, undo, again);
+    const message = new Message(request, undo, again, undefined, heard);
     this.ask(message);
     return message.answered;
   }
