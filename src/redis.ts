@@ -300,7 +300,7 @@ function open(
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis);
+  const breaker = breakerOf(redis, whenUnavailable === "local" || whenUnavailable === "allow");
   const store = new RedisStore(
     ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
   );

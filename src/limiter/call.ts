@@ -40,6 +40,7 @@ export class Message implements Call {
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
   fail!: (error: StoreUnavailableError) => void;
+  delayed: () => void = () => {};
   readonly answered: Promise<Arrival>;
 
   constructor(
@@ -61,8 +62,6 @@ export class Message implements Call {
     this.repeatable = repeatable;
     this.tail = tail;
   }
-
-  delayed(): void {}
 }
 
 /**
