@@ -120,7 +120,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   override add<Result>(job: PacedJob<Result>, options?: Partial<PacedAddOptions>): Promise<Result> {
     const { permits = 1 } = options ?? {};
     try {
-      listPermits(permits, Object.keys(permits));
+      listPermits(permits, Object.keys(Object(permits)));
     } catch (error) {
       return Promise.reject(error);
     }

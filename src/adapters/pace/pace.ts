@@ -36,7 +36,7 @@ export function pace<This, Args extends unknown[], Result>(
   }
   checkOptions("options", options, ["permits", "signal"]);
   const { permits = 1, signal } = options;
-  if (typeof permits !== "function") listPermits(permits, Object.keys(permits));
+  if (typeof permits !== "function") listPermits(permits, Object.keys(Object(permits)));
   if (typeof signal !== "function") checkSignal(signal);
 
   async function paced(this: This, ...args: Args): Promise<Awaited<Result>> {
