@@ -117,17 +117,21 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
    * @example
    * const page = await queue.add(({ signal }) => fetch(url, { signal }), { priority: 1, signal });
    */
-  override add<Result>(job: PacedJob<Result>, options?: Partial<PacedAddOptions>): Promise<Result> {
+  override add<Result>(
+    job: PacedJob<Result>,
+    options?: Partial<PacedAddOptions>,
+  ): Promise<Result & Awaited<Result>> {
     const { permits = 1 } = options ?? {};
     try {
       listPermits(permits, Object.keys(Object(permits)));
     } catch (error) {
       return Promise.reject(error);
     }
-    // PQueue 9 wants to know which of the two a job answers
+    // the casts: in PQueue 9 a job answers a value or a promise, and `add` answers a promise of a
+    // Result; in PQueue 10 a job may answer either, and `add` answers one of what was awaited
     const result = super.add<Result>((task) => this.#start(job, task) as Result, options);
     this.#pump();
-    return result;
+    return result as Promise<Result & Awaited<Result>>;
   }
 
   /** Starts jobs from now on, after `pause()` or with `autoStart: false`. */

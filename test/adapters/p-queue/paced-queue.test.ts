@@ -34,6 +34,15 @@ function steady({ concurrency = Infinity, autoStart = true } = {}) {
   return { clock, limiter, queue, starts, run };
 }
 
+function once(deed: () => void): () => void {
+  let done = false;
+  return () => {
+    if (done) return;
+    done = true;
+    deed();
+  };
+}
+
 const sleep = (clock: FakeClock, ms: number) =>
   new Promise<void>((resolve) => {
     clock.wakeAt(clock.now() + ms, resolve);
@@ -273,6 +282,22 @@ test("whose signal is just being aborted does not start, and its permit is the n
   }
 });
 
+test("the same where that makes a listener add a job", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create(tokenBucket({ capacity: 10, refill: 1, everyMs: 100 }), { clock });
+  const queue = new PacedQueue({ limiter, autoStart: false });
+  const controller = new AbortController();
+  const { signal } = controller;
+  signal.addEventListener("abort", () => queue.start());
+  queue.add(() => {}, { signal }).catch(() => {});
+  const addOnce = once(() => void queue.add(() => {}));
+  if (queue instanceof EventTarget) queue.addEventListener("next", addOnce);
+  else queue.on("error", addOnce);
+  controller.abort();
+  await clock.advance(0);
+  assert.equal([queue.size, limiter.peek().remaining], [0, 9]);
+});
+
 test("timeout counts from the start, not while the job waits", async () => {
   const limiter = RateLimiter.create(20, { burstSeconds: 0 });
   const queue = new PacedQueue({ limiter, timeout: 5 });
@@ -485,15 +510,40 @@ test("a store that goes away before permits are given back: they are lost, and n
   assert.is(waits.at, 200);
 });
 
-test("given up and granted in the same instant: nothing is lost, nothing starts", async () => {
-  const { clock, limiter, queue, starts, run } = steady();
-  void queue.add(run("a"));
-  void queue.add(run("b"));
+test("granted, and aborted before the job could start: the permits are not the next one's", async () => {
+  const asked: unknown[] = [];
+  let grant = () => {};
+  let givenBack = 0;
+  const limiter = {
+    reserve: (permits: number) => {
+      asked.push(permits);
+      return {
+        waitMs: 1,
+        ready: () =>
+          new Promise<void>((resolve) => {
+            grant = resolve;
+          }),
+        cancel: () => false,
+        settle: (actual: number) => {
+          givenBack += permits - actual;
+        },
+      };
+    },
+  } as unknown as Face;
+  const queue = new PacedQueue({ limiter });
+  const controller = new AbortController();
+  const { signal } = controller;
+  const heavy = failure(() => queue.add(() => {}, { permits: 3, signal }));
+  const light = queue.add(() => "went");
   await turn();
-  clock.wakeAt(100, () => queueMicrotask(() => queue.pause()));
-  await clock.advance(100);
-  const started = starts.length === 2;
-  assert.is(limiter.peek().allowed, !started);
+  grant();
+  queueMicrotask(() => controller.abort("enough"));
+  assert.is(await heavy, "enough");
+  await turn();
+  assert.equal([asked, givenBack, queue.size], [[3, 1], 3, 1]);
+  grant();
+  assert.is(await light, "went");
+  assert.is(givenBack, 3);
 });
 
 test("100 000 jobs whose permits are there start without a pause in between", async () => {
