@@ -45,30 +45,28 @@ await queue.add(() => 5, { permits: "1" });
 console.log(plain, text, number);
 `;
 
-for (const version of ["p-queue", "p-queue-10"]) {
-  test(`types: ${version}`, () => {
-    mkdirSync(".cache", { recursive: true });
-    const scratch = mkdtempSync(resolve(".cache/p-queue-"));
-    try {
-      writeFileSync(join(scratch, "use.mts"), USE);
-      const project = {
-        extends: resolve("tsconfig.json"),
-        compilerOptions: {
-          typeRoots: [resolve("node_modules/@types")],
-          paths: {
-            "smooth-limiter": [resolve("src/index.ts")],
-            "smooth-limiter/p-queue": [resolve("src/adapters/p-queue/index.ts")],
-            "p-queue": [resolve("node_modules", version, "dist/index.d.ts")],
-          },
+test("the types hold", () => {
+  mkdirSync(".cache", { recursive: true });
+  const scratch = mkdtempSync(resolve(".cache/p-queue-"));
+  try {
+    writeFileSync(join(scratch, "use.mts"), USE);
+    const project = {
+      extends: resolve("tsconfig.json"),
+      compilerOptions: {
+        typeRoots: [resolve("node_modules/@types")],
+        paths: {
+          "smooth-limiter": [resolve("src/index.ts")],
+          "smooth-limiter/p-queue": [resolve("src/adapters/p-queue/index.ts")],
+          "p-queue": [resolve("node_modules/p-queue-10/dist/index.d.ts")],
         },
-        include: ["*.mts"],
-      };
-      writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(project));
-      run(resolve("node_modules/typescript/bin/tsc"), "-p", scratch);
-    } finally {
-      rmSync(scratch, { recursive: true, force: true });
-    }
-  });
-}
+      },
+      include: ["*.mts"],
+    };
+    writeFileSync(join(scratch, "tsconfig.json"), JSON.stringify(project));
+    run(resolve("node_modules/typescript/bin/tsc"), "-p", scratch);
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
+});
 
 test.run();
