@@ -40,7 +40,7 @@ function work(workerName: string) {
     // A turn that comes soon is waited for here; BullMQ renews the job's lock meanwhile.
     if (!(await limiter.tryAcquire(1, 1000))) {
       const { waitMs } = await limiter.peek();
-      await queue.rateLimit(Math.ceil(waitMs));
+      await queue.rateLimit(Math.max(1, Math.ceil(waitMs)));
       sentBack++;
       throw new RateLimitError();
     }

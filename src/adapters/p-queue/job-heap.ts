@@ -63,9 +63,12 @@ export class JobHeap {
 
   /** PQueue calls it for a job whose signal was aborted. */
   remove(id: string): void {
-    const namesakes = [...(this.#byId.get(id) ?? [])];
-    const job = namesakes.find(({ signal }) => signal?.aborted);
-    if (job !== undefined) this.#delete(job);
+    for (const job of this.#byId.get(id) ?? []) {
+      if (job.signal?.aborted) {
+        this.#delete(job);
+        return;
+      }
+    }
   }
 
   /** The job goes behind those that have the priority already. */
