@@ -127,7 +127,7 @@ test("random histories look the same from outside, at once and a turn later", as
         }
       },
     ),
-    { numRuns: 500 },
+    { numRuns: 300 },
   );
 });
 
