@@ -42,7 +42,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   gone = false;
   due = 0;
   #answer: Answer | undefined;
-  #isDelayed = false;
+  #asksAgain = false;
 
   constructor(
     desk: Desk,
@@ -68,7 +68,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   request(late: number): StoreRequest {
-    const longest = this.#isDelayed ? this.left : this.longest;
+    const longest = this.#asksAgain ? this.left : this.longest;
     return { verb: "reserve", amount: this.amount, longest, late, count: 1 };
   }
 
@@ -119,7 +119,12 @@ export abstract class Asker<T = never> implements Call, Sleeper {
 
   /** The store is away; it will be asked again. */
   delayed(): void {
-    this.#isDelayed = true;
+    this.asksAgain();
+  }
+
+  /** From now on it asks for what is left of its time. */
+  asksAgain(): void {
+    this.#asksAgain = true;
   }
 
   /** It does not want them any more. */
@@ -147,6 +152,14 @@ export abstract class Asker<T = never> implements Call, Sleeper {
 
   giveUp(): void {
     this.undo(this.#answer as Answer);
+  }
+
+  /** It gives up what it was promised, to ask again. */
+  recall(): void {
+    this.giveUp();
+    this.#answer = undefined;
+    this.due = 0;
+    this.asksAgain();
   }
 
   protected withdraw(): void {

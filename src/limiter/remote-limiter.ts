@@ -334,7 +334,7 @@ export class RemoteLimiter implements Limiter, Desk {
       used,
     );
     for (const asker of askers) {
-      asker.delayed();
+      asker.asksAgain();
       this.#trips.ask(asker);
     }
   }
@@ -353,11 +353,29 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   async #pause(micros: number): Promise<void> {
-    await this.#orHere(
+    const paused = this.#orHere(
       0,
       () => this.#tell({ verb: "pause", micros }),
       (standIn) => standIn.pause(micros),
     );
+    this.#retime();
+    await paused;
+  }
+
+  /**
+   * Those who sleep ask anew, with the same trip: whose instants lie in a pause would otherwise all go
+   * at its end.
+   */
+  #retime(): void {
+    for (const asker of this.#line.clear() as readonly Asker[]) {
+      if (asker.gone) {
+        asker.giveUp();
+      } else {
+        this.#sleptFor -= sizeOf(asker.amount);
+        asker.recall();
+        this.#trips.ask(asker);
+      }
+    }
   }
 
   async #tell(request: StoreRequest): Promise<void> {

@@ -119,6 +119,15 @@ export class WaitLine {
     this.#arm();
   }
 
+  /** Everybody, in order, is in the line no more. */
+  clear(): readonly Sleeper[] {
+    const sleepers = [...this.#sleepers];
+    for (const sleeper of sleepers) this.#sleepers.remove(sleeper);
+    this.#lastDue = 0;
+    this.#arm();
+    return sleepers;
+  }
+
   /** Nobody wakes before that. */
   holdUntil(instant: number): void {
     this.#heldUntil = Math.max(this.#heldUntil, instant);

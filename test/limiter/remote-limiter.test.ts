@@ -197,6 +197,29 @@ waiting("pause holds those who sleep here and whoever asks anywhere", async () =
   assert.equal([here.at, there.at, later.at], [5000, 2000, 5000]);
 });
 
+waiting("whose instants lie in a pause do not all go at its end", async () => {
+  const { clock, store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }));
+  const controller = new AbortController();
+  const sleeping = [
+    ...Array.from({ length: 5 }, () => watch(clock, limiter.acquire())),
+    watch(clock, limiter.acquire(1, { signal: controller.signal })),
+    watch(clock, limiter.tryAcquire(1, 1200)),
+    watch(clock, limiter.tryAcquire(1, 10_000)),
+  ];
+  await clock.advance(150);
+  controller.abort(new Error("enough"));
+  const { length } = store.trips;
+  await limiter.pause(1000);
+  assert.is(store.trips.length, length + 1, "one trip");
+  await clock.advance(10_000);
+  assert.equal(
+    sleeping.map(({ at }) => at),
+    [0, 100, 1150, 1250, 1350, 150, 150, 1450],
+  );
+  assert.is(sleeping[6]?.value, false, "it cannot wait for so long");
+  assert.is((await limiter.peek()).allowed, true);
+});
+
 waiting(
   "a request that can never pass is told so by the verbs that ask, and those that tell",
   async () => {
