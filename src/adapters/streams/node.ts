@@ -80,7 +80,11 @@ class Throttle<T> extends Transform {
         return;
       }
       if (passes === undefined) {
-        this.#credit.buy(left).then(() => this.#pass(rest, left, callback), callback);
+        this.#credit.buy(left).then(
+          () => this.#pass(rest, left, callback),
+          // who was destroyed has an error of its own, or none
+          (error) => this.destroyed || callback(error),
+        );
         return;
       }
       const more = this.push(cut(rest, 0, passes));
