@@ -25,11 +25,11 @@ import {
  * @example
  * for await (const row of paced(rows, limiter, () => 1)) await insert(row);
  */
-export function paced(
-  iterable: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+export function paced<Bytes extends Uint8Array>(
+  iterable: AsyncIterable<Bytes> | Iterable<Bytes>,
   limiter: Limiter,
   options?: PaceOptions,
-): AsyncGenerator<Uint8Array, void, undefined>;
+): AsyncGenerator<Bytes, void, undefined>;
 export function paced<T>(
   iterable: AsyncIterable<T> | Iterable<T>,
   limiter: Limiter,

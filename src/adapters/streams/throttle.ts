@@ -37,10 +37,10 @@ import {
  * const { body } = await fetch(url);
  * await body.pipeThrough(throttle(limiter)).pipeTo(file);
  */
-export function throttle(
+export function throttle<Bytes extends Uint8Array = Uint8Array>(
   limiter: Limiter,
   options?: PaceOptions,
-): TransformStream<Uint8Array, Uint8Array>;
+): TransformStream<Bytes, Bytes>;
 export function throttle<T>(limiter: Limiter, options: WeighedOptions<T>): TransformStream<T, T>;
 export function throttle<T>(
   limiter: Limiter,

@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import * as assert from "uvu/assert";
 import { throttle } from "../../../src/adapters/streams/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
@@ -149,6 +151,15 @@ test("streams that have ended leave the others larger turns", async () => {
   const many = Array.from({ length: 200 }, () => throttle(limiter));
   assert.is(await first(), 10);
   for (const { readable } of many) await readable.cancel();
+});
+
+test("loads nothing of Node", () => {
+  const folder = "src/adapters/streams";
+  const files = readdirSync(folder).filter((file) => file !== "node.ts");
+  assert.ok(files.length > 3);
+  for (const file of files) {
+    assert.not.match(readFileSync(join(folder, file), "utf8"), /from "(node:|\.\/node)/);
+  }
 });
 
 test.run();
