@@ -24,12 +24,12 @@
  * one wait anyway, it is for a piece, which takes `pieceMs` of the limiter's time at the most.
  *
  * Bound. All that passes was bought before, so in any interval a stream passes at most what the
- * limiter grants it in that interval and one piece, bought before and not yet used. What is left when
- * the stream ends goes back to the limiter.
+ * limiter grants it in that interval and one piece (of what is not cut: one chunk, if that is more),
+ * bought before and not yet used. What is left when the stream ends goes back to the limiter.
  *
  * Worked example, 8 MiB a second, pieces of 50 ms: 419 430 bytes. Chunks of 65 536: at 0 ms six pass
  * whole and 26 214 bytes are left, which the seventh will add to. It waits: at 50 ms the next piece
- * is there and it passes, and so on; 64 MiB in 160 purchases.
+ * is there and it passes, and so on; 64 MiB in 161 purchases.
  */
 import { PermitsExceedCapacityError } from "../../errors.ts";
 import type { Decision, Limiter } from "../../limiter/face.ts";
@@ -66,7 +66,7 @@ export class Credit {
     this.#pieceMs = options.pieceMs;
     this.#policy = options.policy;
     this.#cuts = options.weigh === undefined;
-    this.#free = options.freeBytes;
+    this.#free = this.#whole(options.freeBytes);
     share(limiter, 1);
   }
 
@@ -103,7 +103,9 @@ export class Credit {
    * @throws (as a rejection) what the limiter throws, or the reason of its end
    */
   async buy(size: number): Promise<void> {
-    if (this.#limit === undefined) this.#learn(await this.#limiter.peek(this.#permits(1)));
+    if (this.#limit === undefined) {
+      this.#learn(await this.#limiter.peek(this.#permits(Math.min(1, size))));
+    }
     while (this.#short(size) > 0) {
       this.ended.throwIfAborted();
       try {

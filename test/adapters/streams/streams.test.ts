@@ -154,6 +154,28 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.equal(log, ["0 a", "0 b", "0 ", "50 c", "310 d"]);
   });
 
+  test("fractions are fine: of weights, and of a limiter that never holds a whole permit", async () => {
+    const clock = new FakeClock();
+    const half = tokenBucket({ capacity: 0.5, refill: 1, everyMs: 100 });
+    const at: number[] = [];
+    const options = { weigh: () => 0.25, pieceMs: 1 };
+    const take = () => void at.push(clock.now());
+    const done = watch(
+      clock,
+      pass(["a", "b", "c"], Limiter.create(half, { clock }), take, options),
+    );
+    await clock.advance(100);
+    assert.is(done.error, undefined);
+    assert.equal(at, [0, 0, 25]);
+    const limiter = RateLimiter.create(1000, { clock });
+    const { pieces, take: bytes } = record(clock);
+    await pass([new Uint8Array(9)], limiter, bytes, { freeBytes: 2.5 });
+    assert.equal(
+      pieces.map(({ size }) => size),
+      [2, 7],
+    );
+  });
+
   test("a weight that is no number ends it", async () => {
     const limiter = RateLimiter.create(100);
     const weigh = () => Number.NaN;
