@@ -7,6 +7,7 @@
 import { Transform, type TransformCallback } from "node:stream";
 import type { Limiter } from "../../limiter/face.ts";
 import { Credit } from "./credit.ts";
+import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
@@ -47,7 +48,7 @@ export function throttleNode<T>(
 class Throttle<T> extends Transform {
   readonly #credit: Credit;
   readonly #weigh: Weigh<T> | undefined;
-  readonly #signal: AbortSignal | undefined;
+  readonly #unlisten: (() => void) | undefined;
   /** Goes on with the chunk in hand, when the reader wants more. */
   #resume: (() => void) | undefined;
 
@@ -56,9 +57,7 @@ class Throttle<T> extends Transform {
     super({ objectMode: weigh !== undefined, highWaterMark: 0 });
     this.#credit = credit;
     this.#weigh = weigh;
-    this.#signal = signal;
-    signal?.addEventListener("abort", this.#abort);
-    if (signal?.aborted) this.#abort();
+    this.#unlisten = onAbort(signal, (reason) => this.destroy(reason as Error));
   }
 
   override _transform(chunk: T, _encoding: string, callback: TransformCallback): void {
@@ -114,10 +113,8 @@ class Throttle<T> extends Transform {
     callback(error);
   }
 
-  readonly #abort = (): void => void this.destroy(this.#signal?.reason);
-
   #end(reason?: unknown): void {
-    this.#signal?.removeEventListener("abort", this.#abort);
+    this.#unlisten?.();
     this.#credit.close(reason);
   }
 }

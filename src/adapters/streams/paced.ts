@@ -1,6 +1,7 @@
 import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { Credit } from "./credit.ts";
+import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
@@ -56,8 +57,7 @@ async function* pass<T>(
 ): AsyncGenerator<T, void, undefined> {
   const { weigh, signal } = options;
   const credit = new Credit(limiter, options);
-  const abort = () => credit.close(signal?.reason);
-  signal?.addEventListener("abort", abort);
+  const unlisten = onAbort(signal, (reason) => credit.close(reason));
   try {
     signal?.throwIfAborted();
     for await (const item of iterable) {
@@ -77,7 +77,7 @@ async function* pass<T>(
       yield rest;
     }
   } finally {
-    signal?.removeEventListener("abort", abort);
+    unlisten();
     credit.close();
   }
 }

@@ -8,6 +8,7 @@
  */
 import type { Limiter } from "../../limiter/face.ts";
 import { Credit } from "./credit.ts";
+import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
@@ -64,7 +65,7 @@ class Passage<T> {
   readonly writable: WritableStream<T>;
   readonly #credit: Credit;
   readonly #weigh: Weigh<T> | undefined;
-  readonly #signal: AbortSignal | undefined;
+  readonly #unlisten: (() => void) | undefined;
   #reader!: ReadableStreamDefaultController<T>;
   #writer!: WritableController;
   /** The reader has asked and has not been answered. */
@@ -74,7 +75,6 @@ class Passage<T> {
   constructor(credit: Credit, { weigh, signal }: CheckedOptions<T>) {
     this.#credit = credit;
     this.#weigh = weigh;
-    this.#signal = signal;
     this.readable = new ReadableStream<T>(
       {
         start: (controller) => {
@@ -99,8 +99,7 @@ class Passage<T> {
       },
     });
     this.#writer.signal.addEventListener("abort", () => this.#fail(this.#writer.signal.reason));
-    signal?.addEventListener("abort", this.#abort);
-    if (signal?.aborted) this.#abort();
+    this.#unlisten = onAbort(signal, (reason) => this.#fail(reason));
   }
 
   async #pass(chunk: T): Promise<void> {
@@ -140,8 +139,6 @@ class Passage<T> {
     this.#reader.enqueue(piece);
   }
 
-  readonly #abort = (): void => this.#fail(this.#signal?.reason);
-
   /** What one side has ended with, the other ends with too. */
   #fail(reason: unknown): void {
     if (this.#credit.ended.aborted) return;
@@ -152,7 +149,7 @@ class Passage<T> {
   }
 
   #end(reason: unknown): void {
-    this.#signal?.removeEventListener("abort", this.#abort);
+    this.#unlisten?.();
     this.#credit.close(reason);
     this.#whenAsked();
   }

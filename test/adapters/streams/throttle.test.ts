@@ -117,20 +117,25 @@ test("nothing is bought for a reader who does not ask", async () => {
   await reader.cancel();
 });
 
-test("a long-lived signal is not held on to", async () => {
+test("many streams of one signal add one listener", async () => {
   const limiter = RateLimiter.create(1e9, { clock: new FakeClock() });
+  const controller = new AbortController();
+  const { signal } = controller;
   let listeners = 0;
-  const { signal } = new AbortController();
-  signal.addEventListener = () => {
+  const add = signal.addEventListener.bind(signal);
+  signal.addEventListener = (...args: Parameters<typeof add>) => {
     listeners += 1;
+    add(...args);
   };
-  signal.removeEventListener = () => {
-    listeners -= 1;
-  };
-  const stream = throttle(limiter, { signal });
+  const streams = Array.from({ length: 20 }, () => throttle(limiter, { signal }));
   assert.is(listeners, 1);
-  await stream.readable.cancel();
-  assert.is(listeners, 0);
+  const [first, ...others] = streams;
+  await first?.readable.cancel();
+  controller.abort(new Error("enough"));
+  for (const { readable } of others) {
+    assert.match(String(await failure(() => readable.getReader().read())), /enough/);
+  }
+  assert.ok((await first?.readable.getReader().read())?.done);
 });
 
 test("streams that have ended leave the others larger turns", async () => {
