@@ -38,6 +38,8 @@ export interface TripOptions {
   /** The store is away; and it is back, and nothing has left yet. */
   readonly lost?: (cause: unknown) => void;
   readonly found?: () => void;
+  /** Nothing has to be remembered of its being away. */
+  readonly isIdle?: () => boolean;
 }
 
 export interface Sending {
@@ -333,6 +335,17 @@ export class Trips implements Absentee {
 
   found(): void {
     if (this.#away) this.#back();
+  }
+
+  get isIdle(): boolean {
+    return this.#queue.length === 0 && (this.#options.isIdle?.() ?? true);
+  }
+
+  /** It will see that the store is away when it is asked. */
+  forgotten(): void {
+    this.#away = false;
+    this.#blocked = false;
+    this.#error = undefined;
   }
 
   /**
