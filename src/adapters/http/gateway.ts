@@ -52,6 +52,17 @@ export interface GatewayOptions {
   readonly prefix?: string | undefined;
   /** How long Redis may take for an answer, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How many instances share the global rules, or a function that tells it: while Redis is away
+   * each goes by its share of them.
+   */
+  readonly instances?: number | (() => number) | undefined;
+  /**
+   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default
+   * where `instances` is given), let everything pass (`"allow"`), or have `check` reject with a
+   * StoreUnavailableError (`"throw"`, the default otherwise).
+   */
+  readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
   /** How many actors each rule may know at one time, in this process. Default 1 000 000. */
   readonly maxKeys?: number | undefined;
   /**
@@ -82,6 +93,8 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "redis",
   "prefix",
   "timeoutMs",
+  "instances",
+  "whenUnavailable",
   "maxKeys",
   "whenFull",
   "whenSourceGone",
@@ -193,13 +206,23 @@ class RuledGateway implements Gateway {
 
 function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
   const { redis, prefix = "g:", timeoutMs = 1000 } = options;
-  const { maxKeys = 1_000_000, whenFull = "evict", clock } = options;
+  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances } = options;
+  const { whenUnavailable = instances === undefined ? "throw" : "local" } = options;
+  checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
+  if (typeof instances !== "function" && instances !== undefined) {
+    checkNumber("instances", instances, atLeastOne);
+  }
+  if (whenUnavailable === "local" && instances === undefined) {
+    throw new TypeError('whenUnavailable "local" needs instances: how many share the global rules');
+  }
   checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
   return {
     redis,
     prefix: checkText("prefix", prefix),
     timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
     maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
+    instances,
+    whenUnavailable,
     whenFull,
     clock: clock && checkClock(clock),
   };

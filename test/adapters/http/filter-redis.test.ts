@@ -229,6 +229,21 @@ test("Redis away: an error, what was taken is given back, a shadow does no harm"
   assert.equal(await ask(gateway, "/shadow"), [true, "+local 8"]);
 });
 
+test("Redis away: by this instance's share, or all pass, by option", async () => {
+  const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 10, algo: W, scope: global }]";
+  const passed = async (options: Partial<GatewayOptions>) => {
+    // a client of its own, for outages are known by client
+    const runScript: ScriptRunner["runScript"] = () => Promise.reject(new Error("refused"));
+    const gateway = await open(text, { redis: { runScript }, ...options });
+    let count = 0;
+    for (let i = 0; i < 20; i++) if ((await gateway.check(request("/"))).allowed) count += 1;
+    return count;
+  };
+  assert.is(await passed({ instances: 2 }), 5);
+  assert.is(await passed({ instances: () => 5 }), 2);
+  assert.is(await passed({ whenUnavailable: "allow" }), 20);
+});
+
 test("a rule that has other numbers on Redis gives nobody a fresh burst", async () => {
   const text = (rpu: number) =>
     `url: /\nrules: [{ actor: all, unit: day, rpu: ${rpu}, algo: W, scope: global, name: r }]`;
