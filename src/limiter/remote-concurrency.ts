@@ -17,16 +17,19 @@
  */
 import { checkNumber, wholeAtLeastOne } from "../check.ts";
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
-import { LeaseLostError, LimiterClosedError, QueueFullError } from "../errors.ts";
 import {
-  type LeaseReply,
-  type LeaseStore,
-  type LeaseVerb,
-  type Listening,
-  leaseId,
-} from "../stores/lease-store.ts";
+  LeaseLostError,
+  LimiterClosedError,
+  QueueFullError,
+  StoreUnavailableError,
+} from "../errors.ts";
+import { isPermanent } from "../stores/breaker.ts";
+import { type LeaseStore, type LeaseVerb, leaseId } from "../stores/lease-store.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { LeaseNews } from "./lease-news.ts";
+import { LeaseStandIn, SHARE_HOLDS_MS } from "./lease-stand-in.ts";
 import { type LeaseAnswer, LeaseTrips } from "./lease-trips.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
 import { Claim, type RemoteLease } from "./remote-lease.ts";
@@ -44,49 +47,70 @@ export interface RemoteConcurrencyOptions {
   readonly leaseMs: number;
   readonly maxWaiting: number;
   readonly timeoutMs: number;
+  /**
+   * What calls do while the store is away: fail, wait for it, or be let in here: all of them, or as
+   * many as this process' share of the limit allows.
+   */
+  readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
+  /** How many processes share the limit, which `"local"` has to know: 1 or more. */
+  readonly instances?: () => number;
 }
 
-/** How long the connection that listens is kept after the last has waited, ms. */
-const LINGER_MS = 1000;
-/** A store that is away is asked again after this, ms, or a tenth of the lease. */
-const LONGEST_RETRY_MS = 1000;
-/** Those who look at the same instant do so a little apart, ms. */
-const SPREAD_MS = 20;
+const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
 
 export class RemoteConcurrency {
-  readonly #store: LeaseStore;
-  readonly #key: string;
   readonly #declared: number;
   readonly #options: RemoteConcurrencyOptions;
   readonly #trips: LeaseTrips;
+  readonly #keeper: LeaseKeeper;
+  readonly #news: LeaseNews;
   readonly #processId = crypto.randomUUID();
   readonly #signals = new AbortGroups<Claim>((claim, reason) => {
     void this.#leave(claim);
     claim.reject(reason);
   });
-  readonly #claims = new Map<string, Claim>();
-  /** What the store could not be told is given back, and when it will have lapsed by itself, ms. */
-  readonly #debts = new Map<string, number>();
+  /** While the store is away, unless calls fail then. */
+  #standIn: LeaseStandIn | undefined;
   #limit: number;
   #active = 0;
   #waiting = 0;
   #lastId = 0;
-  #listening: Listening | undefined;
-  #linger: ReturnType<typeof setTimeout> | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #timerAt = Infinity;
   #closed = false;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    this.#store = store;
-    this.#key = key;
     this.#declared = declared;
     this.#limit = declared;
     this.#options = options;
     this.#trips = new LeaseTrips(store, key, declared, {
       ...options,
-      replied: (reply) => this.#replied(reply),
-      late: (id) => this.#giveBack(id, performance.now() + options.leaseMs),
+      whenAway: WHEN_AWAY[options.whenUnavailable],
+      replied: (reply) => {
+        this.#limit = reply.limit;
+        if (this.#waiting > 0) this.#keeper.wakeAtLapse(reply);
+      },
+      late: (id, answer) => this.#late(id, answer),
+      lost: () => this.#lost(),
+      found: () => this.#found(),
+      isAwaited: () => this.#standIn !== undefined && this.#standIn.waiting > 0,
+    });
+    this.#keeper = new LeaseKeeper(
+      this.#trips,
+      { leaseMs: options.leaseMs, isStrict: !this.#letsIn },
+      {
+        granted: (claim) => this.#granted(claim),
+        lost: (claim) => this.#lose(claim),
+        lapsed: (claim) => {
+          if (this.#standIn === undefined) this.#ask(claim);
+        },
+        looked: () => this.#looked(),
+      },
+    );
+    this.#news = new LeaseNews({
+      listen: (told) => store.listen(key, this.#processId, told),
+      // what was granted before is not told again
+      ready: () => this.#keeper.wakeIn(0),
+      told: (ids) => this.#told(ids),
+      isNeeded: () => this.#waiting > 0,
     });
   }
 
@@ -121,8 +145,7 @@ export class RemoteConcurrency {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const claim = this.#claim(true, signal, resolve as Claim["resolve"]);
-      this.#ask(claim, this.#hasRoom() ? "acquire" : "try");
+      this.#ask(this.#claim(true, this.#hasRoom(), signal, resolve as Claim["resolve"]));
     });
   }
 
@@ -145,10 +168,10 @@ export class RemoteConcurrency {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      const claim = this.#claim(false, signal, resolve);
       const waits = micros > 0 && this.#hasRoom();
+      const claim = this.#claim(false, waits, signal, resolve);
       if (waits && micros < Infinity) this.#limitWait(claim, micros / 1000);
-      this.#ask(claim, waits ? "acquire" : "try");
+      this.#ask(claim);
     });
   }
 
@@ -189,10 +212,18 @@ export class RemoteConcurrency {
     await this.#send("limit", String(this.#declared));
   }
 
-  /** How the limiter stands, all processes together. */
+  /**
+   * How the limiter stands, all processes together; where calls are let in while Redis is away: how
+   * it stands here.
+   */
   async peek(): Promise<ConcurrencyStatus> {
-    const { limit, active, waiting } = (await this.#send("look", "")).reply;
-    return { limit, active, waiting };
+    try {
+      const { limit, active, waiting } = (await this.#send("look", "")).reply;
+      return { limit, active, waiting };
+    } catch (error) {
+      if (!this.#letsIn || this.#standIn === undefined) throw error;
+      return { limit: this.#standIn.places, active: this.#active, waiting: this.#waiting };
+    }
   }
 
   /**
@@ -208,7 +239,7 @@ export class RemoteConcurrency {
     this.#closed = true;
     const error = new LimiterClosedError(this.#options.name);
     const left: Promise<void>[] = [];
-    for (const claim of this.#claims.values()) {
+    for (const claim of this.#keeper.claims.values()) {
       if (claim.state === "held") {
         claim.lose(error);
       } else {
@@ -216,8 +247,9 @@ export class RemoteConcurrency {
         claim.reject(error);
       }
     }
-    clearTimeout(this.#timer);
-    this.#unlisten();
+    this.#keeper.close();
+    this.#trips.end(error);
+    this.#news.close();
     await Promise.all(left);
   }
 
@@ -230,12 +262,17 @@ export class RemoteConcurrency {
     return this.#waiting < this.#options.maxWaiting;
   }
 
-  #claim(insists: boolean, signal: AbortSignal | undefined, resolve: Claim["resolve"]): Claim {
+  #claim(
+    insists: boolean,
+    waits: boolean,
+    signal: AbortSignal | undefined,
+    resolve: Claim["resolve"],
+  ): Claim {
     if (this.#closed) throw new LimiterClosedError(this.#options.name);
     this.#lastId += 1;
     const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
-    const claim = new Claim(id, insists, signal, resolve, (one) => this.#leave(one));
-    this.#claims.set(id, claim);
+    const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
+    this.#keeper.claims.set(id, claim);
     if (signal !== undefined) this.#signals.add(signal, claim);
     return claim;
   }
@@ -257,43 +294,64 @@ export class RemoteConcurrency {
   }
 
   /** Asks the store for a lease, or again: whoever has one, or a ticket, keeps it. */
-  #ask(claim: Claim, verb: "acquire" | "try"): void {
+  #ask(claim: Claim): void {
     const { leaseMs } = this.#options;
     claim.state = "asked";
     claim.deadline = performance.now() + leaseMs;
-    this.#wakeIn(leaseMs / 3);
-    this.#trips.send(verb, claim.id).then(
+    this.#keeper.wakeIn(leaseMs / 3);
+    const asked = this.#trips.send(claim.waits ? "acquire" : "try", claim.id);
+    if (!this.#trips.isAway) claim.isKnown = true;
+    asked.then(
       (answer) => this.#answered(claim, answer),
       (error) => {
-        if (claim.state !== "asked") return;
-        void this.#leave(claim);
-        claim.reject(error);
+        if (claim.state === "asked") this.#failed(claim, error);
       },
     );
   }
 
   #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
-    claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
+    this.#keeper.extend(claim, sentAt);
     // given up meanwhile, or a message was faster
     if (claim.state !== "asked") return;
     if (standing === "held") {
       this.#granted(claim);
-    } else if (standing === "waiting" && !claim.overdue && (claim.seated || this.#hasRoom())) {
+    } else if (standing === "waiting" && this.#mayWait(claim)) {
       this.#seat(claim);
-      this.#wakeAtLapse(reply);
+      this.#news.listen();
+      this.#keeper.wakeAtLapse(reply);
     } else {
-      const { name, maxWaiting } = this.#options;
-      if (standing === "none") this.#forget(claim);
-      else void this.#leave(claim);
-      claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
+      this.#refuse(claim, standing !== "none");
     }
+  }
+
+  #failed(claim: Claim, error: unknown): void {
+    const isAway = error instanceof StoreUnavailableError && !isPermanent(error.cause);
+    if (this.#options.whenUnavailable === "throw" || !isAway) {
+      void this.#leave(claim);
+      claim.reject(error);
+    } else if (this.#standIn === undefined) {
+      // it is back already
+      this.#ask(claim);
+    } else {
+      this.#admit(claim, this.#standIn);
+    }
+  }
+
+  #mayWait(claim: Claim): boolean {
+    return claim.waits && !claim.overdue && (claim.seated || this.#hasRoom());
+  }
+
+  #refuse(claim: Claim, hasTicket: boolean): void {
+    const { name, maxWaiting } = this.#options;
+    if (hasTicket) void this.#leave(claim);
+    else this.#forget(claim);
+    claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
   }
 
   #seat(claim: Claim): void {
     claim.state = "waiting";
     if (!claim.seated) this.#waiting += 1;
     claim.seated = true;
-    this.#listen();
   }
 
   #granted(claim: Claim): void {
@@ -306,39 +364,29 @@ export class RemoteConcurrency {
   #settle(claim: Claim): void {
     clearTimeout(claim.timer);
     if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
+    this.#standIn?.remove(claim);
     if (!claim.seated) return;
     claim.seated = false;
     this.#waiting -= 1;
-    if (this.#waiting > 0 || this.#linger !== undefined) return;
-    this.#linger = setTimeout(() => {
-      this.#linger = undefined;
-      if (this.#waiting === 0) this.#unlisten();
-    }, LINGER_MS);
-    unref(this.#linger);
+    if (this.#waiting === 0) this.#news.linger();
   }
 
   /** The store has nothing of it, as far as we know. */
   #forget(claim: Claim): void {
-    if (claim.state === "held") this.#active -= 1;
-    else this.#settle(claim);
+    const wasHeld = claim.state === "held";
+    if (!wasHeld) this.#settle(claim);
     claim.state = "gone";
-    this.#claims.delete(claim.id);
+    this.#keeper.claims.delete(claim.id);
+    if (!wasHeld) return;
+    this.#active -= 1;
+    this.#grantHere();
   }
 
   /** It gives back whatever it has, or may come to have by a request that is under way. */
   #leave(claim: Claim): Promise<void> {
     if (claim.state === "gone") return Promise.resolve();
     this.#forget(claim);
-    return this.#giveBack(claim.id, performance.now() + this.#options.leaseMs);
-  }
-
-  async #giveBack(id: string, lapsed: number): Promise<void> {
-    try {
-      await this.#trips.send("release", id);
-    } catch {
-      this.#debts.set(id, lapsed);
-      this.#wakeIn(this.#retryMs);
-    }
+    return claim.isKnown ? this.#keeper.giveBack(claim.id) : Promise.resolve();
   }
 
   #lose(claim: Claim): void {
@@ -347,107 +395,102 @@ export class RemoteConcurrency {
     claim.lose(new LeaseLostError(name, leaseMs));
   }
 
-  // -- keeping what we have, and looking whether we have more --
-
-  get #retryMs(): number {
-    return Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10);
-  }
-
-  #wakeIn(ms: number): void {
-    const at = performance.now() + ms;
-    if (this.#closed || at >= this.#timerAt) return;
-    clearTimeout(this.#timer);
-    this.#timerAt = at;
-    this.#timer = setTimeout(() => this.#wake(), ms);
-    unref(this.#timer);
-  }
-
-  #wake(): void {
-    this.#timerAt = Infinity;
-    const now = performance.now();
-    for (const [id, lapsed] of this.#debts) {
-      this.#debts.delete(id);
-      if (now < lapsed) void this.#giveBack(id, lapsed);
+  #looked(): void {
+    if (this.#waiting === 0) return;
+    if (this.#standIn === undefined) {
+      this.#news.listen();
+    } else {
+      // the share may be another by now
+      this.#grantHere();
+      this.#keeper.wakeIn(SHARE_HOLDS_MS);
     }
-    let firstDeadline = Infinity;
-    for (const claim of this.#claims.values()) {
-      if (claim.state === "asked") continue;
-      if (now < claim.deadline) {
-        firstDeadline = Math.min(firstDeadline, claim.deadline);
-        this.#keep(claim);
-      } else if (claim.state === "held") {
-        this.#lose(claim);
-      } else {
-        this.#ask(claim, "acquire");
-      }
-    }
-    if (this.#waiting > 0) this.#listen();
-    if (this.#claims.size === 0) return;
-    this.#wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
-  }
-
-  #keep(claim: Claim): void {
-    this.#trips.send("keep", claim.id).then(
-      ({ standing, sentAt }) => {
-        if (claim.state === "asked" || claim.state === "gone") return;
-        if (standing !== "none") {
-          claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
-          if (standing === "held" && claim.state === "waiting") this.#granted(claim);
-        } else if (claim.state === "held") {
-          this.#lose(claim);
-        } else {
-          // its ticket has lapsed: it gets one at the end
-          this.#ask(claim, "acquire");
-        }
-      },
-      () => this.#wakeIn(this.#retryMs),
-    );
-  }
-
-  #replied(reply: LeaseReply): void {
-    this.#limit = reply.limit;
-    if (this.#waiting > 0) this.#wakeAtLapse(reply);
-  }
-
-  /** When the first lease lapses, somebody has to look. */
-  #wakeAtLapse({ lapseMs }: LeaseReply): void {
-    if (lapseMs >= 0) this.#wakeIn(lapseMs + Math.random() * SPREAD_MS);
-  }
-
-  // -- being told --
-
-  #listen(): void {
-    if (this.#listening !== undefined) return;
-    const listening = this.#store.listen(this.#key, this.#processId, (ids) => this.#told(ids));
-    this.#listening = listening;
-    listening.ready.then(
-      // what was granted before is not told again
-      () => this.#wakeIn(0),
-      () => {
-        listening.close();
-        if (this.#listening === listening) this.#listening = undefined;
-      },
-    );
   }
 
   #told(ids: readonly string[]): void {
-    const now = performance.now();
     for (const id of ids) {
-      const claim = this.#claims.get(id);
-      if (claim === undefined || claim.state === "held" || claim.overdue) continue;
-      // what is told so late may have lapsed: the reply to its next question says how it is
-      if (now >= claim.deadline || (claim.state === "asked" && claim.seated)) continue;
-      this.#granted(claim);
+      const claim = this.#keeper.claims.get(id);
+      if (claim !== undefined) this.#heard(claim);
     }
   }
 
-  #unlisten(): void {
-    this.#listening?.close();
-    this.#listening = undefined;
+  /** The store has given it a lease, though not as an answer that was waited for. */
+  #heard(claim: Claim): void {
+    if (claim.state === "held" || claim.overdue) return;
+    // what is told so late may have lapsed: the reply to its next question says how it is
+    const isAsked = claim.state === "asked" && claim.seated;
+    if (!isAsked && performance.now() < claim.deadline) this.#granted(claim);
   }
-}
 
-/** Timers of our own keep no process alive; in some runtimes they are numbers. */
-function unref(timer: unknown): void {
-  (timer as { unref?(): void }).unref?.();
+  // -- while the store is away --
+
+  /** Calls are answered here while the store is away. */
+  get #letsIn(): boolean {
+    const { whenUnavailable } = this.#options;
+    return whenUnavailable === "allow" || whenUnavailable === "local";
+  }
+
+  /** How many this process may hold while the store is away. */
+  #places(): number {
+    const { whenUnavailable, instances = () => 1 } = this.#options;
+    if (whenUnavailable === "allow") return Infinity;
+    return whenUnavailable === "local" ? Math.max(1, Math.floor(this.#limit / instances())) : 0;
+  }
+
+  #lost(): void {
+    if (this.#options.whenUnavailable === "throw") return;
+    const standIn = new LeaseStandIn(() => this.#places());
+    this.#standIn = standIn;
+    for (const claim of this.#keeper.claims.values()) {
+      if (claim.state === "waiting") standIn.append(claim);
+      else if (claim.state === "held" && this.#letsIn) this.#keeper.adopt(claim);
+    }
+    this.#looked();
+  }
+
+  /** It has asked the store, in vain. */
+  #admit(claim: Claim, standIn: LeaseStandIn): void {
+    this.#grantHere();
+    if (this.#active < standIn.places) {
+      this.#grantOne(claim);
+    } else if (this.#mayWait(claim)) {
+      this.#seat(claim);
+      standIn.append(claim);
+      this.#trips.awaited();
+      this.#keeper.wakeIn(SHARE_HOLDS_MS);
+    } else {
+      this.#refuse(claim, true);
+    }
+  }
+
+  #grantHere(): void {
+    for (;;) {
+      const claim = this.#standIn?.next(this.#active);
+      if (claim === undefined) return;
+      this.#grantOne(claim);
+    }
+  }
+
+  #grantOne(claim: Claim): void {
+    this.#keeper.adopt(claim);
+    this.#granted(claim);
+  }
+
+  /** It is told what is held, then what is given back; then those who wait ask, in order. */
+  #found(): void {
+    const line = [...(this.#standIn ?? [])];
+    this.#standIn = undefined;
+    for (const claim of line) claim.state = "asked";
+    this.#keeper.wake();
+    for (const claim of line) this.#ask(claim);
+  }
+
+  #late(id: string, answer: LeaseAnswer): void {
+    const claim = this.#keeper.claims.get(id);
+    if (claim === undefined) {
+      void this.#keeper.giveBack(id);
+      return;
+    }
+    this.#keeper.extend(claim, answer.sentAt);
+    if (answer.standing === "held") this.#heard(claim);
+  }
 }
