@@ -71,9 +71,11 @@ export class LeaseKeeper {
     return this.#giveBack(id, performance.now() + this.#options.leaseMs);
   }
 
-  /** The store may not know of it, and is to have it whatever its limit. */
+  /** The store does not know of it, and is told, or will be: it is held whatever the limit. */
   adopt(claim: Claim): void {
     claim.verb = "adopt";
+    claim.deadline = performance.now() + this.#options.leaseMs;
+    this.#keep(claim);
   }
 
   /** The store has told of it. */

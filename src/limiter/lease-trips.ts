@@ -190,12 +190,11 @@ export class LeaseTrips implements Absentee {
     this.#trip = undefined;
     const isAway = (overdue || this.#options.whenAway !== "fail") && !isPermanent(cause);
     const waiting = calls.filter(({ waits }) => waits && isAway && !this.#ended);
+    const failing = calls.filter((call) => !waiting.includes(call));
     this.#queue.unshift(...waiting);
+    // in the order in which they came, those who have not left yet behind them
+    this.#fail(failing, cause);
     if (isAway) this.#goAway(cause);
-    this.#fail(
-      calls.filter((call) => !waiting.includes(call)),
-      cause,
-    );
     this.#leaveSoon();
   }
 

@@ -23,7 +23,7 @@ import {
   QueueFullError,
   StoreUnavailableError,
 } from "../errors.ts";
-import { isPermanent } from "../stores/breaker.ts";
+import { isPermanent, LONGEST_PAUSE_MS } from "../stores/breaker.ts";
 import { type LeaseStore, type LeaseVerb, leaseId } from "../stores/lease-store.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
@@ -69,8 +69,9 @@ export class RemoteConcurrency {
     void this.#leave(claim);
     claim.reject(reason);
   });
-  /** While the store is away, unless calls fail then. */
+  /** While the store is away, and until all processes are back; none where calls fail then. */
   #standIn: LeaseStandIn | undefined;
+  #settled: ReturnType<typeof setTimeout> | undefined;
   #limit: number;
   #active = 0;
   #waiting = 0;
@@ -97,7 +98,7 @@ export class RemoteConcurrency {
       this.#trips,
       { leaseMs: options.leaseMs, isStrict: !this.#letsIn },
       {
-        granted: (claim) => this.#granted(claim),
+        granted: (claim) => this.#letIn(claim),
         lost: (claim) => this.#lose(claim),
         lapsed: (claim) => {
           if (this.#standIn === undefined) this.#ask(claim);
@@ -145,7 +146,7 @@ export class RemoteConcurrency {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      this.#ask(this.#claim(true, this.#hasRoom(), signal, resolve as Claim["resolve"]));
+      this.#begin(this.#claim(true, this.#hasRoom(), signal, resolve as Claim["resolve"]));
     });
   }
 
@@ -171,7 +172,7 @@ export class RemoteConcurrency {
       const waits = micros > 0 && this.#hasRoom();
       const claim = this.#claim(false, waits, signal, resolve);
       if (waits && micros < Infinity) this.#limitWait(claim, micros / 1000);
-      this.#ask(claim);
+      this.#begin(claim);
     });
   }
 
@@ -247,6 +248,7 @@ export class RemoteConcurrency {
         claim.reject(error);
       }
     }
+    clearTimeout(this.#settled);
     this.#keeper.close();
     this.#trips.end(error);
     this.#news.close();
@@ -293,6 +295,11 @@ export class RemoteConcurrency {
     look();
   }
 
+  #begin(claim: Claim): void {
+    if (this.#settling === undefined) this.#ask(claim);
+    else this.#admit(claim, this.#settling);
+  }
+
   /** Asks the store for a lease, or again: whoever has one, or a ticket, keeps it. */
   #ask(claim: Claim): void {
     const { leaseMs } = this.#options;
@@ -314,7 +321,7 @@ export class RemoteConcurrency {
     // given up meanwhile, or a message was faster
     if (claim.state !== "asked") return;
     if (standing === "held") {
-      this.#granted(claim);
+      this.#letIn(claim);
     } else if (standing === "waiting" && this.#mayWait(claim)) {
       this.#seat(claim);
       this.#news.listen();
@@ -352,6 +359,13 @@ export class RemoteConcurrency {
     claim.state = "waiting";
     if (!claim.seated) this.#waiting += 1;
     claim.seated = true;
+  }
+
+  /** By the store. While this process goes by its share it holds no more than that, and waits. */
+  #letIn(claim: Claim): void {
+    const standIn = this.#options.whenUnavailable === "local" ? this.#standIn : undefined;
+    if (standIn === undefined || this.#active < standIn.places) this.#granted(claim);
+    else if (claim.state === "asked") this.#admit(claim, standIn);
   }
 
   #granted(claim: Claim): void {
@@ -407,18 +421,14 @@ export class RemoteConcurrency {
   }
 
   #told(ids: readonly string[]): void {
+    const now = performance.now();
     for (const id of ids) {
       const claim = this.#keeper.claims.get(id);
-      if (claim !== undefined) this.#heard(claim);
+      if (claim === undefined || claim.state === "held" || claim.overdue) continue;
+      // what is told so late may have lapsed: the reply to its next question says how it is
+      if (now >= claim.deadline || (claim.state === "asked" && claim.seated)) continue;
+      this.#letIn(claim);
     }
-  }
-
-  /** The store has given it a lease, though not as an answer that was waited for. */
-  #heard(claim: Claim): void {
-    if (claim.state === "held" || claim.overdue) return;
-    // what is told so late may have lapsed: the reply to its next question says how it is
-    const isAsked = claim.state === "asked" && claim.seated;
-    if (!isAsked && performance.now() < claim.deadline) this.#granted(claim);
   }
 
   // -- while the store is away --
@@ -427,6 +437,11 @@ export class RemoteConcurrency {
   get #letsIn(): boolean {
     const { whenUnavailable } = this.#options;
     return whenUnavailable === "allow" || whenUnavailable === "local";
+  }
+
+  /** The store is back, but not all of those who share the limit may be. */
+  get #settling(): LeaseStandIn | undefined {
+    return this.#trips.isAway ? undefined : this.#standIn;
   }
 
   /** How many this process may hold while the store is away. */
@@ -438,16 +453,24 @@ export class RemoteConcurrency {
 
   #lost(): void {
     if (this.#options.whenUnavailable === "throw") return;
-    const standIn = new LeaseStandIn(() => this.#places());
-    this.#standIn = standIn;
+    clearTimeout(this.#settled);
     for (const claim of this.#keeper.claims.values()) {
-      if (claim.state === "waiting") standIn.append(claim);
-      else if (claim.state === "held" && this.#letsIn) this.#keeper.adopt(claim);
+      if (claim.state === "held" && this.#letsIn) claim.verb = "adopt";
     }
+    this.#standIn ??= this.#open();
     this.#looked();
   }
 
-  /** It has asked the store, in vain. */
+  /** Those who wait already come first. */
+  #open(): LeaseStandIn {
+    const standIn = new LeaseStandIn(() => this.#places());
+    for (const claim of this.#keeper.claims.values()) {
+      if (claim.state === "waiting") standIn.append(claim);
+    }
+    return standIn;
+  }
+
+  /** The store cannot be asked for it. */
   #admit(claim: Claim, standIn: LeaseStandIn): void {
     this.#grantHere();
     if (this.#active < standIn.places) {
@@ -471,12 +494,27 @@ export class RemoteConcurrency {
   }
 
   #grantOne(claim: Claim): void {
-    this.#keeper.adopt(claim);
     this.#granted(claim);
+    this.#keeper.adopt(claim);
   }
 
-  /** It is told what is held, then what is given back; then those who wait ask, in order. */
+  /**
+   * The store is told what is held, then what is given back. Other processes may find it a pause
+   * later: until all have told what they hold, each goes on with its share.
+   */
   #found(): void {
+    const { whenUnavailable, instances = () => 1 } = this.#options;
+    if (whenUnavailable !== "local" || instances() === 1) {
+      this.#retire();
+      return;
+    }
+    this.#keeper.wake();
+    this.#settled = setTimeout(() => this.#retire(), LONGEST_PAUSE_MS);
+    this.#settled.unref?.();
+  }
+
+  /** Those who wait ask the store, in order. */
+  #retire(): void {
     const line = [...(this.#standIn ?? [])];
     this.#standIn = undefined;
     for (const claim of line) claim.state = "asked";
@@ -484,13 +522,15 @@ export class RemoteConcurrency {
     for (const claim of line) this.#ask(claim);
   }
 
-  #late(id: string, answer: LeaseAnswer): void {
+  /** An answer that nobody waits for any more. */
+  #late(id: string, { standing, sentAt }: LeaseAnswer): void {
     const claim = this.#keeper.claims.get(id);
     if (claim === undefined) {
       void this.#keeper.giveBack(id);
       return;
     }
-    this.#keeper.extend(claim, answer.sentAt);
-    if (answer.standing === "held") this.#heard(claim);
+    this.#keeper.extend(claim, sentAt);
+    const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
+    if (isValid && claim.state !== "held" && !claim.overdue) this.#letIn(claim);
   }
 }
