@@ -91,7 +91,7 @@ export class LeaseKeeper {
     let firstDeadline = Infinity;
     for (const claim of this.claims.values()) {
       const isDue = now >= claim.deadline;
-      if (claim.state === "asked") continue;
+      if (claim.state === "asked" || claim.state === "parked") continue;
       if (!isDue) firstDeadline = Math.min(firstDeadline, claim.deadline);
       if (claim.state === "waiting" && isDue) this.#kept.lapsed(claim);
       else if (isDue && this.#options.isStrict) this.#kept.lost(claim);
@@ -109,7 +109,7 @@ export class LeaseKeeper {
     claim.isKnown = true;
     this.#trips.send(verb, claim.id).then(
       ({ standing, sentAt }) => {
-        if (claim.state === "asked" || claim.state === "gone") return;
+        if (claim.state !== "waiting" && claim.state !== "held") return;
         if (standing !== "none") {
           this.extend(claim, sentAt);
           if (verb === "adopt") claim.verb = "keep";
@@ -128,6 +128,8 @@ export class LeaseKeeper {
     try {
       await this.#trips.send("release", id);
     } catch {
+      // one that is asked for again has it, or a ticket, by right
+      if (this.claims.has(id)) return;
       this.#debts.set(id, lapsed);
       this.#retry();
     }

@@ -100,9 +100,7 @@ export class RemoteConcurrency {
       {
         granted: (claim) => this.#letIn(claim),
         lost: (claim) => this.#lose(claim),
-        lapsed: (claim) => {
-          if (this.#standIn === undefined) this.#ask(claim);
-        },
+        lapsed: (claim) => this.#ask(claim),
         looked: () => this.#looked(),
       },
     );
@@ -323,7 +321,7 @@ export class RemoteConcurrency {
     if (standing === "held") {
       this.#letIn(claim);
     } else if (standing === "waiting" && this.#mayWait(claim)) {
-      this.#seat(claim);
+      this.#seat(claim, "waiting");
       this.#news.listen();
       this.#keeper.wakeAtLapse(reply);
     } else {
@@ -355,17 +353,21 @@ export class RemoteConcurrency {
     claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
   }
 
-  #seat(claim: Claim): void {
-    claim.state = "waiting";
+  #seat(claim: Claim, state: "waiting" | "parked"): void {
+    claim.state = state;
     if (!claim.seated) this.#waiting += 1;
     claim.seated = true;
   }
 
-  /** By the store. While this process goes by its share it holds no more than that, and waits. */
+  /** By the store; but while this process goes by its share, it holds no more than that. */
   #letIn(claim: Claim): void {
     const standIn = this.#options.whenUnavailable === "local" ? this.#standIn : undefined;
-    if (standIn === undefined || this.#active < standIn.places) this.#granted(claim);
-    else if (claim.state === "asked") this.#admit(claim, standIn);
+    if (standIn === undefined || this.#active < standIn.places) {
+      this.#granted(claim);
+    } else {
+      void this.#keeper.giveBack(claim.id);
+      if (claim.state === "asked") this.#admit(claim, standIn);
+    }
   }
 
   #granted(claim: Claim): void {
@@ -454,20 +456,16 @@ export class RemoteConcurrency {
   #lost(): void {
     if (this.#options.whenUnavailable === "throw") return;
     clearTimeout(this.#settled);
+    this.#standIn ??= new LeaseStandIn(() => this.#places());
     for (const claim of this.#keeper.claims.values()) {
-      if (claim.state === "held" && this.#letsIn) claim.verb = "adopt";
+      if (claim.state === "waiting") {
+        claim.state = "parked";
+        this.#standIn.append(claim);
+      } else if (claim.state === "held" && this.#letsIn) {
+        claim.verb = "adopt";
+      }
     }
-    this.#standIn ??= this.#open();
     this.#looked();
-  }
-
-  /** Those who wait already come first. */
-  #open(): LeaseStandIn {
-    const standIn = new LeaseStandIn(() => this.#places());
-    for (const claim of this.#keeper.claims.values()) {
-      if (claim.state === "waiting") standIn.append(claim);
-    }
-    return standIn;
   }
 
   /** The store cannot be asked for it. */
@@ -476,7 +474,7 @@ export class RemoteConcurrency {
     if (this.#active < standIn.places) {
       this.#grantOne(claim);
     } else if (this.#mayWait(claim)) {
-      this.#seat(claim);
+      this.#seat(claim, "parked");
       standIn.append(claim);
       this.#trips.awaited();
       this.#keeper.wakeIn(SHARE_HOLDS_MS);
@@ -500,15 +498,19 @@ export class RemoteConcurrency {
 
   /**
    * The store is told what is held, then what is given back. Other processes may find it a pause
-   * later: until all have told what they hold, each goes on with its share.
+   * later: until all have told what they hold, each goes on with its share, and without tickets.
    */
   #found(): void {
     const { whenUnavailable, instances = () => 1 } = this.#options;
-    if (whenUnavailable !== "local" || instances() === 1) {
+    const standIn = this.#standIn;
+    if (standIn === undefined || whenUnavailable !== "local" || instances() === 1) {
       this.#retire();
       return;
     }
     this.#keeper.wake();
+    for (const claim of standIn) {
+      if (claim.isKnown) void this.#keeper.giveBack(claim.id);
+    }
     this.#settled = setTimeout(() => this.#retire(), LONGEST_PAUSE_MS);
     this.#settled.unref?.();
   }

@@ -27,8 +27,11 @@ export class Claim implements RemoteLease {
   readonly waits: boolean;
   /** Ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
-  /** `asked`: a request for a lease is under way. */
-  state: "asked" | "waiting" | "held" | "gone" = "asked";
+  /**
+   * `asked`: a request for a lease is under way. `waiting`: it has a ticket. `parked`: the store is
+   * away, and it waits here.
+   */
+  state: "asked" | "waiting" | "parked" | "held" | "gone" = "asked";
   /** Counts as one who waits, since it has had a ticket. */
   seated = false;
   /** The store may know of it. */
