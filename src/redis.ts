@@ -26,7 +26,7 @@ import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
-export type { ConcurrencyStatus } from "./limiter/remote-concurrency.ts";
+export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
   IoredisLike,

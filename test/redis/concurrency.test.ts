@@ -500,10 +500,12 @@ for (const [whenUnavailable, atOnce, known] of [
   test(`"${whenUnavailable}": Redis is killed and comes back with nothing`, async () => {
     await using server: RedisServer = await startRedis();
     await using bench = await Bench.open(server.url);
-    const { redis } = bench;
+    bench.redis.disconnect();
+    const redis = new Redis(server.url, { retryStrategy: () => 50 });
     redis.on("error", () => {});
+    bench.onEnd(() => redis.disconnect());
     const options = { whenUnavailable, instances: 2, timeoutMs: 400, leaseMs: 60_000 };
-    const [limiter, other] = [bench.limiter(2, options), bench.limiter(2, options)];
+    const [limiter, other] = [bench.limiter(2, options, redis), bench.limiter(2, options, redis)];
     const held = [await limiter.acquire(), await other.acquire()];
     const closed = once(redis, "close");
     await server.kill9();
