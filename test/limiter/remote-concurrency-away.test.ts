@@ -649,7 +649,7 @@ test("an outage that all notice: limit + max(limit, N) during it, and while they
       await limiters[0]?.peek();
       assert.equal([store.leases.size, store.tickets.size], [0, 0]);
     }),
-    { numRuns: Number(process.env.RUNS ?? 40) },
+    { numRuns: Number(process.env.RUNS ?? 40), endOnFailure: true },
   );
   // more than the limit did run: the bound is not idle
   assert.ok(highest > 1);
