@@ -299,14 +299,16 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const runner = scriptRunner(redis);
     checkText("prefix", prefix);
     const messages = subscriptions(redis, options.subscriber);
-    const store = new RedisLeaseStore(runner, messages, prefix, breakerOf(redis));
+    const unavailable = checkUnavailable(options);
+    const breaker = breakerOf(redis, letsIn(unavailable));
+    const store = new RedisLeaseStore(runner, messages, prefix, breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(store, checkName(name), limit, {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      ...checkUnavailable(options),
+      ...unavailable,
     });
   }
 }
@@ -321,10 +323,11 @@ function open(
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
   const { limitKey } = options;
+  const unavailable = checkUnavailable(options);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis);
+  const breaker = breakerOf(redis, letsIn(unavailable));
   const store = new RedisStore(
     ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
   );
@@ -336,7 +339,7 @@ function open(
       name,
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      ...checkUnavailable(options),
+      ...unavailable,
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
@@ -351,6 +354,11 @@ function checkUnavailable({
 }: Pick<RedisLimiterOptions, "whenUnavailable" | "instances">) {
   checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
   return { whenUnavailable, instances: countInstances(instances, whenUnavailable) };
+}
+
+/** Only they have a use for what the client says of its connection. */
+function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>): boolean {
+  return whenUnavailable === "local" || whenUnavailable === "allow";
 }
 
 const atLeastOne: Bound = {

@@ -117,7 +117,7 @@ type Ask =
   | { verb: "reserve"; amount: readonly number[]; longest: number; late: number; count: number }
   | { verb: "decide" | "peek"; amount: readonly number[]; late: number }
   | { verb: "back"; amount: readonly number[]; grant: number | undefined }
-  | { verb: "charge" | "refund"; amount: readonly number[] }
+  | { verb: "charge" | "refund" | "settle"; amount: readonly number[] }
   | { verb: "pause"; micros: number }
   | { verb: "set"; other: number }
   | { verb: "owed" | "reset" };
@@ -170,7 +170,10 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
       grant: fc.option(fc.nat({ max: 30 }), { nil: undefined, freq: 3 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constantFrom("charge", "refund"), amount }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ verb: fc.constantFrom("charge", "refund", "settle"), amount }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({

@@ -65,6 +65,12 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   keep?(policy: P, state: S, permits: number): void;
 
   /**
+   * They were used elsewhere, as the policy allows, and are to be missing here from now on. Absent:
+   * as if they were taken now.
+   */
+  settle?(policy: P, state: S, now: number, permits: number): void;
+
+  /**
    * Whether these permits, which cannot be used at `now`, are more than may wait. Absent: there is
    * no bound.
    */

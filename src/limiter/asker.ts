@@ -112,9 +112,9 @@ export abstract class Asker<T = never> implements Call, Sleeper {
     this.wake(this.#desk.now());
   }
 
-  turnAway(): void {
+  turnAway(full: () => Error): void {
     this.#desk.dismiss(this);
-    this.refused(() => this.#desk.full(this.amount));
+    this.refused(full);
   }
 
   /** The store is away; it will be asked again. */

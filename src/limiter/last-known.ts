@@ -47,8 +47,10 @@ export class LastKnown {
     this.#nextMs = -Infinity;
   }
 
+  /** No timer is left. */
   close(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   /** Undefined where it has never told. */
@@ -61,23 +63,22 @@ export class LastKnown {
   }
 
   #inquire(): Call {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    this.close();
     this.#nextMs = performance.now() + EVERY_MS;
     const message = new Message(
       () => ({ verb: "owed" }),
       () => {},
       true,
-    );
-    message.answered.then(
-      ({ answer }) => {
+      undefined,
+      ({ owed, wait }) => {
         this.#toldAt = this.#now();
-        this.#owed = answer.owed;
-        this.#heldUntil = this.#toldAt + answer.wait;
+        this.#owed = owed;
+        this.#heldUntil = this.#toldAt + wait;
         this.#since = this.#nothing;
+        this.close();
       },
-      () => {},
     );
+    message.answered.catch(() => {});
     return message;
   }
 }

@@ -6,13 +6,8 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
 import type { Clock } from "../clock.ts";
-import {
-  type PermitsExceedCapacityError,
-  QueueFullError,
-  StoreUnavailableError,
-} from "../errors.ts";
+import { type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
-import { isPermanent } from "../stores/breaker.ts";
 import {
   type Cell,
   listPolicies,
@@ -21,18 +16,18 @@ import {
   type PolicyList,
   renumber,
 } from "../stores/memory.ts";
-import { OpenCell, ShareCell } from "../stores/stand-in.ts";
 import { type Answer, REFUSED, type Store, type StoreRequest } from "../stores/store.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import { AcquireAsker, type Asker, type Desk, TryAsker } from "./asker.ts";
 import type { Call } from "./call.ts";
 import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
+import { Fallback } from "./fallback.ts";
 import { LastKnown } from "./last-known.ts";
 import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
 import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
 import { correct } from "./reservation.ts";
-import { StandIn } from "./stand-in.ts";
+import type { StandIn } from "./stand-in.ts";
 import { Trips } from "./trips.ts";
 import { WaitLine } from "./wait-line.ts";
 
@@ -72,7 +67,7 @@ export class RemoteLimiter implements Limiter, Desk {
   readonly #reserved = new Set<RemoteReservation>();
   /** What was last heard of the state, and who lets callers in while it cannot be asked. */
   readonly #lastKnown: LastKnown | undefined;
-  #standIn: StandIn | undefined;
+  readonly #fallback: Fallback | undefined;
   readonly #account: RemoteAccount = {
     charge: (amount) => this.#change("charge", amount),
     refund: (amount) => this.#change("refund", amount),
@@ -96,13 +91,26 @@ export class RemoteLimiter implements Limiter, Desk {
         now: () => this.#line.now(),
         lateBy: () => this.#line.lateBy(),
         along: () => this.#lastKnown?.inquiry(),
-        found: () => this.#retire(),
+        found: () => this.#return(),
       },
       writePolicies(list),
     );
     if (whenUnavailable === "local") {
       const ask = (call: Call) => this.#trips.ask(call);
       this.#lastKnown = new LastKnown(this.#cell.amount(1), () => this.now(), ask);
+    }
+    if (whenUnavailable === "allow" || whenUnavailable === "local") {
+      this.#fallback = new Fallback({
+        kind: whenUnavailable,
+        clock: options.clock,
+        names: this.#cell.names,
+        instances: options.instances ?? (() => 1),
+        policies: () => this.policies,
+        standing: () => this.#lastKnown?.standing,
+        lastPromised: () => this.#line.lastIn,
+        hasRoom: (amount) => this.#hasRoom(amount),
+        full: (amount, policies) => this.full(amount, policies),
+      });
     }
   }
 
@@ -139,14 +147,14 @@ export class RemoteLimiter implements Limiter, Desk {
     const longest = this.#hasRoom(amount) ? Infinity : 0;
     const request = (late: number) =>
       ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
-    const { answer, sentAt } = await this.#trips.send(request, { taken: amount });
+    const heard = this.#tookIfGranted(amount);
+    const { answer, sentAt } = await this.#trips.send(request, { taken: amount, heard });
     if (answer.wait === REFUSED) throw this.full(amount);
     if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
       this.giveBack(amount, answer);
       throw this.full(amount);
     }
     if (answer.wait === Infinity) throw this.excess(amount);
-    this.took(amount);
     const due = this.#dueAt(answer.wait, sentAt);
     const reservation = new RemoteReservation(
       this.#account,
@@ -182,9 +190,9 @@ export class RemoteLimiter implements Limiter, Desk {
   async #look(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     const request = (late: number) => ({ verb, amount, late });
     const taken = verb === "decide" ? amount : 0;
-    const { answer } = await this.#trips.send(request, { taken, longest: 0 });
+    const heard = this.#tookIfGranted(taken, 0);
+    const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
     if (answer.wait === Infinity) throw this.excess(amount);
-    if (answer.wait === 0 && taken !== 0) this.took(amount);
     return decision(this.#cell.names, answer.quotas, amount, answer.wait, answer.slowest);
   }
 
@@ -232,7 +240,7 @@ export class RemoteLimiter implements Limiter, Desk {
 
   dismiss(asker: Asker): void {
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
-    this.#standIn?.remove(asker);
+    this.#fallback?.remove(asker);
     if (asker.due === 0) return;
     this.#sleptFor -= sizeOf(asker.amount);
     this.#line.remove(asker);
@@ -248,9 +256,9 @@ export class RemoteLimiter implements Limiter, Desk {
     this.#trips.giveBack(amount, answer).catch(() => {});
   }
 
-  full(amount: Amount): QueueFullError {
+  full(amount: Amount, policies = this.policies): QueueFullError {
     const { name, maxWaiting } = this.#options;
-    const most = mostWaiting(maxWaiting, this.policies);
+    const most = mostWaiting(maxWaiting, policies);
     return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
   }
 
@@ -270,9 +278,16 @@ export class RemoteLimiter implements Limiter, Desk {
     this.#lastKnown?.took(amount);
   }
 
+  #tookIfGranted(amount: Amount, longest = Number.MAX_VALUE): (answer: Answer) => void {
+    return ({ wait }) => {
+      if (wait >= 0 && wait <= longest && sizeOf(amount) > 0) this.took(amount);
+    };
+  }
+
   failed(asker: Asker, error: unknown): void {
     try {
-      this.#standInFor(error, asker.amount).admit(asker);
+      if (this.#fallback === undefined) throw error;
+      this.#fallback.for(error, asker.amount).admit(asker);
     } catch (reason) {
       this.dismiss(asker);
       asker.reject(reason);
@@ -293,54 +308,31 @@ export class RemoteLimiter implements Limiter, Desk {
     try {
       return await there();
     } catch (error) {
-      return here(this.#standInFor(error, amount));
+      if (this.#fallback === undefined) throw error;
+      return here(this.#fallback.for(error, amount));
     }
   }
 
-  #standInFor(error: unknown, amount: Amount): StandIn {
-    const { whenUnavailable } = this.#options;
-    const isLetIn = whenUnavailable === "allow" || whenUnavailable === "local";
-    if (!isLetIn || !(error instanceof StoreUnavailableError) || isPermanent(error.cause))
-      throw error;
-    const cell = this.#inForce();
-    if (cell.earliest(0, amount) === Infinity) throw cell.excess(0, amount);
-    this.#standIn ??= this.#open(whenUnavailable);
-    return this.#standIn;
-  }
-
-  #open(kind: "allow" | "local"): StandIn {
-    const { clock, instances = () => 1 } = this.#options;
-    const list = { names: this.#cell.names, list: this.policies };
-    const standing = this.#lastKnown?.standing;
-    const standIn = new StandIn({
-      clock,
-      policies: list.list,
-      fraction: () => 1 / instances(),
-      open: (fraction, now, epoch) =>
-        kind === "allow"
-          ? new OpenCell(openCell(list, now, epoch))
-          : ShareCell.open(list, fraction, standing, now, epoch),
-      hasRoom: (amount) => this.#hasRoom(amount),
-      full: (amount) => this.full(amount),
-    });
-    if (standing !== undefined) standIn.pause(standing.held);
-    return standIn;
-  }
-
   /** The store is back: it is told what was used, and asked by those who wait. */
-  #retire(): void {
+  #return(): void {
     this.#lastKnown?.outdated();
-    const standIn = this.#standIn;
-    if (standIn === undefined) return;
-    this.#standIn = undefined;
-    const told = (deed: Promise<void>) => void deed.catch(() => {});
-    const { used, pause, askers } = standIn.retire({
-      charge: (amount) => told(this.#account.charge(amount)),
-      refund: (amount) => told(this.#account.refund(amount)),
+    const unheard = (deed: Promise<void>) => void deed.catch(() => {});
+    const settlement = this.#fallback?.retire({
+      charge: (amount) => unheard(this.#account.charge(amount)),
+      refund: (amount) => unheard(this.#account.refund(amount)),
     });
+    if (settlement === undefined) return;
+    const { used, pause, askers } = settlement;
+    if (pause > 0) unheard(this.#pause(pause));
     const nothing = combine(used, used, () => 0);
-    if (pause > 0) told(this.#pause(pause));
-    correct(this.#account, nothing, used);
+    correct(
+      {
+        charge: (amount) => unheard(this.#change("settle", amount)),
+        refund: (amount) => unheard(this.#change("refund", amount)),
+      },
+      nothing,
+      used,
+    );
     for (const asker of askers) {
       asker.delayed();
       this.#trips.ask(asker);
@@ -348,12 +340,14 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   /** What is charged or given back, whoever keeps the state. */
-  #change(verb: "charge" | "refund", amount: Amount): Promise<void> {
-    if (verb === "charge") this.took(amount);
-    const again = verb === "charge";
+  #change(verb: "charge" | "refund" | "settle", amount: Amount): Promise<void> {
+    const isTaken = verb !== "refund";
     return this.#orHere(
       0,
-      () => this.#tell({ verb, amount }, again),
+      async () => {
+        const heard = () => isTaken && this.took(amount);
+        await this.#trips.send(() => ({ verb, amount }), { again: isTaken, heard });
+      },
       (standIn) => standIn[verb](amount),
     );
   }
@@ -366,13 +360,13 @@ export class RemoteLimiter implements Limiter, Desk {
     );
   }
 
-  async #tell(request: StoreRequest, again = true): Promise<void> {
-    await this.#trips.send(() => request, { again });
+  async #tell(request: StoreRequest): Promise<void> {
+    await this.#trips.send(() => request);
   }
 
   /** How many permits are waited for. */
   get #waiting(): number {
-    let waiting = this.#sleptFor + (this.#standIn?.waiting ?? 0);
+    let waiting = this.#sleptFor + (this.#fallback?.waiting ?? 0);
     for (const reservation of this.#reserved) {
       if (reservation.pending) waiting += reservation.size;
       else this.#reserved.delete(reservation);

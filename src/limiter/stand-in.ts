@@ -3,8 +3,10 @@
  * waits asks the store, and what was used here is charged to it.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
+import { share } from "../algorithms/index.ts";
 import { type Clock, toMillis } from "../clock.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
+import type { Cell } from "../stores/memory.ts";
 import type { StandInCell } from "../stores/stand-in.ts";
 import type { Asker } from "./asker.ts";
 import { decision } from "./decision.ts";
@@ -27,14 +29,16 @@ export interface Settlement {
 
 export interface StandInOptions {
   readonly clock: Clock;
+  /** Knows what the store would never let through. */
+  readonly whole: Cell;
   /** The policies in force. */
   readonly policies: readonly Policy[];
   /** Which part of them is this process' own. */
   readonly fraction: () => number;
   readonly open: (fraction: number, now: number, epoch: number) => StandInCell;
-  /** Whether so much more may wait; if not, what to throw. */
+  /** Whether so much more may wait beside what waits already; if not, what to throw. */
   readonly hasRoom: (amount: Amount) => boolean;
-  readonly full: (amount: Amount) => Error;
+  readonly full: (amount: Amount, policies: readonly Policy[]) => Error;
 }
 
 export class StandIn implements Account {
@@ -71,6 +75,12 @@ export class StandIn implements Account {
     return this.#granted;
   }
 
+  /** @throws PermitsExceedCapacityError */
+  check(amount: Amount): void {
+    const { whole } = this.#options;
+    if (whole.earliest(0, amount) === Infinity) throw whole.excess(0, amount);
+  }
+
   /** Somebody who asked the store, in vain. */
   admit(asker: Asker): void {
     const now = this.#now();
@@ -83,14 +93,19 @@ export class StandIn implements Account {
       this.#waiters.set(asker, waiter);
       this.#queue.add(waiter);
     } else {
-      asker.turnAway();
+      asker.turnAway(() => this.#full(asker.amount));
     }
   }
 
-  /** The asker in the line has its permits. */
-  released(asker: Asker): void {
-    this.#count(asker.amount);
-    asker.letIn();
+  /** The asker has left the line. */
+  answer(asker: Asker, isLetIn: boolean): void {
+    this.#waiters.delete(asker);
+    if (isLetIn) {
+      this.#count(asker.amount);
+      asker.letIn();
+    } else {
+      asker.turnAway(() => this.#full(asker.amount));
+    }
   }
 
   /** It is answered, or does not want its permits any more. */
@@ -105,7 +120,7 @@ export class StandIn implements Account {
     const now = this.#now();
     let waitMs = 0;
     if (!this.#queue.grant(now, amount)) {
-      if (!this.#hasRoom(now, amount)) throw this.#options.full(amount);
+      if (!this.#hasRoom(now, amount)) throw this.#full(amount);
       waitMs = toMillis(this.#queue.instant(now, amount) - now);
     }
     this.#count(amount);
@@ -136,6 +151,16 @@ export class StandIn implements Account {
   refund(amount: Amount): void {
     if (this.#successor !== undefined) this.#successor.refund(amount);
     else this.#queue.refund(amount);
+  }
+
+  /** What the store could not be told after all. */
+  settle(amount: Amount): void {
+    this.#queue.change((cell, now) => cell.settle(now, amount));
+  }
+
+  /** Nobody goes before that many microseconds have passed, as the store knows. */
+  holdFor(micros: number): void {
+    this.#queue.pause(micros);
   }
 
   pause(micros: number): void {
@@ -183,6 +208,14 @@ export class StandIn implements Account {
 
   #hasRoom(now: number, amount: Amount): boolean {
     return this.#options.hasRoom(amount) && !this.#queue.overflows(now, amount);
+  }
+
+  #full(amount: Amount): Error {
+    const { policies } = this.#options;
+    return this.#options.full(
+      amount,
+      policies.map((policy) => share(policy, this.#fraction)),
+    );
   }
 
   #count(amount: Amount): void {
@@ -233,11 +266,11 @@ class AskerInLine extends Waiter {
   }
 
   override release(): void {
-    this.#standIn.released(this.#asker);
+    this.#standIn.answer(this.#asker, true);
   }
 
   override refuse(): void {
-    this.#asker.turnAway();
+    this.#standIn.answer(this.#asker, false);
   }
 
   /** Signals are the asker's own affair. */

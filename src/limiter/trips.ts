@@ -44,6 +44,7 @@ export interface Sending {
   readonly taken?: Amount;
   readonly longest?: number;
   readonly again?: boolean;
+  readonly heard?: (answer: Answer) => void;
 }
 
 /** Calls that travel together. */
@@ -129,9 +130,9 @@ export class Trips implements Absentee {
     else this.#queue.push({ calls: [call], askedMs: performance.now() });
     if (!this.#away) {
       this.#leaveSoon();
-    } else if (this.#patient) {
+    } else {
       call.delayed();
-      this.#breaker.awaited();
+      if (this.#patient) this.#breaker.awaited();
     }
   }
 
@@ -141,16 +142,17 @@ export class Trips implements Absentee {
    * @param taken what it takes when it is granted
    * @param longest the longest wait with which it is granted, microseconds
    * @param again whether it may be sent again where it is not known whether it arrived
+   * @param heard called with the answer, before any other call is answered
    */
   send(
     request: (late: number) => StoreRequest,
-    { taken = 0, longest = Number.MAX_VALUE, again = true }: Sending = {},
+    { taken = 0, longest = Number.MAX_VALUE, again = true, heard }: Sending = {},
   ): Promise<Arrival> {
     const undo = (answer: Answer) => {
       if (taken === 0 || answer.wait < 0 || answer.wait > longest) return;
       this.giveBack(taken, answer).catch(() => {});
     };
-    const message = new Message(request, undo, again);
+    const message = new Message(request, undo, again, undefined, heard);
     this.ask(message);
     return message.answered;
   }
@@ -162,8 +164,11 @@ export class Trips implements Absentee {
   async giveBack(amount: Amount, { receipts }: Answer): Promise<void> {
     const request = () => ({ verb: "back", amount, receipts }) as const;
     const message = new Message(request, () => {}, false, Math.max(0, ...receipts));
+    const isKept = new Promise<void>((resolve) => {
+      if (!this.#patient) message.delayed = resolve;
+    });
     this.ask(message);
-    if (!this.#away || this.#patient) await message.answered;
+    await Promise.race([message.answered, isKept]);
   }
 
   /**
@@ -295,17 +300,17 @@ export class Trips implements Absentee {
     this.#away = true;
     this.#breaker.join(this, cause);
     this.#options.lost?.(cause);
-    if (this.#patient) {
-      for (const { calls } of this.#queue) for (const call of calls) call.delayed();
-    } else {
-      const calls = this.#queue.flatMap((batch) => batch.calls);
+    const calls = this.#queue.flatMap((batch) => batch.calls);
+    const waits = (call: Call) => this.#patient || call.tail !== undefined;
+    if (!this.#patient) {
       this.#queue = [];
-      this.#requeue(calls.filter(({ tail }) => tail !== undefined));
-      this.#fail(
-        calls.filter(({ tail }) => tail === undefined),
-        cause,
-      );
+      this.#requeue(calls.filter(waits));
     }
+    for (const call of calls.filter(waits)) call.delayed();
+    this.#fail(
+      calls.filter((call) => !waits(call)),
+      cause,
+    );
   }
 
   get isAwaited(): boolean {

@@ -31,6 +31,8 @@ export interface Cell {
   earliest(from: number, amount: Amount): number;
   take(at: number, amount: Amount): void;
   giveBack(now: number, amount: Amount): void;
+  /** Used elsewhere, and missing here from now on. */
+  settle(now: number, amount: Amount): void;
   quotas(now: number): readonly Quota[];
   /** How many permits each policy lacks to its being full. */
   owed(now: number): readonly number[];
@@ -162,6 +164,12 @@ class SingleCell implements Cell {
     this.#policy.algorithm.giveBack(this.#policy, this.#state, now, permits);
   }
 
+  settle(now: number, permits: number): void {
+    const { algorithm } = this.#policy;
+    if (algorithm.settle) algorithm.settle(this.#policy, this.#state, now, permits);
+    else this.take(now, permits);
+  }
+
   quota(now: number): Quota {
     return this.#policy.algorithm.quota(this.#policy, this.#state, now);
   }
@@ -257,6 +265,10 @@ class JointCell implements Cell {
 
   giveBack(now: number, amounts: readonly (number | undefined)[]): void {
     this.#each(amounts, (cell, permits) => cell.giveBack(now, permits));
+  }
+
+  settle(now: number, amounts: readonly (number | undefined)[]): void {
+    this.#each(amounts, (cell, permits) => cell.settle(now, permits));
   }
 
   quotas(now: number): readonly Quota[] {

@@ -68,6 +68,10 @@ abstract class DelegatingCell implements Cell {
     this.cell.giveBack(now, amount);
   }
 
+  settle(now: number, amount: Amount): void {
+    this.cell.settle(now, amount);
+  }
+
   quotas(now: number): readonly Quota[] {
     return this.cell.quotas(now);
   }
@@ -131,8 +135,8 @@ export class ShareCell extends DelegatingCell implements StandInCell {
       const { owed, ago, since } = standing;
       const shape = cell.amount(1);
       const part = combine(shape, amountLike(shape, owed), (_, permits = 0) => permits * fraction);
-      if (sizeOf(part) > 0) cell.take(now - ago, part);
-      if (sizeOf(since) > 0) cell.take(now, since);
+      if (sizeOf(part) > 0) cell.settle(now - ago, part);
+      if (sizeOf(since) > 0) cell.settle(now, since);
     }
     return new ShareCell(cell, cell.copy(), mostOf(cell, list, now));
   }
@@ -187,6 +191,8 @@ export class OpenCell extends DelegatingCell implements StandInCell {
   override take(): void {}
 
   override giveBack(): void {}
+
+  override settle(): void {}
 
   override get isBounded(): boolean {
     return false;

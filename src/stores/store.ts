@@ -40,6 +40,8 @@ export type StoreRequest =
   | { readonly verb: "refund"; readonly amount: Amount }
   /** Taken whatever the state. */
   | { readonly verb: "charge"; readonly amount: Amount }
+  /** Used elsewhere while the store could not be asked, and as the policies allow. */
+  | { readonly verb: "settle"; readonly amount: Amount }
   /** Nobody goes before that many microseconds have passed. */
   | { readonly verb: "pause"; readonly micros: number }
   /** Tell what is owed; nothing changes. */

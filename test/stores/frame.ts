@@ -204,6 +204,9 @@ class Frame {
       case "charge":
         this.#take(this.#now, this.#amounts(request.amount));
         break;
+      case "settle":
+        this.#settle(this.#amounts(request.amount));
+        break;
       case "pause":
         this.#held = Math.max(this.#held, this.#now + request.micros);
         this.changed = true;
@@ -215,6 +218,16 @@ class Frame {
         this.#set(this.#declared);
     }
     return [AT_ONCE];
+  }
+
+  #settle(permits: readonly number[]): void {
+    this.#parts.forEach(({ algorithm, policy, state }, i) => {
+      const used = permits[i] ?? 0;
+      if (used === 0) return;
+      if (algorithm.settle) algorithm.settle(policy, state, this.#now, used);
+      else algorithm.take(policy, state, this.#now, used);
+    });
+    this.changed = true;
   }
 
   #amounts(amount: Amount): number[] {

@@ -113,6 +113,14 @@ algorithms.s = {
       if not policy.warmingUp then state.stored = math.min(policy.max, state.stored + permits) end
     end
 
+    function algorithm.settle(policy, state, now, permits)
+      resync(policy, state, now)
+      local from_store = math.min(permits, state.stored)
+      local cost = (permits - from_store) * policy.stable
+      state.nextFree = math.min(LARGEST, state.nextFree + cost)
+      state.stored = state.stored - from_store
+    end
+
     function algorithm.quota(policy, state, now)
       local reset = until_full(policy, state, now)
       local free = state.nextFree <= now

@@ -154,6 +154,15 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     if (!policy.warmingUp) state.stored = Math.min(policy.max, state.stored + permits);
   },
 
+  // the time that warming up took has passed already
+  settle(policy, state, now, permits) {
+    resync(policy, state, now);
+    const fromStore = Math.min(permits, state.stored);
+    const cost = (permits - fromStore) * policy.stable;
+    state.nextFree = Math.min(LARGEST, state.nextFree + cost);
+    state.stored -= fromStore;
+  },
+
   quota(policy, state, now): Quota {
     const resetMs = toMillis(untilFull(policy, state, now));
     const free = state.nextFree <= now;

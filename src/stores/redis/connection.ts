@@ -10,17 +10,23 @@ interface Connection {
 
 const breakers = new WeakMap<RedisClient, Breaker>();
 
+/** Clients whose events are listened to: with one listener for each event, however many limiters. */
+const heeded = new WeakSet<RedisClient>();
+
 /**
  * One for all limiters of a client. None for a Cluster: there one server may be away and others not,
  * so each limiter finds out by itself.
+ *
+ * @param heeds the client's own events are of use
  */
-export function breakerOf(client: RedisClient): Breaker | undefined {
+export function breakerOf(client: RedisClient, heeds: boolean): Breaker | undefined {
   if (isCluster(client)) return undefined;
-  const known = breakers.get(client);
-  if (known !== undefined) return known;
-  const breaker = new Breaker();
+  const breaker = breakers.get(client) ?? new Breaker();
   breakers.set(client, breaker);
-  heed(client as Connection, breaker);
+  if (heeds && !heeded.has(client)) {
+    heeded.add(client);
+    heed(client as Connection, breaker);
+  }
   return breaker;
 }
 

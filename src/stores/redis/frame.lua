@@ -19,6 +19,7 @@
 --            back permits receipts tails          what was granted was not used; a receipt and a tail for each policy
 --            refund permits                       what was taken was not used, whoever had it
 --            charge permits                       taken whatever the state
+--            settle permits                       used elsewhere, while this was away
 --            pause micros                         nobody goes before then
 --            owed                                 tell what lacks and is owed; nothing changes
 --            set numbers                          in force from now on for all who declare what this caller declares

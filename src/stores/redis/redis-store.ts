@@ -78,6 +78,7 @@ export class RedisStore implements Store {
         break;
       case "charge":
       case "refund":
+      case "settle":
         this.#encodeAmount(request.amount, args);
         break;
       case "pause":

@@ -103,6 +103,16 @@ function verbs.charge()
   return ""
 end
 
+function verbs.settle()
+  local permits = amounts()
+  for i = 1, count do
+    local use = algorithm[i].settle or algorithm[i].take
+    if permits[i] > 0 then use(policy[i], state[i], now, permits[i]) end
+  end
+  changed = true
+  return ""
+end
+
 function verbs.pause()
   held, changed = math.max(held, now + number()), true
   return ""
