@@ -398,6 +398,7 @@ test("the lost connection of those who listen is no loss", async () => {
   const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
   await until("a subscription", async () => (await channels()) === 1);
   await bench.redis.call("CLIENT", "KILL", "TYPE", "pubsub");
+  await until("another", async () => (await channels()) === 1);
   await lease.release();
   await (await waits).release();
 });
