@@ -18,6 +18,7 @@ import type { Limiter } from "./limiter/face.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
+import type { StockOptions } from "./limiter/stock.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
@@ -63,11 +64,36 @@ export interface RedisLimiterOptions {
    * time in all processes.
    */
   readonly clock?: Clock | undefined;
+  /**
+   * Reserves permits before somebody asks for them, so that most calls need no trip. Default: none.
+   */
+  readonly prefetch?: PrefetchOptions | "auto" | undefined;
+}
+
+/** How much each process reserves ahead; of `RedisLimiter.for(key)` for each key. */
+export interface PrefetchOptions {
+  /**
+   * The most that lies here unused or is on its way: what is lost when the process dies. A finite
+   * number above 0, or `"auto"`, the default: what about 100 ms of the present use need.
+   */
+  readonly permits?: number | "auto" | undefined;
+  /**
+   * What could have been used for that long and was not goes back; nor is anything reserved further
+   * ahead. ms, a finite number above 0, default 1000.
+   */
+  readonly maxAgeMs?: number | undefined;
 }
 
 export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
 
-const REDIS_OPTIONS = ["maxWaiting", "timeoutMs", "whenUnavailable", "prefix", "clock"] as const;
+const REDIS_OPTIONS = [
+  "maxWaiting",
+  "timeoutMs",
+  "whenUnavailable",
+  "prefix",
+  "clock",
+  "prefetch",
+] as const;
 
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
   /**
@@ -77,6 +103,17 @@ export interface RedisPoliciesOptions extends RedisLimiterOptions {
    * unless it was given.) On Cluster the key must lie in the limiter's slot.
    */
   readonly limitKey?: string | Readonly<Record<string, string>> | undefined;
+}
+
+/** A limiter that can be ended. */
+export interface ClosableLimiter extends Limiter, AsyncDisposable {
+  /**
+   * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
+   * every further call; what they were promised, and what was reserved ahead, is given back.
+   *
+   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
+   */
+  close(): Promise<void>;
 }
 
 /** A limiter on Redis under any policies. */
@@ -130,13 +167,20 @@ export class RedisLimiter extends RemoteLimiter {
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  for(key: string): Limiter {
+  for(key: string): ClosableLimiter {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;
+    this.checkOpen();
     const limiter = this.#of(key);
     this.#limiters.set(key, new WeakRef(limiter));
     this.#dropped.register(limiter, key);
     return limiter;
+  }
+
+  /** As that of every limiter; and ends those of its keys. */
+  override async close(): Promise<void> {
+    const limiters = Array.from(this.#limiters.values(), (limiter) => limiter.deref());
+    await Promise.all([super.close(), ...limiters.map((limiter) => limiter?.close())]);
   }
 }
 
@@ -279,7 +323,7 @@ function open(
   options: RedisPoliciesOptions,
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { whenUnavailable = "throw", limitKey } = options;
+  const { whenUnavailable = "throw", limitKey, prefetch } = options;
   checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait"]);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
@@ -297,8 +341,21 @@ function open(
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
+      prefetch: checkPrefetch(prefetch),
     },
   ];
+}
+
+function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions | undefined {
+  if (prefetch === undefined) return undefined;
+  if (typeof prefetch === "string") checkOneOf("prefetch", prefetch, ["auto"]);
+  const options = prefetch === "auto" ? {} : prefetch;
+  checkOptions("prefetch", options, ["permits", "maxAgeMs"]);
+  const { permits = "auto", maxAgeMs = 1000 } = options;
+  return {
+    permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, aboveZero),
+    maxAgeMs: checkNumber("prefetch.maxAgeMs", maxAgeMs, aboveZero),
+  };
 }
 
 /** The keys in which limits are kept, and for each policy which of them, counted from 1. */

@@ -1,5 +1,4 @@
 /** What is asked of a store elsewhere, by whom, and how it is packed for the journey. */
-import type { StoreUnavailableError } from "../errors.ts";
 import { sameAmount } from "../permits.ts";
 import type { Answer, StoreRequest } from "../stores/store.ts";
 
@@ -13,7 +12,7 @@ export interface Call {
   answer(answer: Answer, sentAt: number): void;
   /** The answer came too late: what it grants is to be given back. */
   undo(answer: Answer): void;
-  fail(error: StoreUnavailableError): void;
+  fail(error: Error): void;
   /** Of a grant that is given back: up to which instant permits were promised with it. */
   readonly tail?: number | undefined;
   /** The store is away. */
@@ -36,7 +35,7 @@ export class Message implements Call {
   readonly request: (late: number) => StoreRequest;
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
-  fail!: (error: StoreUnavailableError) => void;
+  fail!: (error: Error) => void;
   readonly answered = new Promise<Arrival>((resolve, reject) => {
     this.answer = (answer, sentAt) => resolve({ answer, sentAt });
     this.fail = reject;

@@ -16,7 +16,8 @@
  * wakes up: what it does with others' data should be fenced.)
  */
 import { checkNumber, wholeAtLeastOne } from "../check.ts";
-import { LONGEST_TIMEOUT_MS } from "../clock.ts";
+import { LONGEST_TIMEOUT_MS, unref } from "../clock.ts";
+import { asyncDispose } from "../dispose.ts";
 import { LeaseLostError, LimiterClosedError, QueueFullError } from "../errors.ts";
 import {
   type LeaseReply,
@@ -53,7 +54,7 @@ const LONGEST_RETRY_MS = 1000;
 /** Those who look at the same instant do so a little apart, ms. */
 const SPREAD_MS = 20;
 
-export class RemoteConcurrency {
+export class RemoteConcurrency implements AsyncDisposable {
   readonly #store: LeaseStore;
   readonly #key: string;
   readonly #declared: number;
@@ -219,6 +220,10 @@ export class RemoteConcurrency {
     clearTimeout(this.#timer);
     this.#unlisten();
     await Promise.all(left);
+  }
+
+  [asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   #send(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
@@ -445,9 +450,4 @@ export class RemoteConcurrency {
     this.#listening?.close();
     this.#listening = undefined;
   }
-}
-
-/** Timers of our own keep no process alive; in some runtimes they are numbers. */
-function unref(timer: unknown): void {
-  (timer as { unref?(): void }).unref?.();
 }

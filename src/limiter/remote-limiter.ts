@@ -6,7 +6,8 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
 import type { Clock } from "../clock.ts";
-import { type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
+import { asyncDispose } from "../dispose.ts";
+import { LimiterClosedError, type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import {
   type Cell,
@@ -16,14 +17,18 @@ import {
   type PolicyList,
   renumber,
 } from "../stores/memory.ts";
-import { type Answer, REFUSED, type Store } from "../stores/store.ts";
+import { type Answer, REFUSED, type Store, type StoreRequest } from "../stores/store.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import { AcquireAsker, type Asker, type Desk, TryAsker } from "./asker.ts";
+import type { Arrival, Call } from "./call.ts";
 import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
+import { AT_ONCE } from "./limiter.ts";
 import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
-import { RemoteReservation } from "./remote-reservation.ts";
-import { Trips } from "./trips.ts";
+import { type Host, RemoteReservation } from "./remote-reservation.ts";
+import type { Part } from "./shelf.ts";
+import { Stock, type StockOptions } from "./stock.ts";
+import { type Sending, Trips } from "./trips.ts";
 import { WaitLine } from "./wait-line.ts";
 
 export interface RemoteOptions {
@@ -40,19 +45,27 @@ export interface RemoteOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  /** Permits are reserved before somebody asks. */
+  readonly prefetch?: StockOptions | undefined;
 }
 
-export class RemoteLimiter implements Limiter, Desk {
+const GRANTED = Promise.resolve(true);
+
+export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   readonly #trips: Trips;
   readonly #line: WaitLine;
+  readonly #stock: Stock | undefined;
   readonly #signals = new AbortGroups<Asker>((asker, reason) => asker.abort(reason));
+  readonly #askers = new Set<Asker>();
+  readonly awaited = new Set<RemoteReservation>();
   /** Knows the policies' names and what can be asked of them; the state is not here. */
   readonly #cell: Cell;
   /** How many permits are slept for; and the reservations that may be. */
   #sleptFor = 0;
   readonly #reserved = new Set<RemoteReservation>();
+  #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     this.#declared = declared;
@@ -67,9 +80,11 @@ export class RemoteLimiter implements Limiter, Desk {
       { ...options, now: () => this.#line.now(), lateBy: () => this.#line.lateBy() },
       writePolicies(list),
     );
+    this.#stock = options.prefetch && this.#openStock(options.prefetch);
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    if (options === undefined && this.#stock?.take(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
@@ -80,6 +95,7 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
+    if (wait === 0 && this.#stock?.take(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
@@ -92,17 +108,19 @@ export class RemoteLimiter implements Limiter, Desk {
   async reserve(permits: Permits = 1): Promise<Reservation> {
     const amount = this.#cell.amount(permits);
     const longest = this.#hasRoom(amount) ? Infinity : 0;
-    const request = (late: number) =>
-      ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
-    const { answer, sentAt } = await this.#trips.send(request, { taken: amount });
+    const { answer, sentAt } = await this.#reserve(amount, longest);
     if (answer.wait === REFUSED) throw this.full(amount);
-    if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
-      this.giveBack(amount, answer);
-      throw this.full(amount);
+    if (answer.wait > 0 && answer.wait < Infinity) {
+      const closed = this.#closing && this.#closedError();
+      if (closed !== undefined || !this.#hasRoom(amount)) {
+        this.giveBack(amount, answer);
+        throw closed ?? this.full(amount);
+      }
     }
     if (answer.wait === Infinity) throw this.excess(amount);
     const due = this.#dueAt(answer.wait, sentAt);
     const reservation = new RemoteReservation(
+      this,
       this.#trips,
       this.#line,
       this.#cell,
@@ -115,6 +133,15 @@ export class RemoteLimiter implements Limiter, Desk {
     return reservation;
   }
 
+  async #reserve(amount: Amount, longest: number): Promise<Arrival> {
+    this.checkOpen();
+    const answer = this.#stock?.promise(amount, longest);
+    if (answer !== undefined) return { answer, sentAt: this.#line.now() };
+    const request = (late: number) =>
+      ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
+    return this.#trips.send(request, { taken: amount });
+  }
+
   decide(permits: Permits = 1): Promise<Decision> {
     return this.#look("decide", permits);
   }
@@ -123,25 +150,36 @@ export class RemoteLimiter implements Limiter, Desk {
     return this.#look("peek", permits);
   }
 
+  /** Where permits lie here, the store tells how the policies stand; the rest is said here. */
   async #look(verb: "decide" | "peek", permits: Permits): Promise<Decision> {
     const amount = this.#cell.amount(permits);
-    const request = (late: number) => ({ verb, amount, late });
-    const { answer } = await this.#trips.send(request, {
-      taken: verb === "decide" ? amount : 0,
-      longest: 0,
+    const wait = this.#stock?.waitFor(amount);
+    const ready = this.#stock?.ready ?? 0;
+    const taken = verb === "decide" && wait === 0 ? this.#stock?.promise(amount, 0) : undefined;
+    const sent = wait === undefined ? verb : "peek";
+    const request = (late: number) => ({ verb: sent, amount, late });
+    const sending = { taken: sent === "decide" ? amount : 0, longest: 0 };
+    const { answer } = await this.#send(request, sending).catch((error) => {
+      if (taken !== undefined) this.giveBack(amount, taken);
+      throw error;
     });
     if (answer.wait === Infinity) throw this.excess(amount);
-    return decision(this.#cell.names, answer.quotas, amount, answer.wait, answer.slowest);
+    const left = taken === undefined ? ready : ready - sizeOf(amount);
+    const quotas = answer.quotas.map((quota) => ({
+      ...quota,
+      remaining: Math.max(quota.remaining, left),
+    }));
+    return decision(this.#cell.names, quotas, amount, wait ?? answer.wait, answer.slowest);
   }
 
   async charge(permits: Permits): Promise<void> {
     const amount = this.#possible(permits);
-    await this.#trips.send(() => ({ verb: "charge", amount }));
+    await this.#send(() => ({ verb: "charge", amount }));
   }
 
   async refund(permits: Permits): Promise<void> {
     const amount = this.#possible(permits);
-    await this.#trips.send(() => ({ verb: "refund", amount }), { again: false });
+    await this.#send(() => ({ verb: "refund", amount }), { again: false });
   }
 
   /**
@@ -150,18 +188,64 @@ export class RemoteLimiter implements Limiter, Desk {
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
+    this.checkOpen();
     this.#line.holdUntil(this.#line.now() + micros);
-    await this.#trips.send(() => ({ verb: "pause", micros }));
+    this.#stock?.pause();
+    await this.#send(() => ({ verb: "pause", micros }));
   }
 
   async update(policies: Policies): Promise<void> {
     const { list } = renumber(this.#declared, listPolicies(policies));
-    await this.#trips.send(() => ({ verb: "set", numbers: writePolicies(list) }));
+    await this.#change(() => ({ verb: "set", numbers: writePolicies(list) }));
   }
 
   /** The declared numbers are in force again. */
   async reset(): Promise<void> {
-    await this.#trips.send(() => ({ verb: "reset" }));
+    await this.#change(() => ({ verb: "reset" }));
+  }
+
+  /** What was reserved ahead by the numbers of before goes back first. */
+  async #change(request: () => StoreRequest): Promise<void> {
+    this.checkOpen();
+    this.#stock?.release();
+    await this.#trips.send(request);
+  }
+
+  /**
+   * Ends the limiter in this process: who waits, in `ready()` too, is rejected with a
+   * LimiterClosedError, and so is every further call. What they were promised is given back, and what
+   * was reserved ahead. Reservations for which nobody waits stay their holders'.
+   *
+   * @returns when all that is done and nothing is under way any more, or after `timeoutMs`
+   * @example
+   * await limiter.close();
+   * redis.disconnect();
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    const error = this.#closedError();
+    for (const asker of [...this.#askers]) asker.abort(error);
+    for (const reservation of [...this.awaited]) reservation.abort(error);
+    this.#stock?.close();
+    // the line closes its ranks, and what is left over goes back
+    await Promise.resolve();
+    await this.#trips.close(error);
+  }
+
+  checkOpen(): void {
+    if (this.#closing !== undefined) throw this.#closedError();
+  }
+
+  #closedError(): LimiterClosedError {
+    return new LimiterClosedError(this.#options.name);
   }
 
   /** The policies in force, as the last reply told. */
@@ -174,10 +258,13 @@ export class RemoteLimiter implements Limiter, Desk {
     this.#sleptFor += sizeOf(asker.amount);
     asker.due = this.#dueAt(wait, sentAt);
     this.#line.add(asker, asker.asked + asker.longest);
+    this.#stock?.answered(asker);
     return true;
   }
 
   dismiss(asker: Asker): void {
+    this.#askers.delete(asker);
+    this.#stock?.answered(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     if (asker.due === 0) return;
     this.#sleptFor -= sizeOf(asker.amount);
@@ -185,13 +272,18 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   leave(asker: Asker): void {
+    this.#askers.delete(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     this.#sleptFor -= sizeOf(asker.amount);
     this.#line.leave(asker);
   }
 
   giveBack(amount: Amount, answer: Answer): void {
-    this.#trips.giveBack(amount, answer).catch(() => {});
+    this.restore(amount, answer).catch(() => {});
+  }
+
+  async restore(amount: Amount, answer: Answer): Promise<void> {
+    if (!this.#stock?.takeBack(answer)) await this.#trips.giveBack(amount, answer);
   }
 
   full(amount: Amount): QueueFullError {
@@ -205,8 +297,41 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   #ask(asker: Asker): void {
+    this.checkOpen();
     if (asker.signal !== undefined) this.#signals.add(asker.signal, asker);
-    this.#trips.ask(asker);
+    this.#askers.add(asker);
+    (this.#stock ?? this.#trips).ask(asker);
+  }
+
+  async #send(request: (late: number) => StoreRequest, sending?: Sending): Promise<Arrival> {
+    this.checkOpen();
+    return this.#trips.send(request, sending);
+  }
+
+  #openStock(prefetch: StockOptions): Stock {
+    const trips = this.#trips;
+    const { clock, patient } = this.#options;
+    const { list } = this.#declared;
+    const amountOf = (permits: number) => this.#cell.amount(permits);
+    const supply = {
+      ...{ clock, patient, amountOf, line: this.#line },
+      get inForce() {
+        return trips.inForce;
+      },
+      dueAt: (wait: number, sentAt: number) => this.#dueAt(wait, sentAt),
+      send: (call: Call) => trips.ask(call),
+      giveBack: ({ piece, permits }: Part) => {
+        const { answer, size } = piece;
+        // of a part, those that were stored come back last
+        const receipts = answer.receipts.map((receipt, i) =>
+          list[i]?.algorithm.dated || i >= list.length
+            ? receipt
+            : Math.max(0, receipt - (size - permits)),
+        );
+        this.giveBack(amountOf(permits), { ...answer, receipts });
+      },
+    };
+    return new Stock(supply, prefetch);
   }
 
   /** How many permits are waited for. */

@@ -9,6 +9,16 @@ import { checkWaitOptions } from "./options.ts";
 import type { Trips } from "./trips.ts";
 import type { WaitLine } from "./wait-line.ts";
 
+/** What reservations need of their limiter. */
+export interface Host {
+  /** Those for which somebody waits in `ready()`. */
+  readonly awaited: Set<RemoteReservation>;
+  /** Throws when the limiter was closed. */
+  checkOpen(): void;
+  /** What was promised is not wanted. */
+  restore(amount: Amount, answer: Answer): Promise<void>;
+}
+
 /**
  * Permits that a store elsewhere has promised. The instant stays as it was told; a pause alone
  * defers it.
@@ -16,6 +26,7 @@ import type { WaitLine } from "./wait-line.ts";
 export class RemoteReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
+  readonly #host: Host;
   readonly #trips: Trips;
   readonly #line: WaitLine;
   readonly #cell: Cell;
@@ -29,6 +40,7 @@ export class RemoteReservation implements Reservation {
   readonly #stop = new Set<(reason: unknown) => void>();
 
   constructor(
+    host: Host,
     trips: Trips,
     line: WaitLine,
     cell: Cell,
@@ -37,6 +49,7 @@ export class RemoteReservation implements Reservation {
     answer: Answer,
     due: number,
   ) {
+    this.#host = host;
     this.#trips = trips;
     this.#line = line;
     this.#cell = cell;
@@ -51,11 +64,13 @@ export class RemoteReservation implements Reservation {
   async ready(options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     if (signal?.aborted) {
-      this.#abort(signal.reason);
+      this.abort(signal.reason);
       throw signal.reason;
     }
     if (this.#cancelled) throw new ReservationCancelledError(this.waitMs);
-    if (!this.#line.reached(this.#due)) await this.#whenDue(signal);
+    if (this.#line.reached(this.#due)) return this.waitMs;
+    this.#host.checkOpen();
+    await this.#whenDue(signal);
     return this.waitMs;
   }
 
@@ -111,14 +126,14 @@ export class RemoteReservation implements Reservation {
   }
 
   /** Nobody waits for the answer: at worst the permits are lost. */
-  #abort(reason: unknown): void {
+  abort(reason: unknown): void {
     const amount = this.#taken;
     if (this.#giveUp(reason)) this.#giveBack(amount).catch(() => {});
   }
 
   async #giveBack(amount: Amount): Promise<void> {
     // once settled it is not what was granted any more
-    if (sameAmount(amount, this.#amount)) await this.#trips.giveBack(amount, this.#answer);
+    if (sameAmount(amount, this.#amount)) await this.#host.restore(amount, this.#answer);
     else await this.#trips.send(() => ({ verb: "refund", amount }), { again: false });
   }
 
@@ -126,6 +141,7 @@ export class RemoteReservation implements Reservation {
     return new Promise((resolve, reject) => {
       const end = () => {
         this.#stop.delete(stop);
+        if (this.#stop.size === 0) this.#host.awaited.delete(this);
         signal?.removeEventListener("abort", abort);
       };
       const timer = this.#line.alarm(this.#due, () => {
@@ -137,8 +153,9 @@ export class RemoteReservation implements Reservation {
         end();
         reject(reason);
       };
-      const abort = () => this.#abort(signal?.reason);
+      const abort = () => this.abort(signal?.reason);
       this.#stop.add(stop);
+      this.#host.awaited.add(this);
       signal?.addEventListener("abort", abort);
     });
   }

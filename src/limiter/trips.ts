@@ -85,6 +85,13 @@ export class Trips {
   #look: Timeout;
   #expiry: Timeout;
 
+  /** The trip that is under way and not overdue, and when it will be. */
+  #trip: Trip | undefined;
+  #deadline: Timeout;
+  /** What happens when nothing is asked for any more; and what then happens to those who ask. */
+  #drained: (() => void) | undefined;
+  #closed: Error | undefined;
+
   /**
    * @param declared the numbers of the caller's code, as the store is told them
    * @param fallback the same, where limits are kept elsewhere
@@ -109,6 +116,10 @@ export class Trips {
   }
 
   ask(call: Call): void {
+    if (this.#closed !== undefined) {
+      call.fail(this.#closed);
+      return;
+    }
     const last = this.#queue.at(-1);
     const joins =
       last !== undefined &&
@@ -149,10 +160,48 @@ export class Trips {
   }
 
   /**
+   * Ends the trips when nothing is asked for any more, or after `timeoutMs`: what is still under way
+   * then fails, and so does what is asked later.
+   */
+  close(error: Error): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(last);
+        this.#drained = undefined;
+        this.#closed = error;
+        this.#abandon(error);
+        resolve();
+      };
+      const last = setTimeout(end, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
+      // what is answered now may still lead to something that is given back
+      this.#drained = () => void setTimeout(() => this.#isIdle && this.#drained && end(), 0);
+      if (this.#isIdle) this.#drained();
+    });
+  }
+
+  get #isIdle(): boolean {
+    return !this.#blocked && this.#queue.length === 0;
+  }
+
+  #abandon(error: Error): void {
+    for (const timer of [this.#deadline, this.#look, this.#expiry]) clearTimeout(timer);
+    const calls = [
+      ...(this.#lost?.waiting ?? []),
+      ...(this.#trip?.calls ?? []),
+      ...this.#queue.flatMap((batch) => batch.calls),
+    ];
+    this.#queue = [];
+    // what its reply grants, should there be one, is for nobody
+    for (const trip of [this.#lost, this.#trip]) if (trip !== undefined) trip.waiting = NOBODY;
+    for (const call of calls) if (!call.gone) call.fail(error);
+  }
+
+  /**
    * With the microtasks of this turn, so that all calls of the turn are there and a lone one is not
    * held up.
    */
   #leaveSoon(): void {
+    if (this.#isIdle) this.#drained?.();
     if (this.#blocked || this.#queue.length === 0) return;
     this.#blocked = true;
     queueMicrotask(() => this.#leave());
@@ -168,12 +217,17 @@ export class Trips {
   #travel(calls: readonly Call[], askedMs: number): void {
     const { now, lateBy, timeoutMs } = this.#options;
     const trip: Trip = { calls, sentAt: now(), waiting: undefined };
-    const timeout = setTimeout(
+    const deadline = setTimeout(
       () => this.#overdue(trip),
       Math.min(LONGEST_TIMEOUT_MS, askedMs + timeoutMs - performance.now()),
     );
+    this.#trip = trip;
+    this.#deadline = deadline;
     this.#run(pack(calls, lateBy()), trip.sentAt)
-      .finally(() => clearTimeout(timeout))
+      .finally(() => {
+        clearTimeout(deadline);
+        if (this.#trip === trip) this.#trip = undefined;
+      })
       .then(
         (reply) => this.#arrive(trip, reply),
         (error) => this.#fall(trip, error),
@@ -217,6 +271,7 @@ export class Trips {
   /** Its callers' time is over, but not the trip. */
   #overdue(trip: Trip): void {
     this.#lost = trip;
+    this.#trip = undefined;
     trip.waiting = this.#keep(trip, noAnswer(this.#options.timeoutMs));
     this.#goAway();
   }

@@ -120,6 +120,11 @@ export class WaitLine {
     this.#arm();
   }
 
+  /** Who comes now goes no sooner than this: behind all who sleep, and after a pause. */
+  get turn(): number {
+    return Math.max(this.#sleepers.size === 0 ? 0 : this.#lastDue, this.#heldUntil);
+  }
+
   /** Whether an instant has come, and no pause defers it. */
   reached(due: number): boolean {
     return this.now() >= Math.max(due, this.#heldUntil);
