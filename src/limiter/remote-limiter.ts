@@ -2,7 +2,7 @@
  * A limiter whose state lives in a store elsewhere: one trip reserves and tells the wait, the
  * waiting is done here.
  */
-import type { Policy } from "../algorithms/algorithm.ts";
+import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
 import type { Clock } from "../clock.ts";
@@ -19,7 +19,14 @@ import {
 } from "../stores/memory.ts";
 import { type Answer, REFUSED, type Store, type StoreRequest } from "../stores/store.ts";
 import { AbortGroups } from "./abort-groups.ts";
-import { AcquireAsker, type Asker, type Desk, TryAsker } from "./asker.ts";
+import {
+  AcquireAsker,
+  type Asker,
+  type Desk,
+  ReserveAsker,
+  SleepyAsker,
+  TryAsker,
+} from "./asker.ts";
 import type { Arrival, Call } from "./call.ts";
 import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
@@ -108,14 +115,13 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
   async reserve(permits: Permits = 1): Promise<Reservation> {
     const amount = this.#cell.amount(permits);
     const longest = this.#hasRoom(amount) ? Infinity : 0;
-    const { answer, sentAt } = await this.#reserve(amount, longest);
+    const { answer, sentAt } = await new Promise<Arrival>((resolve) => {
+      this.#ask(new ReserveAsker(this, this.#line.now(), amount, longest, undefined, resolve));
+    });
     if (answer.wait === REFUSED) throw this.full(amount);
-    if (answer.wait > 0 && answer.wait < Infinity) {
-      const closed = this.#closing && this.#closedError();
-      if (closed !== undefined || !this.#hasRoom(amount)) {
-        this.giveBack(amount, answer);
-        throw closed ?? this.full(amount);
-      }
+    if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
+      this.giveBack(amount, answer);
+      throw this.full(amount);
     }
     if (answer.wait === Infinity) throw this.excess(amount);
     const due = this.#dueAt(answer.wait, sentAt);
@@ -133,15 +139,6 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     return reservation;
   }
 
-  async #reserve(amount: Amount, longest: number): Promise<Arrival> {
-    this.checkOpen();
-    const answer = this.#stock?.promise(amount, longest);
-    if (answer !== undefined) return { answer, sentAt: this.#line.now() };
-    const request = (late: number) =>
-      ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
-    return this.#trips.send(request, { taken: amount });
-  }
-
   decide(permits: Permits = 1): Promise<Decision> {
     return this.#look("decide", permits);
   }
@@ -150,26 +147,27 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     return this.#look("peek", permits);
   }
 
-  /** Where permits lie here, the store tells how the policies stand; the rest is said here. */
+  /** What lies here decides, if it can; how the policies stand the store tells. */
   async #look(verb: "decide" | "peek", permits: Permits): Promise<Decision> {
     const amount = this.#cell.amount(permits);
-    const wait = this.#stock?.waitFor(amount);
+    const here = this.#stock?.waitFor(amount);
+    const taken = verb === "decide" && here === 0 ? this.#stock?.promise(amount, 0) : undefined;
     const ready = this.#stock?.ready ?? 0;
-    const taken = verb === "decide" && wait === 0 ? this.#stock?.promise(amount, 0) : undefined;
-    const sent = wait === undefined ? verb : "peek";
-    const request = (late: number) => ({ verb: sent, amount, late });
-    const sending = { taken: sent === "decide" ? amount : 0, longest: 0 };
-    const { answer } = await this.#send(request, sending).catch((error) => {
+    const asked = here === undefined ? verb : "peek";
+    const request = (late: number) => ({ verb: asked, amount, late });
+    try {
+      const { answer } = await this.#send(request, {
+        taken: asked === "decide" ? amount : 0,
+        longest: 0,
+      });
+      if (answer.wait === Infinity) throw this.excess(amount);
+      const quotas =
+        ready === 0 ? answer.quotas : answer.quotas.map((each) => atLeast(each, ready));
+      return decision(this.#cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
+    } catch (error) {
       if (taken !== undefined) this.giveBack(amount, taken);
       throw error;
-    });
-    if (answer.wait === Infinity) throw this.excess(amount);
-    const left = taken === undefined ? ready : ready - sizeOf(amount);
-    const quotas = answer.quotas.map((quota) => ({
-      ...quota,
-      remaining: Math.max(quota.remaining, left),
-    }));
-    return decision(this.#cell.names, quotas, amount, wait ?? answer.wait, answer.slowest);
+    }
   }
 
   async charge(permits: Permits): Promise<void> {
@@ -253,7 +251,7 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     return readPolicies(this.#trips.inForce);
   }
 
-  seat(asker: Asker, wait: number, sentAt: number): boolean {
+  seat(asker: SleepyAsker, wait: number, sentAt: number): boolean {
     if (!this.#hasRoom(asker.amount)) return false;
     this.#sleptFor += sizeOf(asker.amount);
     asker.due = this.#dueAt(wait, sentAt);
@@ -266,12 +264,12 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     this.#askers.delete(asker);
     this.#stock?.answered(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
-    if (asker.due === 0) return;
+    if (!(asker instanceof SleepyAsker) || asker.due === 0) return;
     this.#sleptFor -= sizeOf(asker.amount);
     this.#line.remove(asker);
   }
 
-  leave(asker: Asker): void {
+  leave(asker: SleepyAsker): void {
     this.#askers.delete(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     this.#sleptFor -= sizeOf(asker.amount);
@@ -303,8 +301,8 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     (this.#stock ?? this.#trips).ask(asker);
   }
 
-  async #send(request: (late: number) => StoreRequest, sending?: Sending): Promise<Arrival> {
-    this.checkOpen();
+  #send(request: (late: number) => StoreRequest, sending?: Sending): Promise<Arrival> {
+    if (this.#closing !== undefined) return Promise.reject(this.#closedError());
     return this.#trips.send(request, sending);
   }
 
@@ -359,4 +357,9 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     if (this.#cell.earliest(0, amount) === Infinity) throw this.excess(amount);
     return amount;
   }
+}
+
+/** What lies here may be used whatever the store has. */
+function atLeast(quota: Quota, remaining: number): Quota {
+  return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
 }

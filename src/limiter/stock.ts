@@ -86,8 +86,6 @@ interface Run {
   readonly permits: number;
   /** Up to which instant it reserves, microseconds. */
   readonly reach: number;
-  /** Somebody has asked the store behind it. */
-  followed: boolean;
   /** What comes of it now is given back. */
   gone: boolean;
 }
@@ -104,11 +102,11 @@ export class Stock {
   #run: Run | undefined;
   /** Where the last run that was cut short ended: up to there others have reserved. */
   #cutAt = -Infinity;
-  /** Those who wait for the run; and those who have asked the store and have no answer yet. */
+  /** Those who wait for the run. */
   readonly #expecting = new Fifo<Asker>();
+  /** Those who have asked the store and have no answer yet; and those who did so behind the run. */
   readonly #asked = new Set<Asker>();
-  /** How many permits the former wait for. */
-  #expected = 0;
+  #behind = new Set<Asker>();
   #expiry: Timer | undefined;
   #forgetExit: (() => void) | undefined;
   #closed = false;
@@ -138,13 +136,13 @@ export class Stock {
 
   /** Somebody has asked before and does not know its instant. */
   get #isAwaited(): boolean {
-    return this.#asked.size > 0 || this.#expecting.size > 0;
+    return this.#asked.size + this.#behind.size + this.#expecting.size > 0;
   }
 
   /** Answers the asker, now or when the run is there; or the store does. */
   ask(asker: Asker): void {
     if (this.#expecting.size > 0 || !this.#serve(asker)) {
-      if (this.#isWorthAwaiting(permitsOf(asker.amount))) this.#expect(asker);
+      if (this.#isWorthAwaiting(permitsOf(asker.amount))) this.#expecting.append(asker);
       else this.#send(asker);
     }
     this.#refill();
@@ -156,7 +154,7 @@ export class Stock {
   promise(amount: Amount, longest: number): Answer | undefined {
     if (this.#expecting.size > 0) return undefined;
     const answer = this.#promise(permitsOf(amount), longest);
-    this.#refill();
+    if (answer !== undefined) this.#refill();
     return answer;
   }
 
@@ -174,7 +172,11 @@ export class Stock {
 
   /** The asker has its answer, or wants none any more. */
   answered(asker: Asker): void {
-    if (this.#asked.delete(asker) && this.#asked.size === 0) this.#serveAll();
+    this.#behind.delete(asker);
+    if (this.#asked.delete(asker) && this.#asked.size === 0) {
+      this.#serveExpecting();
+      this.#refill();
+    }
   }
 
   /** @returns whether the answer was ours; then what it promised is here again */
@@ -214,7 +216,7 @@ export class Stock {
   }
 
   #promise(permits: number, longest: number): Answer | undefined {
-    if (permits > this.#shelf.left || this.#asked.size > 0) return undefined;
+    if (permits > this.#shelf.left || this.#asked.size + this.#behind.size > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
     const grant = new Grant(wait);
@@ -229,38 +231,30 @@ export class Stock {
     return Math.max(0, Math.max(this.#shelf.dueOf(permits), line.turn) - now);
   }
 
-  /** Whether it will be served from here once those before it have their answers. */
+  /** Whether it may be served from here once those before it have their answers. */
   #isWorthAwaiting(permits: number): boolean {
-    const run = this.#run;
-    if (run === undefined) return this.#asked.size > 0 && permits <= this.#shelf.left;
-    return !run.followed && this.#expected + permits <= this.#shelf.left + run.permits;
-  }
-
-  #expect(asker: Asker): void {
-    this.#expecting.append(asker);
-    this.#expected += permitsOf(asker.amount);
+    if (this.#expecting.size > 0) return true;
+    if (this.#run === undefined) return this.#asked.size > 0 && permits <= this.#shelf.left;
+    return this.#behind.size === 0 && permits <= this.#shelf.left + this.#run.permits;
   }
 
   /** The store answers it: after the run that is under way, and nobody overtakes it. */
   #send(asker: Asker): void {
-    if (this.#run !== undefined) this.#run.followed = true;
     this.#ready = 0;
-    this.#asked.add(asker);
+    (this.#run === undefined ? this.#asked : this.#behind).add(asker);
     this.#supply.send(asker);
   }
 
   /** Those who wait for a run, in order, as far as it is known what becomes of them. */
-  #serveAll(): void {
+  #serveExpecting(): void {
     for (let asker = this.#expecting.head; asker !== undefined; asker = this.#expecting.head) {
       const permits = permitsOf(asker.amount);
       const isServed = asker.gone || this.#serve(asker);
       const waits = this.#run !== undefined || permits <= this.#shelf.left;
       if (!isServed && waits) break;
       this.#expecting.remove(asker);
-      this.#expected -= permits;
       if (!isServed) this.#send(asker);
     }
-    this.#refill();
   }
 
   // -- runs --
@@ -287,7 +281,7 @@ export class Stock {
   #fetch(count: number, permits: number, reach: number, longest: number): void {
     const run: Run = {
       ...{ open: count, permits: count * permits, reach },
-      ...{ cut: false, followed: false, gone: false },
+      ...{ cut: false, gone: false },
     };
     this.#run = run;
     const amount = this.#supply.amountOf(permits);
@@ -318,7 +312,12 @@ export class Stock {
     this.#run = undefined;
     if (run.cut) this.#cutAt = run.reach;
     this.#ready = 0;
-    this.#serveAll();
+    // they asked before those who asked the store behind it
+    const behind = this.#behind;
+    this.#behind = new Set();
+    this.#serveExpecting();
+    for (const asker of behind) this.#asked.add(asker);
+    this.#refill();
     this.#arm();
   }
 
@@ -344,7 +343,6 @@ export class Stock {
       if (error === undefined || this.#supply.patient) this.#send(asker);
       else asker.fail(error);
     }
-    this.#expected = 0;
   }
 
   // -- what is not used --
