@@ -27,6 +27,11 @@ export class RunSize {
     this.#permits = permits === "auto" ? 0 : permits;
   }
 
+  /** Whether a run could serve such a request. */
+  fits(permits: number): boolean {
+    return permits <= (this.#adapts ? MOST_PERMITS : this.#permits);
+  }
+
   /** A run is wanted now, microseconds. */
   adapt(now: number): void {
     const since = now - this.#fetchedAt;

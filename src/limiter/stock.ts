@@ -129,8 +129,10 @@ export class Stock {
 
   #isReady(permits: number): boolean {
     if (permits > this.#shelf.left || this.#isAwaited) return false;
-    const now = this.#supply.line.now();
-    this.#ready = this.#supply.line.turn > now ? 0 : this.#shelf.readyAt(now);
+    const { line } = this.#supply;
+    line.catchUp();
+    const now = line.now();
+    this.#ready = line.turn > now ? 0 : this.#shelf.readyAt(now);
     return permits <= this.#ready;
   }
 
@@ -141,11 +143,12 @@ export class Stock {
 
   /** Answers the asker, now or when the run is there; or the store does. */
   ask(asker: Asker): void {
+    this.#ready = 0;
     if (this.#expecting.size > 0 || !this.#serve(asker)) {
       if (this.#isWorthAwaiting(permitsOf(asker.amount))) this.#expecting.append(asker);
       else this.#send(asker);
     }
-    this.#refill();
+    if (this.#size.fits(permitsOf(asker.amount))) this.#refill();
   }
 
   /**
@@ -173,10 +176,9 @@ export class Stock {
   /** The asker has its answer, or wants none any more. */
   answered(asker: Asker): void {
     this.#behind.delete(asker);
-    if (this.#asked.delete(asker) && this.#asked.size === 0) {
-      this.#serveExpecting();
-      this.#refill();
-    }
+    if (!this.#asked.delete(asker) || this.#asked.size > 0 || this.#expecting.size === 0) return;
+    this.#serveExpecting();
+    this.#refill();
   }
 
   /** @returns whether the answer was ours; then what it promised is here again */
@@ -227,6 +229,7 @@ export class Stock {
 
   #waitFor(permits: number): number {
     const { line } = this.#supply;
+    line.catchUp();
     const now = line.now();
     return Math.max(0, Math.max(this.#shelf.dueOf(permits), line.turn) - now);
   }
@@ -240,7 +243,6 @@ export class Stock {
 
   /** The store answers it: after the run that is under way, and nobody overtakes it. */
   #send(asker: Asker): void {
-    this.#ready = 0;
     (this.#run === undefined ? this.#asked : this.#behind).add(asker);
     this.#supply.send(asker);
   }

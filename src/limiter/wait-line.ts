@@ -156,6 +156,13 @@ export class WaitLine {
   }
 
   readonly #wake = (): void => {
+    this.#timer = undefined;
+    this.catchUp();
+  };
+
+  /** Wakes who is due, though the timer may not have fired yet. */
+  catchUp(): void {
+    if (this.#sleepers.size === 0) return;
     const now = this.now();
     for (let sleeper = this.#sleepers.head; sleeper !== undefined; sleeper = this.#sleepers.head) {
       const at = Math.max(sleeper.due, this.#heldUntil);
@@ -165,7 +172,6 @@ export class WaitLine {
       this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
       this.#lateUntil = now + this.#lateBy;
     }
-    this.#timer = undefined;
     this.#arm();
-  };
+  }
 }
