@@ -151,7 +151,7 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
   async #look(verb: "decide" | "peek", permits: Permits): Promise<Decision> {
     const amount = this.#cell.amount(permits);
     const here = this.#stock?.waitFor(amount);
-    const taken = verb === "decide" && here === 0 ? this.#stock?.promise(amount, 0) : undefined;
+    const taken = verb === "decide" && here === 0 ? this.#stock?.takeNow(amount) : undefined;
     const ready = this.#stock?.ready ?? 0;
     const asked = here === undefined ? verb : "peek";
     const request = (late: number) => ({ verb: asked, amount, late });

@@ -151,17 +151,14 @@ export class Stock {
     if (this.#size.fits(permitsOf(asker.amount))) this.#refill();
   }
 
-  /**
-   * Takes permits from here, to be used when the answer says; `undefined`: the store is to be asked.
-   */
-  promise(amount: Amount, longest: number): Answer | undefined {
-    if (this.#expecting.size > 0) return undefined;
-    const answer = this.#promise(permitsOf(amount), longest);
-    if (answer !== undefined) this.#refill();
+  /** Takes permits that can be used now, as `waitFor` has told. */
+  takeNow(amount: Amount): Answer | undefined {
+    const answer = this.#promise(permitsOf(amount), 0);
+    this.#refill();
     return answer;
   }
 
-  /** How long `promise` would let wait, microseconds. */
+  /** How long such a request would have to wait for what lies here, microseconds, if that is enough. */
   waitFor(amount: Amount): number | undefined {
     const permits = permitsOf(amount);
     if (permits > this.#shelf.left || this.#isAwaited) return undefined;

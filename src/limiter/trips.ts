@@ -185,14 +185,14 @@ export class Trips {
 
   #abandon(error: Error): void {
     for (const timer of [this.#deadline, this.#look, this.#expiry]) clearTimeout(timer);
-    const calls = [
-      ...(this.#lost?.waiting ?? []),
-      ...(this.#trip?.calls ?? []),
-      ...this.#queue.flatMap((batch) => batch.calls),
-    ];
+    const calls = this.#queue.flatMap((batch) => batch.calls);
     this.#queue = [];
-    // what its reply grants, should there be one, is for nobody
-    for (const trip of [this.#lost, this.#trip]) if (trip !== undefined) trip.waiting = NOBODY;
+    for (const trip of [this.#lost, this.#trip]) {
+      if (trip === undefined) continue;
+      calls.unshift(...(trip.waiting ?? trip.calls));
+      // what its reply grants, should there be one, is for nobody
+      trip.waiting = NOBODY;
+    }
     for (const call of calls) if (!call.gone) call.fail(error);
   }
 

@@ -480,6 +480,32 @@ bounds("first in, first out, whatever their sizes and however long the store tak
   );
 });
 
+bounds(
+  "who asks for more while a run is under way is not overtaken by those who come later",
+  async () => {
+    const { clock, store, limiter } = open(unsaving(100), 10);
+    await limiter.acquire();
+    await clock.advance(50);
+    store.held = true;
+    // half of it: the next run leaves
+    const waited = Array.from({ length: 5 }, () => limiter.acquire());
+    await Promise.all(waited);
+    await turn();
+    assert.match(store.sent(), /^reserve 1 within 1000000 x5$/);
+    const order: string[] = [];
+    void limiter.acquire(20).then(() => order.push("large"));
+    void limiter.acquire().then(() => order.push("small"));
+    void limiter.acquire(2).then(() => order.push("two"));
+    await store.deliver();
+    await clock.advance(1000);
+    assert.equal(order, ["large", "small", "two"]);
+    assert.is(
+      store.sent(2),
+      "reserve 20 within Infinity x1, reserve 1 within Infinity x1, reserve 2 within Infinity x1",
+    );
+  },
+);
+
 bounds.run();
 
 const giving = suite("stock, giving up");
@@ -612,6 +638,27 @@ away("patient: those who wait for the run wait for the store, each as long as it
   store.away = undefined;
   await timers.tickAsync(3000);
   assert.equal([await first, second.value], [0, 0]);
+});
+
+away("patient: a run that has not left is given up, and asked for anew", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 1e3, prefilled: true });
+  const { clock, store, limiter } = open(policy, 4, { patient: true, timeoutMs: 300 });
+  store.held = true;
+  const peeked = limiter.peek();
+  await timers.tickAsync(0);
+  const controller = new AbortController();
+  const first = watch(clock, limiter.acquire());
+  const second = watch(clock, limiter.acquire());
+  const gone = failure(() => limiter.acquire(1, { signal: controller.signal }));
+  controller.abort();
+  await gone;
+  await timers.tickAsync(300);
+  await store.deliver();
+  await timers.tickAsync(0);
+  assert.is((await peeked).allowed, true);
+  assert.equal([first.value, second.value], [0, 0]);
+  assert.is(store.sent(), "reserve 1 within Infinity x2");
+  assert.is(timers.countTimers(), 0);
 });
 
 giving.run();
