@@ -496,13 +496,35 @@ bounds(
     void limiter.acquire(20).then(() => order.push("large"));
     void limiter.acquire().then(() => order.push("small"));
     void limiter.acquire(2).then(() => order.push("two"));
-    await store.deliver();
-    await clock.advance(1000);
-    assert.equal(order, ["large", "small", "two"]);
+    // the run arrives, and they leave
+    const delivered = store.deliver();
+    store.held = true;
+    await delivered;
     assert.is(
-      store.sent(2),
+      store.sent(),
       "reserve 20 within Infinity x1, reserve 1 within Infinity x1, reserve 2 within Infinity x1",
     );
+    void limiter.acquire().then(() => order.push("late"));
+    await turn();
+    assert.equal(order, []);
+    await store.deliver();
+    await clock.advance(1000);
+    assert.equal(order, ["large", "small", "two", "late"]);
+  },
+);
+
+bounds(
+  "what is left of a piece comes back as what it was: fresh permits first, then stored ones",
+  async () => {
+    const policy = smoothBursty({ permitsPerSecond: 5000, burstSeconds: 0.0034, prefilled: true });
+    const { clock, store, limiter } = open(policy, 20);
+    await limiter.acquire();
+    await turn();
+    // 17 were stored: the first call took one, the first three pieces 5 each, the fourth one
+    assert.is(store.sent(), "reserve 1 within Infinity x1, reserve 5 within 1000000 x4");
+    await limiter.acquire(3);
+    await clock.advance(2000);
+    assert.is(store.sent(), "back 5 (5), back 5 (5), back 2 (2), back 5 (1)");
   },
 );
 
