@@ -1,26 +1,41 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
 import { type Amount, sameAmount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
-import type { Arrival, Call } from "./call.ts";
+import type { Arrival, Taker } from "./call.ts";
 import type { Sleeper } from "./wait-line.ts";
 
 /** What askers need of their limiter. */
 export interface Desk {
   /** Whether the asker may wait where so many wait already; from then on it does. */
-  seat(asker: SleepyAsker, wait: number, sentAt: number): boolean;
+  seat(asker: Asker, wait: number, sentAt: number): boolean;
   /** It has its answer. */
   dismiss(asker: Asker): void;
   /** It has a seat, and does not want it any more. */
-  leave(asker: SleepyAsker): void;
+  leave(asker: Asker): void;
   giveBack(amount: Amount, answer: Answer): void;
+  /** The store cannot be asked. */
+  failed(asker: Asker, error: unknown): void;
+  now(): number;
+  /** The store has given it what it asked for. */
+  took(amount: Amount, answer: Answer): void;
   full(amount: Amount): Error;
   excess(amount: Amount): Error;
 }
 
+/** What those need of their limiter who see for themselves what the answer says. */
+export interface BookingDesk {
+  took(amount: Amount, answer: Answer): void;
+  booked(booking: Booking): void;
+  giveBack(amount: Amount, answer: Answer): void;
+}
+
 type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
 
-/** Somebody who asks the store for permits. What comes of it is for the kinds of askers to say. */
-export abstract class Asker<T = never> implements Call {
+/**
+ * Somebody who asks the store for permits and sleeps until they can be used. What comes of it is
+ * for the kinds of askers to say.
+ */
+export abstract class Asker<T = never> implements Taker, Sleeper {
   /**
    * When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait.
    */
@@ -28,10 +43,13 @@ export abstract class Asker<T = never> implements Call {
   readonly longest: number;
   readonly amount: Amount;
   readonly signal: AbortSignal | undefined;
-  protected readonly desk: Desk;
+  readonly #desk: Desk;
   protected readonly resolve: Resolve<T>;
   readonly repeatable = true;
   gone = false;
+  due = 0;
+  #answer: Answer | undefined;
+  #asksAgain = false;
 
   constructor(
     desk: Desk,
@@ -41,7 +59,7 @@ export abstract class Asker<T = never> implements Call {
     signal: AbortSignal | undefined,
     resolve: Resolve<T>,
   ) {
-    this.desk = desk;
+    this.#desk = desk;
     this.resolve = resolve;
     this.asked = asked;
     this.amount = amount;
@@ -49,77 +67,85 @@ export abstract class Asker<T = never> implements Call {
     this.signal = signal;
   }
 
-  abstract answer(answer: Answer, sentAt: number): void;
+  protected abstract granted(waitedMs: number): void;
+  protected abstract refused(full: () => Error): void;
 
   reject(reason: unknown): void {
     this.resolve(Promise.reject(reason));
   }
 
   request(late: number): StoreRequest {
-    return { verb: "reserve", amount: this.amount, longest: this.longest, late, count: 1 };
+    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
   }
 
-  undo(answer: Answer): void {
-    if (answer.wait >= 0 && answer.wait < Infinity) this.desk.giveBack(this.amount, answer);
+  get patience(): number {
+    return this.#asksAgain ? this.left : this.longest;
   }
 
-  fail(error: unknown): void {
-    this.desk.dismiss(this);
-    this.reject(error);
+  /** How much longer it can wait, microseconds. */
+  get left(): number {
+    return Math.max(0, this.asked + this.longest - this.#desk.now());
   }
-
-  /** The store is away; it will be asked again. */
-  delayed(): void {}
-
-  /** It does not want them any more. */
-  abort(reason: unknown): void {
-    this.withdraw();
-    this.reject(reason);
-  }
-
-  protected withdraw(): void {
-    this.gone = true;
-    this.desk.dismiss(this);
-  }
-}
-
-/** Who sleeps here until they can be used. */
-export abstract class SleepyAsker<T = never> extends Asker<T> implements Sleeper {
-  due = 0;
-  #promised: Answer | undefined;
-
-  protected abstract granted(waitedMs: number): void;
-  protected abstract refused(full: () => Error): void;
 
   answer(answer: Answer, sentAt: number): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
     if (answer.wait > 0 && answer.wait < Infinity) {
-      this.#promised = answer;
-      if (this.desk.seat(this, answer.wait, sentAt)) return;
+      this.#answer = answer;
+      if (this.#desk.seat(this, answer.wait, sentAt)) return;
       this.undo(answer);
-      this.refused(() => this.desk.full(this.amount));
+      this.refused(() => this.#desk.full(this.amount));
     } else if (answer.wait === 0) {
       this.granted(0);
     } else if (answer.wait === REFUSED) {
-      this.refused(() => this.desk.full(this.amount));
+      this.refused(() => this.#desk.full(this.amount));
     } else {
-      this.reject(this.desk.excess(this.amount));
+      this.reject(this.#desk.excess(this.amount));
     }
-    this.desk.dismiss(this);
+    this.#desk.dismiss(this);
+  }
+
+  undo(answer: Answer): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.giveBack(this.amount, answer);
+  }
+
+  fail(error: unknown): void {
+    this.#desk.failed(this, error);
   }
 
   wake(now: number): void {
-    this.desk.dismiss(this);
+    this.#desk.dismiss(this);
     this.granted(toMillis(now - this.asked));
   }
 
-  override abort(reason: unknown): void {
-    if (this.#promised === undefined) {
-      super.abort(reason);
+  /** Its permits are its own, though not by an answer of the store. */
+  letIn(): void {
+    this.wake(this.#desk.now());
+  }
+
+  turnAway(full: () => Error): void {
+    this.#desk.dismiss(this);
+    this.refused(full);
+  }
+
+  /** The store is away; it will be asked again. */
+  delayed(): void {
+    this.asksAgain();
+  }
+
+  /** From now on it asks for what is left of its time. */
+  asksAgain(): void {
+    this.#asksAgain = true;
+  }
+
+  /** It does not want them any more. */
+  abort(reason: unknown): void {
+    if (this.#answer === undefined) {
+      this.withdraw();
     } else {
       this.gone = true;
-      this.desk.leave(this);
-      this.reject(reason);
+      this.#desk.leave(this);
     }
+    this.reject(reason);
   }
 
   defer(due: number): void {
@@ -127,19 +153,32 @@ export abstract class SleepyAsker<T = never> extends Asker<T> implements Sleeper
   }
 
   swap(sleeper: Sleeper): boolean {
-    const other = sleeper as SleepyAsker;
+    const other = sleeper as Asker;
     if (!sameAmount(this.amount, other.amount)) return false;
-    [this.#promised, other.#promised] = [other.#promised, this.#promised];
+    [this.#answer, other.#answer] = [other.#answer, this.#answer];
     [this.due, other.due] = [other.due, this.due];
     return true;
   }
 
   giveUp(): void {
-    this.undo(this.#promised as Answer);
+    this.undo(this.#answer as Answer);
+  }
+
+  /** It gives up what it was promised, to ask again. */
+  recall(): void {
+    this.giveUp();
+    this.#answer = undefined;
+    this.due = 0;
+    this.asksAgain();
+  }
+
+  protected withdraw(): void {
+    this.gone = true;
+    this.#desk.dismiss(this);
   }
 }
 
-export class AcquireAsker extends SleepyAsker<number> {
+export class AcquireAsker extends Asker<number> {
   protected override granted(waitedMs: number): void {
     this.resolve(waitedMs);
   }
@@ -149,7 +188,7 @@ export class AcquireAsker extends SleepyAsker<number> {
   }
 }
 
-export class TryAsker extends SleepyAsker<boolean> {
+export class TryAsker extends Asker<boolean> {
   readonly #askedMs = performance.now();
   #patience: ReturnType<typeof setTimeout> | undefined;
 
@@ -163,6 +202,7 @@ export class TryAsker extends SleepyAsker<boolean> {
 
   /** It does not wait longer for a store that is away than it would for permits. */
   override delayed(): void {
+    super.delayed();
     const ms = this.longest / 1000 - (performance.now() - this.#askedMs);
     if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {
@@ -182,10 +222,50 @@ export class TryAsker extends SleepyAsker<boolean> {
   }
 }
 
-/** Who sees for itself what the answer says, and when. */
-export class ReserveAsker extends Asker<Arrival> {
+/** Who sees for itself what the answer says, and when: a reservation that is under way. */
+export class Booking implements Taker {
+  readonly amount: Amount;
+  readonly patience: number;
+  readonly repeatable = true;
+  readonly answered: Promise<Arrival>;
+  gone = false;
+  readonly #desk: BookingDesk;
+  #resolve!: (arrival: Arrival) => void;
+  #reject!: (reason: unknown) => void;
+
+  constructor(desk: BookingDesk, amount: Amount, patience: number) {
+    this.#desk = desk;
+    this.amount = amount;
+    this.patience = patience;
+    this.answered = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  request(late: number): StoreRequest {
+    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
+  }
+
   answer(answer: Answer, sentAt: number): void {
-    this.desk.dismiss(this);
-    this.resolve({ answer, sentAt });
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
+    this.#desk.booked(this);
+    this.#resolve({ answer, sentAt });
+  }
+
+  undo(answer: Answer): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.giveBack(this.amount, answer);
+  }
+
+  fail(error: unknown): void {
+    this.#desk.booked(this);
+    this.#reject(error);
+  }
+
+  delayed(): void {}
+
+  abort(reason: unknown): void {
+    this.gone = true;
+    this.fail(reason);
   }
 }

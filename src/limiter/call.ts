@@ -1,5 +1,5 @@
 /** What is asked of a store elsewhere, by whom, and how it is packed for the journey. */
-import { sameAmount } from "../permits.ts";
+import { type Amount, sameAmount } from "../permits.ts";
 import type { Answer, StoreRequest } from "../stores/store.ts";
 
 /** One question to the store and what becomes of it. */
@@ -21,13 +21,23 @@ export interface Call {
   readonly repeatable: boolean;
 }
 
+/** A call that asks for permits. */
+export interface Taker extends Call {
+  readonly amount: Amount;
+  /** How much longer it accepts to wait, microseconds. */
+  readonly patience: number;
+}
+
 export interface Arrival {
   readonly answer: Answer;
   /** When the trip left, by the limiter's clock, microseconds. */
   readonly sentAt: number;
 }
 
-/** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
+/**
+ * A request whose answer is a promise's; nobody waits for longer than the answer takes. `heard` is
+ * told at once, before those whose calls come later in the trip.
+ */
 export class Message implements Call {
   readonly gone = false;
   readonly repeatable: boolean;
@@ -36,24 +46,28 @@ export class Message implements Call {
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
   fail!: (error: Error) => void;
-  readonly answered = new Promise<Arrival>((resolve, reject) => {
-    this.answer = (answer, sentAt) => resolve({ answer, sentAt });
-    this.fail = reject;
-  });
+  delayed: () => void = () => {};
+  readonly answered: Promise<Arrival>;
 
   constructor(
     request: (late: number) => StoreRequest,
     undo: (answer: Answer) => void,
     repeatable: boolean,
     tail?: number,
+    heard: (answer: Answer) => void = () => {},
   ) {
+    this.answered = new Promise((resolve, reject) => {
+      this.answer = (answer, sentAt) => {
+        heard(answer);
+        resolve({ answer, sentAt });
+      };
+      this.fail = reject;
+    });
     this.request = request;
     this.undo = undo;
     this.repeatable = repeatable;
     this.tail = tail;
   }
-
-  delayed(): void {}
 }
 
 /**

@@ -8,7 +8,7 @@ import { atLeastZero, checkNumber } from "../check.ts";
 import type { Clock } from "../clock.ts";
 import { asyncDispose } from "../dispose.ts";
 import { LimiterClosedError, type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
-import { type Amount, type Permits, sizeOf } from "../permits.ts";
+import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
 import {
   type Cell,
   listPolicies,
@@ -22,28 +22,37 @@ import { AbortGroups } from "./abort-groups.ts";
 import {
   AcquireAsker,
   type Asker,
+  Booking,
+  type BookingDesk,
   type Desk,
-  ReserveAsker,
-  SleepyAsker,
   TryAsker,
 } from "./asker.ts";
-import type { Arrival, Call } from "./call.ts";
+import type { Call, Taker } from "./call.ts";
 import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
+import { Fallback } from "./fallback.ts";
+import { LastKnown } from "./last-known.ts";
 import { AT_ONCE } from "./limiter.ts";
 import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
-import { type Host, RemoteReservation } from "./remote-reservation.ts";
+import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
+import { correct } from "./reservation.ts";
 import type { Part } from "./shelf.ts";
+import type { StandIn } from "./stand-in.ts";
 import { Stock, type StockOptions } from "./stock.ts";
-import { type Sending, Trips } from "./trips.ts";
+import { Trips } from "./trips.ts";
 import { WaitLine } from "./wait-line.ts";
 
 export interface RemoteOptions {
   readonly name: string;
   readonly maxWaiting: number;
   readonly timeoutMs: number;
-  /** Calls wait for a store that is away, instead of failing. */
-  readonly patient: boolean;
+  /**
+   * What calls do while the store is away: fail, wait for it, or be let in here: all of them, or as
+   * many as this process' share of the limit allows.
+   */
+  readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
+  /** How many processes share the limit, which `"local"` has to know: 1 or more. */
+  readonly instances?: () => number;
   readonly clock: Clock;
   /**
    * The clock is the store's too, and the time travels with every trip: this, microseconds, added
@@ -58,20 +67,33 @@ export interface RemoteOptions {
 
 const GRANTED = Promise.resolve(true);
 
-export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
+const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
+
+export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   readonly #trips: Trips;
   readonly #line: WaitLine;
   readonly #stock: Stock | undefined;
   readonly #signals = new AbortGroups<Asker>((asker, reason) => asker.abort(reason));
-  readonly #askers = new Set<Asker>();
-  readonly awaited = new Set<RemoteReservation>();
+  /** Who has no answer yet, and those for whose reservation somebody waits. */
+  readonly #askers = new Set<Asker | Booking>();
+  readonly #awaited = new Set<RemoteReservation>();
   /** Knows the policies' names and what can be asked of them; the state is not here. */
   readonly #cell: Cell;
   /** How many permits are slept for; and the reservations that may be. */
   #sleptFor = 0;
   readonly #reserved = new Set<RemoteReservation>();
+  /** What was last heard of the state, and who lets callers in while it cannot be asked. */
+  readonly #lastKnown: LastKnown | undefined;
+  readonly #fallback: Fallback | undefined;
+  readonly #account: RemoteAccount = {
+    charge: (amount) => this.#change("charge", amount),
+    refund: (amount) => this.#change("refund", amount),
+    giveBack: (amount, answer) => this.#restore(amount, answer),
+    awaited: this.#awaited,
+    checkOpen: () => this.checkOpen(),
+  };
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
@@ -79,15 +101,41 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     this.#options = options;
     this.#cell = openCell(declared, 0, 0);
     this.#line = new WaitLine(options.clock);
+    const { whenUnavailable, limitsKeptAt } = options;
     const { list } = declared;
     this.#trips = new Trips(
       store,
       key,
-      writePolicies(list, options.limitsKeptAt),
-      { ...options, now: () => this.#line.now(), lateBy: () => this.#line.lateBy() },
+      writePolicies(list, limitsKeptAt),
+      {
+        ...options,
+        whenAway: WHEN_AWAY[whenUnavailable],
+        now: () => this.#line.now(),
+        lateBy: () => this.#line.lateBy(),
+        along: () => this.#lastKnown?.inquiry(),
+        found: () => this.#return(),
+        isIdle: () => this.#fallback?.isIdle ?? true,
+      },
       writePolicies(list),
     );
     this.#stock = options.prefetch && this.#openStock(options.prefetch);
+    if (whenUnavailable === "local") {
+      const ask = (call: Call) => this.#trips.ask(call);
+      this.#lastKnown = new LastKnown(this.#cell.amount(1), () => this.now(), ask);
+    }
+    if (whenUnavailable === "allow" || whenUnavailable === "local") {
+      this.#fallback = new Fallback({
+        kind: whenUnavailable,
+        clock: options.clock,
+        names: this.#cell.names,
+        instances: options.instances ?? (() => 1),
+        policies: () => this.policies,
+        standing: () => this.#lastKnown?.standing,
+        lastPromised: () => this.#line.lastIn,
+        hasRoom: (amount) => this.#hasRoom(amount),
+        full: (amount, policies) => this.full(amount, policies),
+      });
+    }
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -114,10 +162,19 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
 
   async reserve(permits: Permits = 1): Promise<Reservation> {
     const amount = this.#cell.amount(permits);
+    return this.#orHere(
+      amount,
+      () => this.#reserve(permits, amount),
+      (standIn) => standIn.reserve(permits, amount),
+    );
+  }
+
+  async #reserve(permits: Permits, amount: Amount): Promise<Reservation> {
     const longest = this.#hasRoom(amount) ? Infinity : 0;
-    const { answer, sentAt } = await new Promise<Arrival>((resolve) => {
-      this.#ask(new ReserveAsker(this, this.#line.now(), amount, longest, undefined, resolve));
-    });
+    const booking = new Booking(this, amount, longest);
+    this.#askers.add(booking);
+    this.#send(booking);
+    const { answer, sentAt } = await booking.answered;
     if (answer.wait === REFUSED) throw this.full(amount);
     if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
       this.giveBack(amount, answer);
@@ -126,8 +183,7 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     if (answer.wait === Infinity) throw this.excess(amount);
     const due = this.#dueAt(answer.wait, sentAt);
     const reservation = new RemoteReservation(
-      this,
-      this.#trips,
+      this.#account,
       this.#line,
       this.#cell,
       permits,
@@ -139,45 +195,51 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     return reservation;
   }
 
-  decide(permits: Permits = 1): Promise<Decision> {
-    return this.#look("decide", permits);
+  async decide(permits: Permits = 1): Promise<Decision> {
+    const amount = this.#cell.amount(permits);
+    return this.#orHere(
+      amount,
+      () => this.#look("decide", amount),
+      (standIn) => standIn.decide(amount),
+    );
   }
 
-  peek(permits: Permits = 1): Promise<Decision> {
-    return this.#look("peek", permits);
+  async peek(permits: Permits = 1): Promise<Decision> {
+    const amount = this.#cell.amount(permits);
+    return this.#orHere(
+      amount,
+      () => this.#look("peek", amount),
+      (standIn) => standIn.peek(amount),
+    );
   }
 
   /** What lies here decides, if it can; how the policies stand the store tells. */
-  async #look(verb: "decide" | "peek", permits: Permits): Promise<Decision> {
-    const amount = this.#cell.amount(permits);
+  async #look(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     const here = this.#stock?.waitFor(amount);
-    const taken = verb === "decide" && here === 0 ? this.#stock?.takeNow(amount) : undefined;
+    const own = verb === "decide" && here === 0 ? this.#stock?.takeNow(amount) : undefined;
     const ready = this.#stock?.ready ?? 0;
     const asked = here === undefined ? verb : "peek";
     const request = (late: number) => ({ verb: asked, amount, late });
+    const taken = asked === "decide" ? amount : 0;
+    const heard = this.#tookIfGranted(taken, 0);
     try {
-      const { answer } = await this.#send(request, {
-        taken: asked === "decide" ? amount : 0,
-        longest: 0,
-      });
+      const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
       if (answer.wait === Infinity) throw this.excess(amount);
       const quotas =
         ready === 0 ? answer.quotas : answer.quotas.map((each) => atLeast(each, ready));
       return decision(this.#cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
     } catch (error) {
-      if (taken !== undefined) this.giveBack(amount, taken);
+      if (own !== undefined) this.giveBack(amount, own);
       throw error;
     }
   }
 
   async charge(permits: Permits): Promise<void> {
-    const amount = this.#possible(permits);
-    await this.#send(() => ({ verb: "charge", amount }));
+    await this.#account.charge(this.#possible(permits));
   }
 
   async refund(permits: Permits): Promise<void> {
-    const amount = this.#possible(permits);
-    await this.#send(() => ({ verb: "refund", amount }), { again: false });
+    await this.#account.refund(this.#possible(permits));
   }
 
   /**
@@ -188,25 +250,21 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
     this.checkOpen();
     this.#line.holdUntil(this.#line.now() + micros);
-    this.#stock?.pause();
-    await this.#send(() => ({ verb: "pause", micros }));
+    await this.#pause(micros);
   }
 
+  /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
     const { list } = renumber(this.#declared, listPolicies(policies));
-    await this.#change(() => ({ verb: "set", numbers: writePolicies(list) }));
+    // what was reserved ahead by the numbers of before
+    this.#stock?.release();
+    await this.#tell({ verb: "set", numbers: writePolicies(list) });
   }
 
   /** The declared numbers are in force again. */
   async reset(): Promise<void> {
-    await this.#change(() => ({ verb: "reset" }));
-  }
-
-  /** What was reserved ahead by the numbers of before goes back first. */
-  async #change(request: () => StoreRequest): Promise<void> {
-    this.checkOpen();
     this.#stock?.release();
-    await this.#trips.send(request);
+    await this.#tell({ verb: "reset" });
   }
 
   /**
@@ -231,7 +289,7 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
   async #close(): Promise<void> {
     const error = this.#closedError();
     for (const asker of [...this.#askers]) asker.abort(error);
-    for (const reservation of [...this.awaited]) reservation.abort(error);
+    for (const reservation of [...this.#awaited]) reservation.abort(error);
     this.#stock?.close();
     // the line closes its ranks, and what is left over goes back
     await Promise.resolve();
@@ -251,7 +309,7 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     return readPolicies(this.#trips.inForce);
   }
 
-  seat(asker: SleepyAsker, wait: number, sentAt: number): boolean {
+  seat(asker: Asker, wait: number, sentAt: number): boolean {
     if (!this.#hasRoom(asker.amount)) return false;
     this.#sleptFor += sizeOf(asker.amount);
     asker.due = this.#dueAt(wait, sentAt);
@@ -260,16 +318,22 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
     return true;
   }
 
+  booked(booking: Booking): void {
+    this.#askers.delete(booking);
+    this.#stock?.answered(booking);
+  }
+
   dismiss(asker: Asker): void {
     this.#askers.delete(asker);
     this.#stock?.answered(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
-    if (!(asker instanceof SleepyAsker) || asker.due === 0) return;
+    this.#fallback?.remove(asker);
+    if (asker.due === 0) return;
     this.#sleptFor -= sizeOf(asker.amount);
     this.#line.remove(asker);
   }
 
-  leave(asker: SleepyAsker): void {
+  leave(asker: Asker): void {
     this.#askers.delete(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     this.#sleptFor -= sizeOf(asker.amount);
@@ -277,47 +341,164 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
   }
 
   giveBack(amount: Amount, answer: Answer): void {
-    this.restore(amount, answer).catch(() => {});
+    this.#restore(amount, answer).catch(() => {});
   }
 
-  async restore(amount: Amount, answer: Answer): Promise<void> {
+  async #restore(amount: Amount, answer: Answer): Promise<void> {
     if (!this.#stock?.takeBack(answer)) await this.#trips.giveBack(amount, answer);
   }
 
-  full(amount: Amount): QueueFullError {
+  full(amount: Amount, policies = this.policies): QueueFullError {
     const { name, maxWaiting } = this.#options;
-    const most = mostWaiting(maxWaiting, this.policies);
+    const most = mostWaiting(maxWaiting, policies);
     return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
   }
 
   excess(amount: Amount): PermitsExceedCapacityError {
-    return openCell({ names: this.#cell.names, list: this.policies }, 0, 0).excess(0, amount);
+    return this.#inForce().excess(0, amount);
+  }
+
+  #inForce(): Cell {
+    return openCell({ names: this.#cell.names, list: this.policies }, 0, 0);
+  }
+
+  now(): number {
+    return this.#line.now();
+  }
+
+  took(amount: Amount, answer?: Answer): void {
+    if (answer === undefined || !this.#stock?.isOurs(answer)) this.#lastKnown?.took(amount);
+  }
+
+  #tookIfGranted(amount: Amount, longest = Number.MAX_VALUE): (answer: Answer) => void {
+    return ({ wait }) => {
+      if (wait >= 0 && wait <= longest && sizeOf(amount) > 0) this.took(amount);
+    };
+  }
+
+  failed(asker: Asker, error: unknown): void {
+    this.#stock?.answered(asker);
+    try {
+      if (this.#fallback === undefined) throw error;
+      this.#fallback.for(error, asker.amount).admit(asker);
+    } catch (reason) {
+      this.dismiss(asker);
+      asker.reject(reason);
+    }
   }
 
   #ask(asker: Asker): void {
     this.checkOpen();
     if (asker.signal !== undefined) this.#signals.add(asker.signal, asker);
     this.#askers.add(asker);
-    (this.#stock ?? this.#trips).ask(asker);
+    this.#send(asker);
   }
 
-  #send(request: (late: number) => StoreRequest, sending?: Sending): Promise<Arrival> {
-    if (this.#closing !== undefined) return Promise.reject(this.#closedError());
-    return this.#trips.send(request, sending);
+  /** What lies here answers, or the store. */
+  #send(taker: Taker): void {
+    (this.#stock ?? this.#trips).ask(taker);
+  }
+
+  /** Asks the store, or while it is away whoever stands in for it. */
+  async #orHere<T>(
+    amount: Amount,
+    there: () => Promise<T>,
+    here: (standIn: StandIn) => T,
+  ): Promise<T> {
+    this.checkOpen();
+    try {
+      return await there();
+    } catch (error) {
+      if (this.#fallback === undefined) throw error;
+      return here(this.#fallback.for(error, amount));
+    }
+  }
+
+  /** The store is back: it is told what was used, and asked by those who wait. */
+  #return(): void {
+    this.#lastKnown?.outdated();
+    const unheard = (deed: Promise<void>) => void deed.catch(() => {});
+    const settlement = this.#fallback?.retire({
+      charge: (amount) => unheard(this.#account.charge(amount)),
+      refund: (amount) => unheard(this.#account.refund(amount)),
+    });
+    if (settlement === undefined) return;
+    const { used, pause, askers } = settlement;
+    if (pause > 0) unheard(this.#pause(pause));
+    const nothing = combine(used, used, () => 0);
+    correct(
+      {
+        charge: (amount) => unheard(this.#change("settle", amount)),
+        refund: (amount) => unheard(this.#change("refund", amount)),
+      },
+      nothing,
+      used,
+    );
+    for (const asker of askers) {
+      asker.asksAgain();
+      this.#send(asker);
+    }
+  }
+
+  /** What is charged or given back, whoever keeps the state. */
+  #change(verb: "charge" | "refund" | "settle", amount: Amount): Promise<void> {
+    const isTaken = verb !== "refund";
+    return this.#orHere(
+      0,
+      async () => {
+        const heard = () => isTaken && this.took(amount);
+        await this.#trips.send(() => ({ verb, amount }), { again: isTaken, heard });
+      },
+      (standIn) => standIn[verb](amount),
+    );
+  }
+
+  async #pause(micros: number): Promise<void> {
+    const paused = this.#orHere(
+      0,
+      () => this.#tell({ verb: "pause", micros }),
+      (standIn) => standIn.pause(micros),
+    );
+    this.#retime();
+    await paused;
+  }
+
+  /**
+   * Those who sleep ask anew, with the same trip: whose instants lie in a pause would otherwise all go
+   * at its end.
+   */
+  #retime(): void {
+    const sleepers = this.#line.clear() as readonly Asker[];
+    for (const asker of sleepers) {
+      if (asker.gone) {
+        asker.giveUp();
+      } else {
+        this.#sleptFor -= sizeOf(asker.amount);
+        asker.recall();
+      }
+    }
+    this.#stock?.release();
+    for (const asker of sleepers) if (!asker.gone) this.#send(asker);
+  }
+
+  async #tell(request: StoreRequest): Promise<void> {
+    this.checkOpen();
+    await this.#trips.send(() => request);
   }
 
   #openStock(prefetch: StockOptions): Stock {
     const trips = this.#trips;
-    const { clock, patient } = this.#options;
+    const { clock, whenUnavailable } = this.#options;
     const { list } = this.#declared;
     const amountOf = (permits: number) => this.#cell.amount(permits);
     const supply = {
-      ...{ clock, patient, amountOf, line: this.#line },
+      ...{ clock, amountOf, line: this.#line, patient: whenUnavailable === "wait" },
       get inForce() {
         return trips.inForce;
       },
       dueAt: (wait: number, sentAt: number) => this.#dueAt(wait, sentAt),
       send: (call: Call) => trips.ask(call),
+      took: (amount: Amount) => this.took(amount),
       giveBack: ({ piece, permits }: Part) => {
         const { answer, size } = piece;
         // of a part, those that were stored come back last
@@ -334,7 +515,7 @@ export class RemoteLimiter implements Limiter, Desk, Host, AsyncDisposable {
 
   /** How many permits are waited for. */
   get #waiting(): number {
-    let waiting = this.#sleptFor;
+    let waiting = this.#sleptFor + (this.#fallback?.waiting ?? 0);
     for (const reservation of this.#reserved) {
       if (reservation.pending) waiting += reservation.size;
       else this.#reserved.delete(reservation);

@@ -6,17 +6,17 @@ import type { Cell } from "../stores/memory.ts";
 import type { Answer } from "../stores/store.ts";
 import type { Reservation, WaitOptions } from "./face.ts";
 import { checkWaitOptions } from "./options.ts";
-import type { Trips } from "./trips.ts";
 import type { WaitLine } from "./wait-line.ts";
 
-/** What reservations need of their limiter. */
-export interface Host {
+/** Where more or less than was reserved is settled, and what is not used goes. */
+export interface RemoteAccount {
+  charge(amount: Amount): Promise<void>;
+  refund(amount: Amount): Promise<void>;
+  giveBack(amount: Amount, answer: Answer): Promise<void>;
   /** Those for which somebody waits in `ready()`. */
   readonly awaited: Set<RemoteReservation>;
   /** Throws when the limiter was closed. */
   checkOpen(): void;
-  /** What was promised is not wanted. */
-  restore(amount: Amount, answer: Answer): Promise<void>;
 }
 
 /**
@@ -26,8 +26,7 @@ export interface Host {
 export class RemoteReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
-  readonly #host: Host;
-  readonly #trips: Trips;
+  readonly #account: RemoteAccount;
   readonly #line: WaitLine;
   readonly #cell: Cell;
   readonly #amount: Amount;
@@ -40,8 +39,7 @@ export class RemoteReservation implements Reservation {
   readonly #stop = new Set<(reason: unknown) => void>();
 
   constructor(
-    host: Host,
-    trips: Trips,
+    account: RemoteAccount,
     line: WaitLine,
     cell: Cell,
     permits: Permits,
@@ -49,8 +47,7 @@ export class RemoteReservation implements Reservation {
     answer: Answer,
     due: number,
   ) {
-    this.#host = host;
-    this.#trips = trips;
+    this.#account = account;
     this.#line = line;
     this.#cell = cell;
     this.permits = permits;
@@ -69,7 +66,7 @@ export class RemoteReservation implements Reservation {
     }
     if (this.#cancelled) throw new ReservationCancelledError(this.waitMs);
     if (this.#line.reached(this.#due)) return this.waitMs;
-    this.#host.checkOpen();
+    this.#account.checkOpen();
     await this.#whenDue(signal);
     return this.waitMs;
   }
@@ -107,10 +104,7 @@ export class RemoteReservation implements Reservation {
     const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
     this.#taken = after;
     try {
-      await Promise.all([
-        this.#trips.send(() => ({ verb: "charge", amount: more })),
-        this.#trips.send(() => ({ verb: "refund", amount: less }), { again: false }),
-      ]);
+      await Promise.all([this.#account.charge(more), this.#account.refund(less)]);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
       throw error;
@@ -133,15 +127,15 @@ export class RemoteReservation implements Reservation {
 
   async #giveBack(amount: Amount): Promise<void> {
     // once settled it is not what was granted any more
-    if (sameAmount(amount, this.#amount)) await this.#host.restore(amount, this.#answer);
-    else await this.#trips.send(() => ({ verb: "refund", amount }), { again: false });
+    if (sameAmount(amount, this.#amount)) await this.#account.giveBack(amount, this.#answer);
+    else await this.#account.refund(amount);
   }
 
   #whenDue(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const end = () => {
         this.#stop.delete(stop);
-        if (this.#stop.size === 0) this.#host.awaited.delete(this);
+        if (this.#stop.size === 0) this.#account.awaited.delete(this);
         signal?.removeEventListener("abort", abort);
       };
       const timer = this.#line.alarm(this.#due, () => {
@@ -155,7 +149,7 @@ export class RemoteReservation implements Reservation {
       };
       const abort = () => this.abort(signal?.reason);
       this.#stop.add(stop);
-      this.#host.awaited.add(this);
+      this.#account.awaited.add(this);
       signal?.addEventListener("abort", abort);
     });
   }

@@ -33,8 +33,7 @@ import { atExit } from "../at-exit.ts";
 import type { Clock, Timer } from "../clock.ts";
 import type { Amount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
-import type { Asker } from "./asker.ts";
-import type { Call } from "./call.ts";
+import type { Call, Taker } from "./call.ts";
 import { Fifo } from "./fifo.ts";
 import { RunSize } from "./run-size.ts";
 import { type Part, type Piece, Shelf } from "./shelf.ts";
@@ -59,6 +58,8 @@ export interface Supply {
   dueAt(wait: number, sentAt: number): number;
   /** Asks the store. */
   send(call: Call): void;
+  /** The store has given it. */
+  took(amount: Amount): void;
   /** Tells the store, part for part: they were granted with that answer and not used. */
   giveBack(part: Part): void;
 }
@@ -69,6 +70,7 @@ class Grant implements Answer {
   readonly receipts: readonly number[] = [];
   readonly slowest = 0;
   readonly quotas = [];
+  readonly owed = [];
   readonly parts: Part[] = [];
 
   constructor(wait: number) {
@@ -76,7 +78,7 @@ class Grant implements Answer {
   }
 }
 
-const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [] };
+const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** Pieces that travel together. */
 interface Run {
@@ -103,10 +105,10 @@ export class Stock {
   /** Where the last run that was cut short ended: up to there others have reserved. */
   #cutAt = -Infinity;
   /** Those who wait for the run. */
-  readonly #expecting = new Fifo<Asker>();
+  readonly #expecting = new Fifo<Taker>();
   /** Those who have asked the store and have no answer yet; and those who did so behind the run. */
-  readonly #asked = new Set<Asker>();
-  #behind = new Set<Asker>();
+  readonly #asked = new Set<Taker>();
+  #behind = new Set<Taker>();
   #expiry: Timer | undefined;
   #forgetExit: (() => void) | undefined;
   #closed = false;
@@ -142,7 +144,7 @@ export class Stock {
   }
 
   /** Answers the asker, now or when the run is there; or the store does. */
-  ask(asker: Asker): void {
+  ask(asker: Taker): void {
     this.#ready = 0;
     if (this.#expecting.size > 0 || !this.#serve(asker)) {
       if (this.#isWorthAwaiting(permitsOf(asker.amount))) this.#expecting.append(asker);
@@ -171,11 +173,16 @@ export class Stock {
   }
 
   /** The asker has its answer, or wants none any more. */
-  answered(asker: Asker): void {
+  answered(asker: Taker): void {
     this.#behind.delete(asker);
     if (!this.#asked.delete(asker) || this.#asked.size > 0 || this.#expecting.size === 0) return;
     this.#serveExpecting();
     this.#refill();
+  }
+
+  /** Whether the store gave it before somebody asked. */
+  isOurs(answer: Answer): boolean {
+    return answer instanceof Grant;
   }
 
   /** @returns whether the answer was ours; then what it promised is here again */
@@ -185,11 +192,6 @@ export class Stock {
     this.#shelf.putBack(answer.parts);
     this.#keep(this.#closed ? 0 : this.#size.of(this.#supply.inForce).permits);
     return true;
-  }
-
-  /** Nobody is to be served without a look at the clock. */
-  pause(): void {
-    this.#ready = 0;
   }
 
   /** All that lies here goes back to the store. */
@@ -207,8 +209,8 @@ export class Stock {
 
   // -- those who ask --
 
-  #serve(asker: Asker): boolean {
-    const answer = this.#promise(permitsOf(asker.amount), asker.longest);
+  #serve(asker: Taker): boolean {
+    const answer = this.#promise(permitsOf(asker.amount), asker.patience);
     if (answer === undefined) return false;
     asker.answer(answer, this.#supply.line.now());
     return true;
@@ -239,7 +241,7 @@ export class Stock {
   }
 
   /** The store answers it: after the run that is under way, and nobody overtakes it. */
-  #send(asker: Asker): void {
+  #send(asker: Taker): void {
     (this.#run === undefined ? this.#asked : this.#behind).add(asker);
     this.#supply.send(asker);
   }
@@ -302,6 +304,7 @@ export class Stock {
   #arrive(run: Run, permits: number, answer: Answer, sentAt: number): void {
     if (isGranted(answer)) {
       const due = this.#supply.dueAt(answer.wait, sentAt);
+      this.#supply.took(this.#supply.amountOf(permits));
       this.#shelf.add({ due, answer, size: permits, left: permits });
     } else {
       run.cut = true;

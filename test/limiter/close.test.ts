@@ -154,7 +154,11 @@ away.after.each(() => {
 for (const patient of [false, true]) {
   away(`it takes no longer than timeoutMs, and no timer is left; patient: ${patient}`, async () => {
     const { store, limiter } = onHand(unsaving(10), {
-      ...{ patient, timeoutMs: 300, prefetch: { permits: 5, maxAgeMs: 1000 } },
+      ...{
+        whenUnavailable: patient ? "wait" : "throw",
+        timeoutMs: 300,
+        prefetch: { permits: 5, maxAgeMs: 1000 },
+      },
     });
     await limiter.acquire();
     await timers.tickAsync(0);
@@ -188,7 +192,11 @@ for (const patient of [false, true]) {
 
   away(`nor where it fails at once; patient: ${patient}`, async () => {
     const { store, limiter } = onHand(unsaving(10), {
-      ...{ patient, timeoutMs: 300, prefetch: { permits: 5, maxAgeMs: 1000 } },
+      ...{
+        whenUnavailable: patient ? "wait" : "throw",
+        timeoutMs: 300,
+        prefetch: { permits: 5, maxAgeMs: 1000 },
+      },
     });
     await limiter.acquire();
     await timers.tickAsync(0);

@@ -3,7 +3,7 @@ import * as assert from "uvu/assert";
 import { type Part, type Piece, Shelf } from "../../src/limiter/shelf.ts";
 import { suite } from "../suite.ts";
 
-const answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+const answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 function piece(due: number, size: number): Piece {
   return { due, answer, size, left: size };

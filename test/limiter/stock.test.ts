@@ -639,7 +639,8 @@ away("no answer: in time, and a late run is given back", async () => {
   await timers.tickAsync(300);
   for (const end of await told) assert.is(end.status, "rejected");
   await store.deliver();
-  await timers.tickAsync(0);
+  // once the store is found again
+  await timers.tickAsync(3000);
   assert.equal(await other.peek(), before);
 });
 
@@ -648,7 +649,7 @@ away("patient: those who wait for the run wait for the store, each as long as it
     smoothBursty({ permitsPerSecond: 1e3, prefilled: true }),
     4,
     {
-      patient: true,
+      whenUnavailable: "wait",
     },
   );
   store.away = new Error("gone");
@@ -664,7 +665,7 @@ away("patient: those who wait for the run wait for the store, each as long as it
 
 away("patient: a run that has not left is given up, and asked for anew", async () => {
   const policy = smoothBursty({ permitsPerSecond: 1e3, prefilled: true });
-  const { clock, store, limiter } = open(policy, 4, { patient: true, timeoutMs: 300 });
+  const { clock, store, limiter } = open(policy, 4, { whenUnavailable: "wait", timeoutMs: 300 });
   store.held = true;
   const peeked = limiter.peek();
   await timers.tickAsync(0);
