@@ -4,8 +4,10 @@ import * as assert from "uvu/assert";
 import { smoothBursty } from "../../src/index.ts";
 import type { RemoteLimiter } from "../../src/limiter/remote-limiter.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../src/redis.ts";
+import { Breaker } from "../../src/stores/breaker.ts";
+import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
-import { onHand } from "./remote.ts";
+import { HandStore, onHand } from "./remote.ts";
 import { failure, turn, watch } from "./watch.ts";
 
 const unsaving = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
@@ -210,6 +212,34 @@ for (const patient of [false, true]) {
     const { length } = store.trips;
     await timers.tickAsync(5000);
     assert.is(store.trips.length, length);
+    assert.is(timers.countTimers(), 0);
+  });
+}
+
+for (const whenUnavailable of ["throw", "allow", "local"] as const) {
+  away(`those who share its connection look on for the store: ${whenUnavailable}`, async () => {
+    const clock = new FakeClock();
+    const store = Object.assign(new HandStore(clock), { breaker: new Breaker() });
+    const options = { clock, store, whenUnavailable, timeoutMs: 300, instances: () => 2 };
+    const [one, two] = [onHand(unsaving(10), options), onHand(unsaving(10), options)];
+    await Promise.all([one.limiter.acquire(), two.limiter.charge(1)]);
+    store.away = new Error("gone");
+    const asked = [one, two].map(({ limiter }) => limiter.acquire().catch((error) => error));
+    await timers.tickAsync(10);
+    const done = one.limiter.close();
+    await timers.tickAsync(300);
+    await done;
+    const error = await asked[0];
+    if (whenUnavailable === "throw") assert.instance(error, StoreUnavailableError);
+    else if (whenUnavailable === "local") assert.instance(error, LimiterClosedError);
+    store.away = undefined;
+    await timers.tickAsync(3000);
+    assert.is(store.breaker.isOpen, false);
+    assert.instance(await failure(() => one.limiter.peek()), LimiterClosedError);
+    assert.is((await two.limiter.peek()).limit, 1);
+    const end = two.limiter.close();
+    await timers.tickAsync(300);
+    await end;
     assert.is(timers.countTimers(), 0);
   });
 }

@@ -684,5 +684,19 @@ away("patient: a run that has not left is given up, and asked for anew", async (
   assert.is(timers.countTimers(), 0);
 });
 
+for (const whenUnavailable of ["allow", "local"] as const) {
+  away(`${whenUnavailable}: what lies here is used first, then others let in`, async () => {
+    const policy = smoothBursty({ permitsPerSecond: 10, prefilled: true });
+    const { store, limiter } = open(policy, 4, { whenUnavailable, instances: () => 2 });
+    await limiter.acquire();
+    await timers.tickAsync(0);
+    store.away = new Error("gone");
+    let used = 0;
+    while (used < 20 && (await limiter.tryAcquire())) used += 1;
+    // half of the 6 that the store had left
+    assert.is(used, whenUnavailable === "allow" ? 20 : 4 + 3);
+  });
+}
+
 giving.run();
 away.run();
