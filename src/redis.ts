@@ -27,7 +27,7 @@ import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
-export type { ConcurrencyStatus } from "./limiter/remote-concurrency.ts";
+export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
   IoredisLike,
@@ -270,6 +270,21 @@ export interface RedisConcurrencyOptions {
    * StoreUnavailableError, and what Redis grants late is given back.
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default);
+   * `"wait"` until it is back or their own time-out or signal ends the wait; get a lease while this
+   * process holds fewer than its share of the limit, else wait for one here (`"local"`); or get one
+   * (`"allow"`). With the last two what is held stays valid however long Redis is away, and is made
+   * known to it afterwards. What each costs: docs/concurrency.md.
+   */
+  readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
+  /**
+   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
+   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. What a
+   * function tells is asked for anew every second of an outage; if it is no number of 1 or more, the
+   * one before stays.
+   */
+  readonly instances?: number | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */
   readonly prefix?: string | undefined;
   /**
@@ -279,7 +294,15 @@ export interface RedisConcurrencyOptions {
   readonly subscriber?: RedisSubscriber | undefined;
 }
 
-const CONCURRENCY_OPTIONS = ["leaseMs", "maxWaiting", "timeoutMs", "prefix", "subscriber"] as const;
+const CONCURRENCY_OPTIONS = [
+  "leaseMs",
+  "maxWaiting",
+  "timeoutMs",
+  "whenUnavailable",
+  "instances",
+  "prefix",
+  "subscriber",
+] as const;
 
 const leaseTime: Bound = {
   words: "a number of ms above 0, at most 2147483647",
@@ -313,13 +336,17 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
     const runner = scriptRunner(redis);
     checkText("prefix", prefix);
-    const store = new RedisLeaseStore(runner, subscriptions(redis, options.subscriber), prefix);
+    const messages = subscriptions(redis, options.subscriber);
+    const unavailable = checkUnavailable(options);
+    const breaker = breakerOf(redis, letsIn(unavailable));
+    const store = new RedisLeaseStore(runner, messages, prefix, breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(store, checkName(name), limit, {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+      ...unavailable,
     });
   }
 }
@@ -333,12 +360,12 @@ function open(
   options: RedisPoliciesOptions,
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { whenUnavailable = "throw", limitKey, prefetch } = options;
-  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
+  const { limitKey, prefetch } = options;
+  const unavailable = checkUnavailable(options);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis, whenUnavailable === "local" || whenUnavailable === "allow");
+  const breaker = breakerOf(redis, letsIn(unavailable));
   const store = new RedisStore(
     ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
   );
@@ -350,8 +377,7 @@ function open(
       name,
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      whenUnavailable,
-      instances: countInstances(options.instances, whenUnavailable),
+      ...unavailable,
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
@@ -370,6 +396,20 @@ function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions 
     permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, aboveZero),
     maxAgeMs: checkNumber("prefetch.maxAgeMs", maxAgeMs, aboveZero),
   };
+}
+
+/** What calls do when Redis cannot be asked, and how many share the limit then. */
+function checkUnavailable({
+  whenUnavailable = "throw",
+  instances,
+}: Pick<RedisLimiterOptions, "whenUnavailable" | "instances">) {
+  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
+  return { whenUnavailable, instances: countInstances(instances, whenUnavailable) };
+}
+
+/** Only they have a use for what the client says of its connection. */
+function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>): boolean {
+  return whenUnavailable === "local" || whenUnavailable === "allow";
 }
 
 const atLeastOne: Bound = {

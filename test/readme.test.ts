@@ -14,6 +14,7 @@ const PAGES = [
   "README.md",
   "docs/choose.md",
   "docs/fetch.md",
+  "docs/gateway.md",
   "docs/job-queues.md",
   "docs/llm.md",
   "docs/streams.md",
