@@ -18,6 +18,7 @@ import type { Limiter } from "./limiter/face.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
+import type { StockOptions } from "./limiter/stock.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
 import { breakerOf } from "./stores/redis/connection.ts";
@@ -72,6 +73,24 @@ export interface RedisLimiterOptions {
    * time in all processes.
    */
   readonly clock?: Clock | undefined;
+  /**
+   * Reserves permits before somebody asks for them, so that most calls need no trip. Default: none.
+   */
+  readonly prefetch?: PrefetchOptions | "auto" | undefined;
+}
+
+/** How much each process reserves ahead; of `RedisLimiter.for(key)` for each key. */
+export interface PrefetchOptions {
+  /**
+   * The most that lies here unused or is on its way: what is lost when the process dies. A finite
+   * number above 0, or `"auto"`, the default: what about 100 ms of the present use need.
+   */
+  readonly permits?: number | "auto" | undefined;
+  /**
+   * What could have been used for that long and was not goes back; nor is anything reserved further
+   * ahead. ms, a finite number above 0, default 1000.
+   */
+  readonly maxAgeMs?: number | undefined;
 }
 
 export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
@@ -83,6 +102,7 @@ const REDIS_OPTIONS = [
   "instances",
   "prefix",
   "clock",
+  "prefetch",
 ] as const;
 
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
@@ -93,6 +113,17 @@ export interface RedisPoliciesOptions extends RedisLimiterOptions {
    * unless it was given.) On Cluster the key must lie in the limiter's slot.
    */
   readonly limitKey?: string | Readonly<Record<string, string>> | undefined;
+}
+
+/** A limiter that can be ended. */
+export interface ClosableLimiter extends Limiter, AsyncDisposable {
+  /**
+   * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
+   * every further call; what they were promised, and what was reserved ahead, is given back.
+   *
+   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
+   */
+  close(): Promise<void>;
 }
 
 /** A limiter on Redis under any policies. */
@@ -146,13 +177,20 @@ export class RedisLimiter extends RemoteLimiter {
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  for(key: string): Limiter {
+  for(key: string): ClosableLimiter {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;
+    this.checkOpen();
     const limiter = this.#of(key);
     this.#limiters.set(key, new WeakRef(limiter));
     this.#dropped.register(limiter, key);
     return limiter;
+  }
+
+  /** As that of every limiter; and ends those of its keys. */
+  override async close(): Promise<void> {
+    const limiters = Array.from(this.#limiters.values(), (limiter) => limiter.deref());
+    await Promise.all([super.close(), ...limiters.map((limiter) => limiter?.close())]);
   }
 }
 
@@ -322,7 +360,7 @@ function open(
   options: RedisPoliciesOptions,
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { limitKey } = options;
+  const { limitKey, prefetch } = options;
   const unavailable = checkUnavailable(options);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
@@ -343,8 +381,21 @@ function open(
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
+      prefetch: checkPrefetch(prefetch),
     },
   ];
+}
+
+function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions | undefined {
+  if (prefetch === undefined) return undefined;
+  if (typeof prefetch === "string") checkOneOf("prefetch", prefetch, ["auto"]);
+  const options = prefetch === "auto" ? {} : prefetch;
+  checkOptions("prefetch", options, ["permits", "maxAgeMs"]);
+  const { permits = "auto", maxAgeMs = 1000 } = options;
+  return {
+    permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, aboveZero),
+    maxAgeMs: checkNumber("prefetch.maxAgeMs", maxAgeMs, aboveZero),
+  };
 }
 
 /** What calls do when Redis cannot be asked, and how many share the limit then. */

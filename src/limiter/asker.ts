@@ -1,7 +1,7 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
 import { type Amount, sameAmount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
-import type { Call } from "./call.ts";
+import type { Arrival, Taker } from "./call.ts";
 import type { Sleeper } from "./wait-line.ts";
 
 /** What askers need of their limiter. */
@@ -17,9 +17,16 @@ export interface Desk {
   failed(asker: Asker, error: unknown): void;
   now(): number;
   /** The store has given it what it asked for. */
-  took(amount: Amount): void;
+  took(amount: Amount, answer: Answer): void;
   full(amount: Amount): Error;
   excess(amount: Amount): Error;
+}
+
+/** What those need of their limiter who see for themselves what the answer says. */
+export interface BookingDesk {
+  took(amount: Amount, answer: Answer): void;
+  booked(booking: Booking): void;
+  giveBack(amount: Amount, answer: Answer): void;
 }
 
 type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
@@ -28,7 +35,7 @@ type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
  * Somebody who asks the store for permits and sleeps until they can be used. What comes of it is
  * for the kinds of askers to say.
  */
-export abstract class Asker<T = never> implements Call, Sleeper {
+export abstract class Asker<T = never> implements Taker, Sleeper {
   /**
    * When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait.
    */
@@ -68,8 +75,11 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   request(late: number): StoreRequest {
-    const longest = this.#asksAgain ? this.left : this.longest;
-    return { verb: "reserve", amount: this.amount, longest, late, count: 1 };
+    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
+  }
+
+  get patience(): number {
+    return this.#asksAgain ? this.left : this.longest;
   }
 
   /** How much longer it can wait, microseconds. */
@@ -78,7 +88,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   answer(answer: Answer, sentAt: number): void {
-    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount);
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
     if (answer.wait > 0 && answer.wait < Infinity) {
       this.#answer = answer;
       if (this.#desk.seat(this, answer.wait, sentAt)) return;
@@ -209,5 +219,53 @@ export class TryAsker extends Asker<boolean> {
   protected override withdraw(): void {
     clearTimeout(this.#patience);
     super.withdraw();
+  }
+}
+
+/** Who sees for itself what the answer says, and when: a reservation that is under way. */
+export class Booking implements Taker {
+  readonly amount: Amount;
+  readonly patience: number;
+  readonly repeatable = true;
+  readonly answered: Promise<Arrival>;
+  gone = false;
+  readonly #desk: BookingDesk;
+  #resolve!: (arrival: Arrival) => void;
+  #reject!: (reason: unknown) => void;
+
+  constructor(desk: BookingDesk, amount: Amount, patience: number) {
+    this.#desk = desk;
+    this.amount = amount;
+    this.patience = patience;
+    this.answered = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  request(late: number): StoreRequest {
+    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
+  }
+
+  answer(answer: Answer, sentAt: number): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
+    this.#desk.booked(this);
+    this.#resolve({ answer, sentAt });
+  }
+
+  undo(answer: Answer): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.giveBack(this.amount, answer);
+  }
+
+  fail(error: unknown): void {
+    this.#desk.booked(this);
+    this.#reject(error);
+  }
+
+  delayed(): void {}
+
+  abort(reason: unknown): void {
+    this.gone = true;
+    this.fail(reason);
   }
 }

@@ -16,13 +16,14 @@
  * wakes up: what it does with others' data should be fenced.)
  */
 import { checkNumber, wholeAtLeastOne } from "../check.ts";
+import { asyncDispose } from "../dispose.ts";
 import type { LeaseStore } from "../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { type ConcurrencyStatus, LeaseDesk, type RemoteConcurrencyOptions } from "./lease-desk.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
 import type { Claim, RemoteLease } from "./remote-lease.ts";
 
-export class RemoteConcurrency {
+export class RemoteConcurrency implements AsyncDisposable {
   readonly #desk: LeaseDesk;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
@@ -142,5 +143,9 @@ export class RemoteConcurrency {
    */
   close(): Promise<void> {
     return this.#desk.close();
+  }
+
+  [asyncDispose](): Promise<void> {
+    return this.close();
   }
 }

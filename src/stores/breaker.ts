@@ -95,6 +95,9 @@ export class Breaker {
   /** It needs the store no more. */
   leave(absentee: Absentee): void {
     this.#absentees.delete(absentee);
+    if (this.#absentees.size > 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   /** Keys that are asked once would otherwise pile up as long as the store is away. */
