@@ -26,6 +26,7 @@ import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export type { RemoteStats as RedisStats, StoreState } from "./limiter/outages.ts";
 export type { ConcurrencyStatus } from "./limiter/remote-concurrency.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
@@ -131,9 +132,10 @@ export class RedisLimiter extends RemoteLimiter {
   private constructor(...opened: Opened) {
     super(...opened);
     const [store, name, policies, options] = opened;
+    const { outages } = this;
     this.#of = (key) => {
       const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, { ...options, name: full });
+      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outages });
     };
   }
 

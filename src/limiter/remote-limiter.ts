@@ -24,7 +24,9 @@ import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
 import { Fallback } from "./fallback.ts";
 import { LastKnown } from "./last-known.ts";
+import type { Counted, Meter } from "./meter.ts";
 import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
+import { Outages, type RemoteStats, type StoreState } from "./outages.ts";
 import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
 import { correct } from "./reservation.ts";
 import type { StandIn } from "./stand-in.ts";
@@ -50,11 +52,14 @@ export interface RemoteOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  /** Of a limiter for each key: which one; what happens is told and counted with the others. */
+  readonly key?: string;
+  readonly outages?: Outages;
 }
 
 const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
 
-export class RemoteLimiter implements Limiter, Desk {
+export class RemoteLimiter implements Limiter, Counted, Desk {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   readonly #trips: Trips;
@@ -68,16 +73,21 @@ export class RemoteLimiter implements Limiter, Desk {
   /** What was last heard of the state, and who lets callers in while it cannot be asked. */
   readonly #lastKnown: LastKnown | undefined;
   readonly #fallback: Fallback | undefined;
+  protected readonly outages: Outages;
+  readonly meter: Meter;
   readonly #account: RemoteAccount = {
     charge: (amount) => this.#change("charge", amount),
     refund: (amount) => this.#change("refund", amount),
     giveBack: (amount, answer) => this.#trips.giveBack(amount, answer),
+    cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
   };
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     this.#declared = declared;
     this.#options = options;
     this.#cell = openCell(declared, 0, 0);
+    this.outages = options.outages ?? new Outages(options.name);
+    this.meter = this.outages.meter(declared.names, options.key);
     this.#line = new WaitLine(options.clock);
     const { whenUnavailable, limitsKeptAt } = options;
     const { list } = declared;
@@ -91,6 +101,8 @@ export class RemoteLimiter implements Limiter, Desk {
         now: () => this.#line.now(),
         lateBy: () => this.#line.lateBy(),
         along: () => this.#lastKnown?.inquiry(),
+        lost: (cause) => this.outages.lost(cause),
+        answered: () => this.outages.answered(),
         found: () => this.#return(),
       },
       writePolicies(list),
@@ -110,6 +122,8 @@ export class RemoteLimiter implements Limiter, Desk {
         lastPromised: () => this.#line.lastIn,
         hasRoom: (amount) => this.#hasRoom(amount),
         full: (amount, policies) => this.full(amount, policies),
+        granted: (amount) => this.outages.granted(amount),
+        meter: this.meter,
       });
     }
   }
@@ -136,11 +150,18 @@ export class RemoteLimiter implements Limiter, Desk {
 
   async reserve(permits: Permits = 1): Promise<Reservation> {
     const amount = this.#cell.amount(permits);
-    return this.#orHere(
-      amount,
-      () => this.#reserve(permits, amount),
-      (standIn) => standIn.reserve(permits, amount),
-    );
+    try {
+      const reservation = await this.#orHere(
+        amount,
+        () => this.#reserve(permits, amount),
+        (standIn) => standIn.reserve(permits, amount),
+      );
+      this.meter.granted(amount, reservation.waitMs * 1000);
+      return reservation;
+    } catch (error) {
+      if (error instanceof QueueFullError) this.meter.refused(amount, "queue-full");
+      throw error;
+    }
   }
 
   async #reserve(permits: Permits, amount: Amount): Promise<Reservation> {
@@ -171,11 +192,14 @@ export class RemoteLimiter implements Limiter, Desk {
 
   async decide(permits: Permits = 1): Promise<Decision> {
     const amount = this.#cell.amount(permits);
-    return this.#orHere(
+    const decided = await this.#orHere(
       amount,
       () => this.#look("decide", amount),
       (standIn) => standIn.decide(amount),
     );
+    if (decided.allowed) this.meter.granted(amount, 0);
+    else this.meter.refused(amount, "too-long", () => decided);
+    return decided;
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
@@ -223,6 +247,16 @@ export class RemoteLimiter implements Limiter, Desk {
   /** The declared numbers are in force again. */
   async reset(): Promise<void> {
     await this.#tell({ verb: "reset" });
+  }
+
+  /** Whether the store answered when it was last asked. */
+  get state(): StoreState {
+    return this.outages.state;
+  }
+
+  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  get stats(): RemoteStats {
+    return this.outages.stats;
   }
 
   /** The policies in force, as the last reply told. */
@@ -290,7 +324,7 @@ export class RemoteLimiter implements Limiter, Desk {
       this.#fallback.for(error, asker.amount).admit(asker);
     } catch (reason) {
       this.dismiss(asker);
-      asker.reject(reason);
+      asker.reject(this.outages.failed(reason));
     }
   }
 
@@ -308,13 +342,14 @@ export class RemoteLimiter implements Limiter, Desk {
     try {
       return await there();
     } catch (error) {
-      if (this.#fallback === undefined) throw error;
+      if (this.#fallback === undefined) throw this.outages.failed(error);
       return here(this.#fallback.for(error, amount));
     }
   }
 
   /** The store is back: it is told what was used, and asked by those who wait. */
   #return(): void {
+    this.outages.answered();
     this.#lastKnown?.outdated();
     const unheard = (deed: Promise<void>) => void deed.catch(() => {});
     const settlement = this.#fallback?.retire({

@@ -13,6 +13,8 @@ export interface RemoteAccount {
   charge(amount: Amount): Promise<void>;
   refund(amount: Amount): Promise<void>;
   giveBack(amount: Amount, answer: Answer): Promise<void>;
+  /** It is told who gives up, after that many microseconds. */
+  cancelled(amount: Amount, waited: number, reason: unknown): void;
 }
 
 /**
@@ -108,6 +110,8 @@ export class RemoteReservation implements Reservation {
   #giveUp(reason: unknown): boolean {
     if (!this.pending) return false;
     this.#cancelled = true;
+    const waited = this.#line.now() - this.#due + this.#answer.wait;
+    this.#account.cancelled(this.#amount, Math.max(0, waited), reason);
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     for (const stop of this.#stop) stop(reason);
     return true;
