@@ -212,6 +212,10 @@ class Keyring {
     return "taken";
   }
 
+  tellRefusal(key: string, permits: Permits, refusal: Decision): void {
+    this.#refused(key, this.states.cell.amount(permits), "refused", () => refusal);
+  }
+
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
     // a meter of its own only if its name is to be told
     const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
@@ -377,6 +381,11 @@ export class KeyLimiter implements LocalLimiter {
 
   peek(permits: Permits = 1): Decision {
     return this.#keys.peek(this.#key, permits);
+  }
+
+  /** It was asked for together with others, and is why all have refused. */
+  tellRefusal(permits: Permits, refusal: Decision): void {
+    this.#keys.tellRefusal(this.#key, permits, refusal);
   }
 
   charge(permits: Permits): void {

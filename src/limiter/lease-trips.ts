@@ -30,6 +30,8 @@ export interface LeaseTripOptions {
   readonly replied: (reply: LeaseReply) => void;
   /** Told of what was granted after its asker had got an error. */
   readonly late: (id: string) => void;
+  /** Told that the store could not be asked, or did not answer in time. */
+  readonly lost: (cause: unknown) => void;
 }
 
 interface Call extends LeaseRequest {
@@ -115,6 +117,7 @@ export class LeaseTrips {
 
   #fail(calls: readonly Call[], cause: unknown): void {
     const { name, timeoutMs } = this.#options;
+    this.#options.lost(cause);
     const error = new StoreUnavailableError(name, timeoutMs, cause);
     for (const call of calls) call.reject(error);
     this.#unblock();

@@ -211,6 +211,11 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#policies.list;
   }
 
+  /** It was asked for together with others, and is why all have refused. */
+  tellRefusal(permits: Permits, refusal: Decision): void {
+    this.#meter.refused(this.#queue.cell.amount(permits), "too-long", () => refusal);
+  }
+
   #hasRoom(now: number, amount: Amount): boolean {
     const queue = this.#queue;
     return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);

@@ -79,7 +79,7 @@ export class Meter {
   granted(amount: Amount, wait: number): void {
     this.counts.granted += 1;
     if (wait > 0 && diagnostics.wait.hasSubscribers) {
-      this.#tellSoon(diagnostics.wait, amount, { waitMs: toMillis(wait) });
+      this.#tellSoon(diagnostics.wait, amount, { waitMs: millis(wait) });
     }
   }
 
@@ -101,7 +101,7 @@ export class Meter {
     this.counts.waiting -= 1;
     this.counts.refused += 1;
     if (diagnostics.refused.hasSubscribers) {
-      this.#tellSoon(diagnostics.refused, amount, { reason, waitedMs: toMillis(waited) });
+      this.#tellSoon(diagnostics.refused, amount, { reason, waitedMs: millis(waited) });
     }
   }
 
@@ -120,7 +120,7 @@ export class Meter {
   cancelled(amount: Amount, waited: number, reason: unknown): void {
     this.counts.cancelled += 1;
     if (diagnostics.cancelled.hasSubscribers) {
-      this.#tellSoon(diagnostics.cancelled, amount, { waitedMs: toMillis(waited), reason });
+      this.#tellSoon(diagnostics.cancelled, amount, { waitedMs: millis(waited), reason });
     }
   }
 
@@ -135,6 +135,11 @@ export class Meter {
   #about(amount: Amount): Teller & { readonly permits: Permits } {
     return { ...this.#teller, permits: permitsOf(amount, this.#names) };
   }
+}
+
+/** Not below 0, though the clock may have gone back. */
+function millis(micros: number): number {
+  return toMillis(Math.max(0, micros));
 }
 
 /** The amount as a caller would ask for it. */

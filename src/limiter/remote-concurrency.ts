@@ -28,7 +28,9 @@ import {
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { type LeaseAnswer, LeaseTrips } from "./lease-trips.ts";
+import type { Counted, Meter } from "./meter.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import { Outages, type RemoteStats, type StoreState } from "./outages.ts";
 import { Claim, type RemoteLease } from "./remote-lease.ts";
 
 /** How a limiter stands, all processes together. */
@@ -53,15 +55,18 @@ const LONGEST_RETRY_MS = 1000;
 /** Those who look at the same instant do so a little apart, ms. */
 const SPREAD_MS = 20;
 
-export class RemoteConcurrency {
+export class RemoteConcurrency implements Counted {
   readonly #store: LeaseStore;
   readonly #key: string;
   readonly #declared: number;
   readonly #options: RemoteConcurrencyOptions;
   readonly #trips: LeaseTrips;
+  readonly #outages: Outages;
+  readonly #meter: Meter;
   readonly #processId = crypto.randomUUID();
   readonly #signals = new AbortGroups<Claim>((claim, reason) => {
     void this.#leave(claim);
+    this.#meter.left(1, claim.waited, reason);
     claim.reject(reason);
   });
   readonly #claims = new Map<string, Claim>();
@@ -83,10 +88,13 @@ export class RemoteConcurrency {
     this.#declared = declared;
     this.#limit = declared;
     this.#options = options;
+    this.#outages = new Outages(options.name);
+    this.#meter = this.#outages.meter([], undefined);
     this.#trips = new LeaseTrips(store, key, declared, {
       ...options,
       replied: (reply) => this.#replied(reply),
       late: (id) => this.#giveBack(id, performance.now() + options.leaseMs),
+      lost: (cause) => this.#outages.lost(cause),
     });
   }
 
@@ -103,6 +111,16 @@ export class RemoteConcurrency {
   /** How many wait in this process. */
   get waiting(): number {
     return this.#waiting;
+  }
+
+  /** Whether the store answered when it was last asked. */
+  get state(): StoreState {
+    return this.#outages.state;
+  }
+
+  /** The counters of this process, as they are now. */
+  get stats(): RemoteStats {
+    return this.#outages.stats;
   }
 
   /**
@@ -213,6 +231,7 @@ export class RemoteConcurrency {
         claim.lose(error);
       } else {
         left.push(this.#leave(claim));
+        this.#meter.left(1, claim.waited, error);
         claim.reject(error);
       }
     }
@@ -236,6 +255,7 @@ export class RemoteConcurrency {
     const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
     const claim = new Claim(id, insists, signal, resolve, (one) => this.#leave(one));
     this.#claims.set(id, claim);
+    this.#meter.seat();
     if (signal !== undefined) this.#signals.add(signal, claim);
     return claim;
   }
@@ -250,6 +270,7 @@ export class RemoteConcurrency {
         claim.overdue = true;
       } else {
         void this.#leave(claim);
+        this.#meter.expired(1, claim.waited);
         claim.expire();
       }
     };
@@ -267,7 +288,8 @@ export class RemoteConcurrency {
       (error) => {
         if (claim.state !== "asked") return;
         void this.#leave(claim);
-        claim.reject(error);
+        this.#meter.ended();
+        claim.reject(this.#outages.failed(error));
       },
     );
   }
@@ -285,6 +307,7 @@ export class RemoteConcurrency {
       const { name, maxWaiting } = this.#options;
       if (standing === "none") this.#forget(claim);
       else void this.#leave(claim);
+      this.#meter.expired(1, claim.waited, claim.refusal);
       claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
     }
   }
@@ -297,6 +320,7 @@ export class RemoteConcurrency {
   }
 
   #granted(claim: Claim): void {
+    this.#meter.released(1, claim.seated ? claim.waited : 0);
     this.#settle(claim);
     this.#active += 1;
     claim.grant();
@@ -406,6 +430,7 @@ export class RemoteConcurrency {
 
   #replied(reply: LeaseReply): void {
     this.#limit = reply.limit;
+    this.#outages.answered();
     if (this.#waiting > 0) this.#wakeAtLapse(reply);
   }
 

@@ -22,6 +22,7 @@ export class Claim implements RemoteLease {
   readonly id: string;
   /** To be refused is an error. */
   readonly #insists: boolean;
+  readonly #asked = performance.now();
   /** Ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
   /** `asked`: a request for a lease is under way. */
@@ -57,6 +58,16 @@ export class Claim implements RemoteLease {
   grant(): void {
     this.state = "held";
     this.resolve(this);
+  }
+
+  /** How long it has waited, microseconds. */
+  get waited(): number {
+    return (performance.now() - this.#asked) * 1000;
+  }
+
+  /** Why it would be refused. */
+  get refusal(): "queue-full" | "too-long" {
+    return this.#insists ? "queue-full" : "too-long";
   }
 
   /** Too many wait. */
