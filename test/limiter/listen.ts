@@ -1,24 +1,23 @@
 import { type Channel, diagnostics } from "../../src/diagnostics.ts";
 
-type Event = keyof typeof diagnostics;
+/** The channel's short name, and the message. */
+export type Told = readonly [keyof typeof diagnostics, Record<string, unknown>];
 
-/** What was told since somebody began to listen: the channel's short name and the message. */
-export type Told = readonly [Event, Record<string, unknown>];
-
-/** Listens to the channels, by default to all, until `stop`. */
-export function listen(events = Object.keys(diagnostics) as Event[]) {
+/** Listens to all channels from `start` to `stop`. */
+export function listener() {
   const told: Told[] = [];
-  const subscribed = events.map((event) => {
-    const channel = diagnostics[event] as Channel<unknown>;
-    const hear = (message: unknown) => void told.push([event, message as Told[1]]);
-    channel.subscribe(hear);
-    return () => void channel.unsubscribe(hear);
-  });
+  const ears = Object.entries(diagnostics).map(([event, channel]) => ({
+    channel: channel as Channel<unknown>,
+    hear: (message: unknown) => void told.push([event, message] as unknown as Told),
+  }));
   return {
-    /** What was told since it was last asked. */
+    start: () => {
+      for (const { channel, hear } of ears) channel.subscribe(hear);
+    },
+    /** What was told since this was last asked. */
     heard: () => told.splice(0),
     stop: () => {
-      for (const unsubscribe of subscribed) unsubscribe();
+      for (const { channel, hear } of ears) channel.unsubscribe(hear);
     },
   };
 }

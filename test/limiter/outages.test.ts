@@ -6,14 +6,15 @@ import type { RemoteOptions } from "../../src/limiter/remote-limiter.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../src/redis.ts";
 import { suite } from "../suite.ts";
 import { HandLeaseStore, settled } from "./lease-store.ts";
-import { listen } from "./listen.ts";
+import { listener } from "./listen.ts";
 import { onHand } from "./remote.ts";
 import { failure, turn } from "./watch.ts";
 
-const { heard, stop } = listen();
+const { start, heard, stop } = listener();
 let timers: FakeTimers.Clock;
 
 const test = suite("outages");
+test.before(start);
 test.before.each(() => {
   heard();
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
