@@ -72,19 +72,21 @@ export class Outages {
     if (this.#outage === undefined) return;
     const { cause, before } = this.#outage;
     const durationMs = this.#lasted();
-    const { refused, failed, grantedInOutages } = this.counts;
     this.counts.unavailableMs += durationMs;
     this.#outage = undefined;
     if (!diagnostics.recovered.hasSubscribers) return;
-    const message = {
-      ...this.#teller,
-      cause,
-      durationMs,
-      granted: grantedInOutages - before.grantedInOutages,
-      refused: refused - before.refused,
-      failed: failed - before.failed,
-    };
-    queueMicrotask(() => diagnostics.recovered.publish(message));
+    // when all who stood in for the store have let go those who were due
+    queueMicrotask(() => {
+      const { grantedInOutages, refused, failed } = this.counts;
+      diagnostics.recovered.publish({
+        ...this.#teller,
+        cause,
+        durationMs,
+        granted: grantedInOutages - before.grantedInOutages,
+        refused: refused - before.refused,
+        failed: failed - before.failed,
+      });
+    });
   }
 
   /** Let in while the store could not be asked. */

@@ -184,6 +184,21 @@ test("local: waits, reservations and cancellations of an outage are told, too", 
   ]);
 });
 
+test("who is due when the store comes back was granted meanwhile", async () => {
+  const { limiter, clock, store } = make({ whenUnavailable: "local", instances: () => 1 });
+  store.away = gone;
+  await limiter.acquire(2);
+  const wait = limiter.acquire();
+  await turn();
+  store.away = undefined;
+  // the clock is there, its timers are not
+  clock.now = () => 200;
+  await timers.tickAsync(1000);
+  await wait;
+  const recovered = heard().find(([event]) => event === "recovered");
+  assert.equal([recovered?.[1].granted, limiter.stats.grantedInOutages], [3, 3]);
+});
+
 test("wait: who waited for the store is told to have waited; a try ends in time", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "wait" });
   store.away = gone;
