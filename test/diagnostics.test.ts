@@ -1,4 +1,4 @@
-import { channel, subscribe, unsubscribe } from "node:diagnostics_channel";
+import { Channel, channel, subscribe, unsubscribe } from "node:diagnostics_channel";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { diagnostics, OwnChannel } from "../src/diagnostics.ts";
@@ -67,6 +67,24 @@ own("what a subscriber throws comes later, and disturbs nobody", () => {
     assert.throws(() => timers.tick(1), /mine/);
   } finally {
     timers.uninstall();
+  }
+});
+
+own("it is what there is where the platform has none", async () => {
+  const { getBuiltinModule } = process;
+  const again = new URL("../src/diagnostics.ts?again", import.meta.url).href;
+  try {
+    Object.assign(process, { getBuiltinModule: undefined });
+    const { diagnostics: lone } = (await import(again)) as { diagnostics: typeof diagnostics };
+    assert.is(lone.wait.name, "smooth-limiter:wait");
+    assert.is(lone.wait instanceof Channel, false);
+    const heard: unknown[] = [];
+    lone.wait.subscribe((message) => void heard.push(message));
+    const message = { limiter: "api", permits: 1, waitMs: 5 };
+    lone.wait.publish(message);
+    assert.equal(heard, [message]);
+  } finally {
+    Object.assign(process, { getBuiltinModule });
   }
 });
 

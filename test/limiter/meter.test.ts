@@ -178,6 +178,26 @@ test("a signal ends a wait: who, after how long, and why", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 2, cancelled: 3 });
 });
 
+test("of a wait of hours the length is told, though time is counted anew when nobody waits", async () => {
+  const { limiter, clock } = api({ permitsPerSecond: 1e-4 });
+  const hours = 2 * 3_600_000;
+  limiter.tryAcquire();
+  const controller = new AbortController();
+  const ended = failure(() => limiter.acquire(1, { signal: controller.signal }));
+  await clock.advance(hours);
+  controller.abort();
+  await ended;
+  const reservation = limiter.reserve();
+  await clock.advance(hours / 4);
+  reservation.cancel();
+  await turn();
+  const cancelled = heard().filter(([event]) => event === "cancelled");
+  assert.equal(
+    cancelled.map(([, { waitedMs }]) => waitedMs),
+    [hours, hours / 4],
+  );
+});
+
 test("bad arguments and requests that can never pass are no refusals", async () => {
   const limiter = Limiter.create(gcra({ limit: 2, periodMs: 1000 }), { clock: new FakeClock() });
   await failure(() => limiter.acquire(3));

@@ -184,6 +184,19 @@ test("local: waits, reservations and cancellations of an outage are told, too", 
   ]);
 });
 
+test("local: who waits in vain since there is a pause is told with its wait", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "local", instances: () => 1 });
+  store.away = gone;
+  await limiter.acquire(5);
+  const tried = limiter.tryAcquire(1, 600);
+  await pass(100);
+  heard();
+  await limiter.pause(700);
+  assert.is(await tried, false);
+  const refused = { limiter: "api", permits: 1, reason: "too-long", waitedMs: 100 };
+  assert.equal(heard(), [["refused", refused]]);
+});
+
 test("who is due when the store comes back was granted meanwhile", async () => {
   const { limiter, clock, store } = make({ whenUnavailable: "local", instances: () => 1 });
   store.away = gone;
