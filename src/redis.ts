@@ -26,8 +26,8 @@ import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
 export type { RemoteStats as RedisStats, StoreState } from "./limiter/outages.ts";
-export type { ConcurrencyStatus } from "./limiter/remote-concurrency.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
   IoredisLike,
@@ -234,6 +234,21 @@ export interface RedisConcurrencyOptions {
    * StoreUnavailableError, and what Redis grants late is given back.
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default);
+   * `"wait"` until it is back or their own time-out or signal ends the wait; get a lease while this
+   * process holds fewer than its share of the limit, else wait for one here (`"local"`); or get one
+   * (`"allow"`). With the last two what is held stays valid however long Redis is away, and is made
+   * known to it afterwards. What each costs: docs/concurrency.md.
+   */
+  readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
+  /**
+   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
+   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. What a
+   * function tells is asked for anew every second of an outage; if it is no number of 1 or more, the
+   * one before stays.
+   */
+  readonly instances?: number | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */
   readonly prefix?: string | undefined;
   /**
@@ -243,7 +258,15 @@ export interface RedisConcurrencyOptions {
   readonly subscriber?: RedisSubscriber | undefined;
 }
 
-const CONCURRENCY_OPTIONS = ["leaseMs", "maxWaiting", "timeoutMs", "prefix", "subscriber"] as const;
+const CONCURRENCY_OPTIONS = [
+  "leaseMs",
+  "maxWaiting",
+  "timeoutMs",
+  "whenUnavailable",
+  "instances",
+  "prefix",
+  "subscriber",
+] as const;
 
 const leaseTime: Bound = {
   words: "a number of ms above 0, at most 2147483647",
@@ -277,13 +300,17 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
     const runner = scriptRunner(redis);
     checkText("prefix", prefix);
-    const store = new RedisLeaseStore(runner, subscriptions(redis, options.subscriber), prefix);
+    const messages = subscriptions(redis, options.subscriber);
+    const unavailable = checkUnavailable(options);
+    const breaker = breakerOf(redis, letsIn(unavailable));
+    const store = new RedisLeaseStore(runner, messages, prefix, breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(store, checkName(name), limit, {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+      ...unavailable,
     });
   }
 }
@@ -297,12 +324,12 @@ function open(
   options: RedisPoliciesOptions,
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { whenUnavailable = "throw", limitKey } = options;
-  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
+  const { limitKey } = options;
+  const unavailable = checkUnavailable(options);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis, whenUnavailable === "local" || whenUnavailable === "allow");
+  const breaker = breakerOf(redis, letsIn(unavailable));
   const store = new RedisStore(
     ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
   );
@@ -314,13 +341,26 @@ function open(
       name,
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      whenUnavailable,
-      instances: countInstances(options.instances, whenUnavailable),
+      ...unavailable,
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
     },
   ];
+}
+
+/** What calls do when Redis cannot be asked, and how many share the limit then. */
+function checkUnavailable({
+  whenUnavailable = "throw",
+  instances,
+}: Pick<RedisLimiterOptions, "whenUnavailable" | "instances">) {
+  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
+  return { whenUnavailable, instances: countInstances(instances, whenUnavailable) };
+}
+
+/** Only they have a use for what the client says of its connection. */
+function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>): boolean {
+  return whenUnavailable === "local" || whenUnavailable === "allow";
 }
 
 const atLeastOne: Bound = {

@@ -104,6 +104,7 @@ export class RemoteLimiter implements Limiter, Counted, Desk {
         lost: (cause) => this.outages.lost(cause),
         answered: () => this.outages.answered(),
         found: () => this.#return(),
+        isIdle: () => this.#fallback?.isIdle ?? true,
       },
       writePolicies(list),
     );

@@ -265,6 +265,7 @@ test("places: waits, refusals, cancellations, failures, outages", async () => {
   const store = new HandLeaseStore();
   const limiter = new RemoteConcurrency(store, "key", 1, {
     ...{ name: "pages", leaseMs: 9000, maxWaiting: 2, timeoutMs: 100 },
+    whenUnavailable: "throw",
   });
   const lease = await limiter.acquire();
   const controller = new AbortController();
@@ -310,6 +311,33 @@ test("places: waits, refusals, cancellations, failures, outages", async () => {
   await limiter.close();
   await last;
   assert.equal([limiter.state, limiter.stats.cancelled], ["ready", 2]);
+});
+
+test("places that are let in while the store is away are told when it is back", async () => {
+  const store = new HandLeaseStore();
+  const limiter = new RemoteConcurrency(store, "key", 2, {
+    ...{ name: "pages", leaseMs: 9000, maxWaiting: 5, timeoutMs: 100 },
+    ...{ whenUnavailable: "local", instances: () => 1 },
+  });
+  store.away = gone;
+  const lease = await limiter.acquire();
+  await limiter.acquire();
+  const wait = limiter.acquire();
+  await settled();
+  assert.equal([limiter.state, limiter.stats.waiting], ["unavailable", 1]);
+  await timers.tickAsync(5);
+  await lease.release();
+  await wait;
+  store.away = undefined;
+  await timers.tickAsync(1000);
+  const [away, waited, back] = heard();
+  assert.equal(away, ["unavailable", { limiter: "pages", cause: gone }]);
+  assert.equal(waited, ["wait", { limiter: "pages", permits: 1, waitMs: 5 }]);
+  const { durationMs, ...facts } = back?.[1] ?? {};
+  assert.ok(Number(durationMs) >= 5 && Number(durationMs) < 1000, `${durationMs}`);
+  assert.equal(facts, { limiter: "pages", cause: gone, granted: 3, refused: 0, failed: 0 });
+  assert.equal([limiter.state, limiter.stats.grantedInOutages], ["ready", 3]);
+  await limiter.close();
 });
 
 test.run();

@@ -1,0 +1,25 @@
+import type { GatewayRequest } from "../request.ts";
+
+type Maybe<T> = T | Promise<T>;
+
+/**
+ * Whose request it is: all that have the same value are counted together.
+ *
+ * @returns any text; undefined or "" where the request has none
+ */
+export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
+
+export type Actors = Readonly<Record<string, Actor>>;
+
+/**
+ * An actor that a header field names. Clients send what they like: use it for what was checked
+ * before, or for a value that is secret to its owner, as an API key is.
+ *
+ * @param name of the field
+ * @example
+ * createGateway({ actors: { account: fromHeader("x-api-key") }, … });
+ */
+export function fromHeader(name: string): Actor {
+  const lower = name.toLowerCase();
+  return (request) => request.header(lower);
+}

@@ -1,0 +1,252 @@
+import {
+  aboveZero,
+  atLeastOne,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+  checkText,
+  show,
+} from "../../check.ts";
+import { type Clock, checkClock } from "../../clock.ts";
+import type { RedisClient } from "../../redis.ts";
+import type { Actors } from "./actors/actor.ts";
+import { fromAddress } from "./actors/address.ts";
+import { Filter, type WhenActorMissing } from "./filter.ts";
+import type { Workshop } from "./limits.ts";
+import type { GatewayRequest } from "./request.ts";
+import { ALGORITHMS, type RuleAlgorithms } from "./rules/algorithms.ts";
+import { readRules } from "./rules/read-rules.ts";
+import type { Rule } from "./rules/rule.ts";
+import { RuleSet } from "./ruleset.ts";
+import { LiveRules, type RulesEvent, type WhenSourceGone } from "./sources/live-rules.ts";
+import { fixedSource, type RuleSource } from "./sources/source.ts";
+import type { Verdict } from "./verdict.ts";
+
+export interface GatewayOptions {
+  /**
+   * Where the rules come from: a source; several, of which the first that has good rules holds, so
+   * the remote one stands before the local one; or rules that were read already.
+   */
+  readonly rules: RuleSource | readonly RuleSource[] | readonly Rule[];
+  /**
+   * Who the actors are, by the name that rules use. "all" is everybody and "device" the client's
+   * address (see `trustedProxies`) unless they are given here; "account" and others must be.
+   */
+  readonly actors?: Actors | undefined;
+  /** Algorithms besides the built-in ones, by the name that rules use. */
+  readonly algorithms?: RuleAlgorithms | undefined;
+  /**
+   * How many proxies of yours stand in front and add to X-Forwarded-For: see `fromAddress`. Default
+   * 0. For `Forwarded` give `actors: { device: fromAddress({ … }) }`.
+   */
+  readonly trustedProxies?: number | undefined;
+  /**
+   * What a request counts as that has no value for a rule's actor. `"device"` (the default): as its
+   * device, apart from those that have a value, so leaving the actor out gains nothing and harms
+   * nobody else; `"shared"`: all such requests together; `"skip"`: the rule does not hold for it.
+   */
+  readonly whenActorMissing?: WhenActorMissing | undefined;
+  /** A client for the rules of scope global; never closed. Without one such rules are refused. */
+  readonly redis?: RedisClient | undefined;
+  /** What the keys on Redis begin with. Default "g:". */
+  readonly prefix?: string | undefined;
+  /** How long Redis may take for an answer, ms, above 0, default 1000. */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * How many instances share the global rules, or a function that tells it: while Redis is away
+   * each goes by its share of them.
+   */
+  readonly instances?: number | (() => number) | undefined;
+  /**
+   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default
+   * where `instances` is given), let everything pass (`"allow"`), or have `check` reject with a
+   * StoreUnavailableError (`"throw"`, the default otherwise).
+   */
+  readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
+  /** How many actors each rule may know at one time, in this process. Default 1 000 000. */
+  readonly maxKeys?: number | undefined;
+  /**
+   * What a new actor meets then: the one that has used least is forgotten for it (`"evict"`, the
+   * default: whoever invents actors shuts nobody out), or it is refused (`"refuse"`).
+   */
+  readonly whenFull?: "evict" | "refuse" | undefined;
+  /**
+   * What holds when a source cannot be reached any more: its last good rules (`"keep"`, the
+   * default), or those of the next source (`"next"`).
+   */
+  readonly whenSourceGone?: WhenSourceGone | undefined;
+  /**
+   * Hears what happens to the rules: applied, refused, a source gone or back. What it throws is
+   * ignored.
+   */
+  readonly onRules?: ((event: RulesEvent) => void) | undefined;
+  /** Where the time comes from, for tests and simulations: Redis goes by it too. */
+  readonly clock?: Clock | undefined;
+}
+
+const OPTIONS: readonly (keyof GatewayOptions)[] = [
+  "rules",
+  "actors",
+  "algorithms",
+  "trustedProxies",
+  "whenActorMissing",
+  "redis",
+  "prefix",
+  "timeoutMs",
+  "instances",
+  "whenUnavailable",
+  "maxKeys",
+  "whenFull",
+  "whenSourceGone",
+  "onRules",
+  "clock",
+];
+
+/** A filter for the front of an HTTP server. */
+export interface Gateway {
+  /** The rules in force. */
+  readonly rules: readonly Rule[];
+
+  /**
+   * Asks all rules that hold for a request. It passes if all let it, and is then charged to all; one
+   * that is refused is charged to none. Where a rule has requests wait for their turn, the answer
+   * comes when it is the request's.
+   *
+   * @param request see `GatewayRequest`
+   * @returns the verdict: at once where all rules are counted in this process and nobody waits
+   * @throws (or rejects) the signal's own reason if the client went away while it waited,
+   *   ReservationCancelledError if the gateway was closed meanwhile, StoreUnavailableError, or what
+   *   an actor of the application throws
+   */
+  check(request: GatewayRequest): Verdict | Promise<Verdict>;
+
+  /**
+   * Ends the watching of sources and the lines: nothing of the gateway keeps the process alive
+   * afterwards. Requests that still wait reject; `check` goes on by the last rules.
+   */
+  close(): Promise<void>;
+}
+
+/**
+ * A gateway: rules at work.
+ *
+ * @param options see `GatewayOptions`; `rules` is needed
+ * @returns the gateway, once its rules are there
+ * @throws (as a rejection) RulesError where the rules are broken, the source's own error where they
+ *   cannot be reached, and RangeError or TypeError on a bad option
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ * const { allowed } = await gateway.check(request);
+ */
+export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  const gateway = new RuledGateway(options);
+  await gateway.open();
+  return gateway;
+}
+
+class RuledGateway implements Gateway {
+  readonly #workshop: Workshop;
+  readonly #filter: Filter;
+  readonly #live: LiveRules;
+  #set: RuleSet;
+
+  constructor(options: GatewayOptions) {
+    checkOptions("options", options, OPTIONS);
+    const { actors = {}, algorithms = {}, onRules, whenActorMissing = "device" } = options;
+    const { whenSourceGone = "keep", trustedProxies } = options;
+    if (actors.device !== undefined && trustedProxies !== undefined) {
+      throw new TypeError("trustedProxies is for the default device: give it to yours instead");
+    }
+    const device = actors.device ?? fromAddress({ trustedProxies });
+    checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
+    checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
+    if (onRules !== undefined && typeof onRules !== "function") {
+      throw new TypeError(`onRules must be a function, got ${show(onRules)}`);
+    }
+    this.#workshop = {
+      ...checkWorkshop(options),
+      actors: { all: () => "", ...checkActors(actors), device },
+      algorithms: { ...ALGORITHMS, ...algorithms },
+    };
+    this.#filter = new Filter(device, whenActorMissing);
+    this.#set = new RuleSet([], this.#workshop);
+    this.#live = new LiveRules(sourcesOf(options.rules), {
+      whenSourceGone,
+      read: (text, source) => readRules(text, { source, actors: Object.keys(actors), algorithms }),
+      apply: (rules) => {
+        this.#set = new RuleSet(rules, this.#workshop, this.#set);
+      },
+      report: (event) => {
+        try {
+          onRules?.(event);
+        } catch {
+          // whoever listens does not stop the rules
+        }
+      },
+    });
+  }
+
+  open(): Promise<void> {
+    return this.#live.open();
+  }
+
+  get rules(): readonly Rule[] {
+    return this.#set.rules;
+  }
+
+  check(request: GatewayRequest): Verdict | Promise<Verdict> {
+    return this.#filter.check(this.#set, request);
+  }
+
+  async close(): Promise<void> {
+    this.#filter.dismiss();
+    await this.#live.close();
+  }
+}
+
+function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
+  const { redis, prefix = "g:", timeoutMs = 1000 } = options;
+  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances } = options;
+  const { whenUnavailable = instances === undefined ? "throw" : "local" } = options;
+  checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
+  if (typeof instances !== "function" && instances !== undefined) {
+    checkNumber("instances", instances, atLeastOne);
+  }
+  if (whenUnavailable === "local" && instances === undefined) {
+    throw new TypeError('whenUnavailable "local" needs instances: how many share the global rules');
+  }
+  checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
+  return {
+    redis,
+    prefix: checkText("prefix", prefix),
+    timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+    maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
+    instances,
+    whenUnavailable,
+    whenFull,
+    clock: clock && checkClock(clock),
+  };
+}
+
+function checkActors(actors: Actors): Actors {
+  for (const [name, actor] of Object.entries(actors)) {
+    if (typeof actor === "function") continue;
+    throw new TypeError(`actors.${name} must be a function, got ${show(actor)}`);
+  }
+  return actors;
+}
+
+function sourcesOf(rules: GatewayOptions["rules"]): readonly RuleSource[] {
+  const list = Array.isArray(rules) ? (rules as readonly (RuleSource | Rule)[]) : [rules];
+  const sources = list.filter((one): one is RuleSource => isSource(one));
+  if (sources.length === 0) {
+    if (Array.isArray(rules)) return [fixedSource(rules as readonly Rule[])];
+  } else if (sources.length === list.length) {
+    return sources;
+  }
+  throw new TypeError("rules must be a source, sources, or what readRules made");
+}
+
+function isSource(one: unknown): boolean {
+  return typeof (Object(one) as Partial<RuleSource>).load === "function";
+}

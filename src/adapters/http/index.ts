@@ -1,0 +1,17 @@
+/** `smooth-limiter/http`: a filter for the front of an HTTP server, configured by rules. */
+export { type Actor, type Actors, fromHeader } from "./actors/actor.ts";
+export { type AddressOptions, fromAddress } from "./actors/address.ts";
+export type { WhenActorMissing } from "./filter.ts";
+export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
+export type { GatewayRequest } from "./request.ts";
+export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+export { type ReadOptions, readRules } from "./rules/read-rules.ts";
+export type { Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
+export { type Problem, RulesError } from "./rules/rules-error.ts";
+export { fileSource } from "./sources/file-source.ts";
+export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
+export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
+export { type RedisReader, type RedisSourceOptions, redisSource } from "./sources/redis-source.ts";
+export type { RuleSource } from "./sources/source.ts";
+export { type UrlSourceOptions, urlSource } from "./sources/url-source.ts";
+export type { Outcome, Verdict } from "./verdict.ts";

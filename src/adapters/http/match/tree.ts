@@ -1,0 +1,68 @@
+import { plainPath, readings, readRulePath } from "./readings.ts";
+
+interface Node<T> {
+  readonly items: T[];
+  readonly below: Map<string, Node<T>>;
+}
+
+/**
+ * Items by path: one of "/" holds for everything, one of "/sample" for "/sample" and what is below.
+ * A request costs the length of its path, however many items there are.
+ */
+export class PathTree<T> {
+  readonly #root: Node<T> = newNode();
+  #depth = 0;
+
+  /** @param path with which the item's paths begin */
+  add(path: string, item: T): void {
+    const segments = readRulePath(path);
+    this.#depth = Math.max(this.#depth, segments.length);
+    let node = this.#root;
+    for (const segment of segments) {
+      const next = node.below.get(segment) ?? newNode<T>();
+      node.below.set(segment, next);
+      node = next;
+    }
+    node.items.push(item);
+  }
+
+  /**
+   * @param target of a request, as the client sent it
+   * @returns what holds for it, in any reading, the outermost first and each once
+   */
+  match(target: string): readonly T[] {
+    // what holds for everything needs no reading
+    if (this.#root.below.size === 0) return this.#root.items;
+    const plain = plainPath(target);
+    if (plain !== undefined) return this.#along(segmentsOf(plain));
+    const ways = readings(target, this.#depth);
+    return [...new Set(ways.flatMap((reading) => this.#along(reading)))];
+  }
+
+  /** No further than there is anything below. */
+  #along(segments: Iterable<string>): readonly T[] {
+    let node = this.#root;
+    let found: readonly T[] = node.items;
+    for (const segment of segments) {
+      const next = node.below.get(segment);
+      if (next === undefined) break;
+      if (next.items.length > 0) found = found.length > 0 ? [...found, ...next.items] : next.items;
+      node = next;
+    }
+    return found;
+  }
+}
+
+/** One after the other: most paths are left before their end. */
+function* segmentsOf(path: string): Generator<string> {
+  for (let start = 1; start < path.length; ) {
+    const slash = path.indexOf("/", start);
+    const end = slash < 0 ? path.length : slash;
+    yield path.slice(start, end);
+    start = end + 1;
+  }
+}
+
+function newNode<T>(): Node<T> {
+  return { items: [], below: new Map() };
+}

@@ -1,0 +1,71 @@
+/** The algorithms by the names that rules use. A registered one is known to rules as these are. */
+import {
+  fixedWindow,
+  gcra,
+  leakyBucket,
+  type Policy,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "../../../index.ts";
+import type { RuleNumbers } from "./rule.ts";
+
+/** An algorithm that rules may name. */
+export interface RuleAlgorithm {
+  /** Other names for it. Case, spaces, "-" and "_" never matter. */
+  readonly aliases?: readonly string[];
+  /** What a rule may say besides its rate. Default: nothing. */
+  readonly fields?: readonly ("burst" | "nodelay" | "with")[];
+  /**
+   * Requests wait for their turn instead of being refused; those that the policy has no room for
+   * are refused. Default false.
+   */
+  readonly waits?: boolean;
+  /**
+   * @param numbers of the rule, or of one of its overrides
+   * @returns the policy
+   * @throws RangeError or TypeError where the numbers are none for it: the rule is then refused
+   */
+  policy(numbers: RuleNumbers): Policy;
+}
+
+export type RuleAlgorithms = Readonly<Record<string, RuleAlgorithm>>;
+
+/** Who must wait longer than this for the end of the line does better to come back, ms. */
+const LONGEST_LINE_MS = 5000;
+
+export const ALGORITHMS: RuleAlgorithms = {
+  "token bucket": {
+    aliases: ["TB"],
+    fields: ["burst"],
+    policy: ({ rpu, periodMs, burst = rpu }) =>
+      tokenBucket({ capacity: burst, refill: rpu, everyMs: periodMs }),
+  },
+  window: {
+    aliases: ["W", "fixed window"],
+    policy: ({ rpu, periodMs }) => fixedWindow({ limit: rpu, windowMs: periodMs }),
+  },
+  "sliding window": {
+    aliases: ["SW"],
+    policy: ({ rpu, periodMs }) => slidingWindow({ limit: rpu, windowMs: periodMs }),
+  },
+  "leaky bucket": {
+    aliases: ["LB"],
+    fields: ["burst", "nodelay"],
+    waits: true,
+    policy: ({ rpu, periodMs, burst, nodelay = 0 }) => {
+      const inLine = Math.floor((Math.min(LONGEST_LINE_MS, periodMs) * rpu) / periodMs);
+      const permitsPerSecond = (rpu * 1000) / periodMs;
+      return leakyBucket({ permitsPerSecond, capacity: burst ?? inLine, nodelay });
+    },
+  },
+  "sliding log": {
+    aliases: ["SL"],
+    policy: ({ rpu, periodMs }) => slidingLog({ limit: rpu, windowMs: periodMs }),
+  },
+  gcra: {
+    fields: ["burst"],
+    policy: ({ rpu, periodMs, burst }) =>
+      gcra({ limit: rpu, periodMs, ...(burst !== undefined && { burst }) }),
+  },
+};

@@ -1,0 +1,360 @@
+/** From YAML to rules, or to a list of what is wrong, each with its line and column. */
+import {
+  type Document,
+  isAlias,
+  isCollection,
+  isMap,
+  isNode,
+  isScalar,
+  LineCounter,
+  type Node,
+  parseAllDocuments,
+  visit,
+} from "yaml";
+import type * as z from "zod";
+import { show } from "../../../check.ts";
+import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
+import type { RuleAlgorithm } from "./algorithms.ts";
+import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
+import { type Problem, RulesError } from "./rules-error.ts";
+import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
+
+export interface ReadOptions extends Partial<Names> {
+  /** What messages call the text: a file's name. Default "rules". */
+  readonly source?: string | undefined;
+}
+
+/** In characters: some five thousand rules. Reading takes a second then, and all else waits. */
+const LONGEST = 2 ** 19;
+const MOST_PROBLEMS = 20;
+/** Who needs more than this has written a bomb. */
+const MOST_ALIASES = 100;
+const DEEPEST = 32;
+
+/**
+ * Reads rules.
+ *
+ * @param text YAML (so JSON too): a URL with its rules, a list of these, or several documents of
+ *   either; at most 524 288 characters
+ * @param options.source what messages call it
+ * @param options.actors names of actors besides all, account and device
+ * @param options.algorithms algorithms besides the built-in ones, by name
+ * @returns the rules, in the order of the text; none for an empty list
+ * @throws RulesError that lists what is wrong, with line and column
+ * @example
+ * const rules = readRules(await readFile("rules.yaml", "utf8"), { source: "rules.yaml" });
+ */
+export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
+  const { source = "rules", actors = [], algorithms = {} } = options;
+  const names: Names = {
+    actors: [...BUILT_IN.actors, ...actors],
+    algorithms: { ...BUILT_IN.algorithms, ...algorithms },
+  };
+  return new Reader(text, source, names).read();
+}
+
+class Reader {
+  readonly #text: string;
+  readonly #source: string;
+  readonly #names: Names;
+  readonly #lines = new LineCounter();
+  readonly #problems: Problem[] = [];
+
+  constructor(text: string, source: string, names: Names) {
+    this.#text = text;
+    this.#source = source;
+    this.#names = names;
+  }
+
+  read(): readonly Rule[] {
+    const documents = this.#parse();
+    this.#stopIfWrong();
+    const schema = entrySchema(this.#names);
+    const rules = documents.flatMap((document) => this.#rulesOf(document, schema));
+    this.#stopIfWrong();
+    this.#checkNames(rules);
+    this.#stopIfWrong();
+    return rules;
+  }
+
+  #parse(): readonly Document.Parsed[] {
+    if (this.#text.length > LONGEST) {
+      this.#wrong(0, `found ${this.#text.length} characters, allowed: at most ${LONGEST}`);
+      return [];
+    }
+    for (let at = 0; at >= 0; at = this.#text.indexOf("\n", at) + 1 || -1) {
+      this.#lines.addNewLine(at);
+    }
+    const deep = tooDeep(this.#text);
+    if (deep !== undefined) {
+      this.#wrong(deep, `found more than ${DEEPEST} brackets in one another`);
+      return [];
+    }
+    // the parser's own look for duplicate keys takes the square of their number
+    const documents = [
+      ...parseAllDocuments(this.#text, {
+        prettyErrors: false,
+        uniqueKeys: false,
+      }),
+    ];
+    for (const document of documents) {
+      for (const { pos, message } of document.errors) this.#wrong(pos[0], worded(message));
+      if (document.errors.length === 0) this.#checkTree(document);
+    }
+    // "---" without anything below it is no document
+    const full = documents.filter(({ contents }) => !isEmpty(contents));
+    if (full.length === 0)
+      this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
+    return full;
+  }
+
+  /** What YAML allows and rules do not need. */
+  #checkTree(document: Document.Parsed): void {
+    let aliases = 0;
+    visit(document, {
+      Alias: (_, alias) => {
+        aliases += 1;
+        if (aliases > MOST_ALIASES) {
+          this.#wrong(offset(alias), `found more than ${MOST_ALIASES} aliases`);
+          return visit.BREAK;
+        }
+        if (alias.resolve(document) === undefined) {
+          this.#wrong(
+            offset(alias),
+            `found *${alias.source}, which this document has no anchor for`,
+          );
+        }
+        return undefined;
+      },
+      Map: (_, { items }) => {
+        this.#checkKeys(items.map(({ key }) => key));
+      },
+    });
+  }
+
+  #checkKeys(keys: readonly unknown[]): void {
+    const seen = new Set<string>();
+    for (const key of keys) {
+      if (!isScalar(key) || typeof key.value !== "string" || key.value === "__proto__") {
+        const found = isScalar(key) ? show(key.value) : "that is no text";
+        this.#wrong(offset(key), `found a key ${found}, allowed: a text, in quotes where need be`);
+        continue;
+      }
+      if (key.value === "Url") key.value = "url";
+      const name = String(key.value);
+      if (seen.has(name)) this.#wrong(offset(key), `found the key ${show(name)} a second time`);
+      seen.add(name);
+    }
+  }
+
+  #rulesOf(document: Document.Parsed, schema: ReturnType<typeof entrySchema>): readonly Rule[] {
+    const data = this.#plain(document);
+    const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
+    return entries.flatMap((each, i) => {
+      if (this.#problems.length >= MOST_PROBLEMS) return [];
+      const path = Array.isArray(data) ? [i] : [];
+      const parsed = schema.safeParse(each);
+      if (!parsed.success) {
+        for (const issue of parsed.error.issues) this.#report(document, path, each, issue);
+        return [];
+      }
+      return this.#rules(document, path, parsed.data);
+    });
+  }
+
+  #plain(document: Document.Parsed): unknown {
+    try {
+      return document.toJS({ maxAliasCount: MOST_ALIASES });
+    } catch (error) {
+      this.#wrong(offset(document.contents), worded((error as Error).message));
+      return [];
+    }
+  }
+
+  #report(
+    document: Document.Parsed,
+    base: readonly number[],
+    data: unknown,
+    issue: z.core.$ZodIssue,
+  ): void {
+    if (issue.code === "unrecognized_keys") {
+      for (const key of issue.keys.slice(0, MOST_PROBLEMS)) {
+        const at = keyOffset(document, [...base, ...issue.path], key);
+        this.#wrong(at, `found ${show(key)}, allowed: ${issue.message}`);
+      }
+      return;
+    }
+    const found = issue.path.reduce<unknown>(
+      (value, key) => (Object(value) as Record<PropertyKey, unknown>)[key],
+      data,
+    );
+    const where = issue.path.length > 0 ? `${issue.path.join(".")}: ` : "";
+    const what = found === undefined ? "nothing" : show(found);
+    const at = nodeOffset(document, [...base, ...issue.path]);
+    this.#wrong(at, `${where}found ${what}, allowed: ${issue.message}`);
+  }
+
+  #rules(document: Document.Parsed, base: readonly number[], { url, rules }: Entry): Rule[] {
+    return rules.flatMap((read, i) => {
+      const at = nodeOffset(document, [...base, "rules", i]);
+      const { overrides = {}, exempt = [], methods, name, ...rest } = read;
+      const numbers = numbersOf(rest);
+      const rule: Rule = {
+        ...numbers,
+        url,
+        name: "",
+        methods: methods && [...new Set(methods.map((method) => method.toUpperCase()))].sort(),
+        actor: rest.actor,
+        algo: rest.algo,
+        scope: rest.scope as Rule["scope"],
+        mode: rest.mode as Rule["mode"],
+        cost: rest.cost,
+        overrides: Object.entries(overrides).map(
+          ([value, other]): RuleOverride => ({
+            value,
+            ...numbersOf({ ...rest, ...defined(other) }),
+          }),
+        ),
+        exempt,
+        place: this.#place(at),
+      };
+      const algorithm = this.#names.algorithms[rule.algo] as RuleAlgorithm;
+      const wrongs = [rule, ...rule.overrides].flatMap((each) => {
+        const wrong = numbersProblem(each, rule, algorithm);
+        if (wrong === undefined) return [];
+        return "value" in each ? `override ${show(each.value)}: ${wrong}` : wrong;
+      });
+      for (const wrong of wrongs) this.#wrong(at, wrong);
+      return wrongs.length > 0 ? [] : { ...rule, name: name ?? derivedName(rule) };
+    });
+  }
+
+  /** A name stands for a rule in header fields, on Redis and after a reload. */
+  #checkNames(rules: readonly Rule[]): void {
+    const first = new Map<string, Rule>();
+    for (const rule of rules) {
+      const other = first.get(rule.name);
+      if (other === undefined) {
+        first.set(rule.name, rule);
+        continue;
+      }
+      this.#problems.push({
+        ...rule.place,
+        message: `found a second rule ${show(rule.name)}, the first is in line ${other.place.line}: give one of them a name`,
+      });
+    }
+  }
+
+  #place(at: number): Place {
+    const { line, col } = this.#lines.linePos(at);
+    return { source: this.#source, line: Math.max(1, line), column: Math.max(1, col) };
+  }
+
+  #wrong(at: number, message: string): void {
+    this.#problems.push({ ...this.#place(at), message });
+  }
+
+  #stopIfWrong(): void {
+    if (this.#problems.length > 0) throw new RulesError(this.#problems.slice(0, MOST_PROBLEMS));
+  }
+}
+
+type ReadNumbers = Partial<Omit<RuleNumbers, "periodMs">> & Pick<RuleNumbers, "rpu" | "unit">;
+
+function numbersOf(
+  read: { [Key in keyof ReadNumbers]: ReadNumbers[Key] | undefined },
+): RuleNumbers {
+  const { rpu, unit, units = 1, burst, nodelay, with: rest = {} } = read as ReadNumbers;
+  return { rpu, unit, units, periodMs: units * UNITS[unit], burst, nodelay, with: rest };
+}
+
+function defined(fields: object): object {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+/** Why the algorithm cannot work with the numbers, if it cannot. */
+function numbersProblem(
+  numbers: RuleNumbers,
+  { algo, cost }: Rule,
+  { fields = [], policy }: RuleAlgorithm,
+): string | undefined {
+  const given = {
+    burst: numbers.burst !== undefined,
+    nodelay: numbers.nodelay !== undefined,
+    with: Object.keys(numbers.with).length > 0,
+  };
+  for (const field of ["burst", "nodelay", "with"] as const) {
+    if (given[field] && !fields.includes(field)) {
+      return `found ${field}, which the algorithm ${show(algo)} does not know`;
+    }
+  }
+  try {
+    // asks for the cost once: more than the policy ever holds is an error
+    Limiter.create(policy(numbers)).peek(cost);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof PermitsExceedCapacityError)) return (error as Error).message;
+    const { capacity } = error.facts;
+    return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
+  }
+}
+
+/** Made of what a rule is, not of where it stands or how much it lets through. */
+function derivedName({ url, methods, actor, algo, units, unit }: Rule): string {
+  const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
+  const per = units === 1 ? unit : `${units} ${unit}`;
+  return [path, ...(methods ?? []), actor, `per ${per}`, algo].join(" ");
+}
+
+// -- places in the text --
+
+function offset(node: unknown): number {
+  return isNode(node) ? (node.range?.[0] ?? 0) : 0;
+}
+
+/** Of the node at a path, or of the nearest around it. */
+function nodeOffset(document: Document.Parsed, path: readonly PropertyKey[]): number {
+  return offset(find(document, path));
+}
+
+function find(document: Document.Parsed, path: readonly PropertyKey[]): Node | null | undefined {
+  let node: Node | null | undefined = document.contents;
+  for (const key of path) {
+    if (isAlias(node)) node = node.resolve(document) as Node | undefined;
+    const next: unknown = isCollection(node) ? node.get(key, true) : undefined;
+    if (!isNode(next)) break;
+    node = next;
+  }
+  return node;
+}
+
+function keyOffset(document: Document.Parsed, path: readonly PropertyKey[], name: string): number {
+  const around = find(document, path);
+  const map = isAlias(around) ? around.resolve(document) : around;
+  const pair = isMap(map)
+    ? map.items.find(({ key }) => isScalar(key) && key.value === name)
+    : undefined;
+  return offset(pair?.key ?? around);
+}
+
+function isEmpty(contents: Node | null): boolean {
+  return contents === null || (isScalar(contents) && contents.value === null);
+}
+
+/** Where brackets begin that lie deeper in one another than any rule; a parser might recurse. */
+function tooDeep(text: string): number | undefined {
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const char = text[i];
+    if (char === "[" || char === "{") depth += 1;
+    else if (char === "]" || char === "}") depth = Math.max(0, depth - 1);
+    if (depth > DEEPEST) return i;
+  }
+  return undefined;
+}
+
+/** The parser's words, but for a text that is too much for it. */
+function worded(message: string): string {
+  if (/call stack/i.test(message)) return "found more levels in one another than can be read";
+  return /Excessive alias/.test(message) ? "found aliases that multiply without end" : message;
+}

@@ -1,0 +1,101 @@
+/** Rules at work: each with its limiters, by the paths that they hold for. */
+import { show } from "../../check.ts";
+import type { Limiter } from "../../limiter/face.ts";
+import type { Actor } from "./actors/actor.ts";
+import { exemption } from "./actors/address.ts";
+import { Limits, policiesOf, type RulePolicies, type Workshop } from "./limits.ts";
+import { PathTree } from "./match/tree.ts";
+import type { Rule } from "./rules/rule.ts";
+import { RulesError } from "./rules/rules-error.ts";
+
+/** A rule at work. */
+export class ActiveRule {
+  readonly rule: Rule;
+  readonly actor: Actor;
+  readonly isGlobal: boolean;
+  /** It is counted and reported, and refuses nobody. */
+  readonly isShadow: boolean;
+  /** Requests wait for their turn. */
+  readonly waits: boolean;
+  readonly isExempt: (value: string) => boolean;
+  readonly limits: Limits;
+
+  constructor(policies: RulePolicies, workshop: Workshop, before: ActiveRule | undefined) {
+    const { rule } = policies;
+    this.rule = rule;
+    this.actor = workshop.actors[rule.actor] as Actor;
+    this.isGlobal = rule.scope === "global";
+    this.isShadow = rule.mode === "shadow";
+    this.waits = policies.isLine && !this.isShadow;
+    this.isExempt = exemption(rule.exempt, rule.actor === "device");
+    this.limits = new Limits(policies, workshop, before?.limits);
+  }
+
+  limiter(value: string, isKnown: boolean): Limiter {
+    return this.limits.for(value, isKnown);
+  }
+
+  /** GET holds for HEAD: servers answer it in the same way. */
+  holdsFor(method: string): boolean {
+    const { methods } = this.rule;
+    if (methods === undefined) return true;
+    const asked = method.toUpperCase();
+    return methods.includes(asked) || (asked === "HEAD" && methods.includes("GET"));
+  }
+}
+
+/** All rules that are in force together. */
+export class RuleSet {
+  readonly rules: readonly Rule[];
+  readonly #tree = new PathTree<ActiveRule>();
+  readonly #active = new Map<string, ActiveRule>();
+
+  /**
+   * @param before whose limiters go on where the rule is still there
+   * @throws RulesError, or what an algorithm throws, and nothing has changed
+   */
+  constructor(rules: readonly Rule[], workshop: Workshop, before?: RuleSet) {
+    checkWorkable(rules, workshop);
+    const policies = rules.map((rule) => policiesOf(rule, workshop.algorithms));
+    this.rules = rules;
+    for (const each of policies) {
+      const { name, url } = each.rule;
+      const active = new ActiveRule(each, workshop, before?.find(name));
+      this.#active.set(name, active);
+      this.#tree.add(url, active);
+    }
+  }
+
+  find(name: string): ActiveRule | undefined {
+    return this.#active.get(name);
+  }
+
+  /** What holds for a request, the rules of the outermost URL first. */
+  match(method: string, target: string): readonly ActiveRule[] {
+    const found = this.#tree.match(target);
+    return found.every((rule) => rule.holdsFor(method))
+      ? found
+      : found.filter((rule) => rule.holdsFor(method));
+  }
+}
+
+/** What a reader cannot know: whether this gateway has what the rules ask for. */
+function checkWorkable(rules: readonly Rule[], { actors, algorithms, redis }: Workshop): void {
+  const names = new Set<string>();
+  const problems = rules.flatMap(({ name, actor, algo, scope, place }) => {
+    const messages: string[] = [];
+    if (!Object.hasOwn(actors, actor)) {
+      messages.push(`the gateway has no options.actors.${actor}, which says whose a request is`);
+    }
+    if (!Object.hasOwn(algorithms, algo)) {
+      messages.push(`the gateway has no options.algorithms[${show(algo)}]`);
+    }
+    if (scope === "global" && redis === undefined) {
+      messages.push("the gateway has no options.redis, which scope global needs");
+    }
+    if (names.has(name)) messages.push(`there are two rules ${show(name)}`);
+    names.add(name);
+    return messages.map((message) => ({ ...place, message }));
+  });
+  if (problems.length > 0) throw new RulesError(problems);
+}

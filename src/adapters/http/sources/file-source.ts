@@ -1,0 +1,45 @@
+import { readFile, stat } from "node:fs/promises";
+import { watch } from "chokidar";
+import { checkText } from "../../../check.ts";
+import { poll } from "./poll.ts";
+import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
+
+/** Nobody has written for that long: the file is whole. */
+const SETTLED = { stabilityThreshold: 100, pollInterval: 20 };
+/** Some file systems tell nobody: network shares, the volumes of Kubernetes. */
+const LOOK_MS = 5000;
+
+/**
+ * Rules in a file, which is watched: a change holds as soon as nobody has written to the file for a
+ * tenth of a second, and on file systems that tell of no changes within five seconds. A file that
+ * is put in its place, as editors do it, is a change too.
+ *
+ * @param path of the file: YAML, at most 524 288 bytes
+ * @returns a source for `createGateway`
+ * @throws TypeError where the path is no text
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ */
+export function fileSource(path: string): RuleSource {
+  checkText("path", path);
+  return {
+    name: path,
+
+    async load() {
+      if ((await stat(path)).size > LONGEST_TEXT) throw tooLong(path);
+      return readFile(path, "utf8");
+    },
+
+    watch(changed) {
+      const options = { persistent: false, ignoreInitial: true, awaitWriteFinish: SETTLED };
+      const watcher = watch(path, options).on("all", changed);
+      // what it cannot watch is looked at all the same
+      watcher.on("error", () => {});
+      const stop = poll(changed, LOOK_MS);
+      return () => {
+        stop();
+        return watcher.close();
+      };
+    },
+  };
+}

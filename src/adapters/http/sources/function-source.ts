@@ -1,0 +1,42 @@
+import { checkOptions, checkText, show } from "../../../check.ts";
+import type { Rule } from "../rules/rule.ts";
+import { checkPeriod, poll, within } from "./poll.ts";
+import type { RuleSource } from "./source.ts";
+
+export interface FunctionSourceOptions {
+  /** What messages call it. Default "function". */
+  readonly name?: string | undefined;
+  /** How often to ask, ms, give or take a tenth; above 0, at most 1e9. Default: once. */
+  readonly everyMs?: number | undefined;
+  /** How long an answer may take, ms; above 0, at most 1e9. Default 5000. */
+  readonly timeoutMs?: number | undefined;
+}
+
+/**
+ * Rules from any function: a database, a vault, a service of yours.
+ *
+ * @param load answers YAML, or what `readRules` made, now or later; it throws or rejects where it
+ *   cannot. Its signal is aborted when the gateway is closed
+ * @param options see `FunctionSourceOptions`
+ * @returns a source for `createGateway`
+ * @throws TypeError or RangeError that names the argument, its bound and what it got
+ * @example
+ * const remote = functionSource(() => db.setting("rules"), { everyMs: 10_000 });
+ */
+export function functionSource(
+  load: (signal: AbortSignal) => string | readonly Rule[] | Promise<string | readonly Rule[]>,
+  options: FunctionSourceOptions = {},
+): RuleSource {
+  checkOptions("options", options, ["name", "everyMs", "timeoutMs"]);
+  const { name = "function", everyMs, timeoutMs = 5000 } = options;
+  if (typeof load !== "function") {
+    throw new TypeError(`load must be a function, got ${show(load)}`);
+  }
+  checkText("name", name);
+  checkPeriod("timeoutMs", timeoutMs);
+  const ask = async (signal: AbortSignal) => load(signal);
+  const source = { name, load: (signal: AbortSignal) => within(timeoutMs, name, ask(signal)) };
+  if (everyMs === undefined) return source;
+  checkPeriod("everyMs", everyMs);
+  return { ...source, watch: (changed) => poll(changed, everyMs) };
+}

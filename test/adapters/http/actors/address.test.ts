@@ -1,0 +1,150 @@
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { exemption } from "../../../../src/adapters/http/actors/address.ts";
+import { fromAddress, fromHeader } from "../../../../src/adapters/http/index.ts";
+import { suite } from "../../../suite.ts";
+import { request } from "../request.ts";
+
+const test = suite("addresses");
+
+const socket = fromAddress();
+const of = (remoteAddress: string | undefined) => socket(request("/", { remoteAddress }));
+
+test("the socket's, IPv6 by /64, IPv4 in IPv6 dress as IPv4", () => {
+  const rows: [address: string | undefined, key: string | undefined][] = [
+    ["192.0.2.1", "192.0.2.1"],
+    ["::ffff:192.0.2.1", "192.0.2.1"],
+    ["::FFFF:192.0.2.1", "192.0.2.1"],
+    ["::ffff:c000:201", "192.0.2.1"],
+    ["0:0:0:0:0:ffff:c000:0201", "192.0.2.1"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+    ["2001:0DB8:0001:0002::", "2001:db8:1:2::/64"],
+    ["2001:db8:1:3::1", "2001:db8:1:3::/64"],
+    ["::1", "0:0:0:0::/64"],
+    ["fe80::1%eth0", "fe80:0:0:0::/64"],
+    ["[2001:db8::1]:443", "2001:db8:0:0::/64"],
+    ["192.0.2.1:443", "192.0.2.1"],
+    [undefined, undefined],
+    ["", undefined],
+    ["unknown", undefined],
+    ["1.2.3", undefined],
+    ["0x7f.1", undefined],
+    ["010.0.0.1", undefined],
+    ["256.0.0.1", undefined],
+    ["1".repeat(1000), undefined],
+    [`[${":".repeat(100)}]`, undefined],
+  ];
+  for (const [address, key] of rows) assert.is(of(address), key, address);
+});
+
+const behind = (trustedProxies: number, list: string | undefined, field = "x-forwarded-for") => {
+  const actor = fromAddress({ trustedProxies, field: field as "forwarded" });
+  return actor(request("/", { headers: list === undefined ? {} : { [field]: list } }));
+};
+
+test("X-Forwarded-For counts from the right, through stated proxies only", () => {
+  const list = "203.0.113.9, 198.51.100.2,198.51.100.3";
+  assert.is(behind(0, list), "192.0.2.1");
+  assert.is(behind(1, list), "198.51.100.3");
+  assert.is(behind(2, list), "198.51.100.2");
+  assert.is(behind(3, list), "203.0.113.9");
+  assert.is(behind(9, list), "203.0.113.9");
+  assert.is(behind(1, undefined), "192.0.2.1");
+  assert.is(behind(1, ""), "192.0.2.1");
+});
+
+test("who hides an address is taken for the proxy that hides it", () => {
+  assert.is(behind(2, "203.0.113.9, unknown, 198.51.100.3"), "198.51.100.3");
+  assert.is(behind(1, "203.0.113.9, _hidden"), "192.0.2.1");
+  assert.is(behind(2, "203.0.113.9, x, y"), "192.0.2.1");
+});
+
+test("Forwarded, with its quotes", () => {
+  const forwarded = (trustedProxies: number, list: string) =>
+    behind(trustedProxies, list, "forwarded");
+  assert.is(forwarded(1, "for=203.0.113.9;proto=http"), "203.0.113.9");
+  assert.is(forwarded(1, 'For="[2001:db8:1:2::9]:4711"'), "2001:db8:1:2::/64");
+  assert.is(forwarded(2, "for=203.0.113.9, for=198.51.100.2;by=192.0.2.7"), "203.0.113.9");
+  assert.is(forwarded(1, 'for=1.1.1.1, by="a,b\\",c";for=198.51.100.2'), "198.51.100.2");
+  assert.is(forwarded(1, 'for=1.1.1.1,for=198.51.100.2;by="a,b\\",c"'), "198.51.100.2");
+  assert.is(forwarded(1, 'proto=https;host="a;for=9.9.9.9";for="198.51.100.2"'), "198.51.100.2");
+  assert.is(forwarded(1, "by=198.51.100.2"), "192.0.2.1");
+  assert.is(forwarded(1, "for=unknown"), "192.0.2.1");
+});
+
+const hostile = fc.oneof(
+  fc.string({ unit: "binary" }),
+  fc
+    .array(fc.constantFrom(...'" \\ , ; = for= for=" 1.1.1.1 [ ] :: %'.split(" ")))
+    .map((all) => all.join("")),
+);
+
+test("nothing that a client writes moves what the proxies wrote", () => {
+  fc.assert(
+    fc.property(hostile, (forged) => {
+      assert.is(behind(1, `${forged}, 198.51.100.3`), "198.51.100.3");
+      assert.is(behind(2, `${forged},198.51.100.2, 198.51.100.3`), "198.51.100.2");
+      const v6 = 'for="[2001:db8:1:2::9]:1";host="a,b"';
+      assert.is(behind(1, `${forged}, ${v6}`, "forwarded"), "2001:db8:1:2::/64");
+      assert.is(behind(1, `${forged},for=198.51.100.3`, "forwarded"), "198.51.100.3");
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("whatever an address claims to be, the key is short, or there is none", () => {
+  fc.assert(
+    fc.property(fc.oneof(hostile, fc.ipV6(), fc.ipV4Extended()), (text) => {
+      const key = of(text);
+      assert.ok(key === undefined || /^[0-9a-f.:]{3,21}(\/64)?$/.test(key), key);
+    }),
+    { numRuns: 500 },
+  );
+  fc.assert(fc.property(fc.ipV4(), (text) => assert.is(of(text), text)));
+});
+
+test("long lists take no time", () => {
+  const start = performance.now();
+  for (const unit of [",", '"', "\\", '\\"', "1.1.1.1,", "for=", ";for="]) {
+    behind(100, unit.repeat(100_000));
+    behind(100, unit.repeat(100_000), "forwarded");
+  }
+  assert.ok(performance.now() - start < 3000);
+});
+
+test("a bad number of proxies and a misspelt option are refused", () => {
+  assert.throws(() => fromAddress({ trustedProxies: -1 }), /trustedProxies must be a whole number/);
+  assert.throws(() => fromAddress({ trustedProxies: 1.5 }), /got 1.5/);
+  assert.throws(() => fromAddress({ field: "x-real-ip" as "forwarded" }), /field must be one of/);
+  assert.throws(() => fromAddress({ proxies: 1 } as object), /fromAddress has no "proxies"/);
+});
+
+test("exemptions of addresses are addresses or ranges", () => {
+  const exempt = exemption(
+    ["192.0.2.0/24", "10.1.2.3", "2001:db8:1::/48", "2001:db8:2:3::1"],
+    true,
+  );
+  const rows: [value: string, exempt: boolean][] = [
+    ["192.0.2.77", true],
+    ["192.0.3.1", false],
+    ["10.1.2.3", true],
+    ["10.1.2.4", false],
+    ["2001:db8:1:5::/64", true],
+    ["2001:db8:2:3::/64", true],
+    ["2001:db8:2:4::/64", false],
+    ["ann", false],
+  ];
+  for (const [value, is] of rows) assert.is(exempt(value), is, value);
+  const named = exemption(["ann", "192.0.2.0/24"], false);
+  assert.equal(["ann", "bob", "192.0.2.1"].map(named), [true, false, false]);
+  assert.is(exemption(["ann"], true)("ann"), true);
+  assert.is(exemption([], true)("192.0.2.1"), false);
+});
+
+test("a header names an actor, whatever the case of its name", () => {
+  const actor = fromHeader("X-API-Key");
+  assert.is(actor(request("/", { headers: { "x-api-key": "k" } })), "k");
+  assert.is(actor(request("/")), undefined);
+});
+
+test.run();

@@ -1,0 +1,21 @@
+import * as assert from "uvu/assert";
+import { createGateway, readRules } from "../../../src/adapters/http/index.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { suite } from "../../suite.ts";
+import { request } from "./request.ts";
+
+const test = suite("gateway");
+
+test("a rule on / holds for everything", async () => {
+  const rules = readRules("url: /\nrules: [{ actor: all, unit: second, rpu: 2 }]");
+  const gateway = await createGateway({ rules, clock: new FakeClock() });
+  const verdicts = await Promise.all([1, 2, 3].map(() => gateway.check(request("/sample"))));
+  assert.equal(
+    verdicts.map(({ allowed }) => allowed),
+    [true, true, false],
+  );
+  assert.is(verdicts[2]?.retryMs, 500);
+  await gateway.close();
+});
+
+test.run();

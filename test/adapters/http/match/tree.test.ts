@@ -1,0 +1,187 @@
+import { posix } from "node:path";
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { PathTree } from "../../../../src/adapters/http/match/tree.ts";
+import { suite } from "../../../suite.ts";
+
+const test = suite("matching");
+
+const URLS = ["/", "/sample", "/sample/a", "/other", "/a b", "/café", "/50%25", "/.well-known"];
+const tree = new PathTree<string>();
+for (const url of URLS) tree.add(url, url);
+
+const match = (target: string) => [...tree.match(target)];
+
+test("paths contain each other, by segments", () => {
+  const rows: [target: string, ...urls: string[]][] = [
+    ["/", "/"],
+    ["", "/"],
+    ["*", "/"],
+    ["/sample", "/", "/sample"],
+    ["/sample/", "/", "/sample"],
+    ["/sample/b", "/", "/sample"],
+    ["/sample/a", "/", "/sample", "/sample/a"],
+    ["/sample/a/b/c", "/", "/sample", "/sample/a"],
+    ["/sample/ab", "/", "/sample"],
+    ["/samples", "/"],
+    ["/x/sample", "/"],
+    ["/sample?x=/other", "/", "/sample"],
+    ["/?/sample", "/"],
+    ["/.well-known/x", "/", "/.well-known"],
+    ["/a%20b", "/", "/a b"],
+    ["/caf%C3%A9", "/", "/café"],
+    ["/50%25", "/", "/50%25"],
+    ["http://example.org/sample/a?x", "/", "/sample", "/sample/a"],
+    ["HTTPS://example.org", "/"],
+    ["example.org:443", "/"],
+  ];
+  for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
+});
+
+test("no trick walks around a rule", () => {
+  const tricks = [
+    ..."/SAMPLE /Sample //sample ///sample /./sample /x/../sample /../sample /../../sample /sample/.".split(
+      " ",
+    ),
+    ..."/s%61mple /%73%61%6d%70%6c%65 /%53AMPLE /sample%2f /%2fsample /x%2f..%2fsample /x/%2e%2e/sample".split(
+      " ",
+    ),
+    ..."/%2e/sample /.%2e/sample /x/.%2E/sample /sample%2fx /sample%5cx /%5csample /%5C%5csample".split(
+      " ",
+    ),
+    ..."/sample;a=b /sample;/x /;x/sample /sample;a/b /sample%3bx /sample%00 /sample%00.html /sample#x /sample#/../x".split(
+      " ",
+    ),
+    ..."\\sample /\\sample \\\\x\\sample /sample\\x //x/sample //x//sample /\\x/sample sample ./sample ../sample".split(
+      " ",
+    ),
+    ..."http://x/sample http://x//sample HTTP:\\\\x\\sample http://x/../sample http:///sample".split(
+      " ",
+    ),
+    "/sam\tple",
+    "/sample\n",
+    "/sample/%zz",
+    "/sample/%ff",
+    "/sample/%",
+    "/sam%70le/%ff",
+  ];
+  for (const trick of tricks) assert.ok(match(trick).includes("/sample"), trick);
+  for (const trick of ["/cafe%CC%81", "/CAFÉ", "/caf%c3%89"]) {
+    assert.ok(match(trick).includes("/café"), trick);
+  }
+});
+
+test("what servers read differently is held to the rules of every reading", () => {
+  // to Express this is below /other, to a URL parser below /sample
+  assert.equal(match("/other/../sample").sort(), ["/", "/other", "/sample"]);
+  assert.equal(match("/other/..%2fsample").sort(), ["/", "/other", "/sample"]);
+  assert.equal(match("//other/sample").sort(), ["/", "/other", "/sample"]);
+});
+
+test("decoded once", () => {
+  assert.equal(match("/%2573ample"), ["/"]);
+  assert.equal(match("/x/%252e%252e/sample"), ["/"]);
+});
+
+// -- another matcher, written differently: what each kind of server makes of a target --
+
+/** As Express, Koa and Fastify route: the path as it came, prefixes by expression. */
+function literally(target: string, url: string): boolean {
+  const path = /^[a-z]+:\/\/[^/]*(.*)$/is.exec(target)?.[1] ?? target;
+  const [bare = ""] = path.split("?");
+  const prefix = url.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\/$/, "");
+  return new RegExp(`^${prefix}(?:/|$)`, "i").test(unescaped(bare));
+}
+
+/** As whoever uses `new URL` does, fetch handlers for one. */
+function byUrl(target: string, url: string): boolean {
+  try {
+    const { pathname } = new URL(target, "http://localhost");
+    return isBelow(pathname.split("/").map(unescaped).join("/"), url);
+  } catch {
+    return false;
+  }
+}
+
+/** As those who serve files do: decoded, then normalised. */
+function byFile(target: string, url: string): boolean {
+  const [bare = ""] = target.split(/[?#]/);
+  return isBelow(posix.normalize(`/${unescaped(bare)}`), url);
+}
+
+function isBelow(path: string, url: string): boolean {
+  const folded = path.toLowerCase().replace(/\/+/g, "/");
+  return url === "/" || folded === url || folded.startsWith(`${url}/`);
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const piece = fc.constantFrom(
+  ..."/|/|/|sample|SAMPLE|s%61mple|a|A|other|..|.|%2e|%2E%2e|%2f|%5c|\\|;|;x=y|?|#|%|%zz|%00|%ff|b|é|%C3%A9|caf|http://h|http://h/|//|:|@| ".split(
+    "|",
+  ),
+);
+const targets = fc.oneof(
+  fc.array(piece, { maxLength: 12 }).map((all) => `/${all.join("")}`),
+  fc.array(piece, { maxLength: 12 }).map((all) => all.join("")),
+  fc.string({ unit: "binary" }),
+  fc.webUrl({ withQueryParameters: true, withFragments: true }),
+);
+
+test("whatever a server takes a target for, its rules hold", () => {
+  fc.assert(
+    fc.property(targets, (target) => {
+      const held = tree.match(target);
+      assert.is(new Set(held).size, held.length);
+      for (const url of ["/", "/sample", "/sample/a", "/other"]) {
+        for (const server of [literally, byUrl, byFile]) {
+          if (server(target, url)) assert.ok(held.includes(url), `${server.name}: ${url}`);
+        }
+      }
+    }),
+    { numRuns: 1500 },
+  );
+});
+
+test("a plain path is held to the rules of its prefixes and to no others", () => {
+  const segment = fc.constantFrom("sample", "a", "b", "other", "x.y", "a-b", "~u", "50%25");
+  fc.assert(
+    fc.property(fc.array(segment), fc.constantFrom("", "?q=/sample", "?"), (segments, query) => {
+      const path = `/${segments.join("/")}`;
+      const expected = URLS.filter((url) => isBelow(path, url));
+      assert.equal(match(path + query), expected);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("time is linear in the length of a target", () => {
+  for (const unit of [
+    "/;a",
+    "/a;b/..",
+    "/%61",
+    "/",
+    "/..",
+    "%2e",
+    "%2f",
+    "\\",
+    ";",
+    "%",
+    "/a",
+    "%c3%a9",
+    "http://",
+    "//",
+  ]) {
+    const start = performance.now();
+    match(`/${unit.repeat(20_000)}/sample`);
+    assert.ok(performance.now() - start < 1500, unit);
+  }
+});
+
+test.run();

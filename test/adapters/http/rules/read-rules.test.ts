@@ -1,0 +1,332 @@
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { type ReadOptions, RulesError, readRules } from "../../../../src/adapters/http/index.ts";
+import { gcra, tokenBucket } from "../../../../src/index.ts";
+import { suite } from "../../../suite.ts";
+
+const test = suite("rules");
+
+/** What is wrong, a line each. */
+function problems(text: string, options: ReadOptions = {}): string[] {
+  try {
+    readRules(text, { source: "r.yaml", ...options });
+  } catch (error) {
+    assert.instance(error, RulesError, String((error as Error).stack));
+    assert.is((error as RulesError).code, "RULES_INVALID");
+    return (error as RulesError).message.split("\n");
+  }
+  return [];
+}
+
+const rule = (fields: string) => `url: /\nrules: [{ actor: all, unit: second, rpu: 5, ${fields} }]`;
+
+test("the spelling of the description, with its defaults", () => {
+  const text = `
+Url: /sample
+rules:
+  - actor: device
+    unit: second
+    rpu: 100
+    algo: TB
+    scope: global
+---
+- url: /
+  rules:
+    - { actor: All, unit: Minute, units: 5, rpu: 2.5 }
+`;
+  const common = {
+    burst: undefined,
+    nodelay: undefined,
+    with: {},
+    methods: undefined,
+    algo: "token bucket",
+    mode: "enforce",
+    cost: 1,
+    overrides: [],
+    exempt: [],
+  };
+  assert.equal(readRules(text, { source: "r.yaml" }), [
+    {
+      ...common,
+      name: "/sample device per second token bucket",
+      url: "/sample",
+      actor: "device",
+      unit: "second",
+      units: 1,
+      periodMs: 1000,
+      rpu: 100,
+      scope: "global",
+      place: { source: "r.yaml", line: 4, column: 5 },
+    },
+    {
+      ...common,
+      name: "/ all per 5 minute token bucket",
+      url: "/",
+      actor: "all",
+      unit: "minute",
+      units: 5,
+      periodMs: 300_000,
+      rpu: 2.5,
+      scope: "local",
+      place: { source: "r.yaml", line: 12, column: 7 },
+    },
+  ]);
+});
+
+test("algorithms by name or abbreviation, in any case, with any separator", () => {
+  const spellings = {
+    "token bucket": ["TB", "tb", "token bucket", "Token-Bucket", "token_bucket", "tokenBucket"],
+    window: ["W", "window", "fixed window", "FixedWindow"],
+    "sliding window": ["SW", "sliding window", "SLIDING_WINDOW"],
+    "leaky bucket": ["LB", "lb", "leaky-bucket"],
+    "sliding log": ["SL", "sliding log"],
+    gcra: ["GCRA", "gcra"],
+  };
+  for (const [algo, names] of Object.entries(spellings)) {
+    for (const name of names) {
+      assert.is(readRules(rule(`algo: ${name}`))[0]?.algo, algo, name);
+    }
+  }
+});
+
+test("there is room to say more", () => {
+  const [read] = readRules(`
+url: /
+rules:
+  - actor: account
+    unit: hour
+    rpu: 10
+    burst: 20
+    name: by account
+    cost: 2
+    methods: [post, GET, post]
+    mode: Shadow
+    overrides: { gold: { rpu: 100 }, "12": { unit: day, burst: 5 } }
+    exempt: [root]
+`);
+  const { overrides, ...rest } = read ?? { overrides: [] };
+  assert.equal(rest, {
+    name: "by account",
+    url: "/",
+    actor: "account",
+    unit: "hour",
+    units: 1,
+    periodMs: 3_600_000,
+    rpu: 10,
+    burst: 20,
+    nodelay: undefined,
+    with: {},
+    algo: "token bucket",
+    scope: "local",
+    mode: "shadow",
+    cost: 2,
+    methods: ["GET", "POST"],
+    exempt: ["root"],
+    place: { source: "rules", line: 4, column: 5 },
+  });
+  const day = { rpu: 10, unit: "day", units: 1, periodMs: 86_400_000, burst: 5 };
+  const gold = { rpu: 100, unit: "hour", units: 1, periodMs: 3_600_000, burst: 20 };
+  const more = { nodelay: undefined, with: {} };
+  // as JavaScript orders the keys of an object
+  assert.equal(overrides, [
+    { value: "12", ...day, ...more },
+    { value: "gold", ...gold, ...more },
+  ]);
+});
+
+test("an error names file, line, column, what was found and what is allowed", () => {
+  const rows: [text: string, ...says: string[]][] = [
+    [
+      "url: /\nrules:\n  - actor: all\n    unit: secnd\n    rpu: 100\n",
+      'r.yaml:4:11: rules.0.unit: found "secnd", allowed: second, minute, hour, day',
+    ],
+    [
+      "url: /\nrules:\n  - actor: all\n",
+      "r.yaml:3:5: rules.0.rpu: found nothing, allowed: requests per unit, a number above 0",
+      "r.yaml:3:5: rules.0.unit: found nothing, allowed: second, minute, hour, day",
+    ],
+    [
+      "- url: /\n  rulez: []\n",
+      "r.yaml:1:3: rules: found nothing, allowed: a list of rules, at least one",
+      'r.yaml:2:3: found "rulez", allowed: url, rules',
+    ],
+    [
+      rule("cost: 6"),
+      "r.yaml:2:9: found cost 6, allowed: at most 5, which is all that passes at once",
+    ],
+    [
+      rule("algo: W, burst: 2"),
+      'r.yaml:2:9: found burst, which the algorithm "window" does not know',
+    ],
+    [
+      rule("with: { a: 1 }"),
+      'r.yaml:2:9: found with, which the algorithm "token bucket" does not know',
+    ],
+    [
+      rule("overrides: { gold: { rpu: 0.5 } }"),
+      'r.yaml:2:9: override "gold": found cost 1, allowed: at most 0.5, which is all that passes at once',
+    ],
+    [
+      rule("algo: LB, burst: 3, nodelay: 5"),
+      "r.yaml:2:9: nodelay must be true, false or a finite number from 0 to capacity (3), got 5",
+    ],
+    [
+      rule("exempt: [12]"),
+      "r.yaml:2:54: rules.0.exempt.0: found 12, allowed: a text: a value of the actor",
+    ],
+    [
+      "url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]",
+      'r.yaml:2:18: rules.0.actor: found "tenant", allowed: all, account, device',
+    ],
+    [
+      rule("}, { actor: ALL, unit: second, rpu: 6"),
+      'r.yaml:2:48: found a second rule "/ all per second token bucket", the first is in line 2: give one of them a name',
+    ],
+    ["hello", 'r.yaml:1:1: found "hello", allowed: a map of url, rules'],
+    ["", "r.yaml:1:1: found nothing, allowed: a url with rules, a list, or []"],
+  ];
+  for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
+});
+
+test("numbers that are none", () => {
+  for (const found of ['"100"', ".inf", ".nan", "-1", "0", "null", "[]", "true"]) {
+    const text = `url: /\nrules: [{ actor: all, unit: second, rpu: ${found} }]`;
+    assert.match(
+      problems(text).join(),
+      /rpu: found .*, allowed: requests per unit, a number above 0/,
+    );
+  }
+});
+
+test("a url of a rule has nothing in it that a request could hide", () => {
+  for (const url of [
+    "sample",
+    "/a/../b",
+    "/./a",
+    "/a//b",
+    "/a?b",
+    "/a#b",
+    "/a/*",
+    "/a;b",
+    "/a\\\\b",
+  ]) {
+    const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
+    assert.match(problems(text).join(), /^r\.yaml:1:6: url: found .*, allowed: a path/, url);
+  }
+  for (const url of ["/", "/a", "/a/", "/.well-known/a..b", "/a%20b", "/é"]) {
+    const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
+    assert.equal(problems(text), [], url);
+  }
+});
+
+test("an empty list is no rules; an empty text is an accident", () => {
+  assert.equal(readRules("[]"), []);
+  assert.equal(readRules("---\n---\n[]\n---\n# nothing\n"), []);
+  for (const text of ["", "# rules", "---\n---", "null"]) {
+    assert.match(problems(text).join(), /found nothing/);
+  }
+});
+
+test("registered names: new kinds of rules touch neither the code nor old files", () => {
+  const options: ReadOptions = {
+    actors: ["tenant"],
+    algorithms: {
+      "double bucket": {
+        aliases: ["2B"],
+        fields: ["with"],
+        policy: ({ rpu, periodMs, with: { factor = 2 } }) =>
+          tokenBucket({ capacity: rpu * Number(factor), refill: rpu, everyMs: periodMs }),
+      },
+    },
+  };
+  const text =
+    "url: /\nrules: [{ actor: Tenant, unit: second, rpu: 5, algo: 2b, with: { factor: 3 } }]";
+  const [read] = readRules(text, options);
+  assert.is(read?.actor, "tenant");
+  assert.is(read?.algo, "double bucket");
+  assert.equal(read?.with, { factor: 3 });
+  assert.match(problems(text).join("\n"), /found "Tenant".*\n.*found "2b"/);
+  // the error of an algorithm is an error of the file
+  assert.match(
+    problems(text.replace("3", "-3"), options).join(),
+    /capacity must be a finite number/,
+  );
+  assert.equal(readRules(rule("algo: TB"), options), readRules(rule("algo: TB")));
+  const mine = { gcra: { policy: () => gcra({ limit: 1, periodMs: 1000 }) } };
+  assert.match(problems(rule("algo: gcra, burst: 1"), { algorithms: mine }).join(), /found burst/);
+});
+
+test("hostile texts are refused quickly and in words", () => {
+  const nine = Array(9).fill(0);
+  const bomb = ["a: &a [x]", ..."bcdefghi"]
+    .map((line, i) =>
+      i === 0 ? line : `${line}: &${line} [${nine.map(() => `*${"abcdefgh"[i - 1]}`)}]`,
+    )
+    .join("\n");
+  const rows: [text: string, says: RegExp][] = [
+    [bomb, /found aliases that multiply without end/],
+    [`[&a x, ${Array(200).fill("*a")}]`, /found more than 100 aliases/],
+    ["- *nobody", /found \*nobody, which this document has no anchor for/],
+    ["url: /\nurl: /b\nrules: []", /r\.yaml:2:1: found the key "url" a second time/],
+    ["url: /\nUrl: /b\nrules: []", /r\.yaml:2:1: found the key "url" a second time/],
+    ["url: /\n__proto__: { a: 1 }\nrules: []", /r\.yaml:2:1: found a key "__proto__"/],
+    [rule("overrides: { 0012: { rpu: 1 } }"), /r\.yaml:2:58: found a key 12, allowed: a text/],
+    [rule("overrides: { [a]: { rpu: 1 } }"), /found a key that is no text/],
+    ["url: /\nrules:\n\t- actor: all\n", /r\.yaml:3:1: Tabs are not allowed/],
+    ["url: [\n", /r\.yaml:\d:\d: /],
+    ["!!js/function x", /found "x"/],
+    ["url: !!binary aGVsbG8=\nrules: []", /url: found an object/],
+    ["x".repeat(10_000_000), /found 10000000 characters, allowed: at most 524288/],
+    ["[".repeat(400_000), /r\.yaml:1:33: found more than 32 brackets/],
+    ["- ".repeat(5000), /found more levels in one another than can be read/],
+    [Array.from({ length: 5000 }, (_, i) => `a${i}: x`).join("\n"), /url: found nothing/],
+  ];
+  const start = performance.now();
+  for (const [text, says] of rows) assert.match(problems(text).join("\n"), says);
+  assert.ok(performance.now() - start < 8000);
+  assert.is({}.constructor, Object);
+  assert.is(problems("- x\n".repeat(1000)).length, 20);
+});
+
+test("a byte order mark and Windows' line ends do not matter", () => {
+  const text = "\ufeff# rules\r\nurl: /\r\nrules:\r\n  - { actor: all, unit: second, rpu: 1 }\r\n";
+  assert.equal(readRules(text)[0]?.place, { source: "rules", line: 4, column: 5 });
+});
+
+test("whatever is written, it is rules or a RulesError", () => {
+  const fragments = fc.constantFrom(
+    ..."- |: |{|}|[|]|,|\n|\n  |\t|#|&a |*a|!!|'|\"|\\|---\n|>|\\||? |<<|~|%|@|\0|\ufeff|url|Url|rules|actor|all|unit|second|rpu|1|.inf|__proto__|/|é|\ud800".split(
+      "|",
+    ),
+  );
+  const texts = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc.array(fragments).map((all) => all.join("")),
+  );
+  fc.assert(
+    fc.property(texts, (text) => void problems(text)),
+    { numRuns: 60 },
+  );
+});
+
+test("whatever JSON is given, it is rules or a RulesError", () => {
+  const value = fc.jsonValue({ maxDepth: 3 });
+  const field = fc.constantFrom("actor", "unit", "rpu", "algo", "overrides", "exempt", "with", "x");
+  const rules = fc.array(
+    fc.dictionary(field, value).map((more) => ({ actor: "all", unit: "second", rpu: 1, ...more })),
+  );
+  fc.assert(
+    fc.property(rules, (list) => void problems(JSON.stringify({ url: "/", rules: list }))),
+    { numRuns: 60 },
+  );
+});
+
+test("a name is the same wherever the rule stands", () => {
+  const names = (text: string) => readRules(text).map(({ name }) => name);
+  const a = "- { url: /é, rules: [{ actor: all, unit: day, rpu: 1, methods: [GET] }] }\n";
+  const b = "- { url: /b, rules: [{ actor: device, unit: day, rpu: 1, algo: W }] }\n";
+  assert.equal(names(a + b), ["/%C3%A9 GET all per day token bucket", "/b device per day window"]);
+  assert.equal(names(b + a), names(a + b).reverse());
+});
+
+test.run();
