@@ -108,6 +108,7 @@ export class ConcurrencyLimiter implements Counted {
     return this.#line.size;
   }
 
+  /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
   get stats(): LimiterStats {
     return { ...this.#meter.counts };
   }

@@ -202,6 +202,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     this.#queue.resize(this.#policies);
   }
 
+  /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
   get stats(): LimiterStats {
     return { ...this.#meter.counts };
   }
