@@ -15,7 +15,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import { type Counted, type LimiterStats, Meter } from "./meter.ts";
+import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   checkLimiterOptions,
   checkTryOptions,
@@ -70,6 +70,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   readonly #maxWaiting: number;
   readonly #name: string;
   readonly #meter: Meter;
+  readonly #counts: Counts;
   #policies: PolicyList;
 
   constructor(
@@ -84,6 +85,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     this.#maxWaiting = maxWaiting;
     this.#name = name;
     this.#meter = meter;
+    this.#counts = meter.counts;
     this.#policies = policies;
   }
 
@@ -94,7 +96,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
       const amount = this.#queue.cell.amount(permits);
       const now = this.#queue.now();
       if (!this.#queue.grant(now, amount)) return this.#wait(now, amount, signal);
-      this.#meter.counts.granted += 1;
+      this.#counts.granted += 1;
       return AT_ONCE;
     } catch (error) {
       return Promise.reject(error);
@@ -117,7 +119,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     const amount = queue.cell.amount(permits);
     const now = queue.now();
     const granted = queue.grant(now, amount);
-    if (granted) this.#meter.counts.granted += 1;
+    if (granted) this.#counts.granted += 1;
     else this.#refused(now, amount);
     return granted;
   }
@@ -129,7 +131,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
       const amount = this.#queue.cell.amount(permits);
       const now = this.#queue.now();
       if (this.#queue.grant(now, amount)) {
-        this.#meter.counts.granted += 1;
+        this.#counts.granted += 1;
         return Promise.resolve(true);
       }
       const deadline = now + micros;
@@ -165,7 +167,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount)) {
-      this.#meter.counts.granted += 1;
+      this.#counts.granted += 1;
       const { names } = this.#queue.cell;
       return decision(names, this.#queue.cell.quotas(now), amount, 0, 0);
     }
@@ -204,7 +206,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
 
   /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
   get stats(): LimiterStats {
-    return { ...this.#meter.counts };
+    return { ...this.#counts };
   }
 
   /** The policies in force. */
