@@ -28,6 +28,7 @@ import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.t
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
 export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
+export type { RemoteStats as RedisStats, StoreState } from "./limiter/outages.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
   IoredisLike,
@@ -162,9 +163,10 @@ export class RedisLimiter extends RemoteLimiter {
   private constructor(...opened: Opened) {
     super(...opened);
     const [store, name, policies, options] = opened;
+    const { outages } = this;
     this.#of = (key) => {
       const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, { ...options, name: full });
+      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outages });
     };
   }
 

@@ -1,11 +1,15 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
+import type { RefusedMessage } from "../diagnostics.ts";
 import { type Amount, sameAmount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import type { Arrival, Taker } from "./call.ts";
+import type { Meter } from "./meter.ts";
 import type { Sleeper } from "./wait-line.ts";
 
 /** What askers need of their limiter. */
 export interface Desk {
+  /** Is told how each of them ended. */
+  readonly meter: Meter;
   /** Whether the asker may wait where so many wait already; from then on it does. */
   seat(asker: Asker, wait: number, sentAt: number): boolean;
   /** It has its answer. */
@@ -65,13 +69,36 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
     this.amount = amount;
     this.longest = longest;
     this.signal = signal;
+    desk.meter.seat();
   }
 
   protected abstract granted(waitedMs: number): void;
   protected abstract refused(full: () => Error): void;
+  /** Why it is refused, unless there is another reason. */
+  protected abstract readonly refusal: RefusedMessage["reason"];
 
   reject(reason: unknown): void {
+    this.#desk.meter.ended();
     this.resolve(Promise.reject(reason));
+  }
+
+  #grant(waited: number): void {
+    // an answer that came late was waited for, too
+    this.#desk.meter.released(this.amount, this.#asksAgain ? this.#waited : waited);
+    this.granted(toMillis(waited));
+  }
+
+  #refuse(full: () => Error, reason = this.refusal): void {
+    this.tellRefusal(reason);
+    this.refused(full);
+  }
+
+  protected tellRefusal(reason = this.refusal): void {
+    this.#desk.meter.expired(this.amount, this.#waited, reason);
+  }
+
+  get #waited(): number {
+    return this.#desk.now() - this.asked;
   }
 
   request(late: number): StoreRequest {
@@ -93,11 +120,11 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
       this.#answer = answer;
       if (this.#desk.seat(this, answer.wait, sentAt)) return;
       this.undo(answer);
-      this.refused(() => this.#desk.full(this.amount));
+      this.#refuse(() => this.#desk.full(this.amount), "queue-full");
     } else if (answer.wait === 0) {
-      this.granted(0);
+      this.#grant(0);
     } else if (answer.wait === REFUSED) {
-      this.refused(() => this.#desk.full(this.amount));
+      this.#refuse(() => this.#desk.full(this.amount));
     } else {
       this.reject(this.#desk.excess(this.amount));
     }
@@ -114,7 +141,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
 
   wake(now: number): void {
     this.#desk.dismiss(this);
-    this.granted(toMillis(now - this.asked));
+    this.#grant(now - this.asked);
   }
 
   /** Its permits are its own, though not by an answer of the store. */
@@ -124,7 +151,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
 
   turnAway(full: () => Error): void {
     this.#desk.dismiss(this);
-    this.refused(full);
+    this.#refuse(full);
   }
 
   /** The store is away; it will be asked again. */
@@ -145,6 +172,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
       this.gone = true;
       this.#desk.leave(this);
     }
+    this.#desk.meter.cancelled(this.amount, this.#waited, reason);
     this.reject(reason);
   }
 
@@ -179,16 +207,19 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
 }
 
 export class AcquireAsker extends Asker<number> {
+  protected override readonly refusal = "queue-full";
+
   protected override granted(waitedMs: number): void {
     this.resolve(waitedMs);
   }
 
   protected override refused(full: () => Error): void {
-    this.reject(full());
+    this.resolve(Promise.reject(full()));
   }
 }
 
 export class TryAsker extends Asker<boolean> {
+  protected override readonly refusal = "too-long";
   readonly #askedMs = performance.now();
   #patience: ReturnType<typeof setTimeout> | undefined;
 
@@ -207,6 +238,7 @@ export class TryAsker extends Asker<boolean> {
     if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {
       this.withdraw();
+      this.tellRefusal();
       this.resolve(false);
     }, ms);
   }

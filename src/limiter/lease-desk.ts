@@ -16,6 +16,8 @@ import { LeaseKeeper } from "./lease-keeper.ts";
 import { LeaseNews } from "./lease-news.ts";
 import { LeaseStandIn, SHARE_HOLDS_MS } from "./lease-stand-in.ts";
 import { type LeaseAnswer, LeaseTrips } from "./lease-trips.ts";
+import type { Meter } from "./meter.ts";
+import { Outages, type StoreState } from "./outages.ts";
 import { Claim } from "./remote-lease.ts";
 
 /** How a limiter stands, all processes together. */
@@ -43,6 +45,8 @@ export interface RemoteConcurrencyOptions {
 const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
 
 export class LeaseDesk {
+  readonly outages: Outages;
+  readonly #meter: Meter;
   readonly #declared: number;
   readonly #options: RemoteConcurrencyOptions;
   readonly #trips: LeaseTrips;
@@ -51,6 +55,7 @@ export class LeaseDesk {
   readonly #processId = crypto.randomUUID();
   readonly #signals = new AbortGroups<Claim>((claim, reason) => {
     void this.#leave(claim);
+    this.#meter.left(1, claim.waited, reason);
     claim.reject(reason);
   });
   /** While the store is away, and until all processes are back; none where calls fail then. */
@@ -66,16 +71,23 @@ export class LeaseDesk {
     this.#declared = declared;
     this.#limit = declared;
     this.#options = options;
+    this.outages = new Outages(options.name);
+    this.#meter = this.outages.meter([], undefined);
     this.#trips = new LeaseTrips(store, key, declared, {
       ...options,
       whenAway: WHEN_AWAY[options.whenUnavailable],
       replied: (reply) => {
         this.#limit = reply.limit;
+        this.outages.answered();
         if (this.#waiting > 0) this.#keeper.wakeAtLapse(reply);
       },
       late: (id, answer) => this.#late(id, answer),
       lost: () => this.#lost(),
-      found: () => this.#found(),
+      found: () => {
+        this.outages.answered();
+        this.#found();
+      },
+      failed: (cause) => this.outages.lost(cause),
       isAwaited: () => this.#standIn !== undefined && this.#standIn.waiting > 0,
     });
     this.#keeper = new LeaseKeeper(
@@ -143,6 +155,10 @@ export class LeaseDesk {
     }
   }
 
+  get state(): StoreState {
+    return this.#closed ? "closed" : this.outages.state;
+  }
+
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -153,6 +169,7 @@ export class LeaseDesk {
         claim.lose(error);
       } else {
         left.push(this.#leave(claim));
+        this.#meter.left(1, claim.waited, error);
         claim.reject(error);
       }
     }
@@ -183,6 +200,7 @@ export class LeaseDesk {
     const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
     const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
     this.#keeper.claims.set(id, claim);
+    this.#meter.seat();
     if (signal !== undefined) this.#signals.add(signal, claim);
     return claim;
   }
@@ -197,6 +215,7 @@ export class LeaseDesk {
         claim.overdue = true;
       } else {
         void this.#leave(claim);
+        this.#meter.expired(1, claim.waited);
         claim.expire();
       }
     };
@@ -238,7 +257,8 @@ export class LeaseDesk {
     const isAway = error instanceof StoreUnavailableError && !isPermanent(error.cause);
     if (this.#options.whenUnavailable === "throw" || !isAway) {
       void this.#leave(claim);
-      claim.reject(error);
+      this.#meter.ended();
+      claim.reject(this.outages.failed(error));
     } else if (this.#standIn === undefined) {
       // it is back already
       this.#ask(claim);
@@ -255,6 +275,7 @@ export class LeaseDesk {
     const { name, maxWaiting } = this.#options;
     if (hasTicket) void this.#leave(claim);
     else this.#forget(claim);
+    this.#meter.expired(1, claim.waited, claim.refusal);
     claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
   }
 
@@ -276,6 +297,7 @@ export class LeaseDesk {
   }
 
   #granted(claim: Claim): void {
+    this.#meter.released(1, claim.seated ? claim.waited : 0);
     this.#settle(claim);
     this.#active += 1;
     claim.grant();
@@ -397,6 +419,7 @@ export class LeaseDesk {
   }
 
   #grantOne(claim: Claim): void {
+    if (this.#trips.isAway) this.outages.granted(1);
     this.#granted(claim);
     this.#keeper.adopt(claim);
   }

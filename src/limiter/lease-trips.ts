@@ -44,6 +44,8 @@ export interface LeaseTripOptions {
   readonly found: () => void;
   /** Somebody waits for the store. */
   readonly isAwaited: () => boolean;
+  /** The store could not be asked, or did not answer in time. */
+  readonly failed: (cause: unknown) => void;
 }
 
 interface Call extends LeaseRequest {
@@ -199,6 +201,7 @@ export class LeaseTrips implements Absentee {
   }
 
   #fail(calls: readonly Call[], cause: unknown): void {
+    this.#options.failed(cause);
     const error = this.#unavailable(cause);
     for (const call of calls) call.reject(error);
   }
@@ -212,6 +215,7 @@ export class LeaseTrips implements Absentee {
     if (this.#away || this.#ended) return;
     this.#away = true;
     this.#breaker.join(this, cause);
+    this.#options.failed(cause);
     const calls = this.#queue;
     this.#queue = calls.filter(({ waits }) => waits);
     this.#options.lost();

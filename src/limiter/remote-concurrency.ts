@@ -20,10 +20,12 @@ import { asyncDispose } from "../dispose.ts";
 import type { LeaseStore } from "../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { type ConcurrencyStatus, LeaseDesk, type RemoteConcurrencyOptions } from "./lease-desk.ts";
+import type { Counted } from "./meter.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import type { RemoteStats, StoreState } from "./outages.ts";
 import type { Claim, RemoteLease } from "./remote-lease.ts";
 
-export class RemoteConcurrency implements AsyncDisposable {
+export class RemoteConcurrency implements Counted, AsyncDisposable {
   readonly #desk: LeaseDesk;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
@@ -43,6 +45,16 @@ export class RemoteConcurrency implements AsyncDisposable {
   /** How many wait in this process. */
   get waiting(): number {
     return this.#desk.waiting;
+  }
+
+  /** Whether the store answered when it was last asked; or `"closed"`. */
+  get state(): StoreState {
+    return this.#desk.state;
+  }
+
+  /** The counters of this process, as they are now. */
+  get stats(): RemoteStats {
+    return this.#desk.outages.stats;
   }
 
   /**

@@ -23,6 +23,7 @@ export class Claim implements RemoteLease {
   readonly id: string;
   /** To be refused is an error. */
   readonly #insists: boolean;
+  readonly #asked = performance.now();
   /** It may wait for a place. */
   readonly waits: boolean;
   /** Ends the wait. */
@@ -69,6 +70,16 @@ export class Claim implements RemoteLease {
   grant(): void {
     this.state = "held";
     this.resolve(this);
+  }
+
+  /** How long it has waited, microseconds. */
+  get waited(): number {
+    return (performance.now() - this.#asked) * 1000;
+  }
+
+  /** Why it would be refused. */
+  get refusal(): "queue-full" | "too-long" {
+    return this.#insists ? "queue-full" : "too-long";
   }
 
   /** Too many wait. */

@@ -33,7 +33,9 @@ import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./
 import { Fallback } from "./fallback.ts";
 import { LastKnown } from "./last-known.ts";
 import { AT_ONCE } from "./limiter.ts";
+import type { Counted, Meter } from "./meter.ts";
 import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
+import { Outages, type RemoteStats, type StoreState } from "./outages.ts";
 import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
 import { correct } from "./reservation.ts";
 import type { Part } from "./shelf.ts";
@@ -63,13 +65,16 @@ export interface RemoteOptions {
   readonly limitsKeptAt?: readonly (number | undefined)[];
   /** Permits are reserved before somebody asks. */
   readonly prefetch?: StockOptions | undefined;
+  /** Of a limiter for each key: which one; what happens is told and counted with the others. */
+  readonly key?: string;
+  readonly outages?: Outages;
 }
 
 const GRANTED = Promise.resolve(true);
 
 const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
 
-export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposable {
+export class RemoteLimiter implements Limiter, Counted, Desk, BookingDesk, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   readonly #trips: Trips;
@@ -87,12 +92,15 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
   /** What was last heard of the state, and who lets callers in while it cannot be asked. */
   readonly #lastKnown: LastKnown | undefined;
   readonly #fallback: Fallback | undefined;
+  protected readonly outages: Outages;
+  readonly meter: Meter;
   readonly #account: RemoteAccount = {
     charge: (amount) => this.#change("charge", amount),
     refund: (amount) => this.#change("refund", amount),
     giveBack: (amount, answer) => this.#restore(amount, answer),
     awaited: this.#awaited,
     checkOpen: () => this.checkOpen(),
+    cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
   };
   #closing: Promise<void> | undefined;
 
@@ -100,6 +108,8 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
     this.#declared = declared;
     this.#options = options;
     this.#cell = openCell(declared, 0, 0);
+    this.outages = options.outages ?? new Outages(options.name);
+    this.meter = this.outages.meter(declared.names, options.key);
     this.#line = new WaitLine(options.clock);
     const { whenUnavailable, limitsKeptAt } = options;
     const { list } = declared;
@@ -113,6 +123,8 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
         now: () => this.#line.now(),
         lateBy: () => this.#line.lateBy(),
         along: () => this.#lastKnown?.inquiry(),
+        lost: (cause) => this.outages.lost(cause),
+        answered: () => this.outages.answered(),
         found: () => this.#return(),
         isIdle: () => this.#fallback?.isIdle ?? true,
       },
@@ -134,12 +146,14 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
         lastPromised: () => this.#line.lastIn,
         hasRoom: (amount) => this.#hasRoom(amount),
         full: (amount, policies) => this.full(amount, policies),
+        granted: (amount) => this.outages.granted(amount),
+        meter: this.meter,
       });
     }
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
-    if (options === undefined && this.#stock?.take(permits)) return AT_ONCE;
+    if (options === undefined && this.#isHere(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
@@ -150,7 +164,7 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
   }
 
   tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
-    if (wait === 0 && this.#stock?.take(permits)) return GRANTED;
+    if (wait === 0 && this.#isHere(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
@@ -160,13 +174,27 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
     });
   }
 
+  /** Takes permits that were reserved before, if there are enough and nobody waits. */
+  #isHere(permits: Permits): boolean {
+    if (!this.#stock?.take(permits)) return false;
+    this.meter.counts.granted += 1;
+    return true;
+  }
+
   async reserve(permits: Permits = 1): Promise<Reservation> {
     const amount = this.#cell.amount(permits);
-    return this.#orHere(
-      amount,
-      () => this.#reserve(permits, amount),
-      (standIn) => standIn.reserve(permits, amount),
-    );
+    try {
+      const reservation = await this.#orHere(
+        amount,
+        () => this.#reserve(permits, amount),
+        (standIn) => standIn.reserve(permits, amount),
+      );
+      this.meter.granted(amount, reservation.waitMs * 1000);
+      return reservation;
+    } catch (error) {
+      if (error instanceof QueueFullError) this.meter.refused(amount, "queue-full");
+      throw error;
+    }
   }
 
   async #reserve(permits: Permits, amount: Amount): Promise<Reservation> {
@@ -197,11 +225,14 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
 
   async decide(permits: Permits = 1): Promise<Decision> {
     const amount = this.#cell.amount(permits);
-    return this.#orHere(
+    const decided = await this.#orHere(
       amount,
       () => this.#look("decide", amount),
       (standIn) => standIn.decide(amount),
     );
+    if (decided.allowed) this.meter.granted(amount, 0);
+    else this.meter.refused(amount, "too-long", () => decided);
+    return decided;
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
@@ -304,6 +335,16 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
     return new LimiterClosedError(this.#options.name);
   }
 
+  /** Whether the store answered when it was last asked; or `"closed"`. */
+  get state(): StoreState {
+    return this.#closing === undefined ? this.outages.state : "closed";
+  }
+
+  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  get stats(): RemoteStats {
+    return this.outages.stats;
+  }
+
   /** The policies in force, as the last reply told. */
   get policies(): readonly Policy[] {
     return readPolicies(this.#trips.inForce);
@@ -383,7 +424,7 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
       this.#fallback.for(error, asker.amount).admit(asker);
     } catch (reason) {
       this.dismiss(asker);
-      asker.reject(reason);
+      asker.reject(this.outages.failed(reason));
     }
   }
 
@@ -409,13 +450,14 @@ export class RemoteLimiter implements Limiter, Desk, BookingDesk, AsyncDisposabl
     try {
       return await there();
     } catch (error) {
-      if (this.#fallback === undefined) throw error;
+      if (this.#fallback === undefined) throw this.outages.failed(error);
       return here(this.#fallback.for(error, amount));
     }
   }
 
   /** The store is back: it is told what was used, and asked by those who wait. */
   #return(): void {
+    this.outages.answered();
     this.#lastKnown?.outdated();
     const unheard = (deed: Promise<void>) => void deed.catch(() => {});
     const settlement = this.#fallback?.retire({

@@ -17,6 +17,8 @@ export interface RemoteAccount {
   readonly awaited: Set<RemoteReservation>;
   /** Throws when the limiter was closed. */
   checkOpen(): void;
+  /** It is told who gives up, after that many microseconds. */
+  cancelled(amount: Amount, waited: number, reason: unknown): void;
 }
 
 /**
@@ -114,6 +116,8 @@ export class RemoteReservation implements Reservation {
   #giveUp(reason: unknown): boolean {
     if (!this.pending) return false;
     this.#cancelled = true;
+    const waited = this.#line.now() - this.#due + this.#answer.wait;
+    this.#account.cancelled(this.#amount, Math.max(0, waited), reason);
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     for (const stop of this.#stop) stop(reason);
     return true;

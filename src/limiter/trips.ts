@@ -35,8 +35,10 @@ export interface TripOptions {
   readonly lateBy: () => number;
   /** What else is to be asked with a trip that is about to leave. */
   readonly along?: () => Call | undefined;
-  /** The store is away; and it is back, and nothing has left yet. */
+  /** The store could not be asked, or did not answer in time; and it has answered. */
   readonly lost?: (cause: unknown) => void;
+  readonly answered?: () => void;
+  /** The store, which was away, is back, and nothing has left yet. */
   readonly found?: () => void;
   /** Nothing has to be remembered of its being away. */
   readonly isIdle?: () => boolean;
@@ -288,6 +290,7 @@ export class Trips implements Absentee {
     // what is given back goes before those who ask
     if (waiting !== undefined) this.#queue.push(...queue);
     if (waiting === undefined) {
+      this.#options.answered?.();
       if (!this.#away) this.#unblock();
       // in time: whoever has taken it to be away was wrong
       if (this.#breaker.isOpen) this.#breaker.close();
@@ -344,6 +347,7 @@ export class Trips implements Absentee {
 
   #fail(calls: readonly Call[], cause: unknown): void {
     if (calls.length === 0) return;
+    this.#options.lost?.(cause);
     const error = this.#unavailable(cause);
     for (const call of calls) if (!call.gone) call.fail(error);
   }

@@ -61,14 +61,14 @@ test("what is too much is taken away from the end", () => {
   assert.equal([shelf.left, shelf.head, shelf.dropBeyond(0)], [0, undefined, []]);
 });
 
-test("neither mints nor loses, whatever happens in whichever order", () => {
+test("neither mints nor loses, whatever happens in whichever order", async () => {
   const size = fc.constantFrom(0.1, 0.3, 1, 2, 7);
   const step = fc.oneof(
     fc.record({ kind: fc.constant("add" as const), due: fc.nat(50), size }),
     fc.record({ kind: fc.constant("draw" as const), size, undone: fc.boolean() }),
     fc.record({ kind: fc.constant("drop" as const), size }),
   );
-  fc.assert(
+  await fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const shelf = new Shelf();
       let left = 0;
