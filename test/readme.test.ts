@@ -12,6 +12,7 @@ import { suite } from "./suite.ts";
 // They live inside the project, where its packages are found.
 const PAGES = [
   "README.md",
+  "docs/availability.md",
   "docs/choose.md",
   "docs/diagnostics.md",
   "docs/fetch.md",

@@ -40,7 +40,7 @@ export class TcpProxy {
   readonly host = "127.0.0.1";
   /** How many connections it has accepted so far. */
   accepted = 0;
-  readonly #targetPort: number;
+  #targetPort: number;
   readonly #connections = new Set<Connection>();
   readonly #requests = new Lane();
   readonly #replies = new Lane();
@@ -106,6 +106,12 @@ export class TcpProxy {
     this.#flapping = setInterval(() => void turn().catch(() => {}), everyMs).unref();
   }
 
+  /** From now on connections are with another server on this machine; those that there are, are reset. */
+  async redirect(targetPort: number): Promise<void> {
+    this.#targetPort = targetPort;
+    await this.cut({ accept: true });
+  }
+
   /** Resets and refuses all, for good. */
   async stop(): Promise<void> {
     await this.cut();
@@ -153,8 +159,8 @@ export class TcpProxy {
 
   #reset(): void {
     for (const { client, target } of this.#connections) {
-      client.resetAndDestroy();
-      target?.resetAndDestroy();
+      reset(client);
+      if (target !== undefined) reset(target);
     }
   }
 
@@ -191,7 +197,13 @@ function carry(connection: Connection, from: Socket, to: Socket, lane: Lane): vo
   };
   from.on("data", (bytes) => inTurn(() => to.write(bytes)));
   from.on("end", () => inTurn(() => to.end()));
-  from.on("error", () => inTurn(() => to.resetAndDestroy()));
+  from.on("error", () => inTurn(() => reset(to)));
+}
+
+/** A socket that is being shut down cannot be reset: it would stay, and Node would wait for it at exit. */
+function reset(socket: Socket): void {
+  if (socket.writableEnded) socket.destroy();
+  else socket.resetAndDestroy();
 }
 
 /** Starts a proxy on a free port before `targetPort` on this machine. */

@@ -260,6 +260,17 @@ proxies("cut, connections are reset and new ones are refused or accepted", async
   await pingMs(proxy);
 });
 
+proxies("redirected, another server answers", async () => {
+  const { port } = await sharedRedis();
+  await using other = await startRedis();
+  await using proxy = await startProxy(port);
+  const pending = refusal(ask(proxy, ["BLPOP", "nobody pushes", "5"], 5000));
+  await until("the connection", () => proxy.accepted === 1);
+  await proxy.redirect(other.port);
+  assert.match(await pending, "ECONNRESET");
+  assert.match(`${await ask(proxy, ["INFO", "server"])}`, `tcp_port:${other.port}`);
+});
+
 proxies("half open, nothing is ever answered", async () => {
   const { port } = await sharedRedis();
   await using proxy = await startProxy(port);

@@ -1,0 +1,75 @@
+// Plays every fault and prints what came of it:
+//
+//   npm run outages                 all of them: two minutes
+//   npm run outages -- half kill    those whose title has one of the words
+//   npm run outages -- --write      and puts the table into docs/availability.md
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { Crew } from "./outages/crew.ts";
+import type { Ahead, Outcome } from "./outages/outcome.ts";
+import { scenes } from "./outages/scenes.ts";
+
+const PAGE = "docs/availability.md";
+const BEGIN = "<!-- outages: begin -->\n";
+const END = "<!-- outages: end -->";
+
+const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+const chosen = scenes.filter(
+  ({ title }) => words.length === 0 || words.some((word) => title.includes(word)),
+);
+
+const HEAD = [
+  "fault",
+  "under way, ms",
+  "then, ms",
+  "waited",
+  "back, ms",
+  "ahead of r × t, until it was over",
+  "in all",
+  "at the end",
+  '"wait", in all',
+  "left",
+];
+
+function row(outcome: Outcome): readonly string[] {
+  const local = outcome.calls("local");
+  const thrown = outcome.calls("throw");
+  // no -0
+  const whole = (permits: number) => Math.round(permits) + 0;
+  const against = ({ used, most }: Ahead) => `${whole(used)} of ${whole(most)}`;
+  return [
+    outcome.title,
+    `${local.firstMs.toFixed(0)}; ${thrown.firstMs.toFixed(0)}`,
+    `${local.thenMs.toFixed(2)}; ${local.mostlyMs.toFixed(2)}`,
+    `${local.turns + thrown.turns} of ${local.count + thrown.count}`,
+    outcome.backMs.toFixed(0),
+    against(outcome.during()),
+    against(outcome.inAll("local")),
+    against(outcome.atTheEnd("local")),
+    against(outcome.inAll("wait")),
+    `${outcome.hung + outcome.left}`,
+  ];
+}
+
+function line(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
+
+/** Puts the table between the two marks. */
+function write(table: string): void {
+  const page = readFileSync(PAGE, "utf8");
+  const [before, after] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (before < 0 || after < before) throw new Error(`${PAGE} lacks ${BEGIN.trim()} or ${END}`);
+  writeFileSync(PAGE, page.slice(0, before + BEGIN.length) + table + page.slice(after));
+}
+
+const crew = await Crew.start();
+const lines = [line(HEAD), line(HEAD.map((_, i) => (i === 0 ? "---" : "---:")))];
+console.log(lines.join("\n"));
+for (const scene of chosen) {
+  const told = line(row(await crew.play(scene)));
+  lines.push(told);
+  console.log(told);
+}
+await crew.stop();
+if (process.argv.includes("--write")) write(`${lines.join("\n")}\n`);

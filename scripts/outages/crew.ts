@@ -1,0 +1,143 @@
+// Four processes that share limits, and what becomes of them when something goes wrong.
+
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { until } from "../redis/ask.ts";
+import { startProxy } from "../redis/proxy.ts";
+import { startRedis } from "../redis/server.ts";
+import {
+  type Holdings,
+  type Message,
+  monotonicMs,
+  type News,
+  type Report,
+  WORKERS,
+} from "./limits.ts";
+import { Outcome } from "./outcome.ts";
+import type { Scene, Stage } from "./scenes.ts";
+
+const BEFORE_MS = 800;
+const AFTER_MS = 1200;
+/** How long it may take until all are back on Redis, ms. */
+const RETURN_MS = 15_000;
+
+class Member {
+  isAway = false;
+  readonly process: ChildProcess;
+  #expected: { resolve(news: News): void; reject(error: Error): void } | undefined;
+  /** When it was last found to be back, ms. */
+  backAt = 0;
+
+  constructor() {
+    this.process = fork(fileURLToPath(new URL("worker.ts", import.meta.url)), [], {
+      env: { ...process.env, NODE_V8_COVERAGE: "" },
+      execArgv: ["--import", "tsx", "--expose-gc"],
+      serialization: "advanced",
+    });
+    this.process.on("message", (news: News) => this.#hear(news));
+    this.process.on("exit", (code, signal) =>
+      this.#expected?.reject(new Error(`a worker ended: ${signal ?? code}`)),
+    );
+  }
+
+  /** The next news that is no change of state. */
+  expect(): Promise<News> {
+    return new Promise((resolve, reject) => {
+      this.#expected = { resolve, reject };
+    });
+  }
+
+  tell(message: Message): Promise<News> {
+    const news = this.expect();
+    this.process.send(message);
+    return news;
+  }
+
+  async stop(): Promise<void> {
+    this.#expected = undefined;
+    const exited = once(this.process, "exit");
+    this.process.disconnect();
+    const timer = setTimeout(() => this.process.kill("SIGKILL"), 3000);
+    await exited;
+    clearTimeout(timer);
+  }
+
+  #hear(news: News): void {
+    if (typeof news === "object" && "isAway" in news) {
+      this.isAway = news.isAway;
+      if (!news.isAway) this.backAt = monotonicMs();
+    } else if (typeof news === "object" && "failure" in news) {
+      this.#expected?.reject(new Error(news.failure));
+    } else {
+      this.#expected?.resolve(news);
+    }
+  }
+}
+
+export class Crew {
+  readonly #members: readonly Member[];
+
+  static async start(): Promise<Crew> {
+    const members = Array.from({ length: WORKERS }, () => new Member());
+    await Promise.all(members.map((member) => member.expect()));
+    return new Crew(members);
+  }
+
+  private constructor(members: readonly Member[]) {
+    this.#members = members;
+  }
+
+  async play(scene: Scene): Promise<Outcome> {
+    const { redisArgs = [], socketTimeout = 60_000, retryMs = 100 } = scene;
+    const marks: (readonly Holdings[])[] = [];
+    await using server = await startRedis({ args: redisArgs });
+    await using first = await startProxy(server.port);
+    await using second = await startProxy(server.port);
+    const stage: Stage = {
+      server,
+      proxies: [first, second],
+      pids: this.#members.map(({ process }) => Number(process.pid)),
+      mark: async () => {
+        marks.push(await this.#holdings());
+      },
+    };
+    await using play = await scene.prepare(stage);
+    await Promise.all(
+      this.#members.map((member, i) => {
+        const { url } = i < WORKERS / 2 ? first : second;
+        return member.tell({ order: { url, name: scene.title, socketTimeout, retryMs } });
+      }),
+    );
+    await sleep(BEFORE_MS);
+    await play.fault();
+    const healedAt = monotonicMs();
+    await until("all are back", () => this.#members.every(({ isAway }) => !isAway), {
+      limitMs: RETURN_MS,
+      everyMs: 5,
+    });
+    const backMs = Math.max(0, ...this.#members.map(({ backAt }) => backAt - healedAt));
+    await sleep(AFTER_MS);
+    const reports = await Promise.all(
+      this.#members.map(async (member) => {
+        const news = await member.tell("end");
+        return (news as { report: Report }).report;
+      }),
+    );
+    return new Outcome(scene, reports, { healedAt, backMs, marks });
+  }
+
+  #holdings(): Promise<readonly Holdings[]> {
+    return Promise.all(
+      this.#members.map(async (member) => {
+        const news = await member.tell("hold");
+        return (news as { holdings: Holdings }).holdings;
+      }),
+    );
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#members.map((member) => member.stop()));
+  }
+}

@@ -1,0 +1,191 @@
+// What was granted while something went wrong, against docs/availability.md.
+
+import {
+  type Holdings,
+  LARGEST,
+  type Mode,
+  RATE,
+  type Report,
+  STORE,
+  TIMEOUT_MS,
+  WAITERS,
+  WORKERS,
+} from "./limits.ts";
+import type { Scene } from "./scenes.ts";
+import type { Absence } from "./watch.ts";
+
+/** How late its own timer makes a caller ask as if on time, ms. */
+const CREDIT_MS = 10;
+/** What others were given in so long before an outage is not known, ms; and the trip that told. */
+const NEWS_MS = 60;
+/** The longest pause before Redis is looked for again, ms. */
+const PROBE_MS = 1000;
+
+interface Course {
+  readonly healedAt: number;
+  /** How long after that the last process was back on Redis. */
+  readonly backMs: number;
+  /** What was held on the way. */
+  readonly marks: readonly (readonly Holdings[])[];
+}
+
+/**
+ * By how many permits all were ahead of rate x time, since the limiter began with an empty store, at
+ * the worst moment: what was used, and what may be.
+ */
+export interface Ahead {
+  readonly used: number;
+  readonly most: number;
+}
+
+export class Outcome {
+  readonly title: string;
+  readonly backMs: number;
+  /** Two probe intervals, and who was under way when all was right again. */
+  readonly mostBackMs = 2 * PROBE_MS + TIMEOUT_MS;
+  readonly #scene: Scene;
+  readonly #reports: readonly Report[];
+  readonly #course: Course;
+
+  constructor(scene: Scene, reports: readonly Report[], course: Course) {
+    this.title = scene.title;
+    this.backMs = course.backMs;
+    this.#scene = scene;
+    this.#reports = reports;
+    this.#course = course;
+  }
+
+  get hung(): number {
+    return this.#reports.reduce((sum, { hung }) => sum + hung, 0);
+  }
+
+  /** Timers and listeners that a limiter has left behind. */
+  get left(): number {
+    const leftBy = ({ before, after }: Report) => {
+      // one for each of the four events that a client is heeded for, for all of its limiters
+      const listeners = after.listeners - before.listeners - 4;
+      return Math.max(0, after.timers - before.timers) + Math.max(0, listeners);
+    };
+    return this.#reports.reduce((sum, report) => sum + leftBy(report), 0);
+  }
+
+  /** What processes held more of at the last mark than at the one before, each the most. */
+  get grown(): Holdings {
+    const { marks } = this.#course;
+    const more = (what: keyof Holdings) => {
+      const growth = (marks.at(-1) ?? []).map(
+        (last, i) => last[what] - (marks.at(-2)?.[i]?.[what] ?? 0),
+      );
+      return Math.max(0, ...growth);
+    };
+    return { heap: more("heap"), timers: more("timers"), listeners: more("listeners") };
+  }
+
+  /** How often a process was without Redis. */
+  get absences(): number {
+    return this.#reports.reduce((sum, { watches }) => sum + watches.local.absences.length, 0);
+  }
+
+  /** The longest for which one of the processes did not run, ms. */
+  get stalledMs(): number {
+    return Math.max(...this.#reports.map(({ stalledMs }) => stalledMs));
+  }
+
+  /** The slowest quick call that was under way when Redis was lost, ms; and the slowest later. */
+  calls(mode: "local" | "throw") {
+    const watches = this.#reports.map(({ watches }) => watches[mode]);
+    return {
+      count: watches.reduce((sum, { calls }) => sum + calls, 0),
+      firstMs: Math.max(...watches.map(({ firstMs }) => firstMs)),
+      turns: watches.reduce((sum, { turns }) => sum + turns, 0),
+      mostlyMs: Math.max(...watches.map(({ mostlyMs }) => mostlyMs)),
+      medianMs: Math.max(...watches.map(({ medianMs }) => medianMs)),
+      thenMs: Math.max(...watches.map(({ thenMs }) => thenMs)),
+    };
+  }
+
+  /** Until Redis was right again: nothing of what follows a return. */
+  during(): Ahead {
+    const { healedAt } = this.#course;
+    const shares = WORKERS * LARGEST + this.#unknown + this.#beside(healedAt);
+    return { used: this.#ahead("local", healedAt), most: shares + this.#late + this.#repeated };
+  }
+
+  /** At the worst moment of the whole time. */
+  inAll(mode: Mode): Ahead {
+    const { most } = this.atTheEnd(mode);
+    const early = mode === "local" ? ((WORKERS - 1) / WORKERS) * STORE : 0;
+    return { used: this.#ahead(mode), most: most + early };
+  }
+
+  /** At the end: what was used without Redis has been charged to it, and those who came next have paid. */
+  atTheEnd(mode: Mode): Ahead {
+    const used = this.#aheadAt(mode).at(-1) ?? 0;
+    const common = LARGEST + this.#late + this.#repeated + this.#lost;
+    if (mode !== "local") return { used, most: common };
+    const lent = (WORKERS - 1) * LARGEST;
+    return { used, most: common + lent + this.#unknown + this.#beside(Infinity) };
+  }
+
+  #ahead(mode: Mode, until = Infinity): number {
+    return this.#aheadAt(mode, until).reduce((most, each) => Math.max(most, each), 0);
+  }
+
+  /** By how much all were ahead when each permit was used. */
+  #aheadAt(mode: Mode, until = Infinity): readonly number[] {
+    const bornAt = Math.min(...this.#reports.map((report) => report.bornAt));
+    const used = this.#reports.flatMap((report) => report.used[mode]).sort((a, b) => a - b);
+    return used.filter((at) => at < until).map((at, i) => i + 1 - (RATE * (at - bornAt)) / 1000);
+  }
+
+  /** What the others were given since Redis last told. */
+  get #unknown(): number {
+    return ((WORKERS - 1) / WORKERS) * ((RATE * NEWS_MS) / 1000 + LARGEST);
+  }
+
+  /** What shares let in while somebody else had all of the limit. */
+  #beside(until: number): number {
+    const absences = this.#reports.map(({ watches }) => watches.local.absences);
+    const shared = absences.flatMap((own, i) => own.map((absence) => besideMs(absence, i)));
+    const beside = shared.reduce((sum, ms) => sum + ms, 0);
+    return (RATE / WORKERS) * (beside / 1000);
+
+    function besideMs({ from, until: end }: Absence, i: number): number {
+      const to = Math.min(end, until);
+      if (to <= from) return 0;
+      // while all are away together nobody has more than its share
+      const edges = absences
+        .filter((_, j) => j !== i)
+        .flat()
+        .flatMap((absence) => [absence.from, absence.until])
+        .filter((at) => at > from && at < to);
+      const points = [from, ...edges.sort((a, b) => a - b), to];
+      return points.slice(1).reduce((sum, point, k) => {
+        const start = points[k] ?? point;
+        const middle = (start + point) / 2;
+        const isAway = (each: readonly Absence[]) =>
+          each.some((absence) => absence.from <= middle && middle < absence.until);
+        return absences.every(isAway) ? sum : sum + point - start;
+      }, 0);
+    }
+  }
+
+  /** Who was held up goes together with those who are on time. */
+  get #late(): number {
+    const promised = WAITERS * LARGEST;
+    const lateOf = ({ stalledMs }: Report) =>
+      Math.min(promised, (RATE * (stalledMs + CREDIT_MS)) / 1000);
+    return this.#reports.reduce((sum, report) => sum + lateOf(report), 0);
+  }
+
+  get #repeated(): number {
+    return this.#scene.costs.repeats ? WORKERS * WAITERS * LARGEST : 0;
+  }
+
+  get #lost(): number {
+    const { lostState, lostSeconds = 0 } = this.#scene.costs;
+    const promised = WORKERS * WAITERS * LARGEST;
+    if (lostState) return promised + LARGEST;
+    return Math.min(RATE * lostSeconds, promised + STORE + LARGEST);
+  }
+}

@@ -1,0 +1,184 @@
+// What goes wrong, and what it may cost.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { startProxy, type TcpProxy } from "../redis/proxy.ts";
+import { promote, type RedisServer, startReplica } from "../redis/server.ts";
+
+/** What a scene is played on. */
+export interface Stage {
+  readonly server: RedisServer;
+  /** One half of the processes reaches the server by the first, the others by the second. */
+  readonly proxies: readonly [TcpProxy, TcpProxy];
+  /** The processes that share the limit. */
+  readonly pids: readonly number[];
+  /** Notes what each of them holds at this moment. */
+  mark(): Promise<void>;
+}
+
+/** Ready to begin. */
+export interface Play extends AsyncDisposable {
+  /** Something goes wrong, and is right again when it resolves. */
+  fault(): Promise<void>;
+}
+
+/** What a limit has to bear beyond the time without Redis. */
+export interface Costs {
+  /** What Redis knew is lost. */
+  readonly lostState?: boolean;
+  /** What it was told in so many seconds is lost. */
+  readonly lostSeconds?: number;
+  /** Clients repeat what was not answered. */
+  readonly repeats?: boolean;
+}
+
+export interface Scene {
+  readonly title: string;
+  readonly costs: Costs;
+  /** More arguments of the server. */
+  readonly redisArgs?: string[];
+  /** Redis answers in between, or answers some: then calls find out anew that it is away. */
+  readonly returns?: "often";
+  /** Of the clients, ms: see `Order`. */
+  readonly socketTimeout?: number;
+  readonly retryMs?: number;
+  prepare(stage: Stage): Promise<Play>;
+}
+
+const OUTAGE_MS = 3000;
+/** Tells what is left behind by many. */
+export const FLAPS = "1 000 flaps";
+const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
+
+function scene(
+  title: string,
+  fault: (stage: Stage) => Promise<void>,
+  options: Partial<Omit<Scene, "title" | "prepare">> = {},
+): Scene {
+  const prepare = async (stage: Stage) => ({
+    fault: () => fault(stage),
+    [Symbol.asyncDispose]: async () => {},
+  });
+  return { title, costs: {}, ...options, prepare };
+}
+
+function both({ proxies }: Stage, deed: (proxy: TcpProxy) => Promise<void>): Promise<unknown> {
+  return Promise.all(proxies.map(deed));
+}
+
+/** What the network does for so long, to all. */
+function network(
+  title: string,
+  begin: (proxy: TcpProxy) => Promise<void>,
+  options: Partial<Omit<Scene, "title" | "prepare">> = {},
+  ms = OUTAGE_MS,
+): Scene {
+  const fault = async (stage: Stage) => {
+    await both(stage, begin);
+    await sleep(ms);
+    await both(stage, (proxy) => proxy.open());
+  };
+  return scene(title, fault, options);
+}
+
+export const scenes: readonly Scene[] = [
+  scene(
+    "kill -9, back after 3 s without its data",
+    async ({ server }) => {
+      await server.kill9();
+      await sleep(OUTAGE_MS);
+      await server.restart();
+    },
+    { costs: { lostState: true, repeats: true } },
+  ),
+  scene(
+    "shut down, back after 3 s with its data",
+    async ({ server }) => {
+      await server.ask("SHUTDOWN").catch(() => {});
+      await sleep(OUTAGE_MS);
+      await server.restart();
+    },
+    { costs: { repeats: true }, redisArgs: KEPT },
+  ),
+  scene("SIGSTOP for 5 s", async ({ server }) => {
+    server.suspend();
+    await sleep(5000);
+    server.resume();
+  }),
+  network("500 ms latency for 3 s", (proxy) => proxy.delay(250)),
+  network("packets stop for 3 s, no reset", (proxy) => proxy.stall()),
+  network("half open for 3 s", (proxy) => proxy.halfOpen(), {
+    costs: { repeats: true },
+    socketTimeout: 1000,
+  }),
+  network("connections refused for 3 s", (proxy) => proxy.cut(), { costs: { repeats: true } }),
+  network(
+    "flapping every 300 ms for 5 s",
+    (proxy) => proxy.flap(300),
+    { costs: { repeats: true } },
+    5000,
+  ),
+  scene(
+    "maxmemory reached for 3 s",
+    async ({ server }) => {
+      await server.ask("CONFIG", "SET", "maxmemory", "1");
+      await sleep(OUTAGE_MS);
+      await server.ask("CONFIG", "SET", "maxmemory", "0");
+    },
+    // what writes nothing is answered
+    { returns: "often" },
+  ),
+  {
+    title: "failover that loses the last second",
+    costs: { lostSeconds: 1, repeats: true },
+    async prepare({ server, proxies }) {
+      const link = await startProxy(server.port);
+      const replica = await startReplica(link);
+      return {
+        async fault() {
+          await link.stall();
+          await sleep(1000);
+          await server.kill9();
+          await promote(replica);
+          await Promise.all(proxies.map((proxy) => proxy.redirect(replica.port)));
+        },
+        async [Symbol.asyncDispose]() {
+          await replica.stop();
+          await link.stop();
+        },
+      };
+    },
+  },
+  scene("2 of 4 cut off for 3 s", async ({ proxies: [, second] }) => {
+    await second.stall();
+    await sleep(OUTAGE_MS);
+    await second.open();
+  }),
+  scene("1 of 4 processes stopped for 3 s", async ({ pids: [pid = 0] }) => {
+    process.kill(pid, "SIGSTOP");
+    await sleep(OUTAGE_MS);
+    process.kill(pid, "SIGCONT");
+  }),
+  scene(
+    FLAPS,
+    async (stage) => {
+      for (let flap = 0; flap < 1000; flap++) {
+        if (flap % 400 === 200) await settled(stage);
+        const before = accepted(stage);
+        await both(stage, (proxy) => proxy.cut({ accept: true }));
+        for (let i = 0; i < 20 && accepted(stage) < before + stage.pids.length; i++) await sleep(5);
+        await sleep(5);
+      }
+      await settled(stage);
+    },
+    { costs: { repeats: true }, returns: "often", retryMs: 1 },
+  ),
+];
+
+async function settled(stage: Stage): Promise<void> {
+  await sleep(1500);
+  await stage.mark();
+}
+
+function accepted({ proxies }: Stage): number {
+  return proxies.reduce((sum, proxy) => sum + proxy.accepted, 0);
+}

@@ -1,0 +1,191 @@
+// One of the processes that share a limit while something goes wrong: it asks in several ways, and
+// tells what it was given, how long that took, and what is left behind.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { type RedisClient, RedisRateLimiter, StoreUnavailableError } from "smooth-limiter/redis";
+import {
+  BURST_SECONDS,
+  type Holdings,
+  LARGEST,
+  type Message,
+  MODES,
+  type Mode,
+  monotonicMs,
+  type News,
+  RATE,
+  type Report,
+  STORE,
+  TIMEOUT_MS,
+  WAITERS,
+  WORKERS,
+} from "./limits.ts";
+import { Pulse } from "./pulse.ts";
+import { Watch } from "./watch.ts";
+
+/** How long after the end those who wait may still be waiting, ms. */
+const PATIENCE_MS = 4000;
+/** How long after that something may still be under way, ms. */
+const SETTLING_MS = 3000;
+
+class Crowd {
+  readonly #redis: Redis;
+  readonly #pulse = new Pulse();
+  readonly #limiters: Readonly<Record<Mode, RedisRateLimiter>>;
+  readonly #used: Record<Mode, number[]> = { local: [], throw: [], wait: [] };
+  readonly #watches: Readonly<Record<"local" | "throw", Watch>>;
+  readonly #before: Holdings;
+  readonly #bornAt = monotonicMs();
+  readonly #callers: Promise<void>[] = [];
+  #stopped = false;
+  #asking = 0;
+  #failure: unknown;
+
+  constructor(redis: Redis, name: string, tell: (isAway: boolean) => void) {
+    this.#redis = redis;
+    this.#before = holdings(redis);
+    const limiterOf = (whenUnavailable: Mode) =>
+      RedisRateLimiter.create(redis as RedisClient, `${name}, ${whenUnavailable}`, RATE, {
+        ...{ burstSeconds: BURST_SECONDS, timeoutMs: TIMEOUT_MS, whenUnavailable },
+        ...(whenUnavailable === "local" && { instances: WORKERS }),
+      });
+    this.#limiters = {
+      local: limiterOf("local"),
+      throw: limiterOf("throw"),
+      wait: limiterOf("wait"),
+    };
+    this.#watches = {
+      local: new Watch(this.#pulse, tell),
+      throw: new Watch(this.#pulse),
+    };
+    for (let i = 0; i < WAITERS; i++) for (const mode of MODES) this.#call(() => this.#wait(mode));
+    for (let i = 0; i < 2; i++) this.#call(() => this.#look("local"));
+    this.#call(() => this.#look("throw"));
+  }
+
+  #call(ask: () => Promise<void>): void {
+    const caller = async () => {
+      this.#asking += 1;
+      while (!this.#stopped) await ask();
+      this.#asking -= 1;
+    };
+    this.#callers.push(
+      caller().catch((error: unknown) => {
+        this.#failure ??= error;
+      }),
+    );
+  }
+
+  async #wait(mode: Mode): Promise<void> {
+    const permits = 1 + Math.floor(LARGEST * Math.random());
+    try {
+      await this.#limiters[mode].acquire(permits);
+      this.#use(mode, permits);
+    } catch (error) {
+      if (mode !== "throw" || !(error instanceof StoreUnavailableError)) throw error;
+      await sleep(20);
+    }
+  }
+
+  /** Asks without waiting for permits, some times in a row. */
+  async #look(mode: "local" | "throw"): Promise<void> {
+    const watch = this.#watches[mode];
+    for (let i = 0; i < 4; i++) {
+      const call = watch.begin();
+      try {
+        const { allowed, limit } = await this.#limiters[mode].decide();
+        // a share of the limit is less than the limit
+        watch.end(call, limit < STORE);
+        if (allowed) this.#use(mode, 1);
+      } catch (error) {
+        if (mode !== "throw" || !(error instanceof StoreUnavailableError)) throw error;
+        watch.end(call, true);
+      }
+    }
+    await sleep(watch.isAway ? 3 : 15);
+  }
+
+  #use(mode: Mode, permits: number): void {
+    const now = monotonicMs();
+    for (let i = 0; i < permits; i++) this.#used[mode].push(now);
+  }
+
+  get holdings(): Holdings {
+    return holdings(this.#redis);
+  }
+
+  /** What was given up last is given back, and asked about: that takes a moment. */
+  async #left(): Promise<Holdings> {
+    const end = performance.now() + SETTLING_MS;
+    for (;;) {
+      await sleep(100);
+      const after = this.holdings;
+      if (after.timers <= this.#before.timers || performance.now() > end) return after;
+    }
+  }
+
+  async end(): Promise<Report> {
+    this.#stopped = true;
+    const patience = new AbortController();
+    await Promise.race([
+      Promise.all(this.#callers),
+      sleep(PATIENCE_MS, undefined, { signal: patience.signal }).catch(() => {}),
+    ]);
+    patience.abort();
+    if (this.#failure !== undefined) throw this.#failure;
+    const stalledMs = this.#pulse.stop();
+    const after = await this.#left();
+    this.#redis.disconnect();
+    return {
+      bornAt: this.#bornAt,
+      used: this.#used,
+      watches: {
+        local: this.#watches.local.report(),
+        throw: this.#watches.throw.report(),
+      },
+      ...{ hung: this.#asking, stalledMs, before: this.#before, after },
+    };
+  }
+}
+
+function holdings(redis: Redis): Holdings {
+  globalThis.gc?.();
+  const resources = process.getActiveResourcesInfo();
+  return {
+    heap: process.memoryUsage().heapUsed,
+    timers: resources.filter((kind) => kind === "Timeout").length,
+    listeners: redis.eventNames().reduce((sum, name) => sum + redis.listenerCount(name), 0),
+  };
+}
+
+function tell(news: News): void {
+  process.send?.(news);
+}
+
+/** Does what it is told by the process that forked it. */
+function work(): void {
+  let crowd: Crowd | undefined;
+  const heed = async (message: Message) => {
+    if (message === "hold") {
+      if (crowd !== undefined) tell({ holdings: crowd.holdings });
+    } else if (message === "end") {
+      const report = await crowd?.end();
+      crowd = undefined;
+      if (report !== undefined) tell({ report });
+    } else {
+      const { url, name, socketTimeout, retryMs } = message.order;
+      const redis = new Redis(url, { retryStrategy: () => retryMs, socketTimeout });
+      redis.on("error", () => {});
+      await redis.ping();
+      crowd = new Crowd(redis, name, (isAway) => tell({ isAway }));
+      tell("asking");
+    }
+  };
+  process.on("disconnect", () => process.exit());
+  process.on("message", (message: Message) => {
+    heed(message).catch((error: unknown) => tell({ failure: String(error) }));
+  });
+  tell("here");
+}
+
+work();
