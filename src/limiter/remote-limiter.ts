@@ -1,276 +1,98 @@
-/**
- * A limiter whose state lives in a store elsewhere: one trip reserves and tells the wait, the
- * waiting is done here.
- */
-import type { Policy, Quota } from "../algorithms/algorithm.ts";
-import { readPolicies, writePolicies } from "../algorithms/index.ts";
+/** A limiter whose state lives in a store elsewhere: each verb is a few lines over its desk. */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
-import type { Clock } from "../clock.ts";
 import { asyncDispose } from "../dispose.ts";
-import { LimiterClosedError, type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
-import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
-import {
-  type Cell,
-  listPolicies,
-  openCell,
-  type Policies,
-  type PolicyList,
-  renumber,
-} from "../stores/memory.ts";
-import { type Answer, REFUSED, type Store, type StoreRequest } from "../stores/store.ts";
-import { AbortGroups } from "./abort-groups.ts";
-import {
-  AcquireAsker,
-  type Asker,
-  Booking,
-  type BookingDesk,
-  type Desk,
-  TryAsker,
-} from "./asker.ts";
-import type { Call, Taker } from "./call.ts";
-import { decision } from "./decision.ts";
+import { QueueFullError } from "../errors.ts";
+import type { Permits } from "../permits.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
+import type { Store } from "../stores/store.ts";
+import { AcquireAsker, TryAsker } from "./asker.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
-import { Fallback } from "./fallback.ts";
-import { LastKnown } from "./last-known.ts";
 import { AT_ONCE } from "./limiter.ts";
-import type { Counted, Meter } from "./meter.ts";
-import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
-import { Outages, type RemoteStats, type StoreState } from "./outages.ts";
-import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
-import { correct } from "./reservation.ts";
-import type { Part } from "./shelf.ts";
-import type { StandIn } from "./stand-in.ts";
-import { Stock, type StockOptions } from "./stock.ts";
-import { Trips } from "./trips.ts";
-import { WaitLine } from "./wait-line.ts";
-
-export interface RemoteOptions {
-  readonly name: string;
-  readonly maxWaiting: number;
-  readonly timeoutMs: number;
-  /**
-   * What calls do while the store is away: fail, wait for it, or be let in here: all of them, or as
-   * many as this process' share of the limit allows.
-   */
-  readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
-  /** How many processes share the limit, which `"local"` has to know: 1 or more. */
-  readonly instances?: () => number;
-  readonly clock: Clock;
-  /**
-   * The clock is the store's too, and the time travels with every trip: this, microseconds, added
-   * to the clock's is Unix time. Absent: the store goes by its own clock.
-   */
-  readonly epoch: number | undefined;
-  /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
-  readonly limitsKeptAt?: readonly (number | undefined)[];
-  /** Permits are reserved before somebody asks. */
-  readonly prefetch?: StockOptions | undefined;
-  /** Of a limiter for each key: which one; what happens is told and counted with the others. */
-  readonly key?: string;
-  readonly outages?: Outages;
-}
+import type { Counted } from "./meter.ts";
+import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import type { Outages, RemoteStats, StoreState } from "./outages.ts";
+import { RemoteDesk, type RemoteOptions } from "./remote-desk.ts";
 
 const GRANTED = Promise.resolve(true);
 
-const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
-
-export class RemoteLimiter implements Limiter, Counted, Desk, BookingDesk, AsyncDisposable {
+export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
-  readonly #options: RemoteOptions;
-  readonly #trips: Trips;
-  readonly #line: WaitLine;
-  readonly #stock: Stock | undefined;
-  readonly #signals = new AbortGroups<Asker>((asker, reason) => asker.abort(reason));
-  /** Who has no answer yet, and those for whose reservation somebody waits. */
-  readonly #askers = new Set<Asker | Booking>();
-  readonly #awaited = new Set<RemoteReservation>();
-  /** Knows the policies' names and what can be asked of them; the state is not here. */
-  readonly #cell: Cell;
-  /** How many permits are slept for; and the reservations that may be. */
-  #sleptFor = 0;
-  readonly #reserved = new Set<RemoteReservation>();
-  /** What was last heard of the state, and who lets callers in while it cannot be asked. */
-  readonly #lastKnown: LastKnown | undefined;
-  readonly #fallback: Fallback | undefined;
-  protected readonly outages: Outages;
-  readonly meter: Meter;
-  readonly #account: RemoteAccount = {
-    charge: (amount) => this.#change("charge", amount),
-    refund: (amount) => this.#change("refund", amount),
-    giveBack: (amount, answer) => this.#restore(amount, answer),
-    awaited: this.#awaited,
-    checkOpen: () => this.checkOpen(),
-    cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
-  };
-  #closing: Promise<void> | undefined;
+  readonly #desk: RemoteDesk;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     this.#declared = declared;
-    this.#options = options;
-    this.#cell = openCell(declared, 0, 0);
-    this.outages = options.outages ?? new Outages(options.name);
-    this.meter = this.outages.meter(declared.names, options.key);
-    this.#line = new WaitLine(options.clock);
-    const { whenUnavailable, limitsKeptAt } = options;
-    const { list } = declared;
-    this.#trips = new Trips(
-      store,
-      key,
-      writePolicies(list, limitsKeptAt),
-      {
-        ...options,
-        whenAway: WHEN_AWAY[whenUnavailable],
-        now: () => this.#line.now(),
-        lateBy: () => this.#line.lateBy(),
-        along: () => this.#lastKnown?.inquiry(),
-        lost: (cause) => this.outages.lost(cause),
-        answered: () => this.outages.answered(),
-        found: () => this.#return(),
-        isIdle: () => this.#fallback?.isIdle ?? true,
-      },
-      writePolicies(list),
-    );
-    this.#stock = options.prefetch && this.#openStock(options.prefetch);
-    if (whenUnavailable === "local") {
-      const ask = (call: Call) => this.#trips.ask(call);
-      this.#lastKnown = new LastKnown(this.#cell.amount(1), () => this.now(), ask);
-    }
-    if (whenUnavailable === "allow" || whenUnavailable === "local") {
-      this.#fallback = new Fallback({
-        kind: whenUnavailable,
-        clock: options.clock,
-        names: this.#cell.names,
-        instances: options.instances ?? (() => 1),
-        policies: () => this.policies,
-        standing: () => this.#lastKnown?.standing,
-        lastPromised: () => this.#line.lastIn,
-        hasRoom: (amount) => this.#hasRoom(amount),
-        full: (amount, policies) => this.full(amount, policies),
-        granted: (amount) => this.outages.granted(amount),
-        meter: this.meter,
-      });
-    }
+    this.#desk = new RemoteDesk(store, key, declared, options);
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
-    if (options === undefined && this.#isHere(permits)) return AT_ONCE;
+    if (options === undefined && this.#desk.isHere(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const amount = this.#cell.amount(permits);
-      const longest = this.#hasRoom(amount) ? Infinity : 0;
-      this.#ask(new AcquireAsker(this, this.#line.now(), amount, longest, signal, resolve));
+      const amount = this.#desk.cell.amount(permits);
+      const longest = this.#desk.hasRoom(amount) ? Infinity : 0;
+      this.#desk.ask(
+        new AcquireAsker(this.#desk, this.#desk.now(), amount, longest, signal, resolve),
+      );
     });
   }
 
   tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
-    if (wait === 0 && this.#isHere(permits)) return GRANTED;
+    if (wait === 0 && this.#desk.isHere(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      const amount = this.#cell.amount(permits);
-      const longest = this.#hasRoom(amount) ? micros : 0;
-      this.#ask(new TryAsker(this, this.#line.now(), amount, longest, signal, resolve));
+      const amount = this.#desk.cell.amount(permits);
+      const longest = this.#desk.hasRoom(amount) ? micros : 0;
+      this.#desk.ask(new TryAsker(this.#desk, this.#desk.now(), amount, longest, signal, resolve));
     });
   }
 
-  /** Takes permits that were reserved before, if there are enough and nobody waits. */
-  #isHere(permits: Permits): boolean {
-    if (!this.#stock?.take(permits)) return false;
-    this.meter.counts.granted += 1;
-    return true;
-  }
-
   async reserve(permits: Permits = 1): Promise<Reservation> {
-    const amount = this.#cell.amount(permits);
+    const amount = this.#desk.cell.amount(permits);
     try {
-      const reservation = await this.#orHere(
+      const reservation = await this.#desk.orHere(
         amount,
-        () => this.#reserve(permits, amount),
+        () => this.#desk.reserve(permits, amount),
         (standIn) => standIn.reserve(permits, amount),
       );
-      this.meter.granted(amount, reservation.waitMs * 1000);
+      this.#desk.meter.granted(amount, reservation.waitMs * 1000);
       return reservation;
     } catch (error) {
-      if (error instanceof QueueFullError) this.meter.refused(amount, "queue-full");
+      if (error instanceof QueueFullError) this.#desk.meter.refused(amount, "queue-full");
       throw error;
     }
   }
 
-  async #reserve(permits: Permits, amount: Amount): Promise<Reservation> {
-    const longest = this.#hasRoom(amount) ? Infinity : 0;
-    const booking = new Booking(this, amount, longest);
-    this.#askers.add(booking);
-    this.#send(booking);
-    const { answer, sentAt } = await booking.answered;
-    if (answer.wait === REFUSED) throw this.full(amount);
-    if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
-      this.giveBack(amount, answer);
-      throw this.full(amount);
-    }
-    if (answer.wait === Infinity) throw this.excess(amount);
-    const due = this.#dueAt(answer.wait, sentAt);
-    const reservation = new RemoteReservation(
-      this.#account,
-      this.#line,
-      this.#cell,
-      permits,
-      amount,
-      answer,
-      due,
-    );
-    if (this.#options.maxWaiting < Infinity) this.#reserved.add(reservation);
-    return reservation;
-  }
-
   async decide(permits: Permits = 1): Promise<Decision> {
-    const amount = this.#cell.amount(permits);
-    const decided = await this.#orHere(
+    const amount = this.#desk.cell.amount(permits);
+    const decided = await this.#desk.orHere(
       amount,
-      () => this.#look("decide", amount),
+      () => this.#desk.look("decide", amount),
       (standIn) => standIn.decide(amount),
     );
-    if (decided.allowed) this.meter.granted(amount, 0);
-    else this.meter.refused(amount, "too-long", () => decided);
+    if (decided.allowed) this.#desk.meter.granted(amount, 0);
+    else this.#desk.meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
-    const amount = this.#cell.amount(permits);
-    return this.#orHere(
+    const amount = this.#desk.cell.amount(permits);
+    return this.#desk.orHere(
       amount,
-      () => this.#look("peek", amount),
+      () => this.#desk.look("peek", amount),
       (standIn) => standIn.peek(amount),
     );
   }
 
-  /** What lies here decides, if it can; how the policies stand the store tells. */
-  async #look(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
-    const here = this.#stock?.waitFor(amount);
-    const own = verb === "decide" && here === 0 ? this.#stock?.takeNow(amount) : undefined;
-    const ready = this.#stock?.ready ?? 0;
-    const asked = here === undefined ? verb : "peek";
-    const request = (late: number) => ({ verb: asked, amount, late });
-    const taken = asked === "decide" ? amount : 0;
-    const heard = this.#tookIfGranted(taken, 0);
-    try {
-      const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
-      if (answer.wait === Infinity) throw this.excess(amount);
-      const quotas =
-        ready === 0 ? answer.quotas : answer.quotas.map((each) => atLeast(each, ready));
-      return decision(this.#cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
-    } catch (error) {
-      if (own !== undefined) this.giveBack(amount, own);
-      throw error;
-    }
-  }
-
   async charge(permits: Permits): Promise<void> {
-    await this.#account.charge(this.#possible(permits));
+    await this.#desk.account.charge(this.#desk.possible(permits));
   }
 
   async refund(permits: Permits): Promise<void> {
-    await this.#account.refund(this.#possible(permits));
+    await this.#desk.account.refund(this.#desk.possible(permits));
   }
 
   /**
@@ -279,23 +101,18 @@ export class RemoteLimiter implements Limiter, Counted, Desk, BookingDesk, Async
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
-    this.checkOpen();
-    this.#line.holdUntil(this.#line.now() + micros);
-    await this.#pause(micros);
+    await this.#desk.pause(micros);
   }
 
   /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
     const { list } = renumber(this.#declared, listPolicies(policies));
-    // what was reserved ahead by the numbers of before
-    this.#stock?.release();
-    await this.#tell({ verb: "set", numbers: writePolicies(list) });
+    await this.#desk.renumber({ verb: "set", numbers: writePolicies(list) });
   }
 
   /** The declared numbers are in force again. */
   async reset(): Promise<void> {
-    this.#stock?.release();
-    await this.#tell({ verb: "reset" });
+    await this.#desk.renumber({ verb: "reset" });
   }
 
   /**
@@ -309,280 +126,35 @@ export class RemoteLimiter implements Limiter, Counted, Desk, BookingDesk, Async
    * redis.disconnect();
    */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
+    return this.#desk.close();
   }
 
   [asyncDispose](): Promise<void> {
     return this.close();
   }
 
-  async #close(): Promise<void> {
-    const error = this.#closedError();
-    for (const asker of [...this.#askers]) asker.abort(error);
-    for (const reservation of [...this.#awaited]) reservation.abort(error);
-    this.#stock?.close();
-    // the line closes its ranks, and what is left over goes back
-    await Promise.resolve();
-    await this.#trips.close(error);
-  }
-
-  checkOpen(): void {
-    if (this.#closing !== undefined) throw this.#closedError();
-  }
-
-  #closedError(): LimiterClosedError {
-    return new LimiterClosedError(this.#options.name);
-  }
-
   /** Whether the store answered when it was last asked; or `"closed"`. */
   get state(): StoreState {
-    return this.#closing === undefined ? this.outages.state : "closed";
+    return this.#desk.isClosed ? "closed" : this.#desk.outages.state;
   }
 
   /** The counters, as they are now; those of a limiter for each key are of all keys together. */
   get stats(): RemoteStats {
-    return this.outages.stats;
+    return this.#desk.outages.stats;
   }
 
   /** The policies in force, as the last reply told. */
   get policies(): readonly Policy[] {
-    return readPolicies(this.#trips.inForce);
+    return this.#desk.policies;
   }
 
-  seat(asker: Asker, wait: number, sentAt: number): boolean {
-    if (!this.#hasRoom(asker.amount)) return false;
-    this.#sleptFor += sizeOf(asker.amount);
-    asker.due = this.#dueAt(wait, sentAt);
-    this.#line.add(asker, asker.asked + asker.longest);
-    this.#stock?.answered(asker);
-    return true;
+  /** Shared with the limiters of its keys. */
+  protected get outages(): Outages {
+    return this.#desk.outages;
   }
 
-  booked(booking: Booking): void {
-    this.#askers.delete(booking);
-    this.#stock?.answered(booking);
+  /** @throws LimiterClosedError */
+  protected checkOpen(): void {
+    this.#desk.checkOpen();
   }
-
-  dismiss(asker: Asker): void {
-    this.#askers.delete(asker);
-    this.#stock?.answered(asker);
-    if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
-    this.#fallback?.remove(asker);
-    if (asker.due === 0) return;
-    this.#sleptFor -= sizeOf(asker.amount);
-    this.#line.remove(asker);
-  }
-
-  leave(asker: Asker): void {
-    this.#askers.delete(asker);
-    if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
-    this.#sleptFor -= sizeOf(asker.amount);
-    this.#line.leave(asker);
-  }
-
-  giveBack(amount: Amount, answer: Answer): void {
-    this.#restore(amount, answer).catch(() => {});
-  }
-
-  async #restore(amount: Amount, answer: Answer): Promise<void> {
-    if (!this.#stock?.takeBack(answer)) await this.#trips.giveBack(amount, answer);
-  }
-
-  full(amount: Amount, policies = this.policies): QueueFullError {
-    const { name, maxWaiting } = this.#options;
-    const most = mostWaiting(maxWaiting, policies);
-    return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
-  }
-
-  excess(amount: Amount): PermitsExceedCapacityError {
-    return this.#inForce().excess(0, amount);
-  }
-
-  #inForce(): Cell {
-    return openCell({ names: this.#cell.names, list: this.policies }, 0, 0);
-  }
-
-  now(): number {
-    return this.#line.now();
-  }
-
-  took(amount: Amount, answer?: Answer): void {
-    if (answer === undefined || !this.#stock?.isOurs(answer)) this.#lastKnown?.took(amount);
-  }
-
-  #tookIfGranted(amount: Amount, longest = Number.MAX_VALUE): (answer: Answer) => void {
-    return ({ wait }) => {
-      if (wait >= 0 && wait <= longest && sizeOf(amount) > 0) this.took(amount);
-    };
-  }
-
-  failed(asker: Asker, error: unknown): void {
-    this.#stock?.answered(asker);
-    try {
-      if (this.#fallback === undefined) throw error;
-      this.#fallback.for(error, asker.amount).admit(asker);
-    } catch (reason) {
-      this.dismiss(asker);
-      asker.reject(this.outages.failed(reason));
-    }
-  }
-
-  #ask(asker: Asker): void {
-    this.checkOpen();
-    if (asker.signal !== undefined) this.#signals.add(asker.signal, asker);
-    this.#askers.add(asker);
-    this.#send(asker);
-  }
-
-  /** What lies here answers, or the store. */
-  #send(taker: Taker): void {
-    (this.#stock ?? this.#trips).ask(taker);
-  }
-
-  /** Asks the store, or while it is away whoever stands in for it. */
-  async #orHere<T>(
-    amount: Amount,
-    there: () => Promise<T>,
-    here: (standIn: StandIn) => T,
-  ): Promise<T> {
-    this.checkOpen();
-    try {
-      return await there();
-    } catch (error) {
-      if (this.#fallback === undefined) throw this.outages.failed(error);
-      return here(this.#fallback.for(error, amount));
-    }
-  }
-
-  /** The store is back: it is told what was used, and asked by those who wait. */
-  #return(): void {
-    this.outages.answered();
-    this.#lastKnown?.outdated();
-    const unheard = (deed: Promise<void>) => void deed.catch(() => {});
-    const settlement = this.#fallback?.retire({
-      charge: (amount) => unheard(this.#account.charge(amount)),
-      refund: (amount) => unheard(this.#account.refund(amount)),
-    });
-    if (settlement === undefined) return;
-    const { used, pause, askers } = settlement;
-    if (pause > 0) unheard(this.#pause(pause));
-    const nothing = combine(used, used, () => 0);
-    correct(
-      {
-        charge: (amount) => unheard(this.#change("settle", amount)),
-        refund: (amount) => unheard(this.#change("refund", amount)),
-      },
-      nothing,
-      used,
-    );
-    for (const asker of askers) {
-      asker.asksAgain();
-      this.#send(asker);
-    }
-  }
-
-  /** What is charged or given back, whoever keeps the state. */
-  #change(verb: "charge" | "refund" | "settle", amount: Amount): Promise<void> {
-    const isTaken = verb !== "refund";
-    return this.#orHere(
-      0,
-      async () => {
-        const heard = () => isTaken && this.took(amount);
-        await this.#trips.send(() => ({ verb, amount }), { again: isTaken, heard });
-      },
-      (standIn) => standIn[verb](amount),
-    );
-  }
-
-  async #pause(micros: number): Promise<void> {
-    const paused = this.#orHere(
-      0,
-      () => this.#tell({ verb: "pause", micros }),
-      (standIn) => standIn.pause(micros),
-    );
-    this.#retime();
-    await paused;
-  }
-
-  /**
-   * Those who sleep ask anew, with the same trip: whose instants lie in a pause would otherwise all go
-   * at its end.
-   */
-  #retime(): void {
-    const sleepers = this.#line.clear() as readonly Asker[];
-    for (const asker of sleepers) {
-      if (asker.gone) {
-        asker.giveUp();
-      } else {
-        this.#sleptFor -= sizeOf(asker.amount);
-        asker.recall();
-      }
-    }
-    this.#stock?.release();
-    for (const asker of sleepers) if (!asker.gone) this.#send(asker);
-  }
-
-  async #tell(request: StoreRequest): Promise<void> {
-    this.checkOpen();
-    await this.#trips.send(() => request);
-  }
-
-  #openStock(prefetch: StockOptions): Stock {
-    const trips = this.#trips;
-    const { clock, whenUnavailable } = this.#options;
-    const { list } = this.#declared;
-    const amountOf = (permits: number) => this.#cell.amount(permits);
-    const supply = {
-      ...{ clock, amountOf, line: this.#line, patient: whenUnavailable === "wait" },
-      get inForce() {
-        return trips.inForce;
-      },
-      dueAt: (wait: number, sentAt: number) => this.#dueAt(wait, sentAt),
-      send: (call: Call) => trips.ask(call),
-      took: (amount: Amount) => this.took(amount),
-      giveBack: ({ piece, permits }: Part) => {
-        const { answer, size } = piece;
-        // of a part, those that were stored come back last
-        const receipts = answer.receipts.map((receipt, i) =>
-          list[i]?.algorithm.dated || i >= list.length
-            ? receipt
-            : Math.max(0, receipt - (size - permits)),
-        );
-        this.giveBack(amountOf(permits), { ...answer, receipts });
-      },
-    };
-    return new Stock(supply, prefetch);
-  }
-
-  /** How many permits are waited for. */
-  get #waiting(): number {
-    let waiting = this.#sleptFor + (this.#fallback?.waiting ?? 0);
-    for (const reservation of this.#reserved) {
-      if (reservation.pending) waiting += reservation.size;
-      else this.#reserved.delete(reservation);
-    }
-    return waiting;
-  }
-
-  #hasRoom(amount: Amount): boolean {
-    return this.#waiting + sizeOf(amount) <= this.#options.maxWaiting;
-  }
-
-  /** By our own clock: the store's `now` was no later than the arrival of its answer. */
-  #dueAt(wait: number, sentAt: number): number {
-    return wait + (this.#options.epoch === undefined ? this.#line.now() : sentAt);
-  }
-
-  /** The amount, unless it is more than the policies could ever let through. */
-  #possible(permits: Permits): Amount {
-    const amount = this.#cell.amount(permits);
-    if (this.#cell.earliest(0, amount) === Infinity) throw this.excess(amount);
-    return amount;
-  }
-}
-
-/** What lies here may be used whatever the store has. */
-function atLeast(quota: Quota, remaining: number): Quota {
-  return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
 }

@@ -9,7 +9,7 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "../../src/index.ts";
-import type { RemoteOptions } from "../../src/limiter/remote-limiter.ts";
+import type { RemoteOptions } from "../../src/limiter/remote-desk.ts";
 import { StoreUnavailableError } from "../../src/redis.ts";
 import { Breaker } from "../../src/stores/breaker.ts";
 import { FakeClock } from "../../src/testing/index.ts";
