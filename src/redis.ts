@@ -20,6 +20,7 @@ import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
+import { breakerOf } from "./stores/redis/connection.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
@@ -52,10 +53,18 @@ export interface RedisLimiterOptions {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default), or
-   * `"wait"` until it is back or their own time-out or signal ends the wait.
+   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default);
+   * `"wait"` until it is back or their own time-out or signal ends the wait; go by a `"local"` limiter
+   * under the same policies with this process' share of the limit, which begins where Redis was and is
+   * charged to it afterwards; or be let in (`"allow"`). What each costs: docs/availability.md.
    */
-  readonly whenUnavailable?: "throw" | "wait" | undefined;
+  readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
+  /**
+   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
+   * `"local"` needs it: a share is the limit divided by it. What a function tells is asked for anew
+   * every second of an outage; if it is no number of 1 or more, the one before stays.
+   */
+  readonly instances?: number | (() => number) | undefined;
   /** What the keys begin with. Default "l:". */
   readonly prefix?: string | undefined;
   /**
@@ -67,7 +76,14 @@ export interface RedisLimiterOptions {
 
 export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
 
-const REDIS_OPTIONS = ["maxWaiting", "timeoutMs", "whenUnavailable", "prefix", "clock"] as const;
+const REDIS_OPTIONS = [
+  "maxWaiting",
+  "timeoutMs",
+  "whenUnavailable",
+  "instances",
+  "prefix",
+  "clock",
+] as const;
 
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
   /**
@@ -280,11 +296,14 @@ function open(
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
   const { whenUnavailable = "throw", limitKey } = options;
-  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait"]);
+  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const store = new RedisStore(runner, checkText("prefix", prefix), algorithms, limits.keys);
+  const breaker = breakerOf(redis, whenUnavailable === "local" || whenUnavailable === "allow");
+  const store = new RedisStore(
+    ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
+  );
   return [
     store,
     withoutBrackets(checkName(name)),
@@ -293,12 +312,43 @@ function open(
       name,
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      patient: whenUnavailable === "wait",
+      whenUnavailable,
+      instances: countInstances(options.instances, whenUnavailable),
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
     },
   ];
+}
+
+const atLeastOne: Bound = {
+  words: "a finite number, 1 or more",
+  holds: (n) => n >= 1 && n < Infinity,
+};
+
+/** How many share the limit, now. */
+function countInstances(
+  instances: RedisLimiterOptions["instances"],
+  whenUnavailable: string,
+): () => number {
+  if (instances === undefined && whenUnavailable === "local") {
+    throw new TypeError(
+      'whenUnavailable "local" needs instances: how many processes share the limit',
+    );
+  }
+  if (typeof instances !== "function") {
+    const fixed = checkNumber("instances", instances ?? 1, atLeastOne);
+    return () => fixed;
+  }
+  let last = checkNumber("instances()", instances(), atLeastOne);
+  return () => {
+    try {
+      last = checkNumber("instances()", instances(), atLeastOne);
+    } catch {
+      // an outage is no time to fail for that
+    }
+    return last;
+  };
 }
 
 /** The keys in which limits are kept, and for each policy which of them, counted from 1. */

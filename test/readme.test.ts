@@ -10,7 +10,7 @@ import { suite } from "./suite.ts";
 // Every ts block of these pages is a program: it compiles, it runs, and it prints what the comments behind its
 // console.log lines say. "about 200" is for real time, which may be late and is never early.
 // They live inside the project, where its packages are found.
-const pages = ["README.md", "docs/choose.md"].map((page) => ({
+const pages = ["README.md", "docs/choose.md", "docs/job-queues.md"].map((page) => ({
   page,
   text: readFileSync(page, "utf8"),
 }));

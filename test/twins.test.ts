@@ -117,10 +117,10 @@ type Ask =
   | { verb: "reserve"; amount: readonly number[]; longest: number; late: number; count: number }
   | { verb: "decide" | "peek"; amount: readonly number[]; late: number }
   | { verb: "back"; amount: readonly number[]; grant: number | undefined }
-  | { verb: "charge" | "refund"; amount: readonly number[] }
+  | { verb: "charge" | "refund" | "settle"; amount: readonly number[] }
   | { verb: "pause"; micros: number }
   | { verb: "set"; other: number }
-  | { verb: "reset" };
+  | { verb: "owed" | "reset" };
 
 interface Call {
   readonly caller: number;
@@ -170,7 +170,10 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
       grant: fc.option(fc.nat({ max: 30 }), { nil: undefined, freq: 3 }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constantFrom("charge", "refund"), amount }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ verb: fc.constantFrom("charge", "refund", "settle"), amount }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -180,6 +183,7 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("set"), other: fc.nat({ max: 2 }) }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("reset") }) },
+  { weight: 2, arbitrary: fc.record({ verb: fc.constant("owed") }) },
 );
 /** To the edges of windows, and a microsecond before and after them. */
 const edge = fc
@@ -276,6 +280,7 @@ function rehearse({ start, callers, calls }: History): Trip[] {
         case "set":
           return { verb: "set", numbers: others[ask.other] as string };
         case "pause":
+        case "owed":
         case "reset":
           return ask;
         default:
@@ -283,6 +288,9 @@ function rehearse({ start, callers, calls }: History): Trip[] {
       }
     });
     const expected = frame.trip("", declared, requests, now);
+    for (const owed of expected.answers.flatMap((answer) => answer.owed)) {
+      if (!(owed >= 0 && owed < Infinity)) throw new Error(`${declared} owes ${owed}`);
+    }
     let next = 0;
     for (const request of requests) {
       if (request.verb !== "reserve") next += 1;
@@ -378,8 +386,13 @@ function differenceOf(
 }
 
 function show({ inForce, answers }: StoreReply): string {
-  const told = answers.map(({ wait, receipts, slowest, quotas }) =>
-    [wait, ...receipts, ...(quotas.length > 0 ? [slowest, JSON.stringify(quotas)] : [])].join(":"),
+  const told = answers.map(({ wait, receipts, slowest, quotas, owed }) =>
+    [
+      wait,
+      ...receipts,
+      ...owed,
+      ...(quotas.length > 0 ? [slowest, JSON.stringify(quotas)] : []),
+    ].join(":"),
   );
   return `${inForce} | ${told.join(" ")}`;
 }

@@ -19,6 +19,9 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
    */
   readonly dated?: boolean;
 
+  /** Which of a policy's numbers count permits; the others are times and shapes. */
+  readonly permitsAt: readonly number[];
+
   /** The policy of these numbers, which are as `policy.numbers` has them. */
   policy(numbers: readonly number[]): P;
 
@@ -62,6 +65,12 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   keep?(policy: P, state: S, permits: number): void;
 
   /**
+   * They were used elsewhere, as the policy allows, and are to be missing here from now on. Absent:
+   * as if they were taken now.
+   */
+  settle?(policy: P, state: S, now: number, permits: number): void;
+
+  /**
    * Whether these permits, which cannot be used at `now`, are more than may wait. Absent: there is
    * no bound.
    */
@@ -69,6 +78,13 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
 
   /** What `now` looks like from outside. */
   quota(policy: P, state: S, now: number): Quota;
+
+  /**
+   * How many permits lack to its being full, debts included: who takes them at `now` from a state
+   * that has been idle for ever has one in which nobody gets in sooner. An instant ahead that was
+   * promised counts as all that comes back until then. A finite number, 0 or more.
+   */
+  owed(policy: P, state: S, now: number): number;
 
   /** Microseconds for which the state is worth keeping: after that a new one would do. */
   lifetime(policy: P, state: S, now: number): number;

@@ -19,6 +19,17 @@ export const algorithms: readonly Algorithm[] = [
 ];
 
 /**
+ * The policy with that fraction of the permits and the same times. A request that is larger than
+ * what is left of the capacity can then never pass.
+ *
+ * @param fraction above 0
+ */
+export function share({ algorithm, numbers }: Policy, fraction: number): Policy {
+  const { permitsAt } = algorithm;
+  return algorithm.policy(numbers.map((n, i) => (permitsAt.includes(i) ? n * fraction : n)));
+}
+
+/**
  * Policies as a store knows them: a line each, the algorithm's letter and the numbers.
  *
  * @param keptAt for a policy whose limit is kept elsewhere: where, among the keys that the store is

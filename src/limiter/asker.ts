@@ -13,6 +13,11 @@ export interface Desk {
   /** It has a seat, and does not want it any more. */
   leave(asker: Asker): void;
   giveBack(amount: Amount, answer: Answer): void;
+  /** The store cannot be asked. */
+  failed(asker: Asker, error: unknown): void;
+  now(): number;
+  /** The store has given it what it asked for. */
+  took(amount: Amount): void;
   full(amount: Amount): Error;
   excess(amount: Amount): Error;
 }
@@ -37,6 +42,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   gone = false;
   due = 0;
   #answer: Answer | undefined;
+  #asksAgain = false;
 
   constructor(
     desk: Desk,
@@ -62,10 +68,17 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   request(late: number): StoreRequest {
-    return { verb: "reserve", amount: this.amount, longest: this.longest, late, count: 1 };
+    const longest = this.#asksAgain ? this.left : this.longest;
+    return { verb: "reserve", amount: this.amount, longest, late, count: 1 };
+  }
+
+  /** How much longer it can wait, microseconds. */
+  get left(): number {
+    return Math.max(0, this.asked + this.longest - this.#desk.now());
   }
 
   answer(answer: Answer, sentAt: number): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount);
     if (answer.wait > 0 && answer.wait < Infinity) {
       this.#answer = answer;
       if (this.#desk.seat(this, answer.wait, sentAt)) return;
@@ -86,8 +99,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   fail(error: unknown): void {
-    this.#desk.dismiss(this);
-    this.reject(error);
+    this.#desk.failed(this, error);
   }
 
   wake(now: number): void {
@@ -95,8 +107,25 @@ export abstract class Asker<T = never> implements Call, Sleeper {
     this.granted(toMillis(now - this.asked));
   }
 
+  /** Its permits are its own, though not by an answer of the store. */
+  letIn(): void {
+    this.wake(this.#desk.now());
+  }
+
+  turnAway(full: () => Error): void {
+    this.#desk.dismiss(this);
+    this.refused(full);
+  }
+
   /** The store is away; it will be asked again. */
-  delayed(): void {}
+  delayed(): void {
+    this.asksAgain();
+  }
+
+  /** From now on it asks for what is left of its time. */
+  asksAgain(): void {
+    this.#asksAgain = true;
+  }
 
   /** It does not want them any more. */
   abort(reason: unknown): void {
@@ -123,6 +152,14 @@ export abstract class Asker<T = never> implements Call, Sleeper {
 
   giveUp(): void {
     this.undo(this.#answer as Answer);
+  }
+
+  /** It gives up what it was promised, to ask again. */
+  recall(): void {
+    this.giveUp();
+    this.#answer = undefined;
+    this.due = 0;
+    this.asksAgain();
   }
 
   protected withdraw(): void {
@@ -155,6 +192,7 @@ export class TryAsker extends Asker<boolean> {
 
   /** It does not wait longer for a store that is away than it would for permits. */
   override delayed(): void {
+    super.delayed();
     const ms = this.longest / 1000 - (performance.now() - this.#askedMs);
     if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {

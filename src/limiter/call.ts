@@ -28,7 +28,10 @@ export interface Arrival {
   readonly sentAt: number;
 }
 
-/** A request whose answer is a promise's; nobody waits for longer than the answer takes. */
+/**
+ * A request whose answer is a promise's; nobody waits for longer than the answer takes. `heard` is
+ * told at once, before those whose calls come later in the trip.
+ */
 export class Message implements Call {
   readonly gone = false;
   readonly repeatable: boolean;
@@ -37,24 +40,28 @@ export class Message implements Call {
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
   fail!: (error: StoreUnavailableError) => void;
-  readonly answered = new Promise<Arrival>((resolve, reject) => {
-    this.answer = (answer, sentAt) => resolve({ answer, sentAt });
-    this.fail = reject;
-  });
+  delayed: () => void = () => {};
+  readonly answered: Promise<Arrival>;
 
   constructor(
     request: (late: number) => StoreRequest,
     undo: (answer: Answer) => void,
     repeatable: boolean,
     tail?: number,
+    heard: (answer: Answer) => void = () => {},
   ) {
+    this.answered = new Promise((resolve, reject) => {
+      this.answer = (answer, sentAt) => {
+        heard(answer);
+        resolve({ answer, sentAt });
+      };
+      this.fail = reject;
+    });
     this.request = request;
     this.undo = undo;
     this.repeatable = repeatable;
     this.tail = tail;
   }
-
-  delayed(): void {}
 }
 
 /**

@@ -6,8 +6,14 @@ import type { Cell } from "../stores/memory.ts";
 import type { Answer } from "../stores/store.ts";
 import type { Reservation, WaitOptions } from "./face.ts";
 import { checkWaitOptions } from "./options.ts";
-import type { Trips } from "./trips.ts";
 import type { WaitLine } from "./wait-line.ts";
+
+/** Where more or less than was reserved is settled, and what is not used goes. */
+export interface RemoteAccount {
+  charge(amount: Amount): Promise<void>;
+  refund(amount: Amount): Promise<void>;
+  giveBack(amount: Amount, answer: Answer): Promise<void>;
+}
 
 /**
  * Permits that a store elsewhere has promised. The instant stays as it was told; a pause alone
@@ -16,7 +22,7 @@ import type { WaitLine } from "./wait-line.ts";
 export class RemoteReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
-  readonly #trips: Trips;
+  readonly #account: RemoteAccount;
   readonly #line: WaitLine;
   readonly #cell: Cell;
   readonly #amount: Amount;
@@ -29,7 +35,7 @@ export class RemoteReservation implements Reservation {
   readonly #stop = new Set<(reason: unknown) => void>();
 
   constructor(
-    trips: Trips,
+    account: RemoteAccount,
     line: WaitLine,
     cell: Cell,
     permits: Permits,
@@ -37,7 +43,7 @@ export class RemoteReservation implements Reservation {
     answer: Answer,
     due: number,
   ) {
-    this.#trips = trips;
+    this.#account = account;
     this.#line = line;
     this.#cell = cell;
     this.permits = permits;
@@ -92,10 +98,7 @@ export class RemoteReservation implements Reservation {
     const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
     this.#taken = after;
     try {
-      await Promise.all([
-        this.#trips.send(() => ({ verb: "charge", amount: more })),
-        this.#trips.send(() => ({ verb: "refund", amount: less }), { again: false }),
-      ]);
+      await Promise.all([this.#account.charge(more), this.#account.refund(less)]);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
       throw error;
@@ -118,8 +121,8 @@ export class RemoteReservation implements Reservation {
 
   async #giveBack(amount: Amount): Promise<void> {
     // once settled it is not what was granted any more
-    if (sameAmount(amount, this.#amount)) await this.#trips.giveBack(amount, this.#answer);
-    else await this.#trips.send(() => ({ verb: "refund", amount }), { again: false });
+    if (sameAmount(amount, this.#amount)) await this.#account.giveBack(amount, this.#answer);
+    else await this.#account.refund(amount);
   }
 
   #whenDue(signal: AbortSignal | undefined): Promise<void> {

@@ -13,6 +13,14 @@ export interface Account {
   refund(amount: Amount): void;
 }
 
+/** It was `before`, and is `used`; what `used` does not name stays as it was. */
+export function correct(account: Account, before: Amount, used: Amount): void {
+  const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
+  const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
+  if (sizeOf(more) > 0) account.charge(more);
+  if (sizeOf(less) > 0) account.refund(less);
+}
+
 /**
  * Permits taken ahead of their time. Until that comes it stands in the line as everybody does, but
  * it needs no timer as long as nobody has called `ready()`.
@@ -49,7 +57,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   ready(options?: WaitOptions): Promise<number> {
     try {
       const signal = checkWaitOptions(options);
-      if (this.#isWaiting()) {
+      if (this.isWaiting()) {
         if (!signal?.aborted) return this.#whenReady(signal);
         this.#leave(signal.reason);
       }
@@ -62,14 +70,14 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   cancel(): boolean {
-    if (!this.#isWaiting()) return false;
+    if (!this.isWaiting()) return false;
     this.#leave(new ReservationCancelledError(this.waitMs));
     return true;
   }
 
   settle(actual: Permits): void {
     const used = this.#queue.cell.amount(actual, atLeastZero);
-    const waiting = this.#isWaiting();
+    const waiting = this.isWaiting();
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
     if (waiting) {
@@ -79,10 +87,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
-      const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
-      if (sizeOf(more) > 0) this.#account.charge(more);
-      if (sizeOf(less) > 0) this.#account.refund(less);
+      correct(this.#account, before, used);
     }
   }
 
@@ -111,7 +116,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.abort(reason);
   }
 
-  #isWaiting(): boolean {
+  protected isWaiting(): boolean {
     this.#queue.catchUp();
     return this.#state === "waiting";
   }

@@ -3,46 +3,48 @@
  * trip is under way, travel together in the order in which they came. Each is answered within
  * `timeoutMs` of asking, be it by an error, unless it is patient; what a late reply grants to
  * somebody who does not wait for it any more is given back.
+ *
+ * While the store is away no trip leaves, lest what it takes for callers who have given up be
+ * missing when the store is back: calls fail at once, or wait if they are patient.
  */
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../errors.ts";
 import type { Amount } from "../permits.ts";
+import { type Absentee, Breaker, isPermanent } from "../stores/breaker.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../stores/store.ts";
 import { type Arrival, type Call, inOrder, Message, pack } from "./call.ts";
 
 /** A script keeps everybody else waiting while it runs: more calls than this take the next trip. */
 const LONGEST_TRIP = 4096;
 
-/**
- * Pauses before a store that is away is tried again, ms: each twice the one before, and jittered.
- */
-const FIRST_PAUSE_MS = 25;
-const LONGEST_PAUSE_MS = 1000;
-
-/** Callers who come within this, ms, while the store is away run out of time together. */
-const SAME_TIME_MS = 10;
-
 const NOBODY: ReadonlySet<Call> = new Set();
-
-type Timeout = ReturnType<typeof setTimeout> | undefined;
 
 export interface TripOptions {
   readonly name: string;
   readonly timeoutMs: number;
-  /** Calls wait for a store that is away, instead of failing. */
-  readonly patient: boolean;
+  /**
+   * What calls do while the store is away: fail; wait until it is back; or fail even before one has
+   * tried, when the client says that it has no connection, since their limiter knows what to do.
+   */
+  readonly whenAway: "fail" | "wait" | "yield";
   /** The limiter's clock, microseconds. */
   readonly now: () => number;
   /** Added to that it is the time which the store goes by; absent: the store has its own clock. */
   readonly epoch: number | undefined;
   /** How late our own timer was for those who ask now, microseconds. */
   readonly lateBy: () => number;
+  /** What else is to be asked with a trip that is about to leave. */
+  readonly along?: () => Call | undefined;
+  /** The store is away; and it is back, and nothing has left yet. */
+  readonly lost?: (cause: unknown) => void;
+  readonly found?: () => void;
 }
 
 export interface Sending {
   readonly taken?: Amount;
   readonly longest?: number;
   readonly again?: boolean;
+  readonly heard?: (answer: Answer) => void;
 }
 
 /** Calls that travel together. */
@@ -60,30 +62,23 @@ interface Trip {
   waiting: ReadonlySet<Call> | undefined;
 }
 
-export class Trips {
+export class Trips implements Absentee {
   readonly #store: Store;
   readonly #key: string;
   readonly #declared: string;
   readonly #options: TripOptions;
+  readonly #patient: boolean;
+  readonly #breaker: Breaker;
   #inForce: string;
 
   #queue: Batch[] = [];
   /** Nothing leaves while this holds: a trip is about to leave or under way, or the store is away. */
   #blocked = false;
-
-  /**
-   * The store is away: a trip is overdue, or (patient) has failed. No other leaves, lest what it
-   * takes for callers who have given up be missing when the store is back.
-   */
   #away = false;
-  /** How often it has been away: what was asked before says nothing of this time. */
-  #absences = 0;
+  /** Why, for all who ask meanwhile: an error takes longer to make than an answer. */
+  #error: StoreUnavailableError | undefined;
   /** The overdue trip whose answer may still come. */
   #lost: Trip | undefined;
-  #pauseMs = FIRST_PAUSE_MS;
-  /** When the store is looked for next, and when the first of those who wait for it must fail. */
-  #look: Timeout;
-  #expiry: Timeout;
 
   /**
    * @param declared the numbers of the caller's code, as the store is told them
@@ -101,6 +96,9 @@ export class Trips {
     this.#declared = declared;
     this.#inForce = fallback;
     this.#options = options;
+    this.#patient = options.whenAway === "wait";
+    // to who is patient a late answer is as good as one in time
+    this.#breaker = (this.#patient ? undefined : store.breaker) ?? new Breaker(this.#patient);
   }
 
   /** The numbers in force, as the last reply told them. */
@@ -108,16 +106,34 @@ export class Trips {
     return this.#inForce;
   }
 
+  get isAway(): boolean {
+    return this.#away;
+  }
+
+  get timeoutMs(): number {
+    return this.#options.timeoutMs;
+  }
+
   ask(call: Call): void {
+    const { isOpen, isCut, cause } = this.#breaker;
+    if (!this.#away && (isOpen || (isCut && this.#options.whenAway === "yield"))) {
+      this.#goAway(cause);
+    }
+    // what is given back waits: it is nobody's who is here
+    if (this.#away && !this.#patient && call.tail === undefined) {
+      this.#error ??= this.#unavailable(this.#breaker.cause);
+      call.fail(this.#error);
+      return;
+    }
     const last = this.#queue.at(-1);
-    const joins =
-      last !== undefined &&
-      last.calls.length < LONGEST_TRIP &&
-      !(this.#away && performance.now() - last.askedMs > SAME_TIME_MS);
-    if (joins) last.calls.push(call);
+    if (last !== undefined && last.calls.length < LONGEST_TRIP) last.calls.push(call);
     else this.#queue.push({ calls: [call], askedMs: performance.now() });
-    if (this.#away) this.#expect(call);
-    else this.#leaveSoon();
+    if (!this.#away) {
+      this.#leaveSoon();
+    } else {
+      call.delayed();
+      if (this.#patient) this.#breaker.awaited();
+    }
   }
 
   /**
@@ -126,26 +142,33 @@ export class Trips {
    * @param taken what it takes when it is granted
    * @param longest the longest wait with which it is granted, microseconds
    * @param again whether it may be sent again where it is not known whether it arrived
+   * @param heard called with the answer, before any other call is answered
    */
   send(
     request: (late: number) => StoreRequest,
-    { taken = 0, longest = Number.MAX_VALUE, again = true }: Sending = {},
+    { taken = 0, longest = Number.MAX_VALUE, again = true, heard }: Sending = {},
   ): Promise<Arrival> {
     const undo = (answer: Answer) => {
       if (taken === 0 || answer.wait < 0 || answer.wait > longest) return;
       this.giveBack(taken, answer).catch(() => {});
     };
-    const message = new Message(request, undo, again);
+    const message = new Message(request, undo, again, undefined, heard);
     this.ask(message);
     return message.answered;
   }
 
-  /** What was granted is not wanted. If this fails, the permits are lost. */
+  /**
+   * What was granted is not wanted: the store is told now or, if it is away and nobody is to wait for
+   * it, when it is back. If this fails, the permits are lost.
+   */
   async giveBack(amount: Amount, { receipts }: Answer): Promise<void> {
     const request = () => ({ verb: "back", amount, receipts }) as const;
     const message = new Message(request, () => {}, false, Math.max(0, ...receipts));
+    const isKept = new Promise<void>((resolve) => {
+      if (!this.#patient) message.delayed = resolve;
+    });
     this.ask(message);
-    await message.answered;
+    await Promise.race([message.answered, isKept]);
   }
 
   /**
@@ -161,8 +184,12 @@ export class Trips {
   #leave(): void {
     const { calls, askedMs } = this.#queue.shift() as Batch;
     const waiting = inOrder(calls.filter((call) => !call.gone));
-    if (waiting.length === 0) this.#unblock();
-    else this.#travel(waiting, askedMs);
+    if (waiting.length === 0) {
+      this.#unblock();
+      return;
+    }
+    const along = this.#options.along?.();
+    this.#travel(along === undefined ? waiting : [...waiting, along], askedMs);
   }
 
   #travel(calls: readonly Call[], askedMs: number): void {
@@ -198,32 +225,42 @@ export class Trips {
     });
     // what is given back goes before those who ask
     if (waiting !== undefined) this.#queue.push(...queue);
-    if (waiting === undefined || trip === this.#lost) this.#back(NOBODY);
+    if (waiting === undefined) {
+      if (!this.#away) this.#unblock();
+      // in time: whoever has taken it to be away was wrong
+      if (this.#breaker.isOpen) this.#breaker.close();
+    } else if (trip === this.#lost && this.#patient) {
+      this.#back(NOBODY);
+    }
   }
 
   /** The trip has failed. */
   #fall(trip: Trip, cause: unknown): void {
-    if (trip.waiting !== undefined && trip !== this.#lost) return;
+    if (trip.waiting !== undefined && !(this.#patient && trip === this.#lost)) return;
     const waiting = this.#repeatable(this.#keep(trip, cause), cause);
-    if (waiting.length === 0) {
-      this.#back(NOBODY);
-    } else {
+    const yields = this.#options.whenAway === "yield" && !isPermanent(cause);
+    if (waiting.length > 0 || yields) {
       this.#lost = undefined;
       this.#requeue(waiting);
-      this.#goAway();
+      this.#goAway(cause);
+    } else if (this.#patient) {
+      this.#back(NOBODY);
+    } else if (!this.#away) {
+      this.#unblock();
     }
   }
 
   /** Its callers' time is over, but not the trip. */
   #overdue(trip: Trip): void {
+    const cause = noAnswer(this.#options.timeoutMs);
+    trip.waiting = this.#keep(trip, cause);
     this.#lost = trip;
-    trip.waiting = this.#keep(trip, noAnswer(this.#options.timeoutMs));
-    this.#goAway();
+    this.#goAway(cause);
   }
 
   /** Of those on the trip only they go on waiting who can; the others fail. */
   #keep({ calls, waiting }: Trip, cause: unknown): ReadonlySet<Call> {
-    const patient = this.#options.patient && !isPermanent(cause);
+    const patient = this.#patient && !isPermanent(cause);
     const kept = new Set<Call>();
     const failed: Call[] = [];
     for (const call of waiting ?? calls) {
@@ -243,86 +280,59 @@ export class Trips {
   }
 
   #fail(calls: readonly Call[], cause: unknown): void {
-    const { name, timeoutMs } = this.#options;
-    const error = new StoreUnavailableError(name, timeoutMs, cause);
+    if (calls.length === 0) return;
+    const error = this.#unavailable(cause);
     for (const call of calls) if (!call.gone) call.fail(error);
+  }
+
+  #unavailable(cause: unknown): StoreUnavailableError {
+    const { name, timeoutMs } = this.#options;
+    return new StoreUnavailableError(name, timeoutMs, cause);
   }
 
   #requeue(calls: readonly Call[]): void {
     if (calls.length > 0) this.#queue.unshift({ calls: [...calls], askedMs: performance.now() });
   }
 
-  #goAway(): void {
-    this.#absences += 1;
-    this.#away = true;
+  #goAway(cause: unknown): void {
     this.#blocked = true;
-    for (const { calls } of this.#queue) for (const call of calls) this.#expect(call);
-    this.#lookOut();
+    if (this.#away) return;
+    this.#away = true;
+    this.#breaker.join(this, cause);
+    this.#options.lost?.(cause);
+    const calls = this.#queue.flatMap((batch) => batch.calls);
+    const waits = (call: Call) => this.#patient || call.tail !== undefined;
+    if (!this.#patient) {
+      this.#queue = [];
+      this.#requeue(calls.filter(waits));
+    }
+    for (const call of calls.filter(waits)) call.delayed();
+    this.#fail(
+      calls.filter((call) => !waits(call)),
+      cause,
+    );
   }
 
-  /** The call waits for the store to come back: not for ever, unless it is patient. */
-  #expect(call: Call): void {
-    if (this.#options.patient) call.delayed();
-    else this.#expiry ??= this.#expireAt(this.#queue[0]);
-    this.#lookOut();
-  }
-
-  #expireAt(batch: Batch | undefined): Timeout {
-    if (batch === undefined) return undefined;
-    const { timeoutMs } = this.#options;
-    const expire = () => {
-      this.#queue = this.#queue.filter((other) => other !== batch);
-      this.#fail(batch.calls, noAnswer(this.#options.timeoutMs));
-      this.#expiry = this.#expireAt(this.#queue[0]);
-    };
-    const delay = batch.askedMs + timeoutMs - performance.now();
-    return setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, delay));
-  }
-
-  /** Looks for the store, with longer and longer pauses, as long as somebody waits for it. */
-  #lookOut(): void {
-    if (this.#look !== undefined || !this.#isAwaited()) return;
-    this.#look = setTimeout(() => this.#probe(), this.#pauseMs * (0.5 + Math.random()));
-    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
-  }
-
-  #isAwaited(): boolean {
+  get isAwaited(): boolean {
+    if (!this.#patient) return false;
     const waits = (call: Call) => !call.gone;
     this.#queue = this.#queue.filter(({ calls }) => calls.some(waits));
     return this.#queue.length > 0 || [...(this.#lost?.waiting ?? [])].some(waits);
   }
 
-  /** Asks for nothing: whether there is an answer is the question. */
-  #probe(): void {
-    if (!this.#isAwaited()) {
-      this.#look = undefined;
-      return;
-    }
-    const again = () => {
-      if (this.#look !== look) return;
-      this.#look = undefined;
-      this.#lookOut();
-    };
-    const look = setTimeout(again, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
-    this.#look = look;
-    const absence = this.#absences;
-    const isStillAway = () => this.#away && absence === this.#absences;
-    // later than the overdue trip, where both replies come together: that one is not lost then
+  /** A pause of no length changes nothing but that it is written. */
+  probe(): Promise<unknown> {
     const afterThat = () => {};
-    this.#run([], this.#options.now())
-      .finally(afterThat)
-      .finally(afterThat)
-      .then(
-        () => {
-          if (isStillAway()) this.#back();
-        },
-        (error) => {
-          clearTimeout(look);
-          // the calls will hear it themselves
-          if (isStillAway() && isPermanent(error)) this.#back();
-          again();
-        },
-      );
+    return (
+      this.#run([{ verb: "pause", micros: 0 }], this.#options.now())
+        // later than the overdue trip, where both replies come together: that one is not lost then
+        .finally(afterThat)
+        .finally(afterThat)
+    );
+  }
+
+  found(): void {
+    if (this.#away) this.#back();
   }
 
   /**
@@ -334,15 +344,13 @@ export class Trips {
     if (this.#lost !== undefined) this.#lost.waiting = NOBODY;
     this.#lost = undefined;
     if (this.#away) {
-      clearTimeout(this.#look);
-      clearTimeout(this.#expiry);
-      this.#look = undefined;
-      this.#expiry = undefined;
       this.#away = false;
+      this.#error = undefined;
+      if (this.#patient) this.#breaker.close();
       this.#requeue(this.#repeatable(lost, noAnswer(this.#options.timeoutMs)));
-      if (this.#options.patient) this.#regroup();
+      this.#options.found?.();
+      this.#regroup();
     }
-    this.#pauseMs = FIRST_PAUSE_MS;
     this.#unblock();
   }
 
@@ -360,11 +368,4 @@ export class Trips {
     this.#blocked = false;
     this.#leaveSoon();
   }
-}
-
-/** What waiting does not mend. */
-function isPermanent(cause: unknown): boolean {
-  return (
-    cause instanceof TypeError || /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT/.test(`${cause}`)
-  );
 }

@@ -46,6 +46,11 @@ export class WaitLine {
     return toMicros(this.#clock.now());
   }
 
+  /** How long the last one in the line sleeps, microseconds. */
+  get lastIn(): number {
+    return this.#sleepers.size === 0 ? 0 : Math.max(0, this.#lastDue - this.now());
+  }
+
   /** @param latest when it must have gone, the clock's microseconds */
   add(sleeper: Sleeper, latest = Infinity): void {
     if (this.#sleepers.size === 0) this.#lastDue = 0;
@@ -112,6 +117,15 @@ export class WaitLine {
     }
     for (const sleeper of left) sleeper.giveUp();
     this.#arm();
+  }
+
+  /** Everybody, in order, is in the line no more. */
+  clear(): readonly Sleeper[] {
+    const sleepers = [...this.#sleepers];
+    for (const sleeper of sleepers) this.#sleepers.remove(sleeper);
+    this.#lastDue = 0;
+    this.#arm();
+    return sleepers;
   }
 
   /** Nobody wakes before that. */

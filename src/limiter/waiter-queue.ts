@@ -79,12 +79,17 @@ export class WaiterQueue {
 
   /** A queue with a time of its own. */
   static open(clock: Clock, policies: PolicyList): WaiterQueue {
+    return WaiterQueue.over(clock, (now, epoch) => openCell(policies, now, epoch));
+  }
+
+  /** @param open the state, at a time of the queue; Unix time at its 0, whole microseconds */
+  static over(clock: Clock, open: (now: number, epoch: number) => Cell): WaiterQueue {
     const time = new Timeline(
       clock,
       () => queue.rearm(),
       (by) => queue.rebase(by),
     );
-    const queue = new WaiterQueue(time, openCell(policies, time.last, time.epoch));
+    const queue = new WaiterQueue(time, open(time.last, time.epoch));
     return queue;
   }
 
@@ -108,6 +113,12 @@ export class WaiterQueue {
   /** The state after what has been released. */
   get cell(): Cell {
     return this.#released;
+  }
+
+  /** The state after all who wait: to be looked at only. */
+  get outcome(): Cell {
+    this.catchUp();
+    return this.#line.head === undefined ? this.#released : this.#promiseAll().cell;
   }
 
   now(): number {
@@ -255,22 +266,23 @@ export class WaiterQueue {
 
   /** Taken whatever the state; those who wait pay. */
   charge(amount: Amount): void {
-    this.#change((cell, now) => cell.take(now, amount));
+    this.change((cell, now) => cell.take(now, amount));
   }
 
   refund(amount: Amount): void {
-    this.#change((cell, now) => cell.giveBack(now, amount));
+    this.change((cell, now) => cell.giveBack(now, amount));
   }
 
   resize(policies: PolicyList): void {
-    const { epoch } = this.#time;
-    this.#change((cell, now) => cell.resize(now, policies.list, epoch));
+    this.change((cell, now, epoch) => cell.resize(now, policies.list, epoch));
   }
 
-  #change(deed: (cell: Cell, now: number) => void): void {
+  /** Something happens to the state, in its turn. */
+  change(deed: (cell: Cell, now: number, epoch: number) => void): void {
     this.catchUp();
     const now = this.#time.last;
-    this.#line.append(new Change(now, (cell) => deed(cell, now)));
+    const { epoch } = this.#time;
+    this.#line.append(new Change(now, (cell) => deed(cell, now, epoch)));
     this.#retime();
   }
 

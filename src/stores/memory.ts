@@ -31,7 +31,11 @@ export interface Cell {
   earliest(from: number, amount: Amount): number;
   take(at: number, amount: Amount): void;
   giveBack(now: number, amount: Amount): void;
+  /** Used elsewhere, and missing here from now on. */
+  settle(now: number, amount: Amount): void;
   quotas(now: number): readonly Quota[];
+  /** How many permits each policy lacks to its being full. */
+  owed(now: number): readonly number[];
   /** What to say where `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
   /** Whether a policy bounds how many may wait. */
@@ -160,12 +164,22 @@ class SingleCell implements Cell {
     this.#policy.algorithm.giveBack(this.#policy, this.#state, now, permits);
   }
 
+  settle(now: number, permits: number): void {
+    const { algorithm } = this.#policy;
+    if (algorithm.settle) algorithm.settle(this.#policy, this.#state, now, permits);
+    else this.take(now, permits);
+  }
+
   quota(now: number): Quota {
     return this.#policy.algorithm.quota(this.#policy, this.#state, now);
   }
 
   quotas(now: number): readonly Quota[] {
     return [this.quota(now)];
+  }
+
+  owed(now: number): readonly [number] {
+    return [this.#policy.algorithm.owed(this.#policy, this.#state, now)];
   }
 
   slowest(): number {
@@ -253,8 +267,16 @@ class JointCell implements Cell {
     this.#each(amounts, (cell, permits) => cell.giveBack(now, permits));
   }
 
+  settle(now: number, amounts: readonly (number | undefined)[]): void {
+    this.#each(amounts, (cell, permits) => cell.settle(now, permits));
+  }
+
   quotas(now: number): readonly Quota[] {
     return this.#cells.map((cell) => cell.quota(now));
+  }
+
+  owed(now: number): readonly number[] {
+    return this.#cells.map((cell) => cell.owed(now)[0]);
   }
 
   slowest(from: number, amounts: readonly (number | undefined)[]): number {

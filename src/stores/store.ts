@@ -5,8 +5,11 @@
  */
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
+import type { Breaker } from "./breaker.ts";
 
 export interface Store {
+  /** Shared by all whose stores go away together; absent: each has its own. */
+  readonly breaker?: Breaker | undefined;
   /**
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code has them
@@ -37,8 +40,12 @@ export type StoreRequest =
   | { readonly verb: "refund"; readonly amount: Amount }
   /** Taken whatever the state. */
   | { readonly verb: "charge"; readonly amount: Amount }
+  /** Used elsewhere while the store could not be asked, and as the policies allow. */
+  | { readonly verb: "settle"; readonly amount: Amount }
   /** Nobody goes before that many microseconds have passed. */
   | { readonly verb: "pause"; readonly micros: number }
+  /** Tell what is owed; nothing changes. */
+  | { readonly verb: "owed" }
   /** Other numbers are in force from now on for all who declare what this caller declares. */
   | { readonly verb: "set"; readonly numbers: string }
   | { readonly verb: "reset" };
@@ -53,7 +60,7 @@ export interface StoreReply {
 export interface Answer {
   /**
    * Microseconds until the permits can be used; `REFUSED`: longer than `longest`; `Infinity`:
-   * never.
+   * never. For `owed`: for how long nobody goes.
    */
   readonly wait: number;
   /** What `back` needs to undo it; none if there is nothing to say. */
@@ -61,6 +68,8 @@ export interface Answer {
   /** For `decide` and `peek`: which policy makes it wait longest, and how they all stand. */
   readonly slowest: number;
   readonly quotas: readonly Quota[];
+  /** For `owed`: how many permits each policy lacks to its being full. */
+  readonly owed: readonly number[];
 }
 
 export const REFUSED = -1;

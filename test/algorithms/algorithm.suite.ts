@@ -6,9 +6,11 @@
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { share } from "../../src/algorithms/index.ts";
 import { Limiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
+import { type Deed, World } from "./world.ts";
 
 export interface SuiteOptions {
   /** It lends in advance: more than `remaining` may go at once. Default false. */
@@ -20,12 +22,23 @@ export interface SuiteOptions {
   readonly cancels?: boolean;
   /** Permits that are asked for at once. */
   readonly permits?: fc.Arbitrary<number>;
+  /** What each limiter lets start beyond its numbers, however small its share is. Default 0. */
+  readonly lent?: number;
+  /**
+   * By how much longer somebody may have to wait, microseconds, where what is owed was taken at
+   * once and not as it came. Default 0.
+   */
+  readonly later?: (policy: Policy) => number;
   /** Seeds that once failed; every property is tried with them, too. */
   readonly seeds?: readonly number[];
 }
 
 const RUNS = 400;
 const SHIFT = 2 ** 24;
+/** Longer than anything takes to be full, and a whole number of most steps; microseconds. */
+const LONG_AGO = 1e12;
+/** What instants a long time from 0 lose, in permits. */
+const GRAIN = 1e-6;
 
 /** For the bound of those who lend: as much goes before it is paid for. */
 export const LARGEST_ASKED = 7.25;
@@ -39,91 +52,6 @@ const micros = fc.oneof(
   fc.integer({ min: 0, max: 3_000_000 }),
 );
 
-/**
- * `edge`: time goes on to where that many permits can go, or where everything is as new, or by one
- * microsecond less or more. `charge` is for properties that hold after debts, too.
- */
-type Deed =
-  | { readonly verb: "step"; readonly micros: number }
-  | {
-      readonly verb: "edge";
-      readonly permits: number;
-      readonly fresh: boolean;
-      readonly by: number;
-    }
-  | { readonly verb: "ask"; readonly permits: number; readonly longest: number }
-  | { readonly verb: "cancel"; readonly which: number }
-  | { readonly verb: "pause"; readonly micros: number }
-  | { readonly verb: "charge"; readonly permits: number }
-  | { readonly verb: "refund"; readonly permits: number };
-
-interface Grant {
-  readonly at: number;
-  readonly permits: number;
-  readonly receipt: number;
-}
-
-/** A state under a policy, and all that happened to it. */
-class World {
-  readonly policy: Policy;
-  readonly grants: Grant[] = [];
-  readonly epoch: number;
-  state: unknown;
-  now: number;
-  #heldUntil = 0;
-
-  constructor(policy: Policy, now: number, epoch: number) {
-    this.policy = policy;
-    this.epoch = epoch;
-    this.now = now;
-    this.state = this.fresh(now);
-  }
-
-  fresh(now: number): unknown {
-    const state = this.policy.algorithm.start(this.policy, now);
-    this.policy.algorithm.align?.(this.policy, state, this.epoch);
-    return state;
-  }
-
-  copy(): unknown {
-    return this.policy.algorithm.copy(this.state);
-  }
-
-  earliest(from: number, permits: number, state = this.state): number {
-    return this.policy.algorithm.earliest(this.policy, state, from, permits);
-  }
-
-  do(deed: Deed): void {
-    const { policy, state } = this;
-    const { algorithm } = policy;
-    if (deed.verb === "step") this.now += deed.micros;
-    else if (deed.verb === "edge") this.#toEdge(deed.permits, deed.fresh, deed.by);
-    else if (deed.verb === "pause") this.#heldUntil = this.now + deed.micros;
-    else if (deed.verb === "charge") algorithm.take(policy, state, this.now, deed.permits);
-    else if (deed.verb === "refund") algorithm.giveBack(policy, state, this.now, deed.permits);
-    else if (deed.verb === "ask") {
-      const { permits } = deed;
-      const at = this.earliest(Math.max(this.now, this.#heldUntil), permits);
-      if (at === Infinity || at - this.now > deed.longest) return;
-      if (at > this.now && algorithm.overflows?.(policy, state, this.now, permits)) return;
-      this.grants.push({ at, permits, receipt: algorithm.take(policy, state, at, permits) });
-    } else {
-      const index = deed.which % Math.max(1, this.grants.length);
-      const grant = this.grants[index];
-      if (grant === undefined || grant.at <= this.now) return;
-      this.grants.splice(index, 1);
-      algorithm.giveBack(policy, state, this.now, grant.permits, grant.receipt);
-    }
-  }
-
-  #toEdge(permits: number, fresh: boolean, by: number): void {
-    const reset = this.now + this.policy.algorithm.lifetime(this.policy, this.state, this.now);
-    const at = fresh ? reset : this.earliest(this.now, permits);
-    // what is an hour away, or never comes, is no edge to be seen
-    if (at - this.now <= 3.6e9) this.now = Math.max(this.now, Math.ceil(at) + by);
-  }
-}
-
 /** @param bound the most permits that may be used in an interval of so many microseconds */
 export function algorithmSuite(
   name: string,
@@ -132,6 +60,7 @@ export function algorithmSuite(
   options: SuiteOptions = {},
 ): void {
   const { lends = false, cancels = true, permits = somePermits, seeds = [] } = options;
+  const { lent = 0, later = () => 0 } = options;
   const test = suite(`${name}, what every algorithm promises`, { timeoutMs: 60_000 });
 
   const policies = arbitrary.map(legible);
@@ -188,13 +117,17 @@ export function algorithmSuite(
     });
   }
 
-  function within(policy: Policy, grants: readonly { at: number; permits: number }[]): void {
+  function within(
+    policy: Policy,
+    grants: readonly { at: number; permits: number }[],
+    more = 0,
+  ): void {
     const sorted = grants.toSorted((a, b) => a.at - b.at);
     for (const [i, first] of sorted.entries()) {
       let used = 0;
       for (const { at, permits } of sorted.slice(i)) {
         used += permits;
-        const most = bound(policy, at - first.at);
+        const most = bound(policy, at - first.at) + more;
         const facts = `${used} used from ${first.at} to ${at}, ${most} allowed`;
         assert.ok(used <= most * (1 + 1e-9) + 1e-9, facts);
       }
@@ -301,6 +234,7 @@ export function algorithmSuite(
         world.earliest(from, permits);
         policy.algorithm.quota(policy, state, from);
         policy.algorithm.lifetime(policy, state, from);
+        world.owed(from);
       }
       policy.algorithm.overflows?.(policy, state, now, permits);
       policy.algorithm.take(policy, world.copy(), now, permits);
@@ -393,6 +327,129 @@ export function algorithmSuite(
         ];
         if (!lends) near(far.remaining, here.remaining);
         near(far.resetMs, here.resetMs);
+      }
+    }),
+  );
+
+  law(
+    "owed is 0 after idleness, and then what is taken",
+    fc.property(lived, permits, permits, (past, one, other) => {
+      const { world } = past;
+      const { policy, now } = world;
+      assert.is(world.owed(now + LONG_AGO), 0);
+      const state = world.fresh(now - LONG_AGO);
+      assert.is(world.owed(now, state), 0);
+      let taken = 0;
+      for (const permits of [one, other]) {
+        const goes = world.earliest(now, permits, state) <= now;
+        policy.algorithm.take(policy, state, now, permits);
+        taken += permits;
+        const owed = world.owed(now, state);
+        const facts = `${owed} owed, ${taken} taken`;
+        assert.ok(owed >= taken - GRAIN, facts);
+        if (!goes) return;
+        assert.ok(owed <= taken + GRAIN, facts);
+      }
+    }),
+  );
+
+  law(
+    "owed is a number, and falls until nothing is",
+    fc.property(lived, fc.array(micros, { maxLength: 5 }), (past, pauses) => {
+      const { world } = past;
+      let at = world.now;
+      let before = world.owed();
+      assert.ok(before >= 0 && before < Infinity, `${before}`);
+      for (const pause of pauses) {
+        at += pause;
+        const owed = world.owed(at);
+        assert.ok(owed >= 0 && owed <= before + GRAIN, `${before}, then ${owed}`);
+        before = owed;
+      }
+      const { resetMs } = world.policy.algorithm.quota(world.policy, world.state, at);
+      const left = world.owed(at + Math.ceil(resetMs * 1000) + 1);
+      assert.ok(left <= GRAIN, `${left} when it is full`);
+    }),
+  );
+
+  law(
+    "who takes what is owed from an idle state stands where this one does",
+    fc.property(lived, fc.array(permits), micros, (past, asks, pause) => {
+      const { world } = past;
+      const { policy, now } = world;
+      const state = world.fresh(world.start - LONG_AGO);
+      const owed = world.owed();
+      if (owed > 0) policy.algorithm.take(policy, state, now, owed);
+      // before that instant a pause keeps everybody out, here and not there
+      const free = Math.max(now, Math.ceil(world.earliest(now, 5e-324)));
+      const slack = later(policy);
+      for (const permits of asks) {
+        for (const from of [free, free + 1, free + pause]) {
+          const at = world.earliest(from, permits);
+          // the last bit of a sum may decide over a step
+          const soonest = world.earliest(from, permits * (1 + 1e-9), state);
+          const latest = world.earliest(from, permits * (1 - 1e-9), state);
+          const told = `${permits} from ${from}: ${at}, of ${owed} owed ${soonest}, ${latest}`;
+          if (at === Infinity) continue;
+          assert.ok(soonest >= at - 1, told);
+          assert.ok(latest <= at + slack + 1, told);
+        }
+        if (slack > 0) continue;
+        const at = world.earliest(free, permits);
+        if (at === Infinity) continue;
+        policy.algorithm.take(policy, world.state, at, permits);
+        policy.algorithm.take(policy, state, at, permits);
+      }
+    }),
+  );
+
+  law(
+    "shares: side by side they let through no more than the one would",
+    fc.property(
+      policies,
+      fc.integer({ min: 1, max: 7 }),
+      fc.array(fc.tuple(fc.nat({ max: 6 }), fc.oneof(...usual)), { maxLength: 40, size: "max" }),
+      (policy, count, deeds) => {
+        const part = legible(share(policy, 1 / count));
+        const worlds = Array.from({ length: count }, () => new World(part, 0, 0));
+        let now = 0;
+        for (const [which, deed] of deeds) {
+          if (!cancels && deed.verb === "cancel") continue;
+          const world = worlds[which % count] as World;
+          const scaled = "permits" in deed ? { ...deed, permits: deed.permits / count } : deed;
+          world.now = now;
+          world.do(which % 2 === 0 ? scaled : deed);
+          now = world.now;
+        }
+        const grants = worlds.flatMap(({ grants }) => grants);
+        within(policy, grants, (count - 1) * lent);
+      },
+    ),
+  );
+
+  law(
+    "a share is a policy like any other, down to fractions of a permit",
+    fc.property(policies, fc.double({ min: 1e-6, max: 1, noNaN: true }), (policy, fraction) => {
+      const { algorithm } = policy;
+      const part = share(policy, fraction);
+      assert.ok(Object.isFrozen(part));
+      assert.is(part.algorithm, algorithm);
+      assert.is(part.limitAt, undefined);
+      const { permitsAt } = algorithm;
+      policy.numbers.forEach((n, i) => {
+        const expected = permitsAt.includes(i) ? n * fraction : n;
+        assert.is(algorithm.policy(part.numbers).numbers[i], expected);
+      });
+      const world = new World(part, 0, 0);
+      const { limit } = algorithm.quota(part, world.state, 0);
+      const { largest = lends ? Infinity : limit } = part;
+      for (const permits of [1e-9, fraction / 3, largest, 1, 2]) {
+        if (permits === Infinity) continue;
+        const at = world.earliest(0, permits);
+        assert.is(at === Infinity, permits > largest, `${permits} of ${largest}`);
+        algorithm.take(part, world.state, 0, permits);
+        assert.ok(world.earliest(0, permits) >= 0);
+        assert.ok(world.owed(0) >= 0 && world.owed(0) < Infinity);
       }
     }),
   );

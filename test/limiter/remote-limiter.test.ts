@@ -197,6 +197,29 @@ waiting("pause holds those who sleep here and whoever asks anywhere", async () =
   assert.equal([here.at, there.at, later.at], [5000, 2000, 5000]);
 });
 
+waiting("whose instants lie in a pause do not all go at its end", async () => {
+  const { clock, store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }));
+  const controller = new AbortController();
+  const sleeping = [
+    ...Array.from({ length: 5 }, () => watch(clock, limiter.acquire())),
+    watch(clock, limiter.acquire(1, { signal: controller.signal })),
+    watch(clock, limiter.tryAcquire(1, 1200)),
+    watch(clock, limiter.tryAcquire(1, 10_000)),
+  ];
+  await clock.advance(150);
+  controller.abort(new Error("enough"));
+  const { length } = store.trips;
+  await limiter.pause(1000);
+  assert.is(store.trips.length, length + 1, "one trip");
+  await clock.advance(10_000);
+  assert.equal(
+    sleeping.map(({ at }) => at),
+    [0, 100, 1150, 1250, 1350, 150, 150, 1450],
+  );
+  assert.is(sleeping[6]?.value, false, "it cannot wait for so long");
+  assert.is((await limiter.peek()).allowed, true);
+});
+
 waiting(
   "a request that can never pass is told so by the verbs that ask, and those that tell",
   async () => {
@@ -206,7 +229,7 @@ waiting(
       () => limiter.refund(6),
       async () => {
         store.run = async () => {
-          const never: Answer = { wait: Infinity, receipts: [], slowest: 0, quotas: [] };
+          const never: Answer = { wait: Infinity, receipts: [], slowest: 0, quotas: [], owed: [] };
           return { inForce: "s4", answers: [never] };
         };
         return limiter.acquire(6);
@@ -489,13 +512,14 @@ away("no answer: each is told within its time, and late grants are given back", 
   }
   assert.is(getEventListeners(signal, "abort").length, 0);
   await store.deliver();
+  await timers.tickAsync(25);
   assert.is(store.sent(), "back 3 (), back 1 (), back 2 (), back 1 ()");
   assert.equal(await limiter.peek(), before);
 });
 
 away("patient: everybody waits until it is back", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
-    patient: true,
+    whenUnavailable: "wait",
   });
   await limiter.reset();
   store.away = new Error("gone");
@@ -516,7 +540,7 @@ away("patient: everybody waits until it is back", async () => {
 });
 
 away("patient: a time-out or a signal ends the wait", async () => {
-  const { clock, store, limiter } = onHand(slow, { patient: true });
+  const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const controller = new AbortController();
   const { signal } = controller;
@@ -543,7 +567,7 @@ away("patient: a time-out or a signal ends the wait", async () => {
 });
 
 away("patient: a time-out that is met in time stays met", async () => {
-  const { store, limiter } = onHand(slow, { patient: true });
+  const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const tried = limiter.tryAcquire(1, 500);
   await timers.tickAsync(20);
@@ -554,7 +578,7 @@ away("patient: a time-out that is met in time stays met", async () => {
 });
 
 away("patient: a time-out of more than 2^31 ms does not end at once", async () => {
-  const { clock, store, limiter } = onHand(slow, { patient: true });
+  const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const tried = watch(clock, limiter.tryAcquire(1, 1e10));
   await timers.tickAsync(60_000);
@@ -565,7 +589,7 @@ away("patient: a time-out of more than 2^31 ms does not end at once", async () =
 });
 
 away("patient: who was given up during a trip that failed is not asked for again", async () => {
-  const { store, limiter } = onHand(slow, { patient: true });
+  const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.held = true;
   const controller = new AbortController();
   const { signal } = controller;

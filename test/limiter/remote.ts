@@ -145,8 +145,9 @@ export class HandStore implements Store {
             return `pause ${request.micros}`;
           case "set":
             return `set ${request.numbers}`;
+          case "owed":
           case "reset":
-            return "reset";
+            return request.verb;
           default:
             return `${request.verb} ${request.amount}`;
         }
@@ -169,7 +170,7 @@ export function onHand(
   const clock = options.clock ?? new FakeClock();
   const store = options.store ?? new HandStore(clock);
   const limiter = new RemoteLimiter(store, "key", listPolicies(policies), {
-    ...{ name: "test", maxWaiting: Infinity, timeoutMs: 1000, patient: false, epoch: 0 },
+    ...{ name: "test", maxWaiting: Infinity, timeoutMs: 1000, whenUnavailable: "throw", epoch: 0 },
     ...options,
     clock,
   });

@@ -4,10 +4,11 @@ import type { StoreUnavailableError } from "../../src/errors.ts";
 import type { Call } from "../../src/limiter/call.ts";
 import { type TripOptions, Trips } from "../../src/limiter/trips.ts";
 import type { Amount } from "../../src/permits.ts";
+import { Breaker } from "../../src/stores/breaker.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../src/stores/store.ts";
 import { suite } from "../suite.ts";
 
-const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 const answerOf = (wait: number, receipts: readonly number[] = []): Answer => ({
   ...GRANTED,
   wait,
@@ -102,7 +103,7 @@ async function microtasks(): Promise<void> {
 function make(options: Partial<TripOptions> = {}) {
   const store = new HandStore();
   const trips = new Trips(store, "key", "s5", {
-    ...{ name: "test", timeoutMs: 1000, patient: false, epoch: undefined },
+    ...{ name: "test", timeoutMs: 1000, whenAway: "fail", epoch: undefined },
     ...{ now: () => 77, lateBy: () => 0 },
     ...options,
   });
@@ -285,7 +286,7 @@ trouble("an error is everybody's who travelled, with its cause; the next trip le
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("each is answered within its own time; nothing leaves while a trip is late", async () => {
+trouble("nobody pays for the outage: late once, then at once, until it is back", async () => {
   const { store, trips, ask } = make();
   const first = new TestCall();
   ask(first);
@@ -298,65 +299,52 @@ trouble("each is answered within its own time; nothing leaves while a trip is la
   const [error] = first.failures as [StoreUnavailableError];
   assert.match(error.message, "no answer within 1000 ms");
   assert.is((error.cause as Error).name, "TimeoutError");
+  assert.is(second.failures.length, 1, "it has not left, and does not wait any longer");
+  assert.ok(trips.isAway);
   const third = new TestCall(3);
   ask(third);
-  await timers.tickAsync(599);
-  assert.is(second.failures.length, 0);
-  await timers.tickAsync(1);
-  assert.is(second.failures.length, 1);
-  assert.equal(store.trips.slice(1).flatMap(packed), [""], "somebody waits: one probe");
+  assert.equal(third.failures[0]?.cause, error.cause);
 
   first.undo = (answer) => trips.giveBack(1, answer);
   store.trips[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
   assert.is(trips.inForce, "s6");
+  assert.is(store.trips.length, 1, "too late an answer: it is away still");
+  await timers.tickAsync(25);
+  assert.is(packed(store.last), "pause");
+  await store.grant();
+  assert.not(trips.isAway);
   // what is given back goes first
   assert.equal(store.last.requests, [{ verb: "back", amount: 1, receipts: [3] }]);
   await store.grant();
-  assert.is(packed(store.last), "3x1");
+  const fourth = new TestCall(4);
+  ask(fourth);
+  await microtasks();
   await store.grant();
+  assert.equal([fourth.told, fourth.failures], [[GRANTED], []]);
   assert.equal([second.told, second.undone, second.failures.length], [[], [], 1]);
-  assert.equal([third.told, third.failures], [[GRANTED], []]);
-  assert.is(store.trips.length, 4);
   await timers.tickAsync(10_000);
   assert.is(store.trips.length, 4);
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("while nobody waits for a store that is silent nobody looks for it", async () => {
-  const { store, ask } = make();
-  ask(new TestCall());
-  await timers.tickAsync(60_000);
-  assert.is(store.trips.length, 1);
-  const late = new TestCall();
-  ask(late);
-  await timers.tickAsync(38);
-  assert.is(packed(store.last), "");
-  await timers.tickAsync(962);
-  assert.is(late.failures.length, 1);
-  await timers.tickAsync(60_000);
-  assert.is(store.trips.length, 2);
-  assert.is(timers.countTimers(), 0);
-});
-
-trouble("looks again with longer and longer pauses; the first answer will do", async () => {
+trouble("looked for with longer and longer pauses; the first answer will do", async () => {
   const { store, ask } = make({ timeoutMs: 5000 });
   ask(new TestCall());
   await timers.tickAsync(5000);
-  const waiting = new TestCall(2);
-  ask(waiting);
-  for (let probes = 1; probes <= 4; probes++) {
+  for (let probes = 1; probes <= 9; probes++) {
+    const before = timers.now;
     while (store.trips.length === probes) await timers.tickAsync(1);
-    assert.is(packed(store.last), "");
+    const longest = Math.min(1000, 25 * 2 ** (probes - 1));
+    const pause = timers.now - before;
+    assert.ok(pause >= Math.floor(longest / 2) && pause <= longest + 1, `pause ${pause} ms`);
+    assert.is(packed(store.last), "pause");
     store.last.fail(new Error("refused"));
     await microtasks();
   }
-  while (store.trips.length === 5) await timers.tickAsync(1);
+  await timers.tickAsync(1000);
   await store.grant();
-  assert.is(packed(store.last), "2x1");
-  await store.grant();
-  assert.equal(waiting.told, [GRANTED]);
-  // neither a late grant nor a late failure of the lost trip matters to those who came later
+  // neither a late grant nor a late failure of the lost trip matters to those who come now
   const next = new TestCall(3);
   ask(next);
   await microtasks();
@@ -368,62 +356,107 @@ trouble("looks again with longer and longer pauses; the first answer will do", a
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("a probe that is not answered is followed by another, though not at once", async () => {
-  const { store, ask } = make({ timeoutMs: 1e6 });
+trouble("a probe that is not answered in time is followed by another", async () => {
+  const { store, ask, trips } = make({ timeoutMs: 1e6 });
   ask(new TestCall());
-  await timers.tickAsync(1e6);
-  ask(new TestCall(2));
-  await timers.tickAsync(38);
+  await timers.tickAsync(1e6 + 25);
   assert.is(store.trips.length, 2);
-  await timers.tickAsync(1e6 - 38);
+  await timers.tickAsync(1e6 - 25);
   assert.is(store.trips.length, 2);
-  ask(new TestCall(3));
-  await timers.tickAsync(120);
+  await timers.tickAsync(100);
   assert.is(store.trips.length, 3);
-  // the older one's answer says enough
+  // too slow is no better than away
   store.trips[1]?.reply([]);
   await microtasks();
-  assert.is(packed(store.last), "3x1");
+  assert.ok(trips.isAway);
   store.trips[2]?.reply([]);
-  await store.grant();
+  await microtasks();
+  assert.not(trips.isAway);
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("an overdue trip that fails lets the others try", async () => {
-  const { store, ask } = make();
-  ask(new TestCall());
+trouble("a probe tells all who share the connection, whoever has sent it", async () => {
+  const store = new HandStore();
+  const breaker = new Breaker();
+  const shared = Object.assign(store, { breaker });
+  const trips = ["a", "b"].map(
+    (name) =>
+      new Trips(shared, name, "s5", {
+        ...{ name, timeoutMs: 1000, whenAway: "fail", epoch: undefined },
+        ...{ now: () => 77, lateBy: () => 0 },
+      }),
+  );
+  const calls = many(3);
+  trips[0]?.ask(calls[0] as TestCall);
   await timers.tickAsync(1000);
-  const calls = [new TestCall(2), new TestCall(3)] as const;
-  ask(calls[0]);
-  await timers.tickAsync(20);
-  ask(calls[1]);
-  store.trips[0]?.fail(new Error("connection lost"));
-  await microtasks();
-  assert.is(packed(store.last), "2x1");
+  trips[1]?.ask(calls[1] as TestCall);
+  assert.is(calls[1]?.failures.length, 1, "it does not try for itself");
+  assert.is(store.trips.length, 1);
+  await timers.tickAsync(25);
+  assert.is(store.trips.length, 2, "one probe for both");
   store.last.fail(new Error("refused"));
-  await microtasks();
-  assert.is(calls[0].failures.length, 1);
-  assert.is(packed(store.last), "3x1");
+  await timers.tickAsync(50);
+  assert.equal(
+    store.trips.slice(1).map(({ key }) => key),
+    ["a", "b"],
+    "by turns",
+  );
   await store.grant();
-  assert.equal(calls[1].told, [GRANTED]);
+  assert.equal(
+    trips.map(({ isAway }) => isAway),
+    [false, false],
+  );
+  trips[1]?.ask(calls[2] as TestCall);
+  await microtasks();
+  await store.grant();
+  assert.equal(calls[2]?.told, [GRANTED]);
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("those who came together while it was away fail together", async () => {
-  const { store, ask } = make();
-  ask(new TestCall());
-  await timers.tickAsync(1000);
-  const calls = many(5000);
-  ask(...calls.slice(0, 4000));
-  await timers.tickAsync(5);
-  ask(...calls.slice(4000));
-  await timers.tickAsync(994);
-  assert.is(calls.filter(({ failures }) => failures.length > 0).length, 0);
-  await timers.tickAsync(1);
-  assert.is(calls.filter(({ failures }) => failures.length > 0).length, 4096);
-  await timers.tickAsync(5);
-  assert.ok(calls.every(({ failures }) => failures.length === 1));
-  assert.ok(store.trips.slice(1).every((trip) => packed(trip) === ""));
+trouble("who yields goes at the client's word, and at the first failure", async () => {
+  const breaker = new Breaker();
+  const store = Object.assign(new HandStore(), { breaker });
+  const options = {
+    name: "test",
+    timeoutMs: 1000,
+    epoch: undefined,
+    now: () => 77,
+    lateBy: () => 0,
+  };
+  const yielding = new Trips(store, "key", "s5", { ...options, whenAway: "yield" });
+  const failing = new Trips(store, "key", "s5", { ...options, whenAway: "fail" });
+  const calls = many(5) as [TestCall, TestCall, TestCall, TestCall, TestCall];
+  yielding.ask(calls[0]);
+  await microtasks();
+  store.last.fail(new Error("OOM"));
+  await microtasks();
+  assert.match(`${calls[0].failures[0]?.cause}`, "OOM");
+  assert.ok(yielding.isAway);
+  breaker.mended();
+  await store.grant();
+  assert.not(yielding.isAway);
+
+  failing.ask(calls[1]);
+  await microtasks();
+  store.last.fail(new Error("OOM"));
+  await microtasks();
+  assert.equal([calls[1].failures.length, failing.isAway], [1, false]);
+
+  breaker.cut(new Error("closed"));
+  failing.ask(calls[2]);
+  assert.is(calls[2].failures.length, 0, "it may get through in time");
+  yielding.ask(calls[3]);
+  assert.match(`${calls[3].failures[0]?.cause}`, "closed");
+  // the first answer shows that it is there
+  await microtasks();
+  await store.grant();
+  assert.equal([calls[2].told, yielding.isAway, breaker.isOpen], [[GRANTED], false, false]);
+  breaker.mended();
+  yielding.ask(calls[4]);
+  await microtasks();
+  await store.grant();
+  assert.equal(calls[4].told, [GRANTED]);
+  assert.is(timers.countTimers(), 0);
 });
 
 trouble("a queue that never empties makes nobody's time run out", async () => {
@@ -455,7 +488,7 @@ trouble("more than 2^31 ms is a long time too", async () => {
 trouble(
   "patient: looked for with longer and longer pauses, then asked again in their order",
   async () => {
-    const { store, ask } = make({ patient: true });
+    const { store, ask } = make({ whenAway: "wait" });
     const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
     ask(...calls);
     await microtasks();
@@ -468,7 +501,7 @@ trouble(
       const before = timers.now;
       const { length } = store.trips;
       while (store.trips.length === length) await timers.tickAsync(1);
-      assert.is(packed(store.last), "");
+      assert.is(packed(store.last), "pause");
       pauses.push(timers.now - before);
     }
     for (const [i, pause] of pauses.entries()) {
@@ -499,7 +532,7 @@ trouble(
 );
 
 trouble("patient: a late answer is as good as one in time", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const [call, leaver] = [new TestCall(), new TestCall(2)];
   ask(call, leaver);
   await timers.tickAsync(1000);
@@ -509,7 +542,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
   ask(behind);
   assert.is(behind.delays, 1);
   await timers.tickAsync(38);
-  assert.is(packed(store.last), "");
+  assert.is(packed(store.last), "pause");
   store.trips[0]?.reply([answerOf(7), answerOf(8)]);
   await microtasks();
   assert.equal([call.told, call.undone], [[answerOf(7)], []]);
@@ -521,7 +554,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
 });
 
 trouble("patient: asked again if the store is back and the trip is lost", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
@@ -538,11 +571,11 @@ trouble("patient: asked again if the store is back and the trip is lost", async 
 trouble(
   "an answer to who looked for the store before says nothing of the next silence",
   async () => {
-    const { store, ask } = make({ patient: true });
+    const { store, ask } = make({ whenAway: "wait" });
     const [first, second] = [new TestCall(1), new TestCall(2)];
     ask(first);
     await timers.tickAsync(1038);
-    assert.is(packed(store.last), "");
+    assert.is(packed(store.last), "pause");
     store.trips[0]?.reply([GRANTED]);
     ask(second);
     await microtasks();
@@ -559,7 +592,7 @@ trouble(
 );
 
 trouble("the overdue reply and that of who looks for the store come together", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
@@ -570,13 +603,13 @@ trouble("the overdue reply and that of who looks for the store come together", a
 });
 
 trouble("patient: and if the trip fails after all", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1000);
   store.trips[0]?.fail(new Error("connection lost"));
   await timers.tickAsync(38);
-  assert.is(packed(store.last), "");
+  assert.is(packed(store.last), "pause");
   await store.grant();
   assert.is(packed(store.last), "1x1");
   await store.grant();
@@ -590,7 +623,7 @@ for (const fault of [
   "NOAUTH Authentication required.",
 ]) {
   trouble(`patient, but waiting does not mend ${fault.split(" ")[0]}`, async () => {
-    const { store, ask } = make({ patient: true });
+    const { store, ask } = make({ whenAway: "wait" });
     const [first, second] = [new TestCall(), new TestCall(2)];
     ask(first);
     await microtasks();
@@ -612,7 +645,7 @@ for (const fault of [
 }
 
 trouble("patient: many more than fit one trip come through after it was away", async () => {
-  const { store, ask } = make({ patient: true });
+  const { store, ask } = make({ whenAway: "wait" });
   const calls = many(5000);
   ask(...calls);
   await microtasks();
@@ -659,6 +692,8 @@ messages("what a late reply says that was taken is given back", async () => {
   await timers.tickAsync(1000);
   assert.is(await failed, "STORE_UNAVAILABLE");
   await store.grant();
+  await timers.tickAsync(25);
+  await store.grant(); // the probe
   assert.equal(store.last.requests, [{ verb: "back", amount: 3, receipts: [] }]);
   await store.grant();
 });
@@ -669,7 +704,9 @@ messages("what takes nothing is not given back", async () => {
   await timers.tickAsync(1000);
   assert.is(await failed, "failed");
   await store.grant();
-  assert.is(store.trips.length, 1);
+  await timers.tickAsync(25);
+  await store.grant(); // the probe
+  assert.is(store.trips.length, 2);
 });
 
 messages("what is given back in vain is an error for who wants to know", async () => {
@@ -682,7 +719,7 @@ messages("what is given back in vain is an error for who wants to know", async (
 });
 
 messages("patient: a message waits too", async () => {
-  const { store, trips } = make({ patient: true });
+  const { store, trips } = make({ whenAway: "wait" });
   const arrival = trips.send(decide, { taken: 3 });
   await microtasks();
   store.last.fail(new Error("away"));
@@ -693,7 +730,7 @@ messages("patient: a message waits too", async () => {
 });
 
 messages("patient: what must not be done twice may be late, but not lost", async () => {
-  const { store, trips } = make({ patient: true });
+  const { store, trips } = make({ whenAway: "wait" });
   const refund = () =>
     trips
       .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
@@ -712,7 +749,7 @@ messages("patient: what must not be done twice may be late, but not lost", async
 });
 
 messages("patient: what must not be done twice is not asked for again", async () => {
-  const { store, trips } = make({ patient: true });
+  const { store, trips } = make({ whenAway: "wait" });
   const refund = trips
     .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
     .catch((error: StoreUnavailableError) => error.code);

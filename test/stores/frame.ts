@@ -21,7 +21,7 @@ const LONGEST_MS = 1e15;
 /** base, last and the length of the numbers. */
 const HEAD_BYTES = 10;
 
-const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** What is saved under a key. */
 export interface Saved {
@@ -193,6 +193,8 @@ class Frame {
       case "decide":
       case "peek":
         return [this.#tell(request)];
+      case "owed":
+        return [this.#owed()];
       case "back":
         this.#back(this.#amounts(request.amount), request.receipts);
         break;
@@ -201,6 +203,9 @@ class Frame {
         break;
       case "charge":
         this.#take(this.#now, this.#amounts(request.amount));
+        break;
+      case "settle":
+        this.#settle(this.#amounts(request.amount));
         break;
       case "pause":
         this.#held = Math.max(this.#held, this.#now + request.micros);
@@ -213,6 +218,16 @@ class Frame {
         this.#set(this.#declared);
     }
     return [AT_ONCE];
+  }
+
+  #settle(permits: readonly number[]): void {
+    this.#parts.forEach(({ algorithm, policy, state }, i) => {
+      const used = permits[i] ?? 0;
+      if (used === 0) return;
+      if (algorithm.settle) algorithm.settle(policy, state, this.#now, used);
+      else algorithm.take(policy, state, this.#now, used);
+    });
+    this.changed = true;
   }
 
   #amounts(amount: Amount): number[] {
@@ -261,7 +276,14 @@ class Frame {
         ? { ...quota, remaining: 0, resetMs: resetHeldMs }
         : { ...quota, remaining: positiveZero(remaining), resetMs: positiveZero(resetMs) };
     });
-    return { wait: Math.max(0, Math.ceil(at - this.#now)), receipts: [], slowest, quotas };
+    return { ...AT_ONCE, wait: Math.max(0, Math.ceil(at - this.#now)), slowest, quotas };
+  }
+
+  #owed(): Answer {
+    const owed = this.#parts.map(({ algorithm, policy, state }) =>
+      algorithm.owed(policy, state, this.#now),
+    );
+    return { ...AT_ONCE, wait: Math.max(0, Math.ceil(this.#held - this.#now)), owed };
   }
 
   #back(permits: readonly number[], receipts: readonly number[]): void {

@@ -280,6 +280,35 @@ trace("write nothing: neither the state nor its expiry", async () => {
   }
 });
 
+trace("what is owed is told, with how long nobody goes, and nothing is written", async () => {
+  const policies: Policy[] = [
+    smoothBursty({ permitsPerSecond: 2, prefilled: true }),
+    smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
+  ];
+  const declared = writePolicies(policies);
+  const store = new RedisStore(scriptRunner(redis), "owed:", ["smooth", "smooth"]);
+  const tell = async (now: number) => {
+    const { answers } = await store.run("a", declared, [{ verb: "owed" }], now);
+    return answers[0];
+  };
+  const nothing = { receipts: [], slowest: 0, quotas: [] };
+  assert.equal(await tell(0), { ...nothing, wait: 0, owed: [0, 0] });
+  assert.is(await redis.exists("owed:a"), 0);
+  const requests: StoreRequest[] = [
+    { verb: "charge", amount: [5, 1] },
+    { verb: "pause", micros: 250_000.5 },
+  ];
+  const { answers } = await store.run("a", declared, requests, 1_000_000);
+  assert.equal(
+    answers.map(({ owed }) => owed),
+    [[], []],
+  );
+  const before = await redis.dumpBuffer("owed:a");
+  assert.equal(await tell(1_000_000), { ...nothing, wait: 250_001, owed: [5, 1] });
+  assert.equal(await tell(2_000_000), { ...nothing, wait: 0, owed: [3, 0] });
+  assert.equal(await redis.dumpBuffer("owed:a"), before);
+});
+
 trace.run();
 
 // -- names --

@@ -96,6 +96,11 @@ algorithms.f = {
       return policy.limit, remaining, until_fresh(policy, state, now), policy.window
     end
 
+    function algorithm.owed(policy, state, now)
+      local passed = math.floor((now - state.start) / policy.window)
+      return math.min(LARGEST, math.max(0, state.used - passed * policy.limit))
+    end
+
     function algorithm.resize(policy, state, now, before)
       advance(before, state, now)
       local start = state.start

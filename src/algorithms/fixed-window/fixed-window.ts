@@ -58,6 +58,7 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
   name: "fixed-window",
   letter: "f",
   dated: true,
+  permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000, first = 0]) {
     return Object.freeze({
@@ -112,6 +113,12 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
       resetMs: toMillis(untilFresh(policy, state, now)),
       windowMs: toMillis(policy.window),
     };
+  },
+
+  // each window until the latest one is full, for nobody gets in before it
+  owed(policy, state, now) {
+    const passed = Math.floor((now - state.start) / policy.window);
+    return Math.min(LARGEST, Math.max(0, state.used - passed * policy.limit));
   },
 
   lifetime(policy, state, now) {

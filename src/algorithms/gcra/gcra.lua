@@ -131,6 +131,10 @@ algorithms.g = {
       return capacity, math.max(0, level_at(policy, state, now)), reset, window
     end
 
+    function algorithm.owed(policy, state, now)
+      return math.min(LARGEST, policy.capacity - level_at(policy, state, now))
+    end
+
     function algorithm.resize(policy, state, now, before)
       local capacity, per, permits = policy.capacity, policy.per, policy.permits
       local same_capacity = capacity == before.capacity

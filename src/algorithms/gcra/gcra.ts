@@ -77,6 +77,7 @@ const LARGEST = Number.MAX_VALUE;
 export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
   name: "gcra",
   letter: "g",
+  permitsAt: [0, 1, 3, 4],
 
   policy(numbers) {
     const [size = 1, permits = 1, perMs = 1000, waiting, slack = 0] = numbers;
@@ -136,6 +137,10 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
       resetMs: toMillis(untilFull(policy, state, now)),
       windowMs: toMillis(Math.min(LARGEST, scale(capacity, per, permits))),
     };
+  },
+
+  owed(policy, state, now) {
+    return Math.min(LARGEST, policy.capacity - levelAt(policy, state, now));
   },
 
   // a new one may begin with less: a full bucket is worth something for an hour more

@@ -208,6 +208,16 @@ algorithms.l = {
       return policy.limit, remaining, algorithm.lifetime(policy, state, now), policy.window
     end
 
+    function algorithm.owed(policy, state, now)
+      close(state)
+      local times = state.times
+      local count = #times / 8
+      local last = count == 0 and now or math.max(now, read(times, count - 1))
+      local gone = count_until(times, last - policy.window)
+      local sum = total_of(state, count) - total_of(state, gone)
+      return math.min(LARGEST, sum + math.ceil((last - now) / policy.window) * policy.limit)
+    end
+
     function algorithm.resize() end
   end,
 }

@@ -54,6 +54,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   name: "sliding-log",
   letter: "l",
   dated: true,
+  permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000]) {
     return Object.freeze({
@@ -114,6 +115,17 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
       resetMs: toMillis(this.lifetime(policy, state, now)),
       windowMs: toMillis(policy.window),
     };
+  },
+
+  // Entries that will have left by then may have been dropped for what was promised ahead. They held
+  // the limit in each window at the most, and nobody else gets in before.
+  owed(policy, state, now) {
+    const { times, totals } = state;
+    const { limit, window } = policy;
+    const last = Math.max(now, times.at(-1) ?? now);
+    const gone = countUntil(times, last - window);
+    const used = totalOf(totals, times.length) - totalOf(totals, gone);
+    return Math.min(Number.MAX_VALUE, used + Math.ceil((last - now) / window) * limit);
   },
 
   lifetime(policy, state, now) {

@@ -5,6 +5,7 @@
 -- state:   start, counts (the newest first)
 
 local FAR = 4503599627370496
+local LARGEST = 1.7976931348623157e308
 
 local function zeros(length)
   local list = {}
@@ -128,6 +129,12 @@ algorithms.w = {
     function algorithm.quota(policy, state, now)
       local remaining = state.start > now and 0 or math.max(0, policy.limit - used(policy, state, now))
       return policy.limit, remaining, until_fresh(policy, state, now), policy.window
+    end
+
+    function algorithm.owed(policy, state, now)
+      local ahead = math.max(0, math.ceil((state.start - now) / policy.window))
+      local counted = used(policy, state, math.max(now, state.start))
+      return math.min(LARGEST, counted + ahead * policy.limit)
     end
 
     function algorithm.resize(policy, state, now, before)

@@ -64,6 +64,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
   name: "sliding-window",
   letter: "w",
   dated: true,
+  permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000, buckets = 10]) {
     const width = wholeMicros((windowMs * 1000) / buckets);
@@ -132,6 +133,15 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
       resetMs: toMillis(untilFresh(policy, state, now)),
       windowMs: toMillis(policy.window),
     };
+  },
+
+  // Counts that will have left by then were dropped for what was promised ahead. They were the limit
+  // in each window at the most, and nobody else gets in before.
+  owed(policy, state, now) {
+    const { limit, window } = policy;
+    const ahead = Math.max(0, Math.ceil((state.start - now) / window));
+    const counted = used(policy, state, Math.max(now, state.start));
+    return Math.min(Number.MAX_VALUE, counted + ahead * limit);
   },
 
   lifetime(policy, state, now) {

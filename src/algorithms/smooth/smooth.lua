@@ -113,6 +113,14 @@ algorithms.s = {
       if not policy.warmingUp then state.stored = math.min(policy.max, state.stored + permits) end
     end
 
+    function algorithm.settle(policy, state, now, permits)
+      resync(policy, state, now)
+      local from_store = math.min(permits, state.stored)
+      local cost = (permits - from_store) * policy.stable
+      state.nextFree = math.min(LARGEST, state.nextFree + cost)
+      state.stored = state.stored - from_store
+    end
+
     function algorithm.quota(policy, state, now)
       local reset = until_full(policy, state, now)
       local free = state.nextFree <= now
@@ -120,6 +128,14 @@ algorithms.s = {
       local limit = policy.warmingUp and 1 or math.floor(policy.max) + 1
       local ready = policy.warmingUp and 1 or math.floor(stored_at(policy, state, now)) + 1
       return limit, free and ready or 0, reset, limit * policy.stable
+    end
+
+    function algorithm.owed(policy, state, now)
+      if policy.stable == 0 then return 0 end
+      local lacking = policy.max - stored_at(policy, state, now)
+      local debt = math.max(0, state.nextFree - now)
+      local more = math.max(0, debt - price(policy, policy.max, lacking)) / policy.stable
+      return math.min(LARGEST, lacking + more)
     end
 
     function algorithm.resize(policy, state, now, before)

@@ -110,6 +110,8 @@ const LARGEST = Number.MAX_VALUE;
 export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   name: "smooth",
   letter: "s",
+  // max and threshold follow the rate, for they are times by the rate
+  permitsAt: [0],
 
   policy([permitsPerSecond = 1, warmupMs = 0, factor, prefilled = 0]) {
     return warmupMs === 0
@@ -152,6 +154,15 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     if (!policy.warmingUp) state.stored = Math.min(policy.max, state.stored + permits);
   },
 
+  // the time that warming up took has passed already
+  settle(policy, state, now, permits) {
+    resync(policy, state, now);
+    const fromStore = Math.min(permits, state.stored);
+    const cost = (permits - fromStore) * policy.stable;
+    state.nextFree = Math.min(LARGEST, state.nextFree + cost);
+    state.stored -= fromStore;
+  },
+
   quota(policy, state, now): Quota {
     const resetMs = toMillis(untilFull(policy, state, now));
     const free = state.nextFree <= now;
@@ -167,6 +178,16 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
       resetMs,
       windowMs: toMillis(limit * policy.stable),
     };
+  },
+
+  // What lacks in the store has its price in time, all of it where it has just been taken; only a
+  // debt beyond that is for more permits.
+  owed(policy, state, now) {
+    if (policy.stable === 0) return 0;
+    const lacking = policy.max - storedAt(policy, state, now);
+    const debt = Math.max(0, state.nextFree - now);
+    const more = Math.max(0, debt - price(policy, policy.max, lacking)) / policy.stable;
+    return Math.min(LARGEST, lacking + more);
   },
 
   // a new one may begin empty: a full store is worth something for an hour more

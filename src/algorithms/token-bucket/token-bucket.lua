@@ -110,6 +110,10 @@ algorithms.t = {
       return capacity, math.max(0, tokens_at(policy, state, now)), reset, window
     end
 
+    function algorithm.owed(policy, state, now)
+      return math.min(LARGEST, policy.capacity - tokens_at(policy, state, now))
+    end
+
     function algorithm.resize(policy, state, now, before)
       local capacity, refill, every = policy.capacity, policy.refill, policy.every
       local same_capacity = capacity == before.capacity

@@ -63,6 +63,7 @@ const LARGEST = Number.MAX_VALUE;
 export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> = {
   name: "token-bucket",
   letter: "t",
+  permitsAt: [0, 1],
 
   policy(numbers) {
     const [capacity = 1, refill = 1, everyMs = 1000] = numbers;
@@ -105,6 +106,10 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
       resetMs: toMillis(untilFull(policy, state, now)),
       windowMs: toMillis(Math.min(LARGEST, (capacity / refill) * every)),
     };
+  },
+
+  owed(policy, state, now) {
+    return Math.min(LARGEST, policy.capacity - tokensAt(policy, state, now));
   },
 
   lifetime: (policy, state, now) => untilFull(policy, state, now),

@@ -19,7 +19,9 @@
 --            back permits receipts tails          what was granted was not used; a receipt and a tail for each policy
 --            refund permits                       what was taken was not used, whoever had it
 --            charge permits                       taken whatever the state
+--            settle permits                       used elsewhere, while this was away
 --            pause micros                         nobody goes before then
+--            owed                                 tell what lacks and is owed; nothing changes
 --            set numbers                          in force from now on for all who declare what this caller declares
 --            reset                                the declared numbers are in force again
 -- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g,
@@ -28,6 +30,7 @@
 --                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
 --                           up to which instant (epoch microseconds) permits are promised then
 --            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
+--            owed           of each policy the permits that lack to its being full, and for how long nobody goes
 
 -- The first half is made once in a call, the second (from `run` on) is run for each limiter of it.
 -- Written in a straight line, without a function for each step: a script is run anew for every

@@ -6,6 +6,7 @@ import type { Quota } from "../../algorithms/algorithm.ts";
 import { show } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
+import type { Breaker } from "../breaker.ts";
 import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } from "../store.ts";
 import type { ScriptRunner } from "./client.ts";
 import { Courier, type KeyScript } from "./courier.ts";
@@ -19,17 +20,21 @@ export class RedisStore implements Store {
   readonly #anything: KeyScript;
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
+  readonly breaker: Breaker | undefined;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
+   * @param breaker of all limiters on this server
    */
   constructor(
     runner: ScriptRunner,
     prefix: string,
     names: readonly string[],
     limitKeys: readonly string[] = [],
+    breaker?: Breaker,
   ) {
+    this.breaker = breaker;
     this.#limitKeys = limitKeys;
     this.#courier = Courier.of(runner);
     this.#prefix = prefix;
@@ -73,6 +78,7 @@ export class RedisStore implements Store {
         break;
       case "charge":
       case "refund":
+      case "settle":
         this.#encodeAmount(request.amount, args);
         break;
       case "pause":
@@ -81,6 +87,7 @@ export class RedisStore implements Store {
       case "set":
         args.push(request.numbers);
         break;
+      case "owed":
       case "reset":
         break;
     }
@@ -123,12 +130,13 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     const verb = requests[i]?.verb;
     if (verb === "reserve") decodeGrants(text, answers);
     else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
+    else if (verb === "owed") answers.push(decodeOwed(text));
     else answers.push(AT_ONCE);
   }
   return { inForce, answers };
 }
 
-const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [] };
+const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** Neighbours that are told the same share an answer. */
 function decodeGrants(texts: string, answers: Answer[]): void {
@@ -144,11 +152,12 @@ function decodeGrants(texts: string, answers: Answer[]): void {
 }
 
 function decodeGrant(text: string): Answer {
-  const { receipts, slowest, quotas } = AT_ONCE;
+  const { receipts, slowest, quotas, owed } = AT_ONCE;
   const end = text.indexOf(":");
-  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas };
+  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas, owed };
   const taken = text.slice(end + 1).split(":");
-  return { wait: decodeNumber(text.slice(0, end)), receipts: taken.map(Number), slowest, quotas };
+  const wait = decodeNumber(text.slice(0, end));
+  return { wait, receipts: taken.map(Number), slowest, quotas, owed };
 }
 
 function decodeStanding(text: string): Answer {
@@ -159,6 +168,11 @@ function decodeStanding(text: string): Answer {
     quotas.push({ limit, remaining, resetMs: toMillis(reset), windowMs: toMillis(window) });
   }
   return { ...AT_ONCE, wait, slowest, quotas };
+}
+
+function decodeOwed(text: string): Answer {
+  const values = text.split(" ").map(decodeNumber);
+  return { ...AT_ONCE, wait: values.at(-1) ?? NaN, owed: values.slice(0, -1) };
 }
 
 function decodeNumber(text: string): number {

@@ -103,9 +103,26 @@ function verbs.charge()
   return ""
 end
 
+function verbs.settle()
+  local permits = amounts()
+  for i = 1, count do
+    local use = algorithm[i].settle or algorithm[i].take
+    if permits[i] > 0 then use(policy[i], state[i], now, permits[i]) end
+  end
+  changed = true
+  return ""
+end
+
 function verbs.pause()
   held, changed = math.max(held, now + number()), true
   return ""
+end
+
+function verbs.owed()
+  local values = {}
+  for i = 1, count do values[i] = text(algorithm[i].owed(policy[i], state[i], now)) end
+  values[count + 1] = text(math.max(0, math.ceil(held - now)))
+  return table.concat(values, " ")
 end
 
 function verbs.set()

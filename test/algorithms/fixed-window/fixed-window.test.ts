@@ -435,5 +435,12 @@ algorithmSuite(
     const { limit, window } = policy as FixedWindowPolicy;
     return limit * (1 + Math.ceil(micros / window));
   },
-  { seeds },
+  {
+    seeds,
+    // a window that opens with a request ends later than one that is open already
+    later(policy) {
+      const { first, window } = policy as FixedWindowPolicy;
+      return first ? window : 0;
+    },
+  },
 );

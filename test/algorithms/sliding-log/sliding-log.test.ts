@@ -457,5 +457,6 @@ algorithmSuite(
     const { limit, window } = policy as SlidingLogPolicy;
     return limit * (1 + Math.floor(micros / window));
   },
-  { seeds },
+  // to the end of a window, and for another: all make one entry
+  { seeds, later: (policy) => 2 * (policy as SlidingLogPolicy).window },
 );

@@ -932,5 +932,14 @@ algorithmSuite(
     const { warmingUp, max, stable } = policy as SmoothPolicy;
     return (warmingUp ? 0 : max) + micros / stable + LARGEST_ASKED;
   },
-  { lends: true, cancels: false },
+  {
+    lends: true,
+    cancels: false,
+    lent: LARGEST_ASKED,
+    // a cold store has its price, which may be paid already
+    later(policy) {
+      const { warmingUp, coolDown, max } = policy as SmoothPolicy;
+      return warmingUp ? 1.5 * coolDown * max : 0;
+    },
+  },
 );

@@ -1,0 +1,121 @@
+/**
+ * What does it cost to start jobs at a pace, and how even is it? First 10 000 jobs whose permits are there, beside a bare PQueue:
+ * only the work is left. Then jobs at 200 a second on the real clock, all contenders at once: how many start in the worst 100 ms and in
+ * the worst second, and how many ms a start is off from an even row, at the 99th percentile.
+ */
+import PQueue from "p-queue";
+import pThrottle from "p-throttle";
+import { Limiter, RateLimiter, tokenBucket } from "smooth-limiter";
+import { PacedQueue } from "smooth-limiter/p-queue";
+import { pace } from "smooth-limiter/pace";
+import { short } from "./lib/options.ts";
+import { table, target, times } from "./lib/report.ts";
+import { median, quantile } from "./lib/stats.ts";
+
+const MANY = 10_000;
+const ROUNDS = short ? 7 : 25;
+const RATE = 200;
+const JOBS = short ? 500 : 2000;
+
+type Start = (job: () => unknown) => Promise<unknown>;
+
+const boundless = () => Limiter.create(tokenBucket({ capacity: 1e9, refill: 1, everyMs: 1 }));
+
+const workers: Record<string, () => Start> = {
+  PQueue: () => {
+    const queue = new PQueue({ concurrency: 20 });
+    return (job) => queue.add(job);
+  },
+  PacedQueue: () => {
+    const queue = new PacedQueue({ limiter: boundless(), concurrency: 20 });
+    return (job) => queue.add(job);
+  },
+  "PQueue, acquire() in the job": () => {
+    const limiter = boundless();
+    const queue = new PQueue({ concurrency: 20 });
+    return (job) => queue.add(() => limiter.acquire().then(job));
+  },
+  "PQueue, intervalCap": () => {
+    const queue = new PQueue({ concurrency: 20, intervalCap: 1e9, interval: 1000 });
+    return (job) => queue.add(job);
+  },
+  pace: () => {
+    const limiter = boundless();
+    return (job) => pace(job, limiter)();
+  },
+};
+
+const micros = new Map(Object.keys(workers).map((name) => [name, [] as number[]]));
+for (let round = -3; round < ROUNDS; round++) {
+  for (const [name, make] of Object.entries(workers)) {
+    const start = make();
+    globalThis.gc?.();
+    const startedAt = performance.now();
+    await Promise.all(Array.from({ length: MANY }, () => start(() => 0)));
+    if (round >= 0) micros.get(name)?.push((1000 * (performance.now() - startedAt)) / MANY);
+  }
+}
+const baseline = micros.get("PQueue") ?? [];
+const ratio = (name: string) =>
+  median((micros.get(name) ?? []).map((us, round) => us / (baseline[round] ?? Number.NaN)));
+console.log(`${MANY.toLocaleString("en")} jobs whose permits are there`);
+table(
+  ["", "a job", "to PQueue"],
+  [...micros].map(([name, us]) => [name, `${median(us).toFixed(2)} µs`, times(ratio(name))]),
+);
+target("PacedQueue, at most 3 × PQueue", ratio("PacedQueue") <= 3, times(ratio("PacedQueue")));
+
+const paced = pace((job: () => unknown) => job(), RateLimiter.create(RATE, { burstSeconds: 0 }));
+const queue = new PacedQueue({
+  limiter: RateLimiter.create(RATE, { burstSeconds: 0 }),
+  concurrency: 20,
+});
+const windows = { concurrency: 20, intervalCap: RATE, interval: 1000 };
+const fixed = new PQueue(windows);
+const strict = new PQueue({ ...windows, strict: true });
+const throttled = pThrottle({ limit: 1, interval: 1000 / RATE })((job: () => unknown) => job());
+const contenders: Record<string, Start> = {
+  PacedQueue: (job) => queue.add(job),
+  pace: (job) => Promise.resolve(paced(job)),
+  "PQueue, intervalCap": (job) => fixed.add(job),
+  "PQueue, intervalCap, strict": (job) => strict.add(job),
+  "p-throttle": (job) => Promise.resolve(throttled(job)),
+};
+console.log(`\n${JOBS.toLocaleString("en")} jobs at ${RATE} a second`);
+const rows = await Promise.all(
+  Object.entries(contenders).map(async ([name, start]) => {
+    const starts: number[] = [];
+    await Promise.all(
+      Array.from({ length: JOBS }, () => start(() => starts.push(performance.now()))),
+    );
+    return { name, starts };
+  }),
+);
+table(
+  ["", "worst 100 ms", "worst second", "off, p99"],
+  rows.map(({ name, starts }) => [
+    name,
+    `${mostWithin(100, starts)}`,
+    `${mostWithin(1000, starts)}`,
+    `${quantile(deviations(starts), 0.99).toFixed(1)} ms`,
+  ]),
+);
+const worst = mostWithin(1000, rows[0]?.starts ?? []);
+target("PacedQueue, at most 210 in any second", worst <= 1.05 * RATE, `${worst}`);
+
+/** How many starts lie within less than so many ms of each other. */
+function mostWithin(ms: number, starts: readonly number[]): number {
+  let first = 0;
+  let most = 0;
+  for (const [i, at] of starts.entries()) {
+    while (at - (starts[first] ?? 0) >= ms) first++;
+    most = Math.max(most, i - first + 1);
+  }
+  return most;
+}
+
+/** How far each start is from where it would be in an even row that begins with the first. */
+function deviations(starts: readonly number[]): number[] {
+  const [first = 0] = starts;
+  return starts.map((at, i) => Math.abs(at - first - (1000 * i) / RATE));
+}

@@ -1,0 +1,70 @@
+/**
+ * A crawler: 1000 pages, 200 a second, 20 at once. After a second somebody asks for 50 pages that
+ * are urgent: they go before all that wait. After two seconds it is paused for half a second.
+ */
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import colors from "picocolors";
+import { RateLimiter } from "smooth-limiter";
+import { PacedQueue } from "smooth-limiter/p-queue";
+
+const RATE = 200;
+const ROW_MS = 250;
+
+const queue = new PacedQueue({
+  limiter: RateLimiter.create(RATE, { burstSeconds: 0 }),
+  concurrency: 20,
+});
+
+const startedAt = performance.now();
+const starts: { at: number; priority: number }[] = [];
+let most = 0;
+
+function crawl(pages: number, priority: number): Promise<unknown> {
+  const crawlPage = async () => {
+    starts.push({ at: performance.now() - startedAt, priority });
+    most = Math.max(most, queue.pending);
+    await sleep(20 + 40 * Math.random());
+  };
+  return queue.addAll(
+    Array.from({ length: pages }, () => crawlPage),
+    { priority },
+  );
+}
+
+const all = crawl(950, 0);
+await sleep(1000);
+const waitedFor = queue.size;
+const before = starts.length;
+await crawl(50, 1);
+const urgent = starts.slice(before, before + 50);
+
+await sleep(2000 - (performance.now() - startedAt));
+queue.pause();
+const paused = starts.length;
+await sleep(500);
+assert.equal(starts.length, paused, "paused, nothing starts");
+queue.start();
+await all;
+
+console.log(`${starts.length} pages: ${RATE} a second, 20 at once; a mark for 5, red is urgent\n`);
+const last = starts.at(-1)?.at ?? 0;
+for (let from = 0; from <= last; from += ROW_MS) {
+  const row = starts.filter(({ at }) => at >= from && at < from + ROW_MS);
+  const marks = [1, 0].map((priority) => {
+    const count = row.filter((start) => start.priority === priority).length;
+    return (priority ? colors.red : colors.green)("■".repeat(Math.round(count / 5)));
+  });
+  console.log(`  ${colors.dim(`${(from / 1000).toFixed(2)} s`)}   ${marks.join("")} ${row.length}`);
+}
+console.log(`\nat most ${most} at once; the urgent ones overtook ${waitedFor} that waited`);
+
+assert.equal(starts.length, 1000);
+assert.ok(most <= 20, "never more than 20 at once");
+const early = starts.findIndex(({ at }, i) => at < (1000 * i) / RATE);
+assert.equal(early, -1, "never ahead of the limit");
+assert.ok(
+  urgent.every(({ priority }) => priority === 1),
+  "the urgent ones are next, all of them",
+);
+assert.ok(last < 15_000, "and it goes on");

@@ -1,0 +1,1 @@
+export { type PaceOptions, pace } from "./pace.ts";

@@ -1,0 +1,158 @@
+/**
+ * A circuit breaker: whether a store can be reached, for all limiters that ask it over the same
+ * connection. Once one of them has waited in vain nobody else does: while the breaker is open,
+ * nothing is asked but, after growing and jittered pauses, by one of those who are affected,
+ * whether the store is back. As soon as it is, all of them are told.
+ */
+import { LONGEST_TIMEOUT_MS } from "../clock.ts";
+
+/** Pauses before a store that is away is looked for again, ms: each twice the one before. */
+const FIRST_PAUSE_MS = 25;
+export const LONGEST_PAUSE_MS = 1000;
+
+/** A limiter whose store is away. */
+export interface Absentee {
+  readonly timeoutMs: number;
+  /** Asks for as little as can be; it must write, for a store that can only read does not help. */
+  probe(): Promise<unknown>;
+  /** Somebody waits for the store, which keeps the process alive. */
+  readonly isAwaited: boolean;
+  /** The store answers, or is to be asked as if it did. */
+  found(): void;
+}
+
+export class Breaker {
+  readonly #patient: boolean;
+  readonly #absentees = new Set<Absentee>();
+  /** How often the store has been away: what was asked before says nothing of this time. */
+  #absences = 0;
+  #cause: unknown;
+  #isOpen = false;
+  #isCut = false;
+  #pauseMs = FIRST_PAUSE_MS;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /**
+   * @param patient a store that answers, but too late, is there; and it is looked for only while
+   *   somebody waits for it
+   */
+  constructor(patient = false) {
+    this.#patient = patient;
+  }
+
+  /** Somebody has asked in vain, and the store has not been found since. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /** The client has no connection, as it says itself; who waits may get one in time. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /** Why the store is taken to be away. */
+  get cause(): unknown {
+    return this.#cause;
+  }
+
+  cut(cause: unknown): void {
+    this.#isCut = true;
+    if (!this.#isOpen) this.#cause = cause;
+  }
+
+  /** The client has a connection again: no need to wait for the end of a pause. */
+  mended(): void {
+    this.#isCut = false;
+    this.#pauseMs = FIRST_PAUSE_MS;
+    if (this.#isOpen) this.#probe();
+  }
+
+  /** It has asked in vain, or would: it is told when the store is back. */
+  join(absentee: Absentee, cause: unknown): void {
+    if (!this.#isOpen) {
+      this.#isOpen = true;
+      this.#absences += 1;
+      this.#cause = cause;
+    }
+    this.#absentees.add(absentee);
+    this.#lookOut();
+  }
+
+  /** It needs the store no more. */
+  leave(absentee: Absentee): void {
+    this.#absentees.delete(absentee);
+  }
+
+  /** The store is there. */
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#isOpen = false;
+    const absentees = [...this.#absentees];
+    this.#absentees.clear();
+    for (const absentee of absentees) absentee.found();
+  }
+
+  /** Somebody waits for the store now. */
+  awaited(): void {
+    this.#timer?.ref?.();
+    this.#lookOut();
+  }
+
+  get #isAwaited(): boolean {
+    return [...this.#absentees].some((absentee) => absentee.isAwaited);
+  }
+
+  #lookOut(): void {
+    if (this.#timer !== undefined || (this.#patient && !this.#isAwaited)) return;
+    this.#sleep(this.#pauseMs * (0.5 + Math.random() / 2), () => this.#probe());
+    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
+  }
+
+  #sleep(ms: number, then: () => void): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(then, Math.min(LONGEST_TIMEOUT_MS, ms));
+    if (!this.#isAwaited) this.#timer.unref?.();
+  }
+
+  #probe(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const [absentee] = this.#absentees;
+    if (absentee === undefined || (this.#patient && !absentee.isAwaited)) return;
+    // the next one is another's, lest the trouble of one be taken for that of all
+    this.#absentees.delete(absentee);
+    this.#absentees.add(absentee);
+    const absence = this.#absences;
+    let late = false;
+    const again = () => {
+      late = true;
+      this.#timer = undefined;
+      if (this.#isOpen) this.#lookOut();
+    };
+    this.#sleep(absentee.timeoutMs, again);
+    const probe = this.#timer;
+    const isNews = () => this.#isOpen && absence === this.#absences;
+    absentee.probe().then(
+      () => {
+        if (isNews() && (!late || this.#patient)) this.close();
+      },
+      (error) => {
+        // those who ask will hear it themselves
+        if (isNews() && isPermanent(error)) this.close();
+        else if (this.#timer === probe) {
+          clearTimeout(probe);
+          again();
+        }
+      },
+    );
+  }
+}
+
+/** The store is there, and waiting does not mend it. */
+export function isPermanent(cause: unknown): boolean {
+  return (
+    cause instanceof TypeError || /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT/.test(`${cause}`)
+  );
+}

@@ -1,0 +1,220 @@
+/**
+ * What stands in for the state of a store that is away: the same policies with a share of the
+ * permits, from where the store was last known to be; or no limit at all.
+ */
+import type { Policy, Quota } from "../algorithms/algorithm.ts";
+import { share } from "../algorithms/index.ts";
+import type { Bound } from "../check.ts";
+import type { PermitsExceedCapacityError } from "../errors.ts";
+import { type Amount, combine, sizeOf } from "../permits.ts";
+import { type Cell, openCell, type PolicyList } from "./memory.ts";
+
+/** A state that has been left alone for so long is as full as it ever gets: a year, microseconds. */
+const FOR_EVER = 2 ** 45;
+
+export interface StandInCell extends Cell {
+  /** What is to be charged to the store when it is back. */
+  used(now: number): Amount;
+  /** Other numbers, or another share of them. */
+  reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void;
+}
+
+/** How the store stood. */
+export interface Standing {
+  /** How many permits each policy lacked. */
+  readonly owed: readonly number[];
+  /** How long ago that was, microseconds. */
+  readonly ago: number;
+  /** What this process has taken since: all of it is its own to pay. */
+  readonly since: Amount;
+  /** Nobody goes for that long, microseconds. */
+  readonly held: number;
+}
+
+abstract class DelegatingCell implements Cell {
+  protected readonly cell: Cell;
+
+  constructor(cell: Cell) {
+    this.cell = cell;
+  }
+
+  get names(): readonly string[] {
+    return this.cell.names;
+  }
+
+  get state(): unknown {
+    return this.cell.state;
+  }
+
+  set state(state: unknown) {
+    this.cell.state = state;
+  }
+
+  get isBounded(): boolean {
+    return this.cell.isBounded;
+  }
+
+  amount(permits: unknown, bound?: Bound): Amount {
+    return this.cell.amount(permits, bound);
+  }
+
+  abstract earliest(from: number, amount: Amount): number;
+
+  take(at: number, amount: Amount): void {
+    this.cell.take(at, amount);
+  }
+
+  giveBack(now: number, amount: Amount): void {
+    this.cell.giveBack(now, amount);
+  }
+
+  settle(now: number, amount: Amount): void {
+    this.cell.settle(now, amount);
+  }
+
+  quotas(now: number): readonly Quota[] {
+    return this.cell.quotas(now);
+  }
+
+  owed(now: number): readonly number[] {
+    return this.cell.owed(now);
+  }
+
+  excess(now: number, amount: Amount): PermitsExceedCapacityError {
+    return this.cell.excess(now, amount);
+  }
+
+  overflows(now: number, amount: Amount): boolean {
+    return this.cell.overflows(now, amount);
+  }
+
+  slowest(from: number, amount: Amount): number {
+    return this.cell.slowest(from, amount);
+  }
+
+  resize(now: number, policies: readonly Policy[], epoch: number): void {
+    this.cell.resize(now, policies, epoch);
+  }
+
+  lifetime(now: number): number {
+    return this.cell.lifetime(now);
+  }
+
+  shift(by: number): void {
+    this.cell.shift(by);
+  }
+
+  abstract copy(): Cell;
+}
+
+/**
+ * A share of the permits. A request that is larger than the share can hold is lent to: it goes when
+ * the share is full, and the next ones pay. So whatever could pass before still can, and the mean
+ * rate stays the share's.
+ */
+export class ShareCell extends DelegatingCell implements StandInCell {
+  /** The same, had nobody been let in here. */
+  readonly #idle: Cell;
+  #most: Amount;
+
+  /**
+   * @param standing undefined where nothing is known: it begins as a new limiter does
+   * @param epoch Unix time at 0, whole microseconds
+   */
+  static open(
+    policies: PolicyList,
+    fraction: number,
+    standing: Standing | undefined,
+    now: number,
+    epoch: number,
+  ): ShareCell {
+    const list = policies.list.map((policy) => share(policy, fraction));
+    const begin = standing === undefined ? now : now - FOR_EVER;
+    const cell = openCell({ names: policies.names, list }, begin, epoch);
+    if (standing !== undefined) {
+      const { owed, ago, since } = standing;
+      const shape = cell.amount(1);
+      const part = combine(shape, amountLike(shape, owed), (_, permits = 0) => permits * fraction);
+      if (sizeOf(part) > 0) cell.settle(now - ago, part);
+      if (sizeOf(since) > 0) cell.settle(now, since);
+    }
+    return new ShareCell(cell, cell.copy(), mostOf(cell, list, now));
+  }
+
+  private constructor(cell: Cell, idle: Cell, most: Amount) {
+    super(cell);
+    this.#idle = idle;
+    this.#most = most;
+  }
+
+  earliest(from: number, amount: Amount): number {
+    const at = this.cell.earliest(from, amount);
+    return at < Infinity ? at : this.cell.earliest(from, this.#atMost(amount));
+  }
+
+  override slowest(from: number, amount: Amount): number {
+    return this.cell.slowest(from, this.#atMost(amount));
+  }
+
+  override shift(by: number): void {
+    this.cell.shift(by);
+    this.#idle.shift(by);
+  }
+
+  override copy(): ShareCell {
+    return new ShareCell(this.cell.copy(), this.#idle.copy(), this.#most);
+  }
+
+  used(now: number): Amount {
+    const owed = amountLike(this.#most, this.cell.owed(now));
+    return combine(owed, amountLike(owed, this.#idle.owed(now)), (more, less = 0) => more - less);
+  }
+
+  reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void {
+    const list = policies.map((policy) => share(policy, fraction));
+    this.cell.resize(now, list, epoch);
+    this.#idle.resize(now, list, epoch);
+    this.#most = mostOf(this.cell, list, now);
+  }
+
+  #atMost(amount: Amount): Amount {
+    return combine(amount, this.#most, (permits, most = Infinity) => Math.min(permits, most));
+  }
+}
+
+/** Everybody is let in. */
+export class OpenCell extends DelegatingCell implements StandInCell {
+  earliest(from: number): number {
+    return from;
+  }
+
+  override take(): void {}
+
+  override giveBack(): void {}
+
+  override settle(): void {}
+
+  override get isBounded(): boolean {
+    return false;
+  }
+
+  override copy(): OpenCell {
+    return this;
+  }
+
+  used(): Amount {
+    return 0;
+  }
+
+  reshare(): void {}
+}
+
+/** The largest request that each policy can ever let pass. */
+function mostOf(cell: Cell, policies: readonly Policy[], now: number): Amount {
+  const limits = cell.quotas(now).map(({ limit }, i) => policies[i]?.largest ?? limit);
+  return amountLike(cell.amount(1), limits);
+}
+
+function amountLike(shape: Amount, numbers: readonly number[]): Amount {
+  return typeof shape === "number" ? (numbers[0] ?? 0) : numbers;
+}

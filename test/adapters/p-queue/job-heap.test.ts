@@ -1,0 +1,118 @@
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { JobHeap } from "../../../src/adapters/p-queue/job-heap.ts";
+import { suite } from "../../suite.ts";
+
+const test = suite("p-queue: the jobs that wait");
+
+const job = () => async (): Promise<unknown> => undefined;
+
+test("the highest priority first, then first in first out", () => {
+  const heap = new JobHeap();
+  const jobs = [0, 5, 0, 5, -1].map((priority) => {
+    const run = job();
+    heap.enqueue(run, { priority, id: `${priority}`, permits: priority + 2 });
+    return run;
+  });
+  assert.is(heap.head?.permits, 7);
+  assert.equal(heap.filter({ priority: 5 }).length, 2);
+  assert.equal(
+    jobs.map(() => jobs.indexOf(heap.dequeue() ?? job())),
+    [1, 3, 0, 2, 4],
+  );
+  assert.equal([heap.size, heap.dequeue(), heap.head], [0, undefined, undefined]);
+});
+
+test("without options: priority 0, one permit", () => {
+  const heap = new JobHeap();
+  heap.enqueue(job());
+  assert.is(heap.head?.permits, 1);
+  assert.is(heap.filter({ priority: 0 }).length, 1);
+});
+
+test("of those who share an id the one whose signal was aborted is removed", () => {
+  const heap = new JobHeap();
+  const controllers = [1, 2, 3].map(() => new AbortController());
+  for (const [i, { signal }] of controllers.entries()) {
+    heap.enqueue(job(), { id: "same", permits: i + 1, signal });
+  }
+  heap.remove("same");
+  heap.remove("nobody");
+  assert.is(heap.size, 3);
+  controllers[1]?.abort();
+  heap.remove("same");
+  const left: unknown[] = [];
+  for (; heap.head; heap.dequeue()) left.push(heap.head.permits);
+  assert.equal(left, [1, 3]);
+});
+
+test("a job that is not there has no priority to set", () => {
+  const heap = new JobHeap();
+  heap.enqueue(job(), { id: "gone" });
+  heap.dequeue();
+  assert.throws(
+    () => heap.setPriority("gone", 1),
+    (error: unknown) => error instanceof ReferenceError && /"gone"/.test(error.message),
+  );
+});
+
+const step = fc.record({
+  deed: fc.constantFrom("enqueue", "enqueue", "dequeue", "remove", "setPriority"),
+  pick: fc.nat(1000),
+  priority: fc.integer({ min: -2, max: 2 }),
+});
+
+test("random histories agree with a sorted list", () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const heap = new JobHeap();
+      let list: { id: string; priority: number; run: () => Promise<unknown>; abort(): void }[] = [];
+      const insert = (element: (typeof list)[number]) => {
+        list = [...list, element].sort((a, b) => b.priority - a.priority);
+      };
+      for (const [i, { deed, pick, priority }] of steps.entries()) {
+        const chosen = list[pick % list.length];
+        if (deed === "enqueue") {
+          const controller = new AbortController();
+          const element = { id: `${i}`, priority, run: job(), abort: () => controller.abort() };
+          heap.enqueue(element.run, { id: element.id, priority, signal: controller.signal });
+          insert(element);
+        } else if (deed === "dequeue") {
+          assert.is(heap.dequeue(), list.shift()?.run);
+        } else if (chosen && deed === "remove") {
+          chosen.abort();
+          heap.remove(chosen.id);
+          list.splice(list.indexOf(chosen), 1);
+        } else if (chosen) {
+          heap.setPriority(chosen.id, priority);
+          if (chosen.priority !== priority) {
+            list.splice(list.indexOf(chosen), 1);
+            insert({ ...chosen, priority });
+          }
+        }
+        assert.is(heap.size, list.length);
+      }
+      while (list.length > 0) assert.is(heap.dequeue(), list.shift()?.run);
+      assert.is(heap.dequeue(), undefined);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("100 000 jobs of as many priorities, a third of them removed: no quadratic time", () => {
+  const heap = new JobHeap();
+  const controller = new AbortController();
+  for (let i = 0; i < 100_000; i++) {
+    const signal = i % 3 === 0 ? controller.signal : undefined;
+    heap.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 100_003, signal });
+  }
+  controller.abort();
+  const startedAt = performance.now();
+  for (let i = 0; i < 100_000; i += 3) heap.remove(`${i}`);
+  let count = 0;
+  while (heap.dequeue()) count++;
+  assert.is(count, 66_666);
+  assert.ok(performance.now() - startedAt < 5000);
+});
+
+test.run();

@@ -1,0 +1,216 @@
+import * as assert from "uvu/assert";
+import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { algorithms, share } from "../../src/algorithms/index.ts";
+import {
+  fixedWindow,
+  gcra,
+  leakyBucket,
+  slidingLog,
+  slidingWindow,
+  smoothBursty,
+  smoothWarmingUp,
+  tokenBucket,
+} from "../../src/index.ts";
+import { suite } from "../suite.ts";
+import { begin, play, type Row, SECOND } from "./play.ts";
+
+const bucket = { capacity: 4, refill: 2, everyMs: 500 };
+
+// -- shares --
+
+/** A policy, the numbers of a quarter of it, and what can pass there at the most. */
+const quarters: readonly [policy: Policy, numbers: readonly number[], largest: number][] = [
+  [smoothBursty({ permitsPerSecond: 2 }), [0.5], Infinity],
+  [smoothBursty({ permitsPerSecond: 2, burstSeconds: 3 }), [0.5, 0, 3], Infinity],
+  [smoothBursty({ permitsPerSecond: 2, prefilled: true }), [0.5, 0, 1, 1], Infinity],
+  [smoothBursty({ permitsPerSecond: Infinity }), [Infinity], Infinity],
+  [smoothWarmingUp({ permitsPerSecond: 2, warmupMs: 1000 }), [0.5, 1000], Infinity],
+  [
+    smoothWarmingUp({ permitsPerSecond: 2, warmupMs: 1000, coldFactor: 5 }),
+    [0.5, 1000, 5],
+    Infinity,
+  ],
+  [gcra({ limit: 8, periodMs: 1000, burst: 1 }), [0.5, 2, 1000], 0.5],
+  [gcra({ limit: 1, periodMs: 1000 }), [0.25, 0.25, 1000], 0.25],
+  [tokenBucket(bucket), [1, 0.5, 500], 1],
+  [tokenBucket({ ...bucket, stepped: true }), [1, 0.5, 500], 1],
+  [leakyBucket({ permitsPerSecond: 4, capacity: 7 }), [0.25, 1, 1000, 1.75, 0], 2],
+  [
+    leakyBucket({ permitsPerSecond: 4, capacity: Infinity, nodelay: 2, slack: 1 }),
+    [1, 1, 1000, Infinity, 0.25],
+    Infinity,
+  ],
+  [fixedWindow({ limit: 1, windowMs: 1000 }), [0.25, 1000], 0.25],
+  [fixedWindow({ limit: 8, windowMs: 1000, align: "first" }), [2, 1000, 1], 2],
+  [slidingWindow({ limit: 8, windowMs: 1000 }), [2, 1000], 2],
+  [slidingWindow({ limit: 8, windowMs: 1000, buckets: 5 }), [2, 1000, 5], 2],
+  [slidingLog({ limit: 2, windowMs: 1000 }), [0.5, 1000], 0.5],
+];
+
+const shares = suite("shares of a policy");
+
+shares("the permits are a quarter, the times are the same", () => {
+  const seen = new Set<string>();
+  for (const [policy, numbers, largest] of quarters) {
+    const { algorithm } = policy;
+    seen.add(algorithm.name);
+    const before = [...policy.numbers];
+    const quarter = share(policy, 0.25);
+    const facts = `${algorithm.name}(${before})`;
+    assert.equal(quarter.numbers, numbers, facts);
+    assert.equal(quarter, algorithm.policy(numbers), facts);
+    assert.equal(policy.numbers, before, facts);
+    assert.ok(Object.isFrozen(quarter), facts);
+    const state = begin(quarter, -100 * SECOND);
+    const most = Math.min(largest, 1e6);
+    assert.ok(algorithm.earliest(quarter, state, 0, most) < Infinity, facts);
+    if (largest === Infinity) continue;
+    assert.is(quarter.largest ?? algorithm.quota(quarter, state, 0).limit, largest, facts);
+    assert.is(algorithm.earliest(quarter, state, 0, largest * 1.001), Infinity, facts);
+  }
+  assert.equal([...seen].sort(), algorithms.map(({ name }) => name).sort());
+});
+
+shares("the whole is the policy, without what operators keep", () => {
+  const policy = gcra({ limit: 8, periodMs: 1000, burst: 1 });
+  assert.equal(policy.limitAt, [1]);
+  const { limitAt, ...rest } = policy;
+  assert.equal(share(policy, 1), rest);
+});
+
+shares("a warming-up limiter stores a share of the permits, and warms up as long", () => {
+  const policy = smoothWarmingUp({ permitsPerSecond: 8, warmupMs: 2000 });
+  const quarter = share(policy, 0.25) as typeof policy;
+  assert.equal([quarter.threshold, quarter.max], [policy.threshold / 4, policy.max / 4]);
+  assert.is(quarter.coolDown * quarter.max, policy.coolDown * policy.max);
+  assert.is(quarter.slope, policy.slope * 16);
+});
+
+shares.run();
+
+// -- what is owed --
+
+const owing = suite("what is owed");
+
+interface Case {
+  readonly policy: Policy;
+  readonly rows: readonly Row[];
+  /** Seconds, and what is owed then. */
+  readonly owed: Readonly<Record<number, number>>;
+}
+
+const cases: Readonly<Record<string, Case>> = {
+  "bursty: what lacks in the store, and what is not paid for yet": {
+    policy: smoothBursty({ permitsPerSecond: 2, prefilled: true }),
+    rows: [[0, 5, 0]],
+    owed: { 0: 5, 1: 3, 1.5: 2, 2: 1, 2.5: 0, 9: 0 },
+  },
+  "bursty, new: the store is empty": {
+    policy: smoothBursty({ permitsPerSecond: 2 }),
+    rows: [],
+    owed: { 0: 2, 0.5: 1, 1: 0 },
+  },
+  "no limit: nothing": {
+    policy: smoothBursty({ permitsPerSecond: Infinity }),
+    rows: [[0, 1e9, 0]],
+    owed: { "-1": 0, 0: 0 },
+  },
+  // the one that was taken cost 0.52 s; then one is stored each 0.2 s
+  "warming up: the price of what was taken is no debt beside it": {
+    policy: smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
+    rows: [[0, 1, 0]],
+    owed: { 0: 1, 0.5: 1, 0.52: 1, 0.62: 0.5, 0.72: 0 },
+  },
+  "warming up: all that is stored, and more": {
+    policy: smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
+    rows: [[0, 8, 0]],
+    owed: { 0: 8, 0.2: 7, 0.6: 5, 2.1: 5, 2.6: 2.5, 3.1: 0 },
+  },
+  "token bucket: as the level falls below 0 and comes back": {
+    policy: tokenBucket(bucket),
+    rows: [
+      [0, 4, 0],
+      [0, 2, 0.5],
+    ],
+    owed: { "-1": 10, 0: 6, 0.5: 4, 1.25: 1, 1.5: 0, 9: 0 },
+  },
+  "token bucket, stepped: nothing between the steps": {
+    policy: tokenBucket({ ...bucket, stepped: true }),
+    rows: [
+      [0, 4, 0],
+      [0, 2, 0.5],
+    ],
+    owed: { 0: 6, 0.499: 6, 0.5: 4, 1: 2, 1.499: 2, 1.5: 0 },
+  },
+  "leaky bucket: those in the bucket, and the slack that is not there yet": {
+    policy: leakyBucket({ permitsPerSecond: 1, capacity: 5, slack: 2 }),
+    rows: [
+      [0, 1, 0],
+      [0, 1, 1],
+    ],
+    owed: { 0: 4, 1: 3, 4: 0 },
+  },
+  "fixed window: this one's, and what the next ones have promised": {
+    policy: fixedWindow({ limit: 3, windowMs: 1000 }),
+    rows: [
+      [0.1, 2, 0],
+      [0.1, 3, 0.9],
+      [0.1, 1, 1.9],
+    ],
+    owed: { 0.1: 7, 0.999: 7, 1: 4, 2: 1, 2.999: 1, 3: 0 },
+  },
+  "sliding window: windows ahead count whole": {
+    policy: slidingWindow({ limit: 10, windowMs: 10_000 }),
+    rows: [
+      [0.9, 6, 0],
+      [3.2, 4, 0],
+      [3.2, 10, 9.8],
+    ],
+    owed: { 3.2: 20, 12.9: 20, 13: 10, 22.9: 10, 23: 0 },
+  },
+  "sliding log: windows ahead count whole": {
+    policy: slidingLog({ limit: 2, windowMs: 1000 }),
+    rows: [
+      [0, 1, 0],
+      [0.5, 1, 0],
+      [0.5, 2, 1],
+      [0.5, 1, 2],
+    ],
+    owed: { 0.5: 5, 1.5: 3, 2.499: 3, 2.5: 1, 3.499: 1, 3.5: 0 },
+  },
+};
+
+for (const [name, { policy, rows, owed: expected }] of Object.entries(cases)) {
+  owing(name, () => {
+    const state = play(policy, rows);
+    for (const [at, owed] of Object.entries(expected)) {
+      const told = policy.algorithm.owed(policy, state, Math.round(Number(at) * SECOND));
+      assert.ok(Math.abs(told - owed) < 1e-9, `${told} at ${at} s, expected ${owed}`);
+    }
+  });
+}
+
+owing("a number at the ends of the doubles", () => {
+  const { MAX_VALUE } = Number;
+  const huge: Policy[] = [
+    smoothBursty({ permitsPerSecond: MAX_VALUE, prefilled: true }),
+    smoothWarmingUp({ permitsPerSecond: MAX_VALUE, warmupMs: 1 }),
+    tokenBucket({ capacity: MAX_VALUE, refill: MAX_VALUE, everyMs: 1 }),
+    tokenBucket({ capacity: MAX_VALUE, refill: MAX_VALUE, everyMs: 1, stepped: true }),
+    fixedWindow({ limit: MAX_VALUE, windowMs: 1 }),
+    slidingWindow({ limit: MAX_VALUE, windowMs: 1 }),
+    slidingLog({ limit: MAX_VALUE, windowMs: 1 }),
+  ];
+  for (const policy of huge) {
+    const { algorithm } = policy;
+    const state = begin(policy);
+    for (let i = 0; i < 3; i++) algorithm.take(policy, state, 0, MAX_VALUE);
+    for (const now of [-1e15, -SECOND, 0, 1, 1e15]) {
+      const owed = algorithm.owed(policy, state, now);
+      assert.ok(owed >= 0 && owed <= MAX_VALUE, `${algorithm.name}: ${owed} at ${now}`);
+    }
+    assert.is(algorithm.owed(policy, state, -1e15), MAX_VALUE, algorithm.name);
+  }
+});
+
+owing.run();
