@@ -52,6 +52,19 @@ export interface GatewayOptions {
   readonly prefix?: string | undefined;
   /** How long Redis may take for an answer, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * What becomes of requests under global rules when Redis cannot be asked: each process holds them
+   * to its share of the limit (`"local"`, the default, which needs `instances`), they pass
+   * (`"allow"`), or `check` rejects with a StoreUnavailableError (`"throw"`). The first request
+   * waits for at most `timeoutMs`; those after it do not wait until Redis is back.
+   */
+  readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
+  /**
+   * How many processes share the global rules, 1 or more, or a function that tells how many there
+   * are now: the share of each while Redis is away. Needed with `redis`, unless `whenUnavailable`
+   * says otherwise: a share that is too large lets more through than the rules say.
+   */
+  readonly instances?: number | (() => number) | undefined;
   /** How many actors each rule may know at one time, in this process. Default 1 000 000. */
   readonly maxKeys?: number | undefined;
   /**
@@ -82,6 +95,8 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "redis",
   "prefix",
   "timeoutMs",
+  "whenUnavailable",
+  "instances",
   "maxKeys",
   "whenFull",
   "whenSourceGone",
@@ -190,16 +205,32 @@ class RuledGateway implements Gateway {
 
 function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
   const { redis, prefix = "g:", timeoutMs = 1000 } = options;
+  const { whenUnavailable = "local", instances } = options;
   const { maxKeys = 1_000_000, whenFull = "evict", clock } = options;
   checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
+  checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
+  checkInstances(instances);
+  if (redis !== undefined && whenUnavailable === "local" && instances === undefined) {
+    throw new TypeError(
+      "redis needs instances: how many processes share the global rules, for their shares while Redis is away",
+    );
+  }
   return {
     redis,
     prefix: checkText("prefix", prefix),
     timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+    whenUnavailable,
+    instances,
     maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
     whenFull,
     clock: clock && checkClock(clock),
   };
+}
+
+/** What a function tells is looked at by the limiters. */
+function checkInstances(instances: unknown): void {
+  if (instances === undefined || typeof instances === "function") return;
+  checkNumber("instances", instances, atLeastOne);
 }
 
 function checkActors(actors: Actors): Actors {

@@ -15,6 +15,8 @@ export interface Workshop {
   readonly redis: RedisClient | undefined;
   readonly prefix: string;
   readonly timeoutMs: number;
+  readonly whenUnavailable: "local" | "allow" | "throw";
+  readonly instances: number | (() => number) | undefined;
   readonly maxKeys: number;
   readonly whenFull: "refuse" | "evict";
   readonly clock: Clock | undefined;
@@ -120,8 +122,7 @@ function inProcess(name: string, policy: Policy, workshop: Workshop): KeyedLimit
 }
 
 function onRedis(name: string, policy: Policy, workshop: Workshop): RedisLimiter {
-  const { redis, prefix, timeoutMs, clock } = workshop;
-  const whenUnavailable = "throw";
-  const options = { prefix, timeoutMs, whenUnavailable, clock } as const;
+  const { redis, prefix, timeoutMs, whenUnavailable, instances, clock } = workshop;
+  const options = { prefix, timeoutMs, whenUnavailable, instances, clock };
   return RedisLimiter.create(redis as RedisClient, name, policy, options);
 }
