@@ -60,7 +60,14 @@ function plug(
   { gateway, ...options }: FastifyGatewayOptions,
   done: Done,
 ): void {
-  const guard = new Guard(gateway, options, ["prefix", "logLevel", "logSerializers"]);
+  let guard: Guard;
+  try {
+    guard = new Guard(gateway, options);
+  } catch (error) {
+    // what a plugin throws ends the process
+    done(error as Error);
+    return;
+  }
   instance.addHook("onRequest", (request, reply, next) => {
     const go = (ruling: Ruling) => {
       if (carryOut(ruling, reply)) next();

@@ -109,7 +109,8 @@ export class FetchGatewayRequest implements GatewayRequest {
   }
 
   onClose(closed: () => void): void {
-    this.#listeners.push(closed);
+    if (this.#listeners.push(closed) > 1) return;
+    this.#request.signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   close(): void {
@@ -124,7 +125,6 @@ export class FetchGatewayRequest implements GatewayRequest {
       return response;
     }
     const close = () => this.close();
-    this.#request.signal.addEventListener("abort", close, { once: true });
     const whole = new TransformStream({ flush: close });
     response.body.pipeTo(whole.writable).catch(close);
     return new Response(whole.readable, response);
