@@ -1,5 +1,5 @@
-// Runs the test files in this process, as uvu's own command would, but also fails where that one
-// stays silent or hangs.
+// Runs test files as uvu's own command would, but also fails where that one stays silent or hangs.
+// All of them are run by two processes, each its part (scripts/shards.ts).
 //
 //   npm test                    every test/**/*.test.ts
 //   npm test -- smooth clock    those whose path contains one of the words
@@ -9,11 +9,20 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
+import { runShards, shardOf } from "./shards.ts";
 
 const soak = process.argv.includes("--soak");
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const suffix = soak ? ".soak.ts" : ".test.ts";
 const limitMs = (soak ? 600 : 170) * 1000;
+
+const files = readdirSync("test", { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(suffix))
+  .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
+  .sort();
+const shard = process.env.TEST_SHARD;
+// what is measured in real time by the long tests wants the machine for itself
+if (words.length === 0 && !soak && shard === undefined) process.exit(await runShards());
 
 const watchdog = new Worker(new URL("watchdog.mjs", import.meta.url), { execArgv: [] });
 watchdog.unref();
@@ -25,12 +34,8 @@ const uvuGlobals = Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_Q
 const { exec } = await import("uvu");
 const { progress } = await import("../test/suite.ts");
 
-const files = readdirSync("test", { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(suffix))
-  .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
-  .sort();
-
-for (const file of files) {
+const own = shard === undefined ? files : shardOf(files, shard);
+for (const file of own) {
   uvuGlobals.UVU_INDEX = queue.push([file]) - 1;
   await import(pathToFileURL(join("test", file)).href);
 }
@@ -48,7 +53,7 @@ for (const complaint of complaints) console.error(`  ✘ ${complaint}`);
 if (complaints.length > 0) process.exitCode = 1;
 
 // Under c8: a source that no test loads has to count as uncovered instead of not at all.
-if (process.env.NODE_V8_COVERAGE) {
+if (process.env.NODE_V8_COVERAGE && shard !== "1") {
   for (const file of readdirSync("src", { recursive: true, encoding: "utf8" })) {
     if (file.endsWith(".ts")) await import(pathToFileURL(join("src", file)).href);
   }

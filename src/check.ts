@@ -77,6 +77,11 @@ export function checkText(name: string, value: unknown): string {
   throw new TypeError(`${name} must be a string, got ${show(value)}`);
 }
 
+export function checkFunction(name: string, value: unknown): void {
+  if (typeof value === "function") return;
+  throw new TypeError(`${name} must be a function, got ${show(value)}`);
+}
+
 export function checkOneOf(name: string, value: unknown, choices: readonly string[]): void {
   if (choices.some((choice) => choice === value)) return;
   throw new TypeError(`${name} must be one of ${choices.join(", ")}, got ${show(value)}`);

@@ -57,6 +57,24 @@ const rooms: Room[] = [
     refused: ["../../stores/store.ts", "../../algorithms/index.ts", "../../redis.ts", "ioredis"],
   },
   {
+    file: "src/adapters/http/gateway.ts",
+    allowed: [
+      "yaml",
+      "../../index.ts",
+      "../../redis.ts",
+      "../../limiter/face.ts",
+      "../../clock.ts",
+      "./rules/algorithms.ts",
+    ],
+    refused: [
+      "../../limiter/keyed.ts",
+      "../../stores/redis/client.ts",
+      "../../algorithms/index.ts",
+      "../../testing/index.ts",
+      "ioredis",
+    ],
+  },
+  {
     file: "src/testing/fake-clock.ts",
     allowed: ["../clock.ts", "./index.ts"],
     refused: ["../limiter/limiter.ts", "../algorithms/index.ts", "../index.ts", "uvu"],

@@ -10,10 +10,16 @@ import { suite } from "./suite.ts";
 // Every ts block of these pages is a program: it compiles, it runs, and it prints what the comments behind its
 // console.log lines say. "about 200" is for real time, which may be late and is never early.
 // They live inside the project, where its packages are found.
-const pages = ["README.md", "docs/choose.md", "docs/job-queues.md"].map((page) => ({
-  page,
-  text: readFileSync(page, "utf8"),
-}));
+const PAGES = [
+  "README.md",
+  "docs/choose.md",
+  "docs/fetch.md",
+  "docs/gateway.md",
+  "docs/job-queues.md",
+  "docs/llm.md",
+  "docs/streams.md",
+];
+const pages = PAGES.map((page) => ({ page, text: readFileSync(page, "utf8") }));
 mkdirSync(".cache", { recursive: true });
 const scratch = mkdtempSync(resolve(".cache/readme-"));
 const blocks = pages

@@ -52,6 +52,13 @@ export class Fallback {
     return this.#standIn;
   }
 
+  /** Whoever comes next finds what a new one would find. */
+  get isIdle(): boolean {
+    if (this.#standIn?.isIdle === false) return false;
+    this.#standIn = undefined;
+    return true;
+  }
+
   remove(asker: Asker): void {
     this.#standIn?.remove(asker);
   }

@@ -92,6 +92,7 @@ export class RemoteLimiter implements Limiter, Desk {
         lateBy: () => this.#line.lateBy(),
         along: () => this.#lastKnown?.inquiry(),
         found: () => this.#return(),
+        isIdle: () => this.#fallback?.isIdle ?? true,
       },
       writePolicies(list),
     );

@@ -70,6 +70,12 @@ export class StandIn implements Account {
     return this.#queue.permits;
   }
 
+  /** Nobody waits, nothing is missing and nothing is paused. */
+  get isIdle(): boolean {
+    const now = this.#queue.now();
+    return this.#queue.isIdle && this.#cell.owed(now).every((permits) => permits === 0);
+  }
+
   /** How many permits it has let through. */
   get granted(): number {
     return this.#granted;

@@ -38,6 +38,8 @@ export interface TripOptions {
   /** The store is away; and it is back, and nothing has left yet. */
   readonly lost?: (cause: unknown) => void;
   readonly found?: () => void;
+  /** Nothing has to be remembered of its being away. */
+  readonly isIdle?: () => boolean;
 }
 
 export interface Sending {
@@ -74,6 +76,8 @@ export class Trips implements Absentee {
   #queue: Batch[] = [];
   /** Nothing leaves while this holds: a trip is about to leave or under way, or the store is away. */
   #blocked = false;
+  /** Counts the trips that were to leave: one that was called off before it did must not. */
+  #departure = 0;
   #away = false;
   /** Why, for all who ask meanwhile: an error takes longer to make than an answer. */
   #error: StoreUnavailableError | undefined;
@@ -178,7 +182,10 @@ export class Trips implements Absentee {
   #leaveSoon(): void {
     if (this.#blocked || this.#queue.length === 0) return;
     this.#blocked = true;
-    queueMicrotask(() => this.#leave());
+    const departure = ++this.#departure;
+    queueMicrotask(() => {
+      if (departure === this.#departure) this.#leave();
+    });
   }
 
   #leave(): void {
@@ -298,6 +305,7 @@ export class Trips implements Absentee {
     this.#blocked = true;
     if (this.#away) return;
     this.#away = true;
+    this.#departure += 1;
     this.#breaker.join(this, cause);
     this.#options.lost?.(cause);
     const calls = this.#queue.flatMap((batch) => batch.calls);
@@ -333,6 +341,17 @@ export class Trips implements Absentee {
 
   found(): void {
     if (this.#away) this.#back();
+  }
+
+  get isIdle(): boolean {
+    return this.#queue.length === 0 && (this.#options.isIdle?.() ?? true);
+  }
+
+  /** It will see that the store is away when it is asked. */
+  forgotten(): void {
+    this.#away = false;
+    this.#blocked = false;
+    this.#error = undefined;
   }
 
   /**

@@ -19,7 +19,13 @@ export interface Absentee {
   readonly isAwaited: boolean;
   /** The store answers, or is to be asked as if it did. */
   found(): void;
+  /** Nothing would be lost if it were forgotten; then it joins again when it is asked. */
+  readonly isIdle: boolean;
+  forgotten(): void;
 }
+
+/** So many are looked through at each probe for those who are idle. */
+const MANY = 100;
 
 export class Breaker {
   readonly #patient: boolean;
@@ -55,6 +61,11 @@ export class Breaker {
     return this.#cause;
   }
 
+  /** How many wait to be told that the store is back. */
+  get size(): number {
+    return this.#absentees.size;
+  }
+
   cut(cause: unknown): void {
     this.#isCut = true;
     if (!this.#isOpen) this.#cause = cause;
@@ -81,6 +92,15 @@ export class Breaker {
   /** It needs the store no more. */
   leave(absentee: Absentee): void {
     this.#absentees.delete(absentee);
+  }
+
+  /** Keys that are asked once would otherwise pile up as long as the store is away. */
+  #forgetIdle(prober: Absentee): void {
+    for (const absentee of this.#absentees) {
+      if (absentee === prober || !absentee.isIdle) continue;
+      this.#absentees.delete(absentee);
+      absentee.forgotten();
+    }
   }
 
   /** The store is there. */
@@ -121,6 +141,7 @@ export class Breaker {
     this.#timer = undefined;
     const [absentee] = this.#absentees;
     if (absentee === undefined || (this.#patient && !absentee.isAwaited)) return;
+    if (this.#absentees.size > MANY) this.#forgetIdle(absentee);
     // the next one is another's, lest the trouble of one be taken for that of all
     this.#absentees.delete(absentee);
     this.#absentees.add(absentee);

@@ -202,6 +202,10 @@ export class OpenCell extends DelegatingCell implements StandInCell {
     return this;
   }
 
+  override owed(): readonly number[] {
+    return [];
+  }
+
   used(): Amount {
     return 0;
   }

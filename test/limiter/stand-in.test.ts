@@ -11,8 +11,10 @@ import {
 } from "../../src/index.ts";
 import type { RemoteOptions } from "../../src/limiter/remote-limiter.ts";
 import { StoreUnavailableError } from "../../src/redis.ts";
+import { Breaker } from "../../src/stores/breaker.ts";
+import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
-import { onHand } from "./remote.ts";
+import { HandStore, onHand } from "./remote.ts";
 import { failure, turn, watch } from "./watch.ts";
 
 // The store is away while `store.away` is set. The limiter's clock is `clock`; the timers tell when
@@ -382,6 +384,36 @@ standIn("how many share it is asked for every second; nonsense changes nothing",
   await pass(1);
   await limiter.peek();
   assert.is((await limiter.peek()).limit, 11);
+});
+
+standIn("keys that are asked once do not pile up while the store is away", async () => {
+  const breaker = new Breaker();
+  const policy = gcra({ limit: 10, periodMs: 1000 });
+  const clock = new FakeClock();
+  const store = Object.assign(new HandStore(clock), { breaker });
+  const open = (whenUnavailable: RemoteOptions["whenUnavailable"]) =>
+    onHand(policy, { clock, store, whenUnavailable, instances: () => 1 }).limiter;
+  store.away = new Error("gone");
+  const [busy, ...others] = Array.from({ length: 300 }, () => open("local"));
+  const refusing = open("throw");
+  for (const limiter of others) await limiter.acquire();
+  assert.is(await busy?.acquire(10), 0);
+  await failure(() => refusing.acquire());
+  const count = () => breaker.size;
+  assert.is(count(), 301);
+  await clock.advance(500);
+  await timers.tickAsync(500);
+  assert.is(count(), 2, "the busy one, and one to look for the store");
+  // who was forgotten is not let in twice, nor asks in vain
+  assert.is(await busy?.tryAcquire(6), false);
+  assert.is(await others[0]?.tryAcquire(10), true);
+  assert.is(await others[0]?.tryAcquire(), false);
+  assert.instance(await failure(() => refusing.acquire()), StoreUnavailableError);
+  store.away = undefined;
+  await timers.tickAsync(1000);
+  // all of one name, and what they used is charged
+  assert.is(await refusing.tryAcquire(), false);
+  assert.is(count(), 0);
 });
 
 standIn("allow: everybody is let in, and nothing is charged; pauses hold", async () => {

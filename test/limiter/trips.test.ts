@@ -413,6 +413,42 @@ trouble("a probe tells all who share the connection, whoever has sent it", async
   assert.is(timers.countTimers(), 0);
 });
 
+trouble("whoever was about to leave when the store was lost stays", async () => {
+  const breaker = new Breaker();
+  const store = Object.assign(new HandStore(), { breaker });
+  const trips = new Trips(store, "key", "s5", {
+    ...{ name: "test", timeoutMs: 1000, whenAway: "yield", epoch: undefined },
+    ...{ now: () => 77, lateBy: () => 0 },
+  });
+  const calls = many(5) as [TestCall, TestCall, TestCall, TestCall, TestCall];
+  const nothing = () => {};
+  const other = {
+    ...{ timeoutMs: 1000, isAwaited: false, isIdle: false },
+    ...{ probe: async () => {}, found: nothing, forgotten: nothing },
+  };
+  trips.ask(calls[0]);
+  breaker.join(other, new Error("gone"));
+  trips.ask(calls[1]);
+  await microtasks();
+  assert.equal(
+    calls.map(({ failures }) => failures.length),
+    [1, 1, 0, 0, 0],
+  );
+  assert.is(store.trips.length, 0);
+  // found again within the same turn: one trip leaves, not two
+  breaker.close();
+  trips.ask(calls[2]);
+  breaker.join(other, new Error("gone"));
+  trips.ask(calls[3]);
+  breaker.close();
+  trips.ask(calls[4]);
+  await microtasks();
+  assert.is(store.trips.length, 1);
+  await store.grant();
+  assert.is(calls[4].told.length, 1);
+  breaker.leave(other);
+});
+
 trouble("who yields goes at the client's word, and at the first failure", async () => {
   const breaker = new Breaker();
   const store = Object.assign(new HandStore(), { breaker });

@@ -7,6 +7,7 @@
  *
  * Who must wait holds its place in each line and goes when all lines have let it.
  */
+import { show } from "../../check.ts";
 import { QueueFullError, TooManyKeysError } from "../../errors.ts";
 import type { Decision, Limiter, Reservation } from "../../limiter/face.ts";
 import type { GatewayRequest } from "./request.ts";
@@ -82,6 +83,10 @@ export class Filter {
     value: string | undefined,
     request: GatewayRequest,
   ): Maybe<Ask | undefined> {
+    // all objects would be one actor
+    if (value && typeof value !== "string") {
+      throw new TypeError(`actors.${active.rule.actor} must answer a text, got ${show(value)}`);
+    }
     if (value) return active.isExempt(value) ? undefined : askFor(active, value, true);
     if (active.rule.actor === "all") return askFor(active, "", true);
     if (this.#whenActorMissing === "skip") return undefined;
@@ -175,9 +180,9 @@ function takeAllOrNone(asks: readonly Ask[]): readonly Answer[] {
   const looks = asks.map(lookNear);
   if (!looks.every(passes)) return looks;
   const answers: Answer[] = [];
-  // lines first: what a look does not tell is whether there is room in them
-  for (const ask of asks.toSorted((a, b) => Number(b.active.waits) - Number(a.active.waits))) {
+  for (const ask of asks) {
     const answer = takeNear(ask);
+    // what a look does not tell is whether there is room in a line, and for a key
     if (!passes(answer)) {
       void giveBack(answers);
       return looks.map((look) => (look.ask === ask ? answer : look));
@@ -214,12 +219,12 @@ function inLine(ask: Ask, reservation: Reservation, after: Decision): Answer {
 /** A full line and a full table of keys say no; everything else is a fault. */
 function refusal(ask: Ask, error: unknown, look: Decision): Answer {
   if (!(error instanceof QueueFullError) && !(error instanceof TooManyKeysError)) throw error;
-  const decision = { ...look, allowed: false, waitMs: Math.max(look.waitMs, FULL_MS) };
+  const decision = { ...look, allowed: false, waitMs: look.waitMs || NO_ROOM_MS };
   return { ask, allowed: false, decision, isTaken: false };
 }
 
 /** Nobody knows when there will be room for a key: a second is as good as any. */
-const FULL_MS = 1000;
+const NO_ROOM_MS = 1000;
 
 // -- on Redis: in one round trip --
 

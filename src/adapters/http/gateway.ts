@@ -53,18 +53,16 @@ export interface GatewayOptions {
   /** How long Redis may take for an answer, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * What becomes of requests under global rules when Redis cannot be asked: each process holds them
-   * to its share of the limit (`"local"`, the default, which needs `instances`), they pass
-   * (`"allow"`), or `check` rejects with a StoreUnavailableError (`"throw"`). The first request
-   * waits for at most `timeoutMs`; those after it do not wait until Redis is back.
-   */
-  readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
-  /**
-   * How many processes share the global rules, 1 or more, or a function that tells how many there
-   * are now: the share of each while Redis is away. Needed with `redis`, unless `whenUnavailable`
-   * says otherwise: a share that is too large lets more through than the rules say.
+   * How many instances share the global rules, or a function that tells it: while Redis is away
+   * each goes by its share of them.
    */
   readonly instances?: number | (() => number) | undefined;
+  /**
+   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default
+   * where `instances` is given), let everything pass (`"allow"`), or have `check` reject with a
+   * StoreUnavailableError (`"throw"`, the default otherwise).
+   */
+  readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
   /** How many actors each rule may know at one time, in this process. Default 1 000 000. */
   readonly maxKeys?: number | undefined;
   /**
@@ -95,8 +93,8 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "redis",
   "prefix",
   "timeoutMs",
-  "whenUnavailable",
   "instances",
+  "whenUnavailable",
   "maxKeys",
   "whenFull",
   "whenSourceGone",
@@ -156,6 +154,9 @@ class RuledGateway implements Gateway {
     checkOptions("options", options, OPTIONS);
     const { actors = {}, algorithms = {}, onRules, whenActorMissing = "device" } = options;
     const { whenSourceGone = "keep", trustedProxies } = options;
+    if (actors.device !== undefined && trustedProxies !== undefined) {
+      throw new TypeError("trustedProxies is for the default device: give it to yours instead");
+    }
     const device = actors.device ?? fromAddress({ trustedProxies });
     checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
     checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
@@ -205,32 +206,26 @@ class RuledGateway implements Gateway {
 
 function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
   const { redis, prefix = "g:", timeoutMs = 1000 } = options;
-  const { whenUnavailable = "local", instances } = options;
-  const { maxKeys = 1_000_000, whenFull = "evict", clock } = options;
-  checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
+  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances } = options;
+  const { whenUnavailable = instances === undefined ? "throw" : "local" } = options;
   checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
-  checkInstances(instances);
-  if (redis !== undefined && whenUnavailable === "local" && instances === undefined) {
-    throw new TypeError(
-      "redis needs instances: how many processes share the global rules, for their shares while Redis is away",
-    );
+  if (typeof instances !== "function" && instances !== undefined) {
+    checkNumber("instances", instances, atLeastOne);
   }
+  if (whenUnavailable === "local" && instances === undefined) {
+    throw new TypeError('whenUnavailable "local" needs instances: how many share the global rules');
+  }
+  checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
   return {
     redis,
     prefix: checkText("prefix", prefix),
     timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-    whenUnavailable,
-    instances,
     maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
+    instances,
+    whenUnavailable,
     whenFull,
     clock: clock && checkClock(clock),
   };
-}
-
-/** What a function tells is looked at by the limiters. */
-function checkInstances(instances: unknown): void {
-  if (instances === undefined || typeof instances === "function") return;
-  checkNumber("instances", instances, atLeastOne);
 }
 
 function checkActors(actors: Actors): Actors {

@@ -135,7 +135,7 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
       limit: capacity,
       remaining: Math.max(0, levelAt(policy, state, now)),
       resetMs: toMillis(untilFull(policy, state, now)),
-      windowMs: toMillis(Math.min(LARGEST, scale(capacity, per, permits))),
+      windowMs: Math.min(LARGEST, scale(capacity, per, permits)) / 1000,
     };
   },
 

@@ -176,7 +176,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
       limit,
       remaining: free ? ready : 0,
       resetMs,
-      windowMs: toMillis(limit * policy.stable),
+      windowMs: (limit * policy.stable) / 1000,
     };
   },
 

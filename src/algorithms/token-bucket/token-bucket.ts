@@ -104,7 +104,7 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
       limit: capacity,
       remaining: Math.max(0, tokensAt(policy, state, now)),
       resetMs: toMillis(untilFull(policy, state, now)),
-      windowMs: toMillis(Math.min(LARGEST, (capacity / refill) * every)),
+      windowMs: Math.min(LARGEST, (capacity / refill) * every) / 1000,
     };
   },
 

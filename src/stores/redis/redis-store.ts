@@ -165,7 +165,7 @@ function decodeStanding(text: string): Answer {
   const quotas: Quota[] = [];
   for (let i = 0; i + 3 < values.length; i += 4) {
     const [limit = 0, remaining = 0, reset = 0, window = 0] = values.slice(i, i + 4);
-    quotas.push({ limit, remaining, resetMs: toMillis(reset), windowMs: toMillis(window) });
+    quotas.push({ limit, remaining, resetMs: toMillis(reset), windowMs: window / 1000 });
   }
   return { ...AT_ONCE, wait, slowest, quotas };
 }

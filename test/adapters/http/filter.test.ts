@@ -55,6 +55,19 @@ test("all rules of all matching URLs apply, and a refused request is charged to 
   assert.equal(brief(ask(gateway, "//SAMPLE")), [false, "+root 2", "-sample 0", "+device 7"]);
 });
 
+test("where several rules refuse, all of them say so, and the longest wait counts", async () => {
+  const gateway = await open(`
+url: /
+rules:
+  - { actor: all, unit: second, rpu: 1, algo: W, name: short }
+  - { actor: all, unit: hour, rpu: 1, algo: W, name: long }
+`);
+  ask(gateway, "/");
+  const refused = ask(gateway, "/");
+  assert.equal(brief(refused), [false, "-short 0", "-long 0"]);
+  assert.is(refused.retryMs, 3_600_000);
+});
+
 test("no rule, no word", async () => {
   const gateway = await open("url: /a\nrules: [{ actor: all, unit: day, rpu: 1 }]");
   const passed = { allowed: true, retryMs: 0, waitedMs: 0, outcomes: [] };
@@ -331,6 +344,22 @@ rules:
   assert.equal(brief(from("a")), [true, "+all 7", "+account 7"]);
 });
 
+test("a refused request leaves no trace, not even a key", async () => {
+  const gateway = await open(
+    `
+url: /
+rules:
+  - { actor: account, unit: day, rpu: 9, name: account }
+  - { actor: all, unit: day, rpu: 1, name: all }
+`,
+    { maxKeys: 1, whenFull: "refuse" },
+  );
+  const from = (account: string) => brief(ask(gateway, "/", { headers: { account } }));
+  assert.equal(from("a"), [true, "+account 8", "+all 0"]);
+  // there would be no room for b's
+  assert.equal(from("b"), [false, "+account 9", "-all 0"]);
+});
+
 test("an actor's fault is the caller's to see", async () => {
   const gateway = await open("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
     actors: {
@@ -340,6 +369,41 @@ test("an actor's fault is the caller's to see", async () => {
     },
   });
   assert.throws(() => gateway.check(request("/")), /no tenant/);
+
+  const none = await open("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
+    actors: { tenant: (({ raw }: { raw: unknown }) => raw) as () => string },
+  });
+  assert.throws(() => ask(none, "/", { raw: {} }), /actors\.tenant must answer a text, got an obj/);
+  assert.is(ask(none, "/", { raw: null }).outcomes[0]?.actor, "192.0.2.1");
+});
+
+test("whatever a client sends, there is a verdict", async () => {
+  const gateway = await open(
+    `
+- url: /
+  rules: [{ actor: account, unit: day, rpu: 3 }, { actor: device, unit: day, rpu: 3 }]
+- url: /a
+  rules: [{ actor: device, unit: day, rpu: 2, algo: SW, methods: [GET, POST] }]
+`,
+    { trustedProxies: 2, maxKeys: 50 },
+  );
+  const text = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom("/a", "/%", "GET", "::1"));
+  const asked = fc.record({ url: text, method: text, remoteAddress: fc.option(text) });
+  const headers = fc.record({ account: text, "x-forwarded-for": text }, { requiredKeys: [] });
+  fc.assert(
+    fc.property(asked, headers, ({ url, method, remoteAddress }, sent) => {
+      const verdict = ask(gateway, url, {
+        method,
+        headers: sent,
+        remoteAddress: remoteAddress ?? undefined,
+      });
+      assert.ok(verdict.outcomes.length >= 2);
+      const refusing = verdict.outcomes.filter(({ allowed }) => !allowed);
+      assert.is(verdict.allowed, refusing.length === 0);
+      assert.is(verdict.retryMs > 0, !verdict.allowed);
+    }),
+    { numRuns: 400 },
+  );
 });
 
 test("100 instances at 50 a second each let 5000 a second through", async () => {

@@ -62,8 +62,8 @@ const step = fc.record({
   priority: fc.integer({ min: -2, max: 2 }),
 });
 
-test("random histories agree with a sorted list", () => {
-  fc.assert(
+test("random histories agree with a sorted list", async () => {
+  await fc.assert(
     fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const heap = new JobHeap();
       let list: { id: string; priority: number; run: () => Promise<unknown>; abort(): void }[] = [];

@@ -29,27 +29,30 @@ export function plainPath(target: string): string | undefined {
 
 /**
  * @param target as the client sent it; origin form, absolute form, "*" or an authority
- * @returns each way to read its path, at least one
+ * @param depth how many segments anybody looks at
+ * @returns each way to read its path, at least one; some may be the same
  */
-export function readings(target: string): readonly Reading[] {
-  const found = new Map<string, Reading>();
+export function readings(target: string, depth: number): readonly Reading[] {
   const targets = new Set([target, asUrlParsersSee(target)]);
-  for (const each of [...targets].map(withoutQuery).flatMap(withoutAuthority)) {
-    const cut = each.split("#", 1)[0] ?? "";
-    const forward = cut.replaceAll("\\", "/");
-    const decoded = decode(forward).replaceAll("\\", "/");
-    for (const segments of [
-      each.split("/").map(decode),
-      resolve(forward.split("/")).map(decode),
-      resolve(forward.split("/").map(withoutParameters)).map(decode),
-      resolve(decoded.split("/")),
-      resolve((decoded.split("\0", 1)[0] ?? "").split("/").map(withoutParameters)),
-    ]) {
-      const reading = segments.map(foldSegment).filter((segment) => segment !== "");
-      found.set(reading.join("/"), reading);
-    }
-  }
-  return [...found.values()];
+  return [...targets]
+    .map(withoutQuery)
+    .flatMap(withoutAuthority)
+    .flatMap((path) => inEachWay(path, depth));
+}
+
+function inEachWay(path: string, depth: number): readonly Reading[] {
+  const uncut = path.replace(/\/{2,}/g, "/");
+  const [cut = ""] = uncut.split("#", 1);
+  const forward = cut.replace(/[/\\]+/g, "/").replace(/%2e/gi, ".");
+  const decoded = decode(forward).replace(/[/\\]+/g, "/");
+  const beforeNul = decoded.split("\0", 1)[0] ?? "";
+  return [
+    first(uncut, depth).map(decode),
+    resolve(forward, depth).map(decode),
+    resolve(withoutParameters(forward), depth).map(decode),
+    resolve(decoded, depth),
+    resolve(withoutParameters(beforeNul), depth),
+  ].map((segments) => segments.map(foldSegment));
 }
 
 /** The one reading of a rule's own path, which has no trick in it. */
@@ -91,20 +94,34 @@ function withoutAuthority(path: string): readonly string[] {
   return relative === undefined ? [path] : [path, path.slice(relative.length)];
 }
 
-/** "." and ".." in all spellings, as a URL parser does it; never above the root. */
-function resolve(segments: readonly string[]): string[] {
-  const resolved: string[] = [];
-  for (const segment of segments) {
-    const plain = segment.replace(/%2e/gi, ".");
-    if (plain === "..") resolved.pop();
-    else if (plain !== "." && plain !== "") resolved.push(segment);
+/** The first segments that are not empty; what is behind them is not looked at. */
+function first(path: string, depth: number): string[] {
+  const segments: string[] = [];
+  for (let start = 0; start < path.length && segments.length < depth; ) {
+    const slash = path.indexOf("/", start);
+    const end = slash < 0 ? path.length : slash;
+    if (end > start) segments.push(path.slice(start, end));
+    start = end + 1;
   }
-  return resolved;
+  return segments;
+}
+
+const DOTS = /(?:^|\/)\.{1,2}(?:\/|$)/;
+
+/** "." and ".." as a URL parser takes them; never above the root. */
+function resolve(path: string, depth: number): string[] {
+  if (!DOTS.test(path)) return first(path, depth);
+  const resolved: string[] = [];
+  for (const segment of path.split("/")) {
+    if (segment === "..") resolved.pop();
+    else if (segment !== "." && segment !== "") resolved.push(segment);
+  }
+  return resolved.slice(0, depth);
 }
 
 /** "a;b=c" is "a" to some. */
-function withoutParameters(segment: string): string {
-  return segment.split(";", 1)[0] ?? "";
+function withoutParameters(path: string): string {
+  return path.replace(/;[^/]*/g, "");
 }
 
 /** Once. What is no UTF-8, or no escape at all, stays as it is. */

@@ -11,11 +11,14 @@ interface Node<T> {
  */
 export class PathTree<T> {
   readonly #root: Node<T> = newNode();
+  #depth = 0;
 
   /** @param path with which the item's paths begin */
   add(path: string, item: T): void {
+    const segments = readRulePath(path);
+    this.#depth = Math.max(this.#depth, segments.length);
     let node = this.#root;
-    for (const segment of readRulePath(path)) {
+    for (const segment of segments) {
       const next = node.below.get(segment) ?? newNode<T>();
       node.below.set(segment, next);
       node = next;
@@ -32,7 +35,8 @@ export class PathTree<T> {
     if (this.#root.below.size === 0) return this.#root.items;
     const plain = plainPath(target);
     if (plain !== undefined) return this.#along(segmentsOf(plain));
-    return [...new Set(readings(target).flatMap((reading) => this.#along(reading)))];
+    const ways = readings(target, this.#depth);
+    return [...new Set(ways.flatMap((reading) => this.#along(reading)))];
   }
 
   /** No further than there is anything below. */

@@ -36,7 +36,7 @@ export interface RuleOverride extends RuleNumbers {
 export interface Rule extends RuleNumbers {
   /**
    * Unique among the rules of a set, and the same wherever in the file the rule stands: metrics,
-   * header fields and the keys on Redis carry it. Printable ASCII, at most 200 characters.
+   * header fields and the keys on Redis carry it. Printable ASCII.
    */
   readonly name: string;
   /** The path that it holds for, and all below: "/" is everything. */

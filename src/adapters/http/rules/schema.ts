@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { ALGORITHMS, type RuleAlgorithms } from "./algorithms.ts";
 import { UNITS, type Unit } from "./rule.ts";
-import { fold, vocabulary } from "./words.ts";
+import { type Vocabulary, vocabulary } from "./words.ts";
 
 /** The names that rules may use. */
 export interface Names {
@@ -22,7 +22,8 @@ export const BUILT_IN: Names = {
 const NAME = /^[!-~](?:[ -~]{0,198}[!-~])?$/;
 const METHOD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
 /** A plain path: what a request could hide there has no place in a rule. */
-const PATH = /^\/(?:(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+\/?)*$/;
+const SEGMENT = /(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+/.source;
+const PATH = new RegExp(`^/(?:${SEGMENT}(?:/${SEGMENT})*/?)?$`);
 
 function says(allowed: string): { readonly error: () => string } {
   return { error: () => allowed };
@@ -39,29 +40,30 @@ function text(allowed: string, pattern: RegExp) {
 }
 
 /** A name out of a list, in any case; it comes out as the list spells it. */
-function word(names: ReadonlyMap<string, string>, isOpen = false) {
-  const spellings = [...new Set(names.values())];
-  const allowed = spellings.join(", ");
-  const choices = { enum: [...new Set([...spellings, ...names.keys()])] };
+function word({ names, spellings, find }: Vocabulary, isOpen = false) {
+  const allowed = names.join(", ");
+  const choices = { enum: [...spellings] };
   return z
     .string(says(allowed))
     .transform((found, context) => {
-      const name = names.get(fold(found));
+      const name = find(found);
       if (name !== undefined) return name;
       context.issues.push({ code: "custom", message: allowed, input: found });
       return z.NEVER;
     })
     .meta({
-      description: allowed,
+      description: spellings.join(", "),
       // an editor offers the names, and lets others and other cases be
-      anyOf: isOpen ? [choices, { type: "string" }] : [choices, { pattern: inAnyCase(names) }],
+      anyOf: isOpen
+        ? [choices, { type: "string" }]
+        : [choices, { type: "string", pattern: inAnyCase(spellings) }],
     });
 }
 
-function inAnyCase(names: ReadonlyMap<string, string>): string {
+function inAnyCase(words: readonly string[]): string {
   const letters = (name: string) =>
     name.replace(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`);
-  return `^(?:${[...names.keys()].map(letters).join("|")})$`;
+  return `^(?:${words.map(letters).join("|")})$`;
 }
 
 function object<Shape extends z.core.$ZodShape>(shape: Shape) {
@@ -135,25 +137,18 @@ export type Entry = z.output<ReturnType<typeof entrySchema>>;
 
 /** The JSON Schema of a file, for editors: one entry, or a list of them. */
 export function rulesJsonSchema(): object {
-  const { $schema, ...entry } = z.toJSONSchema(entrySchema(BUILT_IN), {
-    io: "input",
-    unrepresentable: "any",
-  });
+  const options = { io: "input", unrepresentable: "any" } as const;
+  const { $schema, ...entry } = z.toJSONSchema(entrySchema(BUILT_IN), options);
+  const { url, rules } = entry.properties ?? {};
+  const entries = ["url", "Url"].map((name) => ({
+    ...entry,
+    properties: { [name]: url, rules },
+    required: [name, "rules"],
+  }));
   return {
     $schema,
     title: "Rules of smooth-limiter/http",
-    $defs: { entry: eitherCase(entry) },
+    $defs: { entry: { anyOf: entries } },
     anyOf: [{ $ref: "#/$defs/entry" }, { type: "array", items: { $ref: "#/$defs/entry" } }],
-  };
-}
-
-/** "Url" is the same as "url". */
-function eitherCase(entry: { properties?: object; required?: readonly string[] }): object {
-  const { url, ...properties } = (entry.properties ?? {}) as Record<string, unknown>;
-  return {
-    ...entry,
-    properties: { url, Url: url, ...properties },
-    required: ["rules"],
-    oneOf: [{ required: ["url"] }, { required: ["Url"] }],
   };
 }

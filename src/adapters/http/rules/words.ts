@@ -3,13 +3,26 @@ export function fold(name: string): string {
   return name.toLowerCase().replace(/[\s_-]+/g, "");
 }
 
-/** What the names of each, and its aliases, stand for. */
+/** Names that may be written in several ways. */
+export interface Vocabulary {
+  /** As they come out. */
+  readonly names: readonly string[];
+  /** These and their aliases, as they are documented. */
+  readonly spellings: readonly string[];
+  /** What stands for it, if it is known. */
+  find(word: string): string | undefined;
+}
+
 export function vocabulary(
-  entries: Iterable<readonly [name: string, aliases?: readonly string[]]>,
-): ReadonlyMap<string, string> {
-  const known = new Map<string, string>();
-  for (const [name, aliases = []] of entries) {
-    for (const word of [name, ...aliases]) known.set(fold(word), name);
-  }
-  return known;
+  entries: readonly (readonly [name: string, aliases?: readonly string[]])[],
+): Vocabulary {
+  const spelled = entries.flatMap(([name, aliases = []]) =>
+    [name, ...aliases].map((word) => [word, name] as const),
+  );
+  const known = new Map(spelled.map(([word, name]) => [fold(word), name]));
+  return {
+    names: entries.map(([name]) => name),
+    spellings: spelled.map(([word]) => word),
+    find: (word) => known.get(fold(word)),
+  };
 }

@@ -66,6 +66,7 @@ test("Forwarded, with its quotes", () => {
   assert.is(forwarded(1, 'For="[2001:db8:1:2::9]:4711"'), "2001:db8:1:2::/64");
   assert.is(forwarded(2, "for=203.0.113.9, for=198.51.100.2;by=192.0.2.7"), "203.0.113.9");
   assert.is(forwarded(1, 'for=1.1.1.1, by="a,b\\",c";for=198.51.100.2'), "198.51.100.2");
+  assert.is(forwarded(1, 'for=1.1.1.1,for=198.51.100.2;by="a,b\\",c"'), "198.51.100.2");
   assert.is(forwarded(1, 'proto=https;host="a;for=9.9.9.9";for="198.51.100.2"'), "198.51.100.2");
   assert.is(forwarded(1, "by=198.51.100.2"), "192.0.2.1");
   assert.is(forwarded(1, "for=unknown"), "192.0.2.1");

@@ -162,10 +162,25 @@ test("a plain path is held to the rules of its prefixes and to no others", () =>
 });
 
 test("time is linear in the length of a target", () => {
-  for (const unit of ["/", "/..", "%2e", "%2f", "\\", ";", "%", "/a", "%c3%a9", "http://", "//"]) {
+  for (const unit of [
+    "/;a",
+    "/a;b/..",
+    "/%61",
+    "/",
+    "/..",
+    "%2e",
+    "%2f",
+    "\\",
+    ";",
+    "%",
+    "/a",
+    "%c3%a9",
+    "http://",
+    "//",
+  ]) {
     const start = performance.now();
     match(`/${unit.repeat(20_000)}/sample`);
-    assert.ok(performance.now() - start < 2000, unit);
+    assert.ok(performance.now() - start < 1500, unit);
   }
 });
 

@@ -1,0 +1,37 @@
+/**
+ * What does `limitedFetch` cost when there is nothing to wait for? Instead of a network, whose noise would hide it, there
+ * is a `fetch` that makes the request and the response that every one has to make, and answers at once.
+ */
+import pThrottle from "p-throttle";
+import { RateLimiter } from "smooth-limiter";
+import { limitedFetch } from "smooth-limiter/fetch";
+import { compare } from "./lib/compare.ts";
+import { target, times } from "./lib/report.ts";
+
+const PLENTY = 1e9;
+
+const instant =
+  (headers: Record<string, string>): typeof fetch =>
+  async (input, init) => {
+    new Request(input, init);
+    return new Response("fine", { headers });
+  };
+const silent = instant({});
+const telling = instant({ ratelimit: '"plenty";r=1000000;t=60' });
+
+const limiter = RateLimiter.create(PLENTY);
+const limited = limitedFetch(limiter, { fetch: silent });
+const told = limitedFetch(limiter, { fetch: telling });
+const throttled = pThrottle({ limit: PLENTY, interval: 1000 })(silent);
+const url = "http://api.test/things";
+
+console.log("a request that is answered at once, never limited");
+const ratio = await compare({
+  "fetch that answers at once": () => silent(url),
+  limitedFetch: () => limited(url),
+  "limitedFetch, and the server tells its limit": () => told(url),
+  "p-throttle": () => throttled(url),
+});
+const ours = ratio("limitedFetch", "fetch that answers at once");
+target("at most 3 × a fetch that answers at once", ours <= 3, times(ours));
+process.exit();

@@ -1,0 +1,170 @@
+/**
+ * What does it cost to pace a stream, and is the pace kept? Bytes in chunks of 64 KiB go through each form, beside the same pipeline
+ * without a throttle and with the platform's own transformer that does nothing. First the target's own work is to hash them, which is
+ * slower than the limiter's 1 GiB a second: what is lost is the throttle's. Then there is no work and no limit, and what is left is the
+ * cost of passing. Then the pace itself, on the real clock, all forms at once; and ten streams that share.
+ */
+import { createHash } from "node:crypto";
+import { Duplex, PassThrough, Readable, type Transform, Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { RateLimiter } from "smooth-limiter";
+import { paced, throttle } from "smooth-limiter/streams";
+import { throttleNode } from "smooth-limiter/streams/node";
+import { short } from "./lib/options.ts";
+import { table, target } from "./lib/report.ts";
+import { inTurns, print } from "./lib/turns.ts";
+
+const KIB = 2 ** 10;
+const MIB = 2 ** 20;
+const GIB = 2 ** 30;
+
+type Take = (chunk: Uint8Array) => void;
+type Run = (chunks: Iterable<Uint8Array>, take: Take) => Promise<void>;
+type Ends = { readable: ReadableStream<Uint8Array>; writable: WritableStream<Uint8Array> };
+
+function* chunksOf(size: number, bytes: number): Generator<Uint8Array> {
+  const chunk = new Uint8Array(size);
+  for (let left = bytes; left > 0; left -= size) yield chunk;
+}
+
+async function* later(chunks: Iterable<Uint8Array>) {
+  yield* chunks;
+}
+
+const web =
+  (through?: () => Ends): Run =>
+  async (chunks, take) => {
+    const iterator = chunks[Symbol.iterator]();
+    const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+      const { done, value } = iterator.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    };
+    const source = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
+    const sink = new WritableStream<Uint8Array>({ write: take });
+    await (through ? source.pipeThrough(through()) : source).pipeTo(sink);
+  };
+
+const node =
+  (through?: () => Transform | Duplex): Run =>
+  async (chunks, take) => {
+    const iterator = chunks[Symbol.iterator]();
+    const source = new Readable({
+      read() {
+        this.push(iterator.next().value ?? null);
+      },
+    });
+    const sink = new Writable({
+      write(chunk, _encoding, callback) {
+        take(chunk);
+        callback();
+      },
+    });
+    await (through ? pipeline(source, through(), sink) : pipeline(source, sink));
+  };
+
+const iterable =
+  (limiter?: () => RateLimiter): Run =>
+  async (chunks, take) => {
+    const source = later(chunks);
+    for await (const chunk of limiter ? paced(source, limiter()) : source) take(chunk);
+  };
+
+/** Each form without us, with the platform's transformer, and with ours. */
+function contenders(rate: number): Record<string, Run> {
+  const limiter = () => RateLimiter.create(rate);
+  return {
+    "web, bare": web(),
+    "web, identity TransformStream": web(() => new TransformStream()),
+    "web, throttle": web(() => throttle(limiter())),
+    "Node, bare": node(),
+    "Node, PassThrough": node(() => new PassThrough()),
+    "Node, throttleNode": node(() => throttleNode(limiter())),
+    "Node, Duplex.fromWeb(throttle)": node(() =>
+      // biome-ignore lint/suspicious/noExplicitAny: two declarations of the same streams
+      Duplex.fromWeb(throttle(limiter()) as any),
+    ),
+    "iterable, bare": iterable(),
+    "iterable, paced": iterable(limiter),
+  };
+}
+
+const figure = (show: string) => (perSecond: number) => `${perSecond.toFixed(2)} ${show}`;
+
+async function sideBySide(rate: number, bytes: number, size: number, unit: number, hash: boolean) {
+  const measures = Object.entries(contenders(rate)).map(([name, run]) => {
+    const measure = async () => {
+      const digest = createHash("sha512");
+      const start = performance.now();
+      await run(chunksOf(size, bytes), (chunk) => {
+        if (hash) digest.update(chunk);
+      });
+      return (1000 * bytes) / unit / (performance.now() - start);
+    };
+    return [name, measure] as const;
+  });
+  return inTurns(Object.fromEntries(measures));
+}
+
+const hashed = await sideBySide(GIB, 64 * MIB, 64 * KIB, GIB, true);
+const ofHashed = print("hashed as sha512, 1 GiB a second allowed", hashed, figure("GiB/s"));
+for (const [ours, bare] of [
+  ["web, throttle", "web, bare"],
+  ["Node, throttleNode", "Node, bare"],
+  ["iterable, paced", "iterable, bare"],
+] as const) {
+  const share = ofHashed(ours, bare);
+  target(`${ours}: at least 75 % of ${bare}`, share >= 0.75, `${(100 * share).toFixed(1)} %`);
+}
+
+const passed = await sideBySide(1e15, short ? 256 * MIB : GIB, 64 * KIB, GIB, false);
+print("nothing done with them, never limited", passed, figure("GiB/s"));
+
+const tiny = await sideBySide(1e15, MIB / 4, 20, MIB, false);
+print("the same in chunks of 20 bytes", tiny, figure("MiB/s"));
+
+const seconds = short ? 2 : 8;
+const rate = 8 * MIB;
+const rows = await Promise.all(
+  Object.entries(contenders(rate))
+    .filter(([name]) => /throttle|paced/.test(name))
+    .map(async ([name, run]) => {
+      const start = performance.now();
+      await run(chunksOf(64 * KIB, seconds * rate), () => {});
+      const took = performance.now() - start;
+      return { name, took, off: took / (1000 * seconds) - 1 };
+    }),
+);
+console.log(`\n${(seconds * rate) / MIB} MiB at 8 MiB a second, all at once`);
+const percent = (share: number) => `${(100 * share).toFixed(2)} %`;
+table(
+  ["", "took", `to ${seconds} s`],
+  rows.map(({ name, took, off }) => [name, `${took.toFixed(1)} ms`, percent(off)]),
+);
+// the first piece of 50 ms goes at once
+const worst = Math.max(...rows.map(({ off }) => Math.abs(off)));
+target("within 1 % of the time", short ? undefined : worst <= 0.01, percent(worst));
+
+const shared = RateLimiter.create(10 * MIB);
+const controller = new AbortController();
+const { signal } = controller;
+const got = Array.from({ length: 10 }, () => 0);
+const sharing = got.map(async (_, i) => {
+  const chunks = chunksOf(1000 * 4 ** (i % 5), Infinity);
+  try {
+    for await (const { length } of paced(chunks, shared, { signal })) {
+      got[i] = (got[i] ?? 0) + length;
+    }
+  } catch (error) {
+    if (error !== signal.reason) throw error;
+  }
+});
+setTimeout(() => controller.abort(), 1000 * seconds);
+await Promise.all(sharing);
+const deviation = Math.max(...got.map((bytes) => Math.abs(bytes / (seconds * MIB) - 1)));
+console.log("\nten streams, chunks of 1 000 to 256 000 bytes, share 10 MiB a second");
+target(
+  "each gets 1 MiB a second ± 5 %",
+  deviation <= 0.05,
+  `off by ${percent(deviation)} at worst`,
+);

@@ -1,0 +1,162 @@
+import { show } from "../../check.ts";
+import type { Limiter } from "../../limiter/face.ts";
+import type { Permits } from "../../permits.ts";
+import { checkPermits, correct } from "../correct.ts";
+import { type Call, readCall } from "./call.ts";
+import { Gate, quietly } from "./gate.ts";
+import { checkLimitedFetchOptions, type LimitedFetchOptions, type Settings } from "./options.ts";
+import { sleep } from "./sleep.ts";
+
+/**
+ * A `fetch` that keeps a limit: each request waits for its turn; what the server says of its own
+ * limits is heeded by everybody who stands behind; what it refuses is made again where that is safe.
+ * For one function instead of HTTP see `withEstimate` in `smooth-limiter/llm`.
+ *
+ * @param limiter the limiter of all requests, or a function that gives a request its own: see
+ *   `perOrigin` and `perKey`. It must give the same object as long as it means the same limit
+ * @param options see `LimitedFetchOptions`
+ * @returns a function with the type of `fetch`. It rejects as `fetch` does, and with what
+ *   `limiter.acquire` rejects with; an abort in any phase rejects with the signal's own reason
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const github = limitedFetch(RateLimiter.create(10));
+ * const response = await github("https://api.github.com/zen");
+ */
+export function limitedFetch(
+  limiter: Limiter | ((request: Request) => Limiter | Promise<Limiter>),
+  options: LimitedFetchOptions = {},
+): typeof globalThis.fetch {
+  const settings = checkLimitedFetchOptions(options);
+  if (typeof limiter !== "function") checkLimiter(limiter);
+  const gates = new WeakMap<Limiter, Gate>();
+  const gateOf = (own: Limiter) => {
+    const gate = gates.get(own) ?? new Gate(checkLimiter(own), settings);
+    gates.set(own, gate);
+    return gate;
+  };
+
+  return async (input, init) => {
+    const call = readCall(input, init);
+    const { request, signal } = call;
+    signal?.throwIfAborted();
+    const own = typeof limiter === "function" ? await limiter(request.clone()) : limiter;
+    const permits = await weigh(settings, request);
+    const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
+    return new Exchange(gateOf(own), settings, call, permits, send).run();
+  };
+}
+
+/** One call of the limited fetch: as many attempts as it takes. */
+class Exchange {
+  readonly #gate: Gate;
+  readonly #settings: Settings;
+  readonly #call: Call;
+  readonly #permits: Permits;
+  readonly #send: () => Promise<Response>;
+
+  constructor(
+    gate: Gate,
+    settings: Settings,
+    call: Call,
+    permits: Permits,
+    send: () => Promise<Response>,
+  ) {
+    this.#gate = gate;
+    this.#settings = settings;
+    this.#call = call;
+    this.#permits = permits;
+    this.#send = send;
+  }
+
+  async run(): Promise<Response> {
+    for (let attempt = 0; ; attempt++) {
+      const response = await this.#attempt(attempt);
+      if (response !== undefined) return response;
+    }
+  }
+
+  /** The response, or `undefined` when it is time for another attempt. */
+  async #attempt(attempt: number): Promise<Response | undefined> {
+    const admitted = await this.#gate.enter(this.#permits, this.#call.signal);
+    const response = await this.#sendOrFail(attempt);
+    if (response === undefined) return undefined;
+    if (response.status !== 429 && response.status !== 503) {
+      await this.#gate.accepted(admitted, this.#permits, response.headers);
+      if (response.status >= 400) await this.#giveBack();
+      else this.#settle(response);
+      return response;
+    }
+
+    const backoffMs = this.#backoffMs(attempt);
+    const { waitMs, paused } = await this.#gate.refused(
+      admitted,
+      this.#permits,
+      response,
+      backoffMs,
+    );
+    await this.#giveBack();
+    const { retries, maxRetryAfterMs } = this.#settings;
+    if (attempt >= retries || waitMs > maxRetryAfterMs || !this.#mayRepeat(response.status)) {
+      return response;
+    }
+    // nobody will read it, and its connection is to be free again
+    await quietly(() => response.body?.cancel());
+    if (!paused) await sleep(this.#settings.clock, waitMs, this.#call.signal);
+    return undefined;
+  }
+
+  /** The response, or `undefined` when it failed on the way and is to be sent again. */
+  async #sendOrFail(attempt: number): Promise<Response | undefined> {
+    const { signal, repeatable, idempotent } = this.#call;
+    try {
+      return await this.#send();
+    } catch (error) {
+      // who gave up does not know how far it came
+      if (signal?.aborted) throw error;
+      await this.#giveBack();
+      if (attempt >= this.#settings.retries || !repeatable || !idempotent) throw error;
+      await sleep(this.#settings.clock, this.#backoffMs(attempt), signal);
+      return undefined;
+    }
+  }
+
+  #mayRepeat(status: number): boolean {
+    const { repeatable, idempotent } = this.#call;
+    return repeatable && (idempotent || (status === 429 && this.#settings.retryNonIdempotent));
+  }
+
+  /** Half of it at random, so that those who failed together do not come back together. */
+  #backoffMs(attempt: number): number {
+    const { backoffMs, maxRetryAfterMs } = this.#settings;
+    return Math.min(maxRetryAfterMs, backoffMs * 2 ** attempt) * (0.5 + Math.random() / 2);
+  }
+
+  /** It did not do what its permits were for. */
+  async #giveBack(): Promise<void> {
+    const { failed } = this.#settings;
+    if (failed === undefined) return;
+    await quietly(() => correct(this.#gate.limiter, this.#permits, failed));
+  }
+
+  /** Corrects the permits to what was used, while the caller reads the response. */
+  #settle(response: Response): void {
+    const { used } = this.#settings;
+    if (used === undefined || !response.ok) return;
+    const copy = response.clone();
+    void quietly(async () => {
+      const actual = await used(copy);
+      if (actual === undefined) return;
+      checkPermits("used", actual);
+      await correct(this.#gate.limiter, this.#permits, actual);
+    });
+  }
+}
+
+async function weigh({ permits }: Settings, request: Request): Promise<Permits> {
+  return typeof permits === "function" ? permits(request.clone()) : permits;
+}
+
+function checkLimiter(limiter: Limiter): Limiter {
+  if (typeof (limiter as Partial<Limiter> | null)?.acquire === "function") return limiter;
+  throw new TypeError(`limiter must be a limiter or a function, got ${show(limiter)}`);
+}

@@ -1,0 +1,67 @@
+import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../check.ts";
+import type { Limiter } from "../../limiter/face.ts";
+
+export interface PerKeyOptions {
+  /**
+   * How many limiters are kept. A whole number, 1 or more, default 1000. Beyond that the one that
+   * was not asked for longest is forgotten: whoever waits there goes on waiting, and who comes later
+   * gets a new one.
+   */
+  readonly maxKeys?: number | undefined;
+}
+
+/**
+ * A limiter for each key of a request, for `limitedFetch`.
+ *
+ * @param keyOf the key of a request: its host, a header, a part of its path
+ * @param make makes the limiter of a key when it is first asked for
+ * @param options `maxKeys`: how many are kept (default 1000)
+ * @returns a function that gives a request its limiter
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const byTenant = perKey(
+ *   (request) => request.headers.get("x-tenant") ?? "",
+ *   (tenant) => redisLimiter.for(tenant),
+ * );
+ * const api = limitedFetch(byTenant);
+ */
+export function perKey(
+  keyOf: (request: Request) => string,
+  make: (key: string) => Limiter,
+  options: PerKeyOptions = {},
+): (request: Request) => Limiter {
+  checkFunction("keyOf", keyOf);
+  checkFunction("make", make);
+  checkOptions("options", options, ["maxKeys"]);
+  const maxKeys = checkNumber("maxKeys", options.maxKeys ?? 1000, wholeAtLeastOne);
+  // a Map keeps the order in which its keys came: the first is the one that was not asked for longest
+  const limiters = new Map<string, Limiter>();
+  return (request) => {
+    const key = keyOf(request);
+    const limiter = limiters.get(key) ?? make(key);
+    limiters.delete(key);
+    limiters.set(key, limiter);
+    if (limiters.size > maxKeys) {
+      const [oldest] = limiters.keys();
+      limiters.delete(oldest as string);
+    }
+    return limiter;
+  };
+}
+
+/**
+ * A limiter for each origin (`https://api.example.com`), for `limitedFetch`.
+ *
+ * @param make makes the limiter of an origin when it is first asked for
+ * @param options `maxKeys`: how many are kept (default 1000)
+ * @returns a function that gives a request its limiter
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const polite = limitedFetch(perOrigin(() => RateLimiter.create(2)));
+ */
+export function perOrigin(
+  make: (origin: string) => Limiter,
+  options: PerKeyOptions = {},
+): (request: Request) => Limiter {
+  return perKey((request) => new URL(request.url).origin, make, options);
+}

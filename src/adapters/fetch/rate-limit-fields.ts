@@ -1,0 +1,213 @@
+/**
+ * What servers say of their limits, in the dialects that are about: `RateLimit` and
+ * `RateLimit-Policy` as structured fields (the current IETF draft), draft 7's `RateLimit:
+ * limit=100, remaining=50, reset=30`, `RateLimit-Remaining` and its sisters with and without `X-`,
+ * those of OpenAI (`x-ratelimit-remaining-tokens`, with resets such as `6m0s`) and of Anthropic
+ * (`anthropic-ratelimit-tokens-remaining`, with dates).
+ *
+ * Nothing here throws: a field that makes no sense is as good as absent.
+ */
+
+/** What one of a server's limits stood at when it wrote the response. */
+export interface ServerQuota {
+  /** What the server calls it; `undefined` where there is one only. */
+  readonly name: string | undefined;
+  /** How much could still be used. */
+  readonly remaining: number;
+  /** How much can be used in a window, if it was told. */
+  readonly limit: number | undefined;
+  /** ms until all of it can be used again; `undefined` if it was not told. */
+  readonly resetMs: number | undefined;
+  /** The length of a window, ms, if it was told. */
+  readonly windowMs: number | undefined;
+  /** Whether it comes back bit by bit until then, as in a bucket, and not all at once. */
+  readonly gradual: boolean;
+}
+
+/** What is not told. */
+const UNKNOWN = {
+  name: undefined,
+  limit: undefined,
+  resetMs: undefined,
+  windowMs: undefined,
+  gradual: false,
+} as const;
+
+/**
+ * @param headers of the response
+ * @param epochMs Unix time, ms, for the dates of servers that do not tell their own
+ */
+export function readQuotas(headers: Headers, epochMs: number): ServerQuota[] {
+  const now = serverTime(headers, epochMs);
+  const one = structured(headers, now) ?? plain(headers, now);
+  return [...one, ...named(headers, now)];
+}
+
+/** How long the server asks to stay away, ms: `Retry-After` in seconds or as a date. */
+export function readRetryAfterMs(headers: Headers, epochMs: number): number | undefined {
+  const inMs = amount(headers.get("retry-after-ms"));
+  return inMs ?? msUntil(headers.get("retry-after"), serverTime(headers, epochMs));
+}
+
+/** ms until some of a quota that is used up can be used again. */
+export function comesBackMs({ resetMs, limit, gradual }: ServerQuota): number | undefined {
+  return resetMs !== undefined && gradual && limit ? resetMs / limit : resetMs;
+}
+
+/** The server's own clock: a date is told by it, and ours may be wrong. */
+function serverTime(headers: Headers, epochMs: number): number {
+  const date = headers.get("date") ?? "";
+  return (isDate(date) && Date.parse(date)) || epochMs;
+}
+
+/** `RateLimit: "name";r=50;t=30`, with `RateLimit-Policy: "name";q=100;w=60`. */
+function structured(headers: Headers, now: number): ServerQuota[] | undefined {
+  const field = headers.get("ratelimit");
+  if (field === null) return undefined;
+  const members = readList(field);
+  const policies = readList(headers.get("ratelimit-policy") ?? "");
+  const [first] = policies;
+  const windowOf = (params: Params | undefined) => seconds(params?.get("w"));
+
+  if (members.some(({ params }) => params.has("r"))) {
+    return members.flatMap(({ name, params }) => {
+      const policy = policies.find((each) => each.name === name)?.params;
+      return quota(params.get("r"), params.get("t"), policy?.get("q"), now, {
+        name,
+        windowMs: windowOf(policy),
+      });
+    });
+  }
+  // draft 7 is a dictionary: each member is a name and its value
+  const of = new Map(members.map(({ name, value }) => [name, value]));
+  const found = quota(of.get("remaining"), of.get("reset"), of.get("limit"), now, {
+    windowMs: windowOf(first?.params),
+  });
+  return found.length > 0 ? found : undefined;
+}
+
+function plain(headers: Headers, now: number): ServerQuota[] {
+  for (const prefix of ["ratelimit", "x-ratelimit", "x-rate-limit"]) {
+    const get = (what: string) => headers.get(`${prefix}-${what}`);
+    // the limit may be followed by a list of policies
+    const limit = get("limit")?.split(",")[0];
+    const found = quota(get("remaining"), get("reset"), limit, now, {});
+    if (found.length > 0) return found;
+  }
+  return [];
+}
+
+const NAMED: readonly [field: RegExp, sister: (name: string, what: string) => string][] = [
+  [/^x-ratelimit-remaining-(.+)$/, (name, what) => `x-ratelimit-${what}-${name}`],
+  [/^anthropic-ratelimit-(.+)-remaining$/, (name, what) => `anthropic-ratelimit-${name}-${what}`],
+];
+
+/** Of language models: a quota for requests, one for tokens, each a bucket. */
+function named(headers: Headers, now: number): ServerQuota[] {
+  const found: ServerQuota[] = [];
+  for (const [field, remaining] of headers) {
+    for (const [pattern, sister] of NAMED) {
+      const name = pattern.exec(field)?.[1];
+      if (name === undefined) continue;
+      const reset = headers.get(sister(name, "reset"));
+      const limit = headers.get(sister(name, "limit"));
+      found.push(...quota(remaining, reset, limit, now, { name, gradual: true }));
+    }
+  }
+  return found;
+}
+
+type Text = string | null | undefined;
+
+/** None where it is not told how much remains. */
+function quota(
+  remaining: Text,
+  reset: Text,
+  limit: Text,
+  now: number,
+  more: Partial<ServerQuota>,
+): ServerQuota[] {
+  const left = amount(remaining);
+  if (left === undefined) return [];
+  const resetMs = msUntil(reset, now) ?? more.windowMs;
+  return [{ ...UNKNOWN, ...more, remaining: left, limit: amount(limit), resetMs }];
+}
+
+const UNITS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
+
+/** Seconds from now, Unix time in seconds or ms, `6m0s`, an HTTP date or an ISO date. */
+function msUntil(text: Text, now: number): number | undefined {
+  const number = amount(text);
+  if (number !== undefined) {
+    if (number < 1e9) return number * 1000;
+    return Math.max(0, (number < 1e12 ? number * 1000 : number) - now);
+  }
+  const value = text?.trim() ?? "";
+  if (/^(\d+(\.\d+)?(ms|[smhd]))+$/.test(value)) {
+    const parts = value.matchAll(/([\d.]+)(ms|[smhd])/g);
+    const sum = [...parts].reduce((ms, [, n, unit = ""]) => ms + Number(n) * (UNITS[unit] ?? 0), 0);
+    return Number.isFinite(sum) ? sum : undefined;
+  }
+  const at = isDate(value) ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now);
+}
+
+/** `Date.parse` makes a date of nearly anything. */
+function isDate(text: string): boolean {
+  return /^(\d{4}-\d\d-\d\dT|[a-z]{3,9}, )/i.test(text);
+}
+
+function seconds(text: Text): number | undefined {
+  const value = amount(text);
+  return value === undefined ? undefined : value * 1000;
+}
+
+/** A number as HTTP writes it, 0 or more. */
+function amount(text: Text): number | undefined {
+  const value = text?.trim() ?? "";
+  if (!/^\d+(\.\d*)?$/.test(value)) return undefined;
+  const number = Number(value);
+  return Number.isFinite(number) ? number : undefined;
+}
+
+type Params = ReadonlyMap<string, string>;
+
+interface Member {
+  readonly name: string;
+  /** Of `name=value`. */
+  readonly value: string | undefined;
+  readonly params: Params;
+}
+
+/** As much of a structured field's list or dictionary as limits need: `a;b=1, "c d";e="f"`. */
+function readList(field: string): Member[] {
+  return split(field, ",").map((member) => {
+    const [head = "", ...rest] = split(member, ";");
+    const [name = "", value] = split(head, "=").map(unquote);
+    const params = rest.map((param) => {
+      const [key = "", of = ""] = split(param, "=").map(unquote);
+      return [key, of] as const;
+    });
+    return { name, value, params: new Map(params) };
+  });
+}
+
+/** Splits where the separator stands outside quotes. */
+function split(text: string, separator: string): string[] {
+  const parts = [""];
+  for (const [piece] of text.matchAll(/"(?:[^"\\]|\\.)*"?|[^"]/gs)) {
+    if (piece === separator) parts.push("");
+    else parts[parts.length - 1] += piece;
+  }
+  return parts.map((part) => part.trim());
+}
+
+function unquote(text: string): string {
+  return text.startsWith('"') ? text.replace(/^"|"$/g, "").replace(/\\(.)/gs, "$1") : text;
+}

@@ -1,0 +1,120 @@
+/**
+ * `throttle` for Node's own streams, in an entry of its own: the web form loads nothing of Node.
+ *
+ * `Duplex.fromWeb(throttle(limiter))` does the same, but each chunk costs some ten times as much:
+ * see `bench/streams.bench.ts`.
+ */
+import { Transform, type TransformCallback } from "node:stream";
+import type { Limiter } from "../../limiter/face.ts";
+import { Credit } from "./credit.ts";
+import { onAbort } from "./on-abort.ts";
+import {
+  type CheckedOptions,
+  checkPaceOptions,
+  cut,
+  type PaceOptions,
+  sizeOf,
+  type Weigh,
+  type WeighedOptions,
+} from "./options.ts";
+
+export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
+
+/**
+ * Paces a Node stream of bytes: `pipeline(source, throttleNode(limiter), target)`. The bytes pass
+ * unchanged and in order, no faster than the limiter has permits, one for each byte; big chunks are
+ * cut, small ones are paid for together. Any number of streams may share the limiter, by turns.
+ *
+ * @param limiter any limiter of this package, in this process or on Redis
+ * @param options as those of `throttle`; with `weigh` the stream is in object mode, and chunks are not
+ *   cut
+ * @returns a Transform; what the limiter throws, and the signal's own reason, destroy it. Strings
+ *   that are written come out as bytes
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all responses together
+ * await pipeline(createReadStream(path), throttleNode(limiter), response);
+ */
+export function throttleNode(limiter: Limiter, options?: PaceOptions): Transform;
+export function throttleNode<T>(limiter: Limiter, options: WeighedOptions<T>): Transform;
+export function throttleNode<T>(
+  limiter: Limiter,
+  options: PaceOptions & Partial<WeighedOptions<T>> = {},
+): Transform {
+  const checked = checkPaceOptions(limiter, options);
+  return new Throttle(new Credit(limiter, checked), checked);
+}
+
+class Throttle<T> extends Transform {
+  readonly #credit: Credit;
+  readonly #weigh: Weigh<T> | undefined;
+  readonly #unlisten: (() => void) | undefined;
+  /** Goes on with the chunk in hand, when the reader wants more. */
+  #resume: (() => void) | undefined;
+
+  constructor(credit: Credit, { weigh, signal }: CheckedOptions<T>) {
+    // one chunk in hand and none beside it
+    super({ objectMode: weigh !== undefined, highWaterMark: 0 });
+    this.#credit = credit;
+    this.#weigh = weigh;
+    this.#unlisten = onAbort(signal, (reason) => this.destroy(reason as Error));
+  }
+
+  override _transform(chunk: T, _encoding: string, callback: TransformCallback): void {
+    try {
+      this.#pass(chunk, sizeOf(chunk, this.#weigh), callback);
+    } catch (error) {
+      callback(error as Error);
+    }
+  }
+
+  /** No promise where the chunk is paid. */
+  #pass(chunk: T, size: number, callback: TransformCallback): void {
+    let rest = chunk;
+    let left = size;
+    for (;;) {
+      const passes = this.#credit.take(left);
+      if (passes === left) {
+        callback(null, rest);
+        return;
+      }
+      if (passes === undefined) {
+        this.#credit.buy(left).then(
+          () => this.#pass(rest, left, callback),
+          // who was destroyed has an error of its own, or none
+          (error) => this.destroyed || callback(error),
+        );
+        return;
+      }
+      const more = this.push(cut(rest, 0, passes));
+      rest = cut(rest, passes);
+      left -= passes;
+      if (!more) {
+        this.#resume = () => this.#pass(rest, left, callback);
+        return;
+      }
+    }
+  }
+
+  override _read(size: number): void {
+    const resume = this.#resume;
+    this.#resume = undefined;
+    if (resume === undefined) super._read(size);
+    else resume();
+  }
+
+  override _flush(callback: TransformCallback): void {
+    this.#end();
+    callback();
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.#end(error ?? undefined);
+    callback(error);
+  }
+
+  #end(reason?: unknown): void {
+    this.#unlisten?.();
+    this.#credit.close(reason);
+  }
+}

@@ -1,0 +1,78 @@
+import {
+  aboveZero,
+  atLeastZero,
+  checkNumber,
+  checkOptions,
+  checkSignal,
+  checkText,
+  show,
+} from "../../check.ts";
+import type { Limiter } from "../../limiter/face.ts";
+
+export interface PaceOptions {
+  /**
+   * No piece is worth more time than this at the limiter's pace, ms: larger chunks are cut. Above 0,
+   * default 50. Smaller is smoother, and costs more calls.
+   */
+  readonly pieceMs?: number | undefined;
+  /** The first so many bytes pass at once and are not charged. 0 or more, default 0. */
+  readonly freeBytes?: number | undefined;
+  /** The name of the limiter's policy that counts the bytes. Default: all of its policies do. */
+  readonly policy?: string | undefined;
+  /** Ends it: both sides fail with `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** For streams of anything. */
+export interface WeighedOptions<T> extends PaceOptions {
+  /**
+   * What a chunk costs, in permits: 0 or more. Chunks are not cut then, and `freeBytes` counts these
+   * permits. Default: bytes.
+   */
+  readonly weigh: (chunk: T) => number;
+}
+
+export type Weigh<T> = (chunk: T) => number;
+
+export interface CheckedOptions<T> {
+  readonly pieceMs: number;
+  readonly freeBytes: number;
+  readonly policy: string | undefined;
+  readonly signal: AbortSignal | undefined;
+  /** Undefined: bytes, which can be cut. */
+  readonly weigh: Weigh<T> | undefined;
+}
+
+export function checkPaceOptions<T>(
+  limiter: Limiter,
+  options: PaceOptions & Partial<WeighedOptions<T>>,
+): CheckedOptions<T> {
+  const { acquire, decide, refund } = Object(limiter) as Partial<Limiter>;
+  if (![acquire, decide, refund].every((verb) => typeof verb === "function")) {
+    throw new TypeError(`limiter must have acquire(), decide() and refund(), got ${show(limiter)}`);
+  }
+  checkOptions("options", options, ["pieceMs", "freeBytes", "policy", "signal", "weigh"]);
+  const { pieceMs = 50, freeBytes = 0, policy, weigh } = options;
+  if (weigh !== undefined && typeof weigh !== "function") {
+    throw new TypeError(`weigh must be a function, got ${show(weigh)}`);
+  }
+  return {
+    pieceMs: checkNumber("pieceMs", pieceMs, aboveZero),
+    freeBytes: checkNumber("freeBytes", freeBytes, atLeastZero),
+    policy: policy === undefined ? undefined : checkText("policy", policy),
+    signal: checkSignal(options.signal),
+    weigh,
+  };
+}
+
+/** How large a chunk is: its bytes, or what `weigh` says. */
+export function sizeOf<T>(chunk: T, weigh: Weigh<T> | undefined): number {
+  if (weigh !== undefined) return checkNumber("weigh(chunk)", weigh(chunk), atLeastZero);
+  if (chunk instanceof Uint8Array) return chunk.byteLength;
+  throw new TypeError(`chunk must be a Uint8Array where no weigh is given, got ${show(chunk)}`);
+}
+
+/** A part of a chunk that may be cut, without copying. */
+export function cut<T>(chunk: T, from: number, to?: number): T {
+  return (chunk as T & Uint8Array).subarray(from, to) as T;
+}

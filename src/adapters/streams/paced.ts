@@ -1,0 +1,83 @@
+import { show } from "../../check.ts";
+import type { Limiter } from "../../limiter/face.ts";
+import { Credit } from "./credit.ts";
+import { onAbort } from "./on-abort.ts";
+import {
+  type CheckedOptions,
+  checkPaceOptions,
+  cut,
+  type PaceOptions,
+  sizeOf,
+  type Weigh,
+  type WeighedOptions,
+} from "./options.ts";
+
+/**
+ * Paces whatever can be iterated, for `for await`: bytes, or with `weigh` anything. Items pass
+ * unchanged and in order; the next one is asked for when the one before has been taken.
+ *
+ * @param iterable of `Uint8Array`, which may be cut, or with `weigh` of anything, which is not
+ * @param limiter any limiter of this package, in this process or on Redis
+ * @param weigh what an item costs in permits, 0 or more; or the options of `throttle`, `weigh` among
+ *   them. The signal ends a wait for permits; a source that is being waited for has to end by itself
+ * @returns the items; leaving the loop ends the source too
+ * @throws RangeError or TypeError that names the argument, its bound and what it got; while it is
+ *   iterated what the limiter throws, or the signal's own reason
+ * @example
+ * for await (const row of paced(rows, limiter, () => 1)) await insert(row);
+ */
+export function paced<Bytes extends Uint8Array>(
+  iterable: AsyncIterable<Bytes> | Iterable<Bytes>,
+  limiter: Limiter,
+  options?: PaceOptions,
+): AsyncGenerator<Bytes, void, undefined>;
+export function paced<T>(
+  iterable: AsyncIterable<T> | Iterable<T>,
+  limiter: Limiter,
+  weigh: Weigh<T> | WeighedOptions<T>,
+): AsyncGenerator<T, void, undefined>;
+export function paced<T>(
+  iterable: AsyncIterable<T> | Iterable<T>,
+  limiter: Limiter,
+  how: Weigh<T> | (PaceOptions & Partial<WeighedOptions<T>>) = {},
+): AsyncGenerator<T, void, undefined> {
+  const options = typeof how === "function" ? { weigh: how } : how;
+  const checked = checkPaceOptions(limiter, options);
+  const { [Symbol.asyncIterator]: later, [Symbol.iterator]: now } = Object(iterable);
+  if (typeof later !== "function" && typeof now !== "function") {
+    throw new TypeError(`iterable must be iterable, got ${show(iterable)}`);
+  }
+  return pass(iterable, limiter, checked);
+}
+
+async function* pass<T>(
+  iterable: AsyncIterable<T> | Iterable<T>,
+  limiter: Limiter,
+  options: CheckedOptions<T>,
+): AsyncGenerator<T, void, undefined> {
+  const { weigh, signal } = options;
+  const credit = new Credit(limiter, options);
+  const unlisten = onAbort(signal, (reason) => credit.close(reason));
+  try {
+    signal?.throwIfAborted();
+    for await (const item of iterable) {
+      signal?.throwIfAborted();
+      let rest = item;
+      for (let left = sizeOf(item, weigh); ; ) {
+        const size = credit.take(left);
+        if (size === left) break;
+        if (size === undefined) {
+          await credit.buy(left);
+        } else {
+          yield cut(rest, 0, size);
+          rest = cut(rest, size);
+          left -= size;
+        }
+      }
+      yield rest;
+    }
+  } finally {
+    unlisten();
+    credit.close();
+  }
+}

@@ -1,0 +1,531 @@
+import * as assert from "uvu/assert";
+import { type LimitedFetchOptions, limitedFetch } from "../../../src/adapters/fetch/index.ts";
+import {
+  KeyedLimiter,
+  type Limiter,
+  Limiter as Limiters,
+  type LocalLimiter,
+  PermitsExceedCapacityError,
+  QueueFullError,
+  RateLimiter,
+  smoothBursty,
+  tokenBucket,
+} from "../../../src/index.ts";
+import { failure, watch } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { type Answer, fakeServer, inTurn, ok, status } from "./fake-server.ts";
+
+const test = suite("limited fetch");
+
+const URL_OF = "http://api.test/things";
+
+/** A limited fetch on a fake clock, behind a limiter of 10 a second without a burst. */
+function setUp(answer: Answer, options: LimitedFetchOptions = {}) {
+  const server = fakeServer(answer);
+  const { clock, seen } = server;
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
+  const call = limitedFetch(limiter, { fetch: server.fetch, clock, ...options });
+  const get = (init?: RequestInit, input: string | Request = URL_OF) =>
+    watch(clock, call(input, init));
+  const arrivals = () => seen.map(({ at }) => at);
+  return { server, clock, seen, limiter, call, get, arrivals };
+}
+
+test("each request waits for its turn", async () => {
+  const { clock, get, arrivals } = setUp(ok);
+  const calls = [get(), get(), get()];
+  await clock.advance(1000);
+  assert.equal(arrivals(), [5, 105, 205]);
+  assert.equal(
+    calls.map(({ at }) => at),
+    [10, 110, 210],
+  );
+  assert.is(await calls[2]?.value?.text(), "fine");
+});
+
+test("has the type of fetch, and passes on what it is given", async () => {
+  const { clock, seen, call } = setUp(ok);
+  const same: typeof fetch = call;
+  const inputs: Parameters<typeof fetch>[] = [
+    [new URL(URL_OF)],
+    [URL_OF, { method: "PUT", body: "put" }],
+    [new Request(URL_OF, { method: "POST", body: "post" })],
+    [new Request(URL_OF), { method: "DELETE" }],
+  ];
+  const calls = inputs.map((each) => same(...each));
+  await clock.advance(1000);
+  await Promise.all(calls);
+  assert.equal(
+    seen.map(({ method, body }) => `${method} ${body}`.trim()),
+    ["GET", "PUT put", "POST post", "DELETE"],
+  );
+});
+
+test("the platform's fetch, looked up at each call", async () => {
+  const real = globalThis.fetch;
+  const { clock, server, limiter } = setUp(ok);
+  const call = limitedFetch(limiter, { clock });
+  globalThis.fetch = server.fetch;
+  try {
+    const response = call(URL_OF);
+    await clock.advance(100);
+    assert.is((await response).status, 200);
+  } finally {
+    globalThis.fetch = real;
+  }
+});
+
+test("requests are weighed, by what is in them too", async () => {
+  const { clock, get, arrivals } = setUp(ok, {
+    permits: async (request) => (request.method === "POST" ? (await request.text()).length : 2),
+  });
+  get();
+  await clock.advance(0);
+  get({ method: "POST", body: "large" });
+  await clock.advance(0);
+  get();
+  await clock.advance(2000);
+  assert.equal(arrivals(), [5, 205, 705]);
+});
+
+test("Retry-After on 429: everybody holds back, and the request is made again", async () => {
+  const { clock, get, arrivals } = setUp(inTurn(status(429, { "retry-after": "2" }), ok));
+  const first = get();
+  await clock.advance(50);
+  const second = get();
+  await clock.advance(5000);
+  assert.equal(arrivals(), [5, 2015, 2115]);
+  assert.equal([first.value?.status, second.value?.status], [200, 200]);
+});
+
+test("what the server may say instead of seconds", async () => {
+  const rows: [fields: Record<string, string>, again: number][] = [
+    [{ "retry-after": "Thu, 01 Jan 1970 00:00:03 GMT" }, 3005],
+    [{ "retry-after": "0" }, 105],
+    [{ ratelimit: '"d";r=0;t=4, "e";r=0;t=2' }, 4015],
+    [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1" }, 1015],
+  ];
+  for (const [fields, again] of rows) {
+    const { clock, get, arrivals } = setUp(inTurn(status(429, fields), ok), { sync: false });
+    get();
+    await clock.advance(10_000);
+    assert.equal(arrivals(), [5, again], JSON.stringify(fields));
+  }
+});
+
+test("nothing said: the pause grows with each attempt, and half of it is random", async () => {
+  const { clock, get, arrivals, seen } = setUp(status(429), { retries: 3, backoffMs: 1000 });
+  const refused = get();
+  await clock.advance(20_000);
+  assert.is(refused.value?.status, 429);
+  const [a = 0, b = 0, c = 0, d = 0] = arrivals();
+  assert.is(seen.length, 4);
+  for (const [gap, most] of [
+    [b - a, 1000],
+    [c - b, 2000],
+    [d - c, 4000],
+  ] as const) {
+    assert.ok(gap >= most / 2 && gap <= most + 10, `${gap}`);
+  }
+});
+
+test("a 503 that does not say when is about this request only", async () => {
+  const { clock, get, arrivals } = setUp(inTurn(status(503), ok));
+  const first = get();
+  await clock.advance(20);
+  get();
+  await clock.advance(5000);
+  const [, second = 0, again = 0] = arrivals();
+  assert.is(second, 105, "the next one does not wait for it");
+  assert.ok(again >= 510 && again <= 1015, `${again}`);
+  assert.is(first.value?.status, 200);
+});
+
+test("a 503 with Retry-After pauses the limiter", async () => {
+  const { clock, get, arrivals } = setUp(inTurn(status(503, { "retry-after": "1" }), ok));
+  get();
+  await clock.advance(20);
+  get();
+  await clock.advance(5000);
+  assert.equal(arrivals(), [5, 1015, 1115]);
+});
+
+test("where it asks for too long, the response is handed out and the pause is bounded", async () => {
+  const { clock, get, arrivals } = setUp(inTurn(status(429, { "retry-after": "3600" }), ok), {
+    maxRetryAfterMs: 5000,
+  });
+  const refused = get();
+  await clock.advance(20);
+  assert.equal([refused.at, refused.value?.status], [10, 429]);
+  get();
+  await clock.advance(10_000);
+  assert.equal(arrivals(), [5, 5015]);
+});
+
+const stream = () =>
+  new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode("streamed"));
+      controller.close();
+    },
+  });
+const repeated: [
+  title: string,
+  code: number,
+  times: number,
+  init: () => RequestInit,
+  any?: true,
+][] = [
+  ["GET", 429, 3, () => ({})],
+  ["HEAD", 503, 3, () => ({ method: "HEAD" })],
+  ["PUT of a text", 429, 3, () => ({ method: "PUT", body: "text" })],
+  ["DELETE", 503, 3, () => ({ method: "delete" })],
+  ["PUT of bytes", 429, 3, () => ({ method: "PUT", body: new Uint8Array([65]) })],
+  ["PUT of a buffer", 429, 3, () => ({ method: "PUT", body: new ArrayBuffer(1) })],
+  ["PUT of a form", 429, 3, () => ({ method: "PUT", body: new URLSearchParams("a=b") })],
+  ["PUT of form data", 429, 3, () => ({ method: "PUT", body: new FormData() })],
+  ["PUT of a blob", 429, 3, () => ({ method: "PUT", body: new Blob(["blob"]) })],
+  ["PUT of a stream", 429, 1, () => ({ method: "PUT", body: stream(), duplex: "half" })],
+  ["POST", 429, 1, () => ({ method: "POST", body: "text" })],
+  ["POST", 503, 1, () => ({ method: "POST", body: "text" })],
+  [
+    "POST with a key",
+    503,
+    3,
+    () => ({ method: "POST", body: "text", headers: { "Idempotency-Key": "1" } }),
+  ],
+  ["POST, if told so", 429, 3, () => ({ method: "POST", body: "text" }), true],
+  ["POST, if told so", 503, 1, () => ({ method: "POST", body: "text" }), true],
+  [
+    "POST of a stream, if told so",
+    429,
+    1,
+    () => ({ method: "POST", body: stream(), duplex: "half" }),
+    true,
+  ],
+];
+for (const [title, code, times, init, any = false] of repeated) {
+  test(`${title}: after ${code} it is sent ${times} times`, async () => {
+    const { clock, get, seen } = setUp(status(code, { "retry-after": "1" }), {
+      retryNonIdempotent: any,
+    });
+    const call = get(init());
+    await clock.advance(20_000);
+    assert.is(call.value?.status, code);
+    assert.is(seen.length, times);
+    assert.is(new Set(seen.map(({ body }) => body.replace(/\d{6,}/g, ""))).size, 1);
+  });
+}
+
+test("a Request with a body was read: it is not sent again; one without is", async () => {
+  for (const [request, times] of [
+    [new Request(URL_OF, { method: "PUT", body: "text" }), 1],
+    [new Request(URL_OF, { method: "PUT" }), 3],
+  ] as const) {
+    const { clock, get, seen } = setUp(status(429, { "retry-after": "1" }));
+    get(undefined, request);
+    await clock.advance(20_000);
+    assert.is(seen.length, times);
+  }
+});
+
+test("bodies that nobody will read are cancelled", async () => {
+  const cancelled: number[] = [];
+  const body = (id: number) => new ReadableStream({ cancel: () => void cancelled.push(id) });
+  let id = 0;
+  const { clock, get } = setUp(
+    () => new Response(body(++id), { status: 429, headers: { "retry-after": "1" } }),
+  );
+  const call = get();
+  await clock.advance(20_000);
+  assert.equal(cancelled, [1, 2]);
+  assert.ok(call.value?.body, "the last one is the caller's");
+});
+
+test("a request that fails on the way is sent again if that is safe", async () => {
+  const broken = new TypeError("fetch failed");
+  const failing = () => {
+    throw broken;
+  };
+  for (const [init, times] of [
+    [{}, 3],
+    [{ method: "POST", body: "text" }, 1],
+    [{ method: "PUT", body: stream(), duplex: "half" }, 1],
+  ] as const) {
+    let sent = 0;
+    const { clock, get } = setUp(() => {
+      sent += 1;
+      return failing();
+    });
+    const call = get(init as RequestInit);
+    await clock.advance(20_000);
+    assert.equal([sent, call.error], [times, broken]);
+  }
+  const { clock, get } = setUp(inTurn(failing, ok));
+  const call = get();
+  await clock.advance(20_000);
+  assert.is(call.value?.status, 200);
+});
+
+test("a signal is heeded in every phase, with its own reason", async () => {
+  const phases: [title: string, answer: Answer, at: number, sent: number][] = [
+    ["before", ok, 0, 0],
+    ["in the line", ok, 50, 0],
+    ["on the way", ok, 103, 0],
+    ["on the way back", ok, 107, 1],
+    ["in a pause", status(429, { "retry-after": "9" }), 1000, 1],
+    ["in a backoff", status(503), 300, 1],
+  ];
+  for (const [title, answer, at, sent] of phases) {
+    for (const asRequest of [false, true]) {
+      const { clock, limiter, get, seen } = setUp(answer);
+      limiter.tryAcquire();
+      const controller = new AbortController();
+      const { signal } = controller;
+      const reason = new Error(title);
+      if (at === 0) controller.abort(reason);
+      const call = asRequest ? get(undefined, new Request(URL_OF, { signal })) : get({ signal });
+      await clock.advance(at);
+      controller.abort(reason);
+      await clock.advance(20_000);
+      assert.is(call.error, reason, title);
+      assert.is(seen.length, sent, title);
+      assert.ok((call.at ?? Infinity) <= at + 10, `${title}: ${call.at}`);
+    }
+  }
+});
+
+test("who gave up in the line took nothing", async () => {
+  const { clock, get, arrivals } = setUp(ok);
+  const controller = new AbortController();
+  get();
+  get({ signal: controller.signal });
+  get();
+  await clock.advance(50);
+  controller.abort();
+  await clock.advance(1000);
+  assert.equal(arrivals(), [5, 105]);
+});
+
+test("init.signal null: not even the request's own", async () => {
+  const { clock, get } = setUp(ok);
+  const call = get({ signal: null }, new Request(URL_OF, { signal: AbortSignal.abort("no") }));
+  await clock.advance(100);
+  assert.is(call.value?.status, 200);
+});
+
+test("a limiter for each request", async () => {
+  const server = fakeServer(ok);
+  const { clock, seen } = server;
+  const slow = RateLimiter.create(1, { clock, burstSeconds: 0 });
+  const fast = RateLimiter.create(10, { clock, burstSeconds: 0 });
+  const call = limitedFetch(
+    async (request) => (new URL(request.url).host === "slow.test" ? slow : fast),
+    { fetch: server.fetch, clock },
+  );
+  const calls = ["slow", "fast", "slow", "fast"].map((host) => call(`http://${host}.test/`));
+  await clock.advance(2000);
+  await Promise.all(calls);
+  assert.equal(
+    seen.map(({ at, url }) => [at, new URL(url).hostname.slice(0, 4)]),
+    [
+      [5, "slow"],
+      [5, "fast"],
+      [105, "fast"],
+      [1005, "slow"],
+    ],
+  );
+});
+
+test("a key of a keyed limiter pauses alone", async () => {
+  const server = fakeServer(inTurn(status(429, { "retry-after": "1" }), ok));
+  const { clock, seen } = server;
+  const keyed = KeyedLimiter.create(tokenBucket({ capacity: 1, refill: 10, everyMs: 1000 }), {
+    clock,
+  });
+  const options = { fetch: server.fetch, clock };
+  const a = limitedFetch(keyed.for("a"), options)(`${URL_OF}/a`);
+  await clock.advance(20);
+  const b = limitedFetch(keyed.for("b"), options)(`${URL_OF}/b`);
+  await clock.advance(5000);
+  await Promise.all([a, b]);
+  assert.equal(
+    seen.map(({ at, url }) => [at, url.slice(-1)]),
+    [
+      [5, "a"],
+      [25, "b"],
+      [1015, "a"],
+    ],
+  );
+});
+
+/** Requests and tokens, each 10 at once and then 10 a second. */
+function both(answer: Answer, options: LimitedFetchOptions) {
+  const server = fakeServer(answer);
+  const { clock, seen } = server;
+  const bucket = tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 });
+  const limiter = Limiters.create({ requests: bucket, tokens: bucket }, { clock });
+  const call = limitedFetch(limiter, {
+    permits: { requests: 1, tokens: 40 },
+    ...{ fetch: server.fetch, clock, sync: false, ...options },
+  });
+  const taken = () => {
+    const { requests, tokens } = limiter.peek({ requests: 1 }).policies;
+    return [100 - (requests?.remaining ?? 0), 100 - (tokens?.remaining ?? 0)].map(Math.round);
+  };
+  return { clock, seen, limiter, call, taken };
+}
+
+test("what was used in fact is settled, and the caller has its body still", async () => {
+  const { clock, call, taken } = both(() => Response.json({ tokens: 70 }), {
+    used: async (response) => (await response.json()) as { tokens: number },
+  });
+  const response = call(URL_OF);
+  await clock.advance(10);
+  assert.equal(await (await response).json(), { tokens: 70 });
+  assert.equal(taken(), [1, 70]);
+});
+
+test("where it cannot be told what was used, the estimate stands", async () => {
+  const strange: LimitedFetchOptions["used"][] = [
+    () => undefined,
+    () => Promise.reject(new Error("no")),
+    () => {
+      throw new Error("no");
+    },
+    () => ({ tokens: Number.NaN }),
+    () => ({ tokens: -5 }),
+    () => ({ coins: 5 }),
+  ];
+  for (const used of strange) {
+    const { clock, call, taken } = both(ok, { used });
+    const response = call(URL_OF);
+    await clock.advance(10);
+    assert.is(await (await response).text(), "fine");
+    assert.equal(taken(), [1, 40]);
+  }
+});
+
+test("what failed counts as told", async () => {
+  const rows: [answer: Answer, failed: LimitedFetchOptions["failed"], taken: number[]][] = [
+    [status(400), undefined, [1, 40]],
+    [status(400), { tokens: 0 }, [1, 0]],
+    [status(500), 0, [0, 0]],
+    [status(429, { "retry-after": "0" }), { tokens: 5 }, [1, 5]],
+    [() => Promise.reject(new TypeError("fetch failed")), { tokens: 0 }, [1, 0]],
+  ];
+  for (const [answer, failed, expected] of rows) {
+    const { clock, call, taken } = both(answer, {
+      failed,
+      retries: 0,
+      used: () => ({ tokens: 9 }),
+    });
+    const end = call(URL_OF).catch(() => {});
+    await clock.advance(10);
+    await end;
+    assert.equal(taken(), expected);
+  }
+});
+
+test("a request given up on the way may have been answered: it counts", async () => {
+  const { clock, call, taken } = both(ok, { failed: 0 });
+  const controller = new AbortController();
+  const end = failure(() => call(URL_OF, { signal: controller.signal }));
+  await clock.advance(7);
+  controller.abort("enough");
+  await clock.advance(20);
+  assert.is(await end, "enough");
+  assert.equal(taken(), [1, 40]);
+});
+
+test("errors of the limiter come through, and nothing is sent", async () => {
+  const { clock, server, seen } = setUp(ok);
+  const small = Limiters.create(tokenBucket({ capacity: 1, refill: 1, everyMs: 1000 }), { clock });
+  const big = limitedFetch(small, { fetch: server.fetch, permits: 2 });
+  assert.instance(await failure(() => big(URL_OF)), PermitsExceedCapacityError);
+  const full = RateLimiter.create(1, { clock, maxWaiting: 0 });
+  full.tryAcquire();
+  assert.instance(await failure(() => limitedFetch(full)(URL_OF)), QueueFullError);
+  assert.is(seen.length, 0);
+});
+
+test("a limiter that cannot be told of a refusal costs nobody the response", async () => {
+  const { clock, server, limiter } = setUp(inTurn(status(429, { "retry-after": "1" }), ok));
+  const away = () => Promise.reject(new Error("the store is away"));
+  const deaf: Limiter = {
+    acquire: (permits, options) => limiter.acquire(permits, options),
+    tryAcquire: ((permits?: number) => limiter.tryAcquire(permits)) as LocalLimiter["tryAcquire"],
+    reserve: () => limiter.reserve(),
+    decide: () => limiter.decide(),
+    peek: away,
+    charge: away,
+    refund: away,
+    pause: away,
+    update: away,
+  };
+  const call = watch(clock, limitedFetch(deaf, { fetch: server.fetch, clock })(URL_OF));
+  await clock.advance(5000);
+  assert.is(call.value?.status, 200);
+  assert.equal(
+    server.seen.map(({ at }) => at),
+    [5, 1015],
+    "it stays away itself",
+  );
+});
+
+test("bad arguments are refused before anything has happened", async () => {
+  const limiter = RateLimiter.create(1);
+  const rows: [LimitedFetchOptions, string][] = [
+    [{ permits: 0 }, "permits must be a finite number above 0, got 0"],
+    [{ permits: { tokens: -1 } }, "permits.tokens must be a finite number above 0, got -1"],
+    [{ failed: -1 }, "failed must be a finite number, 0 or more, got -1"],
+    [{ used: 5 as never }, "used must be a function, got 5"],
+    [{ fetch: "fetch" as never }, 'fetch must be a function, got "fetch"'],
+    [{ retries: 1.5 }, "retries must be a whole number, 0 or more, got 1.5"],
+    [{ retryNonIdempotent: 1 as never }, "retryNonIdempotent must be true or false, got 1"],
+    [
+      { maxRetryAfterMs: Number.NaN },
+      "maxRetryAfterMs must be a finite number, 0 or more, got NaN",
+    ],
+    [{ backoffMs: 0 }, "backoffMs must be a finite number above 0, got 0"],
+    [{ sync: "yes" as never }, 'sync must be true or false, got "yes"'],
+    [{ clock: {} as never }, "clock must have now() and wakeAt(timeMs, wake)"],
+    [{ timeout: 5 } as never, 'options has no "timeout"; it knows permits, used, failed'],
+  ];
+  for (const [options, message] of rows) {
+    const error = await failure(() => limitedFetch(limiter, options));
+    assert.ok(String(error).includes(message), String(error));
+  }
+  const none = await failure(() => limitedFetch(undefined as never));
+  assert.match(String(none), "limiter must be a limiter or a function, got undefined");
+  const call = limitedFetch(() => 5 as never);
+  assert.match(String(await failure(() => call(URL_OF))), "limiter must be a limiter");
+  const known = limitedFetch(limiter);
+  assert.instance(await failure(() => known("no url")), TypeError);
+  assert.instance(await failure(() => known(URL_OF, { body: "a GET with a body" })), TypeError);
+  assert.ok(limiter.tryAcquire(), "nothing was taken");
+});
+
+test("smooth policies of several names are weighed by name", async () => {
+  const { clock, server } = setUp(ok);
+  const limiter = Limiters.create(
+    {
+      requests: smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }),
+      tokens: smoothBursty({ permitsPerSecond: 100, burstSeconds: 0 }),
+    },
+    { clock },
+  );
+  const call = limitedFetch(limiter, {
+    ...{ fetch: server.fetch, clock },
+    permits: { requests: 1, tokens: 50 },
+  });
+  const calls = [call(URL_OF), call(URL_OF)];
+  await clock.advance(1000);
+  await Promise.all(calls);
+  assert.equal(
+    server.seen.map(({ at }) => at),
+    [5, 505],
+  );
+});
+
+test.run();

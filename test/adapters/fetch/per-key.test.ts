@@ -1,0 +1,50 @@
+import * as assert from "uvu/assert";
+import { perKey, perOrigin } from "../../../src/adapters/fetch/index.ts";
+import { RateLimiter } from "../../../src/index.ts";
+import { failure } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+
+const test = suite("a limiter for each key");
+
+const make = () => RateLimiter.create(1);
+
+test("one for each origin, whatever the path", () => {
+  const origins: string[] = [];
+  const of = perOrigin((origin) => {
+    origins.push(origin);
+    return make();
+  });
+  const a = of(new Request("https://a.test/1?q"));
+  assert.is(of(new Request("https://a.test:443/2")), a);
+  assert.is.not(of(new Request("http://a.test/1")), a);
+  assert.equal(origins, ["https://a.test", "http://a.test"]);
+});
+
+test("one for any key of a request", () => {
+  const of = perKey((request) => request.headers.get("x-tenant") ?? "", make);
+  const request = (tenant: string) =>
+    new Request("http://a.test", { headers: { "x-tenant": tenant } });
+  assert.is(of(request("ann")), of(request("ann")));
+  assert.is.not(of(request("ann")), of(request("bob")));
+});
+
+test("who was not asked for longest is forgotten", () => {
+  const of = perOrigin(make, { maxKeys: 2 });
+  const ask = (name: string) => of(new Request(`http://${name}.test`));
+  const [a, b] = [ask("a"), ask("b")];
+  assert.is(ask("a"), a);
+  const c = ask("c");
+  assert.equal([ask("a") === a, ask("c") === c, ask("b") === b], [true, true, false]);
+});
+
+test("bad arguments are refused", async () => {
+  const rows: [deed: () => unknown, message: string][] = [
+    [() => perOrigin(5 as never), "make must be a function, got 5"],
+    [() => perKey("host" as never, make), 'keyOf must be a function, got "host"'],
+    [() => perOrigin(make, { maxKeys: 0 }), "maxKeys must be a whole number, 1 or more, got 0"],
+    [() => perOrigin(make, { most: 1 } as never), 'options has no "most"; it knows maxKeys'],
+  ];
+  for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
+});
+
+test.run();

@@ -1,0 +1,66 @@
+// Longer against a real server, which changes its mind, and tells nothing.
+
+import * as assert from "uvu/assert";
+import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
+import { RateLimiter } from "../../../src/index.ts";
+import { suite } from "../../suite.ts";
+import { httpServer } from "./http-server.ts";
+import { bursts, WindowCounter } from "./window-server.ts";
+
+const test = suite("limited fetch, real servers, long", { timeoutMs: 200_000 });
+
+/** Sends for so long by so many callers, while the limit is another one every so often. */
+async function load(
+  call: typeof fetch,
+  counter: WindowCounter,
+  tells: boolean,
+  { ms, limits }: { ms: number; limits: readonly number[] },
+): Promise<void> {
+  const server = await httpServer(() => {
+    const now = performance.now();
+    const admitted = counter.admit(now);
+    const retry = { "retry-after": `${Math.ceil(counter.resetMs(now) / 1000)}` };
+    const headers = { ...(tells && counter.fields(now)), ...(!admitted && retry) };
+    return { status: admitted ? 200 : 429, headers };
+  });
+  const startedAt = performance.now();
+  const end = startedAt + ms * limits.length;
+  const work = async () => {
+    while (performance.now() < end) {
+      counter.limit = limits[Math.floor((performance.now() - startedAt) / ms)] ?? counter.limit;
+      await (await call(server.url)).arrayBuffer();
+    }
+  };
+  await Promise.all(Array.from({ length: 30 }, work));
+  await server.close();
+}
+
+test("a server that tells its limit, and changes it: a burst of refusals for each change", async () => {
+  const counter = new WindowCounter(100, 2000);
+  const call = limitedFetch(RateLimiter.create(2000), { retries: 5 });
+  const limits = [100, 20, 100];
+  await load(call, counter, true, { ms: 20_000, limits });
+  const changes = bursts(counter.refusedAt, 1000);
+  const share = counter.acceptedWithin(60_000) / (10 * (100 + 20 + 100));
+  console.log(
+    `${counter.refused} refused in ${changes} bursts, ${(100 * share).toFixed(1)} % used`,
+  );
+  assert.ok(changes <= limits.length, `${counter.refusedAt.map(Math.round)}`);
+  assert.ok(share >= 0.9, `${share} of the allowance was used`);
+});
+
+test("a server that tells nothing: the rate is found", async () => {
+  const counter = new WindowCounter(50, 1000);
+  const limiter = RateLimiter.create(1, { burstSeconds: 0 });
+  const call = limitedFetch(limiter, {
+    retries: 5,
+    adaptive: { min: 1, max: 100, setRate: (rate) => limiter.setRate(rate) },
+  });
+  await load(call, counter, false, { ms: 120_000, limits: [50] });
+  const share = counter.acceptedWithin(120_000) / (50 * 120);
+  console.log(`${counter.refused} refused, ${(100 * share).toFixed(1)} % used`);
+  assert.ok(share >= 0.85, `${share} of the allowance was used`);
+  assert.ok(bursts(counter.refusedAt, 2000) <= 7, `${counter.refusedAt.map(Math.round)}`);
+});
+
+test.run();

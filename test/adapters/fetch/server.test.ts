@@ -1,0 +1,111 @@
+// Against real servers, in real time.
+
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../../scripts/redis/server.ts";
+import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
+import { RateLimiter } from "../../../src/index.ts";
+import { RedisRateLimiter } from "../../../src/redis.ts";
+import { failure } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { httpServer } from "./http-server.ts";
+import { bursts, WindowCounter } from "./window-server.ts";
+
+const test = suite("limited fetch, real servers");
+
+const WINDOW_MS = 1000;
+const LIMIT = 40;
+
+/** So many callers for so many windows; what the server made of them. */
+async function underLoad(limiter: RateLimiter, callers: number, windows: number) {
+  const counter = new WindowCounter(LIMIT, WINDOW_MS);
+  const server = await httpServer(() => {
+    const now = performance.now();
+    const admitted = counter.admit(now);
+    const headers = counter.fields(now);
+    return { status: admitted ? 200 : 429, headers: { ...headers, "retry-after": "1" } };
+  });
+  const call = limitedFetch(limiter, { retries: 5 });
+  const end = performance.now() + windows * WINDOW_MS;
+  const work = async () => {
+    while (performance.now() < end) {
+      const response = await call(server.url);
+      await response.arrayBuffer();
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, work));
+  await server.close();
+  return { counter, share: counter.acceptedWithin(windows * WINDOW_MS) / (LIMIT * windows) };
+}
+
+test("told the right limit: nothing is refused; told nothing: one burst at the most", async () => {
+  const [told, untold] = await Promise.all([
+    underLoad(RateLimiter.create(LIMIT, { burstSeconds: 0 }), 10, 2),
+    underLoad(RateLimiter.create(2000, { prefilled: true }), 60, 2),
+  ]);
+  const { refusedAt } = untold.counter;
+  assert.is(told.counter.refused, 0);
+  assert.ok(bursts(refusedAt, WINDOW_MS / 2) <= 1, `${refusedAt.map(Math.round)}`);
+  // on a busy machine windows go by unused: that nine tenths are used is asked in the soak
+  for (const { share } of [told, untold]) assert.ok(share > 0.25, `${share} was used`);
+});
+
+test("connections whose responses are thrown away do not pile up", async () => {
+  let n = 0;
+  const server = await httpServer(() => ({
+    status: ++n % 4 === 0 ? 200 : 429,
+    headers: { "retry-after-ms": "1" },
+    body: "x".repeat(200_000),
+  }));
+  const call = limitedFetch(RateLimiter.create(1000), { retries: 3 });
+  for (let i = 0; i < 20; i++) {
+    const response = await call(server.url);
+    assert.is(response.status, 200);
+    await response.arrayBuffer();
+  }
+  const open = await server.connections();
+  assert.is(n, 80);
+  assert.ok(open <= 5, `${open} connections are open`);
+  await server.close();
+});
+
+test("an abort ends a request on the way", async () => {
+  const server = await httpServer(() => new Promise(() => {}));
+  const call = limitedFetch(RateLimiter.create(1000));
+  const reason = new Error("enough");
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(reason), 50);
+  assert.is(await failure(() => call(server.url, { signal: controller.signal })), reason);
+  await server.close();
+});
+
+test("a server that is not there: the error of fetch, after the retries", async () => {
+  const server = await httpServer(() => ({ status: 200 }));
+  await server.close();
+  const call = limitedFetch(RateLimiter.create(1000), { retries: 2, backoffMs: 10 });
+  assert.instance(await failure(() => call(server.url)), TypeError);
+});
+
+test("on Redis a refusal holds back who was not refused", async () => {
+  let n = 0;
+  const server = await httpServer(() =>
+    ++n === 1 ? { status: 429, headers: { "retry-after-ms": "400" } } : { status: 200 },
+  );
+  const redis = new Redis(await freshUrl());
+  try {
+    const make = () => limitedFetch(RedisRateLimiter.create(redis, "api", 1000));
+    const [here, there] = [make(), make()];
+    const startedAt = performance.now();
+    const first = here(server.url);
+    while (n === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const second = await there(server.url);
+    assert.ok(performance.now() - startedAt >= 395, "it waited for the pause");
+    assert.equal([(await first).status, second.status, n], [200, 200, 3]);
+  } finally {
+    redis.disconnect();
+    await server.close();
+  }
+});
+
+test.run();

@@ -1,0 +1,298 @@
+import * as assert from "uvu/assert";
+import { type LimitedFetchOptions, limitedFetch } from "../../../src/adapters/fetch/index.ts";
+import { Limiter, type LocalLimiter, RateLimiter, tokenBucket } from "../../../src/index.ts";
+import { watch } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { type FakeServer, fakeServer, refusals, status } from "./fake-server.ts";
+import { bursts, WindowCounter } from "./window-server.ts";
+
+const test = suite("limited fetch, learning");
+
+const URL_OF = "http://api.test/";
+
+/** So many callers, each of whom calls again as soon as it is answered, for so long. */
+async function load(
+  { clock }: FakeServer,
+  call: typeof fetch,
+  callers: number,
+  ms: number,
+): Promise<void> {
+  const end = clock.now() + ms;
+  const work = async () => {
+    while (clock.now() < end) await call(URL_OF);
+  };
+  const all = Promise.all(Array.from({ length: callers }, work));
+  await clock.advance(ms + 200_000);
+  await all;
+}
+
+/** A server that counts windows and tells how it stands; what it is asked is up to the test. */
+function windowed(limit: number, windowMs: number, tells = true) {
+  const counter = new WindowCounter(limit, windowMs);
+  const server = fakeServer((_, now) => {
+    const admitted = counter.admit(now);
+    const retry = { "retry-after": `${Math.ceil(counter.resetMs(now) / 1000)}` };
+    const headers = { ...(tells && counter.fields(now)), ...(!admitted && retry) };
+    return status(admitted ? 200 : 429, headers)();
+  });
+  return { counter, server };
+}
+
+function fetchWith({ clock, fetch }: FakeServer, limiter: LocalLimiter, more: LimitedFetchOptions) {
+  return limitedFetch(limiter, { fetch, clock, ...more });
+}
+
+test("a limiter that is much too fast: one burst of refusals, then none, and all is used", async () => {
+  const { counter, server } = windowed(50, 4000);
+  const limiter = RateLimiter.create(1000, { clock: server.clock, prefilled: true });
+  await load(server, fetchWith(server, limiter, { retries: 5 }), 75, 60_000);
+  assert.ok(bursts(counter.refusedAt, 4000) <= 1, `${counter.refusedAt}`);
+  assert.ok(counter.refused <= 25, `${counter.refused} refused of 75 at once`);
+  const share = counter.acceptedWithin(60_000) / (50 * 15);
+  assert.ok(share > 0.95, `${share} of the allowance was used`);
+});
+
+test("without heeding what is told, every window is overrun", async () => {
+  const { counter, server } = windowed(50, 4000);
+  const limiter = RateLimiter.create(1000, { clock: server.clock });
+  await load(server, fetchWith(server, limiter, { retries: 5, sync: false }), 75, 60_000);
+  assert.ok(bursts(counter.refusedAt, 2000) > 5, `${counter.refusedAt}`);
+});
+
+test("the server's limit changes: one burst of refusals at the most", async () => {
+  const { counter, server } = windowed(50, 4000);
+  const limiter = RateLimiter.create(1000, { clock: server.clock });
+  const call = fetchWith(server, limiter, { retries: 5 });
+  const { clock } = server;
+  for (const [at, limit] of [
+    [21_000, 15],
+    [41_000, 40],
+  ] as const) {
+    clock.wakeAt(at, () => {
+      counter.limit = limit;
+    });
+  }
+  await load(server, call, 20, 60_000);
+  const changes = bursts(counter.refusedAt, 4000);
+  assert.ok(changes <= 1, `${counter.refusedAt}`);
+  const share = counter.acceptedWithin(60_000) / (50 * 5 + 15 * 5 + 40 * 5);
+  assert.ok(share > 0.9, `${share} of the allowance was used`);
+});
+
+test("a limit shared with others is not overrun", async () => {
+  const { counter, server } = windowed(50, 4000);
+  const { clock } = server;
+  const limiter = RateLimiter.create(12.5, { clock });
+  const call = fetchWith(server, limiter, {});
+  // somebody else uses the same key, more or less evenly
+  const other = () => {
+    counter.admit(clock.now());
+    if (clock.now() < 60_000) clock.wakeAt(clock.now() + 197, other);
+  };
+  other();
+  await load(server, call, 10, 60_000);
+  // the other one may take the last of a window while one of ours is on the way
+  assert.ok(refusals(server.seen) <= 8, `${refusals(server.seen)} refused in 15 windows`);
+  const share = counter.acceptedWithin(60_000) / (50 * 15);
+  assert.ok(share > 0.9, `${share} of the allowance was used`);
+});
+
+test("told the right limit: no refusal", async () => {
+  const { counter, server } = windowed(50, 4000);
+  const limiter = RateLimiter.create(12.5, { clock: server.clock, burstSeconds: 0 });
+  await load(server, fetchWith(server, limiter, {}), 20, 60_000);
+  assert.is(counter.refused, 0);
+  const share = counter.acceptedWithin(60_000) / (50 * 15);
+  assert.ok(share > 0.9, `${share} of the allowance was used`);
+});
+
+test("what the limiter is ahead of the server is charged, and never given back", async () => {
+  const server = fakeServer(
+    status(200, { "ratelimit-remaining": "30", "ratelimit-limit": "100", "ratelimit-reset": "60" }),
+  );
+  const { clock } = server;
+  const policy = tokenBucket({ capacity: 50, refill: 1, everyMs: 60_000 });
+  const limiter = Limiter.create(policy, { clock });
+  const call = fetchWith(server, limiter, {});
+  const remaining = () => Math.round(limiter.peek().remaining);
+  for (const expected of [30, 29, 28]) {
+    const one = watch(clock, call(URL_OF));
+    await clock.advance(10);
+    assert.is(one.value?.status, 200);
+    assert.is(remaining(), Math.min(expected, 30));
+  }
+});
+
+test("requests under way when a response was written are taken off", async () => {
+  let left = 10;
+  const server = fakeServer(() => {
+    left -= 1;
+    return status(200, {
+      "ratelimit-remaining": `${Math.max(0, left)}`,
+      "ratelimit-reset": "60",
+    })();
+  }, 500);
+  const { clock, seen } = server;
+  const limiter = RateLimiter.create(100, { clock, burstSeconds: 0 });
+  const call = fetchWith(server, limiter, { maxRetryAfterMs: 100_000 });
+  const calls: Promise<Response>[] = [];
+  const ask = (n: number) => calls.push(...Array.from({ length: n }, () => call(URL_OF)));
+  ask(1);
+  await clock.advance(990);
+  ask(2); // both leave before the first response is here: 9 remain, 7 of them are left
+  await clock.advance(30);
+  ask(30);
+  await clock.advance(55_000);
+  assert.is(seen.length, 10);
+  await clock.advance(100_000);
+  assert.is(seen.length, 33);
+  await Promise.all(calls);
+});
+
+test("quotas by the names of the policies: requests and tokens", async () => {
+  const remaining: Record<string, string> = { requests: "50", tokens: "1000" };
+  const server = fakeServer(() => {
+    const headers = Object.entries(remaining).flatMap(([name, left]) => [
+      [`x-ratelimit-remaining-${name}`, left],
+      [`x-ratelimit-limit-${name}`, "1000"],
+      [`x-ratelimit-reset-${name}`, "10s"],
+    ]);
+    return new Response(null, { headers: Object.fromEntries(headers) });
+  });
+  const { clock, seen } = server;
+  const bucket = tokenBucket({ capacity: 1000, refill: 1, everyMs: 1000 });
+  const limiter = Limiter.create({ requests: bucket, tokens: bucket }, { clock });
+  const call = fetchWith(server, limiter, { permits: { requests: 1, tokens: 600 } });
+  const first = watch(clock, call(URL_OF));
+  await clock.advance(10);
+  assert.is(first.value?.status, 200);
+  const { policies } = limiter.peek();
+  assert.equal(
+    [policies.requests, policies.tokens].map((each) => Math.round(each?.remaining ?? 0)),
+    [51, 400],
+    "what a bucket gets back on the way is in it",
+  );
+  // 10 tokens remain and 99 more a second come back: 600 in about 6 s
+  remaining.tokens = "10";
+  limiter.refund({ tokens: 1000 });
+  const second = watch(clock, call(URL_OF));
+  await clock.advance(100);
+  assert.is(second.value?.status, 200);
+  limiter.refund({ tokens: 1000 });
+  watch(clock, call(URL_OF));
+  await clock.advance(5000);
+  assert.is(seen.length, 2);
+  await clock.advance(200_000);
+  assert.is(seen.length, 3);
+});
+
+test("a hold that is too long is left to the server to announce", async () => {
+  const server = fakeServer(
+    status(200, { "ratelimit-remaining": "0", "ratelimit-reset": "3600", "ratelimit-limit": "9" }),
+  );
+  const { clock, seen } = server;
+  const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
+  const call = fetchWith(server, limiter, {});
+  const calls = [call(URL_OF), call(URL_OF)];
+  await clock.advance(1000);
+  await Promise.all(calls);
+  assert.is(seen.length, 2);
+});
+
+test("a server cannot fill the memory with names", async () => {
+  let n = 0;
+  const server = fakeServer(
+    () => new Response(null, { headers: { ratelimit: `"${n++}";r=0;t=1` } }),
+  );
+  const { clock, seen } = server;
+  const limiter = RateLimiter.create(1000, { clock });
+  const call = fetchWith(server, limiter, {});
+  for (let i = 0; i < 40; i++) {
+    const one = watch(clock, call(URL_OF));
+    await clock.advance(1100);
+    assert.is(one.value?.status, 200);
+  }
+  assert.is(seen.length, 40);
+  const from = seen[30]?.at ?? 0;
+  assert.ok((seen[39]?.at ?? 0) - from < 10_000, "names beyond the first sixteen hold nobody");
+});
+
+/** What a bucket of the server lets in: so many a second, in windows of a second. */
+function silent(limit: number, start = 20) {
+  const { counter, server } = windowed(limit, 1000, false);
+  const limiter = RateLimiter.create(1, { clock: server.clock, burstSeconds: 0 });
+  const rates: number[] = [];
+  const call = fetchWith(server, limiter, {
+    retries: 5,
+    adaptive: {
+      ...{ min: 1, max: 20, start },
+      setRate: (rate, own) => {
+        assert.is(own, limiter);
+        rates.push(rate);
+        limiter.setRate(rate);
+      },
+    },
+  });
+  return { counter, server, rates, call };
+}
+
+test("a silent server: the rate is found, little is refused, most is used", async () => {
+  const { counter, server, rates, call } = silent(10);
+  await load(server, call, 10, 300_000);
+  assert.is(rates[0], 20);
+  assert.ok(rates.every((rate) => rate >= 1 && rate <= 20));
+  const share = counter.acceptedWithin(300_000) / (10 * 300);
+  assert.ok(share > 0.9, `${share} of the allowance was used`);
+  // a burst for each probe: see the essay of AdaptiveRate
+  const probes = bursts(counter.refusedAt, 5000);
+  assert.ok(probes <= 6, `${probes} bursts of refusals in five minutes`);
+  assert.ok(counter.refused < 0.02 * counter.acceptedAt.length, `${counter.refused} refused`);
+});
+
+test("a silent server that changes its mind: one burst of refusals, and up again", async () => {
+  const { counter, server, rates, call } = silent(18);
+  server.clock.wakeAt(60_000, () => {
+    counter.limit = 9;
+  });
+  server.clock.wakeAt(120_000, () => {
+    counter.limit = 18;
+  });
+  await load(server, call, 10, 300_000);
+  const after = counter.refusedAt.filter((at) => at >= 60_000 && at < 65_000);
+  assert.ok(after.length > 0 && after.length < 12, `${after.length}`);
+  assert.ok(Math.max(...rates.slice(-100)) > 16, "it has found the higher limit");
+});
+
+test("an idle client does not raise the rate", async () => {
+  const { server, rates, call } = silent(1000, 5);
+  const { clock } = server;
+  for (let i = 0; i < 20; i++) {
+    const one = watch(clock, call(URL_OF));
+    await clock.advance(1500);
+    assert.is(one.value?.status, 200);
+  }
+  assert.equal(rates, [5]);
+});
+
+test("a rate that cannot be set at first is an error, and is tried again", async () => {
+  const server = fakeServer(status(200));
+  const { clock } = server;
+  let tries = 0;
+  const call = fetchWith(server, RateLimiter.create(10, { clock }), {
+    adaptive: {
+      ...{ min: 1, max: 10 },
+      setRate: async () => {
+        if (++tries === 1) throw new Error("away");
+      },
+    },
+  });
+  const first = watch(clock, call(URL_OF));
+  await clock.advance(10);
+  assert.match(String(first.error), "away");
+  const second = watch(clock, call(URL_OF));
+  await clock.advance(10);
+  assert.is(second.value?.status, 200);
+  assert.is(tries, 2);
+});
+
+test.run();

@@ -1,0 +1,25 @@
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { keyOf } from "../../../../src/adapters/http/actors/key.ts";
+import { suite } from "../../../suite.ts";
+
+const test = suite("keys of actors");
+
+test("here a short value is its own key, a long one is hashed", () => {
+  assert.is(keyOf("=ann", "local"), "=ann");
+  assert.is(keyOf("x".repeat(64), "local"), "x".repeat(64));
+  assert.match(keyOf("x".repeat(65), "local"), /^#[\w-]{43}$/);
+});
+
+test("on Redis all are hashed, well-formed or not, and no two are the same", () => {
+  assert.match(keyOf("", "global"), /^#[\w-]{43}$/);
+  const text = fc.string({ unit: "grapheme" });
+  fc.assert(
+    fc.property(text, text, (one, other) => {
+      assert.is(keyOf(one, "global") === keyOf(other, "global"), one === other);
+      assert.match(keyOf(`${one}\ud800`, "global"), /^#[\w-]{43}$/);
+    }),
+  );
+});
+
+test.run();

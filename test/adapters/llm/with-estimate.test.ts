@@ -1,0 +1,129 @@
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../../scripts/redis/server.ts";
+import { type EstimateOptions, withEstimate } from "../../../src/adapters/llm/index.ts";
+import { Limiter, type Permits, tokenBucket } from "../../../src/index.ts";
+import { RedisLimiter } from "../../../src/redis.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { failure, watch } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+
+const test = suite("with an estimate");
+
+const policies = {
+  requests: tokenBucket({ capacity: 100, refill: 1, everyMs: 1000 }),
+  tokens: tokenBucket({ capacity: 1000, refill: 100, everyMs: 1000 }),
+};
+
+function setUp() {
+  const clock = new FakeClock();
+  const limiter = Limiter.create(policies, { clock });
+  const taken = () => {
+    const { requests, tokens } = limiter.peek({ requests: 1 }).policies;
+    return [100 - (requests?.remaining ?? 0), 1000 - (tokens?.remaining ?? 0)];
+  };
+  return { clock, limiter, taken };
+}
+
+const estimate = { requests: 1, tokens: 300 };
+type Settle = (actual: Permits) => Promise<void>;
+
+test("what was used is settled, whatever becomes of the function", async () => {
+  const no = new Error("no");
+  const fail = () => Promise.reject(no);
+  const rows: [fn: (settle: Settle) => unknown, options: EstimateOptions, taken: number[]][] = [
+    [() => {}, {}, [1, 300]],
+    [(settle) => settle({ tokens: 120 }), {}, [1, 120]],
+    [(settle) => settle({ tokens: 450 }), {}, [1, 450]],
+    [(settle) => settle({ tokens: 0, requests: 3 }), {}, [3, 0]],
+    [(settle) => settle(7), {}, [7, 7]],
+    [(settle) => settle({ tokens: 120 }).then(() => settle({ tokens: 1 })), {}, [1, 120]],
+    [fail, {}, [0, 0]],
+    [fail, { failed: { tokens: 0 } }, [1, 0]],
+    [fail, { failed: { tokens: 20 } }, [1, 20]],
+    [(settle) => settle({ tokens: 120 }).then(fail), {}, [1, 120]],
+    [(settle) => settle({ tokens: Number.NaN }), {}, [0, 0]],
+    [fail, { failed: { coins: 5 } }, [1, 300]],
+  ];
+  for (const [i, [fn, options, expected]] of rows.entries()) {
+    const { limiter, taken } = setUp();
+    await withEstimate(limiter, estimate, fn, options).catch(() => {});
+    assert.equal(taken(), expected, `row ${i}`);
+  }
+});
+
+test("one number: of it, and of all policies", async () => {
+  for (const [asked, actual, expected] of [
+    [5, 2, [2, 2]],
+    [5, { tokens: 9 }, [5, 9]],
+    [{ tokens: 5 }, { requests: 2 }, [2, 5]],
+  ] as [Permits, Permits, number[]][]) {
+    const { limiter, taken } = setUp();
+    await withEstimate(limiter, asked, (settle) => settle(actual));
+    assert.equal(taken(), expected);
+  }
+});
+
+test("waits for its turn, hands on what comes of it, and gives up with its signal", async () => {
+  const { clock, limiter } = setUp();
+  limiter.tryAcquire({ tokens: 900 });
+  const second = watch(
+    clock,
+    withEstimate(limiter, estimate, () => "answer"),
+  );
+  const controller = new AbortController();
+  const third = watch(
+    clock,
+    withEstimate(limiter, estimate, () => assert.unreachable(), { signal: controller.signal }),
+  );
+  await clock.advance(1000);
+  controller.abort("enough");
+  await clock.advance(10_000);
+  assert.equal([second.at, second.value], [2000, "answer"]);
+  assert.equal([third.at, third.error], [1000, "enough"]);
+  const error = new Error("no");
+  const thrown = () => {
+    throw error;
+  };
+  assert.is(await failure(() => withEstimate(limiter, estimate, thrown)), error);
+});
+
+test("bad arguments are refused before anything has happened", async () => {
+  const { limiter, taken } = setUp();
+  const fn = () => assert.unreachable();
+  const rows: [() => Promise<unknown>, string][] = [
+    [() => withEstimate(limiter, estimate, 5 as never), "fn must be a function, got 5"],
+    [() => withEstimate(limiter, 0, fn), "permits must be a finite number above 0, got 0"],
+    [
+      () => withEstimate(limiter, estimate, fn, { failed: -1 }),
+      "failed must be a finite number, 0 or more, got -1",
+    ],
+    [
+      () => withEstimate(limiter, estimate, fn, { onError: 1 } as never),
+      'options has no "onError"; it knows signal, failed',
+    ],
+  ];
+  for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
+  assert.equal(taken(), [0, 0]);
+});
+
+test("on Redis too", async () => {
+  const redis = new Redis(await freshUrl());
+  try {
+    const limiter = RedisLimiter.create(redis, "model", policies);
+    await withEstimate(limiter, estimate, (settle) => settle({ tokens: 120 }));
+    await failure(() =>
+      withEstimate(limiter, estimate, () => Promise.reject(new Error("no")), {
+        failed: { tokens: 0 },
+      }),
+    );
+    const { requests, tokens } = (await limiter.peek({ requests: 1 })).policies;
+    const used = [100 - (requests?.remaining ?? 0), 1000 - (tokens?.remaining ?? 0)];
+    assert.ok((used[0] ?? 0) > 1 && (used[0] ?? 9) <= 2, `${used}`);
+    assert.ok((used[1] ?? 9) <= 120, `${used}`);
+  } finally {
+    redis.disconnect();
+  }
+});
+
+test.run();

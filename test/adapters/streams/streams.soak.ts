@@ -1,0 +1,120 @@
+import { execFile } from "node:child_process";
+import { createHash, randomFillSync } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { promisify } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import * as assert from "uvu/assert";
+import { throttleNode } from "../../../src/adapters/streams/node.ts";
+import { RateLimiter } from "../../../src/index.ts";
+import { failure } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { chunksOf, endless, forms } from "./forms.ts";
+
+const MIB = 2 ** 20;
+setFlagsFromString("--expose-gc");
+const gc: () => void = runInNewContext("gc");
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+
+const test = suite("streams in real time", { timeoutMs: 60_000 });
+
+for (const [form, pass] of Object.entries(forms)) {
+  test(`64 MiB at 8 MiB a second: ${form}`, async () => {
+    const bytes = randomFillSync(new Uint8Array(64 * MIB));
+    const hash = createHash("sha256");
+    const start = performance.now();
+    await pass(chunksOf(bytes, [64 * 1024]), RateLimiter.create(8 * MIB), (chunk) => {
+      hash.update(chunk);
+    });
+    const took = performance.now() - start;
+    assert.is(hash.digest("hex"), sha256(bytes));
+    assert.ok(took > 7900 && took < 8400, `it took ${took} ms`);
+  });
+
+  test(`ten streams share 10 MiB a second: ${form}`, async () => {
+    const limiter = RateLimiter.create(10 * MIB);
+    const controller = new AbortController();
+    const { signal } = controller;
+    const got = Array.from({ length: 10 }, () => 0);
+    const ends = got.map((_, i) => {
+      const take = ({ length }: Uint8Array) => {
+        got[i] = (got[i] ?? 0) + length;
+      };
+      return failure(() => pass(endless(1000 * 4 ** (i % 5)), limiter, take, { signal }));
+    });
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    controller.abort(new Error("enough"));
+    await Promise.all(ends);
+    const shares = got.map((bytes) => bytes / (4 * MIB));
+    assert.ok(
+      shares.every((share) => Math.abs(share - 1) < 0.08),
+      `they got ${shares}`,
+    );
+  });
+
+  test(`an abort in the middle leaves no handle: ${form}`, async () => {
+    const before = process.getActiveResourcesInfo().sort();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const limiter = RateLimiter.create(0.001); // the next byte is due in 1000 s
+    const end = failure(() => pass(endless(100), limiter, () => {}, { signal }));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    controller.abort(new Error("enough"));
+    assert.match(String(await end), /enough/);
+    await new Promise(setImmediate);
+    assert.equal(process.getActiveResourcesInfo().sort(), before);
+  });
+
+  test(`a slow consumer bounds the memory: ${form}`, async () => {
+    gc();
+    const before = process.memoryUsage().arrayBuffers;
+    let most = 0;
+    let taken = 0;
+    function* source() {
+      for (let i = 0; i < 400; i++) yield new Uint8Array(MIB).fill(i);
+    }
+    await pass(source(), RateLimiter.create(4096 * MIB), async () => {
+      taken += 1;
+      if (taken % 20 > 0) return;
+      gc();
+      await new Promise((resolve) => setTimeout(resolve, 5)); // buffers are freed beside us
+      gc();
+      most = Math.max(most, process.memoryUsage().arrayBuffers - before);
+    });
+    assert.is(taken, 400);
+    assert.ok(most < 5 * MIB, `${Math.round(most / MIB)} chunks of a MiB were held`);
+  });
+}
+
+test("a file over HTTP: curl sees the pace, and the same bytes", async () => {
+  const bytes = randomFillSync(new Uint8Array(8 * MIB));
+  const limiter = RateLimiter.create(2 * MIB, { burstSeconds: 0 }); // curl takes a while to begin
+  const server = createServer((_, response) => {
+    response.setHeader("content-length", bytes.length);
+    pipeline(Readable.from(chunksOf(bytes, [64 * 1024])), throttleNode(limiter), response).catch(
+      () => {},
+    );
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  try {
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const { stdout, stderr } = await promisify(execFile)(
+      "curl",
+      ["--silent", "--noproxy", "*", "--write-out", "%{stderr}%{speed_download}", url],
+      { encoding: "buffer", maxBuffer: 16 * MIB },
+    );
+    assert.is(sha256(stdout), sha256(bytes));
+    const speed = Number(stderr.toString()) / MIB;
+    assert.ok(speed > 1.85 && speed < 2.06, `curl says ${speed} MiB a second`);
+  } finally {
+    server.close();
+  }
+});
+
+test.run();

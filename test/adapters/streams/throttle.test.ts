@@ -1,0 +1,170 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import * as assert from "uvu/assert";
+import { throttle } from "../../../src/adapters/streams/index.ts";
+import { RateLimiter } from "../../../src/index.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { failure, turn, watch } from "../../limiter/watch.ts";
+import { suite } from "../../suite.ts";
+import { endless, webSource } from "./forms.ts";
+
+/** A clock that knows how many timers are set. */
+class WatchedClock extends FakeClock {
+  timers = 0;
+
+  override wakeAt(timeMs: number, wake: () => void) {
+    this.timers += 1;
+    const timer = super.wakeAt(timeMs, () => {
+      this.timers -= 1;
+      wake();
+    });
+    return {
+      cancel: () => {
+        this.timers -= 1;
+        timer.cancel();
+      },
+    };
+  }
+}
+
+/** A throttle at a byte a millisecond that has let 50 of 200 pass and waits. */
+async function waiting() {
+  const clock = new WatchedClock();
+  const limiter = RateLimiter.create(1000, { clock });
+  const stream = throttle(limiter);
+  const writer = stream.writable.getWriter();
+  const reader = stream.readable.getReader();
+  const written = watch(clock, writer.write(new Uint8Array(200)));
+  const { value } = await reader.read();
+  assert.is(value?.length, 50);
+  const read = watch(clock, reader.read());
+  await turn();
+  assert.is(clock.timers, 1);
+  return { clock, limiter, writer, reader, written, read };
+}
+
+const test = suite("streams, the web's ends");
+
+test("is a TransformStream, to others too", async () => {
+  const stream = throttle(RateLimiter.create(1e9));
+  assert.instance(stream, TransformStream);
+  const body = new Response("a fetch body, say").body as ReadableStream<Uint8Array>;
+  assert.is(await new Response(body.pipeThrough(stream)).text(), "a fetch body, say");
+});
+
+test("an abort of the writer ends the wait and reaches the reader at once", async () => {
+  const { clock, limiter, writer, written, read } = await waiting();
+  const reason = new Error("enough");
+  await clock.advance(10);
+  await writer.abort(reason);
+  await turn();
+  assert.is(read.error, reason);
+  assert.is(written.error, reason);
+  assert.is(clock.timers, 0);
+  assert.is(limiter.peek().waitMs, 40);
+});
+
+test("a reader that cancels ends the wait and reaches the writer at once", async () => {
+  const { clock, limiter, writer, reader, written } = await waiting();
+  const reason = new Error("enough");
+  await clock.advance(10);
+  await reader.cancel(reason);
+  await turn();
+  assert.is(written.error, reason);
+  assert.is(await failure(() => writer.closed), reason);
+  assert.is(clock.timers, 0);
+  assert.is(limiter.peek().waitMs, 40);
+});
+
+test("a pipe that is aborted ends its source and its target", async () => {
+  const clock = new WatchedClock();
+  const limiter = RateLimiter.create(1000, { clock });
+  const controller = new AbortController();
+  const { signal } = controller;
+  const reason = new Error("enough");
+  let source: unknown;
+  let target: unknown;
+  const from = new ReadableStream<Uint8Array>({
+    pull: (from) => from.enqueue(new Uint8Array(200)),
+    cancel(why) {
+      source = why;
+    },
+  });
+  const to = new WritableStream({
+    abort(why) {
+      target = why;
+    },
+  });
+  const done = watch(clock, from.pipeThrough(throttle(limiter), { signal }).pipeTo(to));
+  await clock.advance(60);
+  controller.abort(reason);
+  await clock.advance(100); // a pipe waits for the write in hand, whoever writes
+  assert.is(done.error, reason);
+  assert.is(source, reason);
+  assert.is(target, reason);
+  assert.is(clock.timers, 0);
+});
+
+test("nothing is bought for a reader who does not ask", async () => {
+  const clock = new WatchedClock();
+  const limiter = RateLimiter.create(1000, { clock });
+  const reader = webSource(endless(200)).pipeThrough(throttle(limiter)).getReader();
+  await clock.advance(1000);
+  assert.is(limiter.peek().remaining, 1001);
+  assert.is((await reader.read()).value?.length, 50);
+  await clock.advance(2000);
+  assert.is(limiter.peek().remaining, 1001);
+  await reader.cancel();
+});
+
+test("many streams of one signal add one listener", async () => {
+  const limiter = RateLimiter.create(1e9, { clock: new FakeClock() });
+  const controller = new AbortController();
+  const { signal } = controller;
+  let listeners = 0;
+  const add = signal.addEventListener.bind(signal);
+  signal.addEventListener = (...args: Parameters<typeof add>) => {
+    listeners += 1;
+    add(...args);
+  };
+  const streams = Array.from({ length: 20 }, () => throttle(limiter, { signal }));
+  assert.is(listeners, 1);
+  const [first, ...others] = streams;
+  await first?.readable.cancel();
+  controller.abort(new Error("enough"));
+  for (const { readable } of others) {
+    assert.match(String(await failure(() => readable.getReader().read())), /enough/);
+  }
+  assert.ok((await first?.readable.getReader().read())?.done);
+});
+
+test("streams that have ended leave the others larger turns", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(10_000, { clock });
+  const first = async () => {
+    const reader = webSource(endless(5000)).pipeThrough(throttle(limiter)).getReader();
+    const read = watch(clock, reader.read());
+    await clock.advance(2000);
+    await reader.cancel();
+    return read.value?.value?.length;
+  };
+  const others = [1, 2, 3, 4].map(() => throttle(limiter));
+  assert.is(await first(), 100);
+  for (const { writable } of others) await writable.abort();
+  assert.is(await first(), 500);
+  // however many there are, a turn is worth a millisecond
+  const many = Array.from({ length: 200 }, () => throttle(limiter));
+  assert.is(await first(), 10);
+  for (const { readable } of many) await readable.cancel();
+});
+
+test("loads nothing of Node", () => {
+  const folder = "src/adapters/streams";
+  const files = readdirSync(folder).filter((file) => file !== "node.ts");
+  assert.ok(files.length > 3);
+  for (const file of files) {
+    assert.not.match(readFileSync(join(folder, file), "utf8"), /from "(node:|\.\/node)/);
+  }
+});
+
+test.run();
