@@ -15,8 +15,10 @@ const PAGES = [
   "docs/choose.md",
   "docs/fetch.md",
   "docs/gateway.md",
+  "docs/http.md",
   "docs/job-queues.md",
   "docs/llm.md",
+  "docs/nginx.md",
   "docs/streams.md",
 ];
 const pages = PAGES.map((page) => ({ page, text: readFileSync(page, "utf8") }));
