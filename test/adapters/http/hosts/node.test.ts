@@ -87,6 +87,16 @@ test("an answer of the application's that throws is the usual one, and reported"
   assert.equal(heard, ["Error: no words"]);
 });
 
+test("a filter that throws at once fails as one that rejects", async () => {
+  const check = () => {
+    throw new Error("tea");
+  };
+  const listener = nodeGateway({ check }, (_, res) => res.end("hello"));
+  assert.is((await answer(listener)).body, "hello");
+  const strict = nodeGateway({ check }, (_, res) => res.end("hello"), { onError: "refuse" });
+  assert.is((await answer(strict)).response.statusCode, 503);
+});
+
 test("who was answered while it waited does not go on", async () => {
   let served = 0;
   let pass = (_: typeof PASSED) => {};
