@@ -15,6 +15,8 @@ export interface Clock {
 
 export interface Timer {
   cancel(): void;
+  /** It keeps no process alive from now on. Absent: it never did. */
+  unref?(): void;
 }
 
 /** `setTimeout` fires at once when asked for more than this. */
@@ -100,6 +102,7 @@ class Timeout implements Timer {
   readonly #spinMs: number;
   #timeout: ReturnType<typeof setTimeout> | undefined;
   #immediate: ReturnType<typeof setImmediate> | undefined;
+  #idle = false;
 
   constructor(timeMs: number, wake: () => void, spinMs: number) {
     this.#timeMs = timeMs;
@@ -113,9 +116,16 @@ class Timeout implements Timer {
     if (this.#immediate !== undefined) clearImmediate(this.#immediate);
   }
 
+  unref(): void {
+    this.#idle = true;
+    unref(this.#timeout);
+    unref(this.#immediate);
+  }
+
   #sleep(left: number): void {
     if (left < this.#spinMs) this.#immediate = setImmediate(this.#look);
     else this.#timeout = setTimeout(this.#look, Math.min(left - this.#spinMs, LONGEST_TIMEOUT_MS));
+    if (this.#idle) this.unref();
   }
 
   /**
@@ -127,6 +137,11 @@ class Timeout implements Timer {
     if (left <= 0) this.#wake();
     else this.#sleep(left);
   };
+}
+
+/** In some runtimes timers are numbers, and nothing of them keeps a process alive. */
+export function unref(timer: unknown): void {
+  (timer as { unref?(): void } | undefined)?.unref?.();
 }
 
 /** Hands the clock back, or says what it lacks. */

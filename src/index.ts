@@ -16,6 +16,16 @@ export {
 } from "./algorithms/token-bucket/token-bucket.ts";
 export { type Clock, preciseClock, systemClock, type Timer } from "./clock.ts";
 export {
+  type CancelledMessage,
+  type Channel,
+  diagnostics,
+  type RecoveredMessage,
+  type RefusedMessage,
+  type Teller,
+  type UnavailableMessage,
+  type WaitMessage,
+} from "./diagnostics.ts";
+export {
   LimiterError,
   PermitsExceedCapacityError,
   QueueFullError,
@@ -35,6 +45,7 @@ export type {
 } from "./limiter/face.ts";
 export { KeyedLimiter, type KeyedLimiterOptions } from "./limiter/keyed.ts";
 export { Limiter } from "./limiter/limiter.ts";
+export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { LimiterOptions } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
 export type { Permits } from "./permits.ts";

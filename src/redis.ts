@@ -18,6 +18,7 @@ import type { Limiter } from "./limiter/face.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
+import type { StockOptions } from "./limiter/stock.ts";
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
 import { breakerOf } from "./stores/redis/connection.ts";
@@ -26,7 +27,8 @@ import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
-export type { ConcurrencyStatus } from "./limiter/remote-concurrency.ts";
+export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
+export type { RemoteStats as RedisStats, StoreState } from "./limiter/outages.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
 export type {
   IoredisLike,
@@ -72,6 +74,24 @@ export interface RedisLimiterOptions {
    * time in all processes.
    */
   readonly clock?: Clock | undefined;
+  /**
+   * Reserves permits before somebody asks for them, so that most calls need no trip. Default: none.
+   */
+  readonly prefetch?: PrefetchOptions | "auto" | undefined;
+}
+
+/** How much each process reserves ahead; of `RedisLimiter.for(key)` for each key. */
+export interface PrefetchOptions {
+  /**
+   * The most that lies here unused or is on its way: what is lost when the process dies. A finite
+   * number above 0, or `"auto"`, the default: what about 100 ms of the present use need.
+   */
+  readonly permits?: number | "auto" | undefined;
+  /**
+   * What could have been used for that long and was not goes back; nor is anything reserved further
+   * ahead. ms, a finite number above 0, default 1000.
+   */
+  readonly maxAgeMs?: number | undefined;
 }
 
 export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
@@ -83,6 +103,7 @@ const REDIS_OPTIONS = [
   "instances",
   "prefix",
   "clock",
+  "prefetch",
 ] as const;
 
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
@@ -93,6 +114,17 @@ export interface RedisPoliciesOptions extends RedisLimiterOptions {
    * unless it was given.) On Cluster the key must lie in the limiter's slot.
    */
   readonly limitKey?: string | Readonly<Record<string, string>> | undefined;
+}
+
+/** A limiter that can be ended. */
+export interface ClosableLimiter extends Limiter, AsyncDisposable {
+  /**
+   * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
+   * every further call; what they were promised, and what was reserved ahead, is given back.
+   *
+   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
+   */
+  close(): Promise<void>;
 }
 
 /** A limiter on Redis under any policies. */
@@ -131,9 +163,10 @@ export class RedisLimiter extends RemoteLimiter {
   private constructor(...opened: Opened) {
     super(...opened);
     const [store, name, policies, options] = opened;
+    const { outages } = this;
     this.#of = (key) => {
       const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, { ...options, name: full });
+      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outages });
     };
   }
 
@@ -146,13 +179,20 @@ export class RedisLimiter extends RemoteLimiter {
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  for(key: string): Limiter {
+  for(key: string): ClosableLimiter {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;
+    this.checkOpen();
     const limiter = this.#of(key);
     this.#limiters.set(key, new WeakRef(limiter));
     this.#dropped.register(limiter, key);
     return limiter;
+  }
+
+  /** As that of every limiter; and ends those of its keys. */
+  override async close(): Promise<void> {
+    const limiters = Array.from(this.#limiters.values(), (limiter) => limiter.deref());
+    await Promise.all([super.close(), ...limiters.map((limiter) => limiter?.close())]);
   }
 }
 
@@ -232,6 +272,21 @@ export interface RedisConcurrencyOptions {
    * StoreUnavailableError, and what Redis grants late is given back.
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default);
+   * `"wait"` until it is back or their own time-out or signal ends the wait; get a lease while this
+   * process holds fewer than its share of the limit, else wait for one here (`"local"`); or get one
+   * (`"allow"`). With the last two what is held stays valid however long Redis is away, and is made
+   * known to it afterwards. What each costs: docs/concurrency.md.
+   */
+  readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
+  /**
+   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
+   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. What a
+   * function tells is asked for anew every second of an outage; if it is no number of 1 or more, the
+   * one before stays.
+   */
+  readonly instances?: number | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */
   readonly prefix?: string | undefined;
   /**
@@ -241,7 +296,15 @@ export interface RedisConcurrencyOptions {
   readonly subscriber?: RedisSubscriber | undefined;
 }
 
-const CONCURRENCY_OPTIONS = ["leaseMs", "maxWaiting", "timeoutMs", "prefix", "subscriber"] as const;
+const CONCURRENCY_OPTIONS = [
+  "leaseMs",
+  "maxWaiting",
+  "timeoutMs",
+  "whenUnavailable",
+  "instances",
+  "prefix",
+  "subscriber",
+] as const;
 
 const leaseTime: Bound = {
   words: "a number of ms above 0, at most 2147483647",
@@ -275,13 +338,17 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
     const runner = scriptRunner(redis);
     checkText("prefix", prefix);
-    const store = new RedisLeaseStore(runner, subscriptions(redis, options.subscriber), prefix);
+    const messages = subscriptions(redis, options.subscriber);
+    const unavailable = checkUnavailable(options);
+    const breaker = breakerOf(redis, letsIn(unavailable));
+    const store = new RedisLeaseStore(runner, messages, prefix, breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(store, checkName(name), limit, {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+      ...unavailable,
     });
   }
 }
@@ -295,12 +362,12 @@ function open(
   options: RedisPoliciesOptions,
 ): Opened {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { whenUnavailable = "throw", limitKey } = options;
-  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
+  const { limitKey, prefetch } = options;
+  const unavailable = checkUnavailable(options);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis, whenUnavailable === "local" || whenUnavailable === "allow");
+  const breaker = breakerOf(redis, letsIn(unavailable));
   const store = new RedisStore(
     ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
   );
@@ -312,13 +379,39 @@ function open(
       name,
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      whenUnavailable,
-      instances: countInstances(options.instances, whenUnavailable),
+      ...unavailable,
       clock: clock === undefined ? systemClock : checkClock(clock),
       epoch: clock && toMicros(clock.epochMs ?? 0),
       limitsKeptAt: limits.keptAt,
+      prefetch: checkPrefetch(prefetch),
     },
   ];
+}
+
+function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions | undefined {
+  if (prefetch === undefined) return undefined;
+  if (typeof prefetch === "string") checkOneOf("prefetch", prefetch, ["auto"]);
+  const options = prefetch === "auto" ? {} : prefetch;
+  checkOptions("prefetch", options, ["permits", "maxAgeMs"]);
+  const { permits = "auto", maxAgeMs = 1000 } = options;
+  return {
+    permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, aboveZero),
+    maxAgeMs: checkNumber("prefetch.maxAgeMs", maxAgeMs, aboveZero),
+  };
+}
+
+/** What calls do when Redis cannot be asked, and how many share the limit then. */
+function checkUnavailable({
+  whenUnavailable = "throw",
+  instances,
+}: Pick<RedisLimiterOptions, "whenUnavailable" | "instances">) {
+  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
+  return { whenUnavailable, instances: countInstances(instances, whenUnavailable) };
+}
+
+/** Only they have a use for what the client says of its connection. */
+function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>): boolean {
+  return whenUnavailable === "local" || whenUnavailable === "allow";
 }
 
 const atLeastOne: Bound = {

@@ -114,6 +114,18 @@ for (const [name, clock] of Object.entries(clocks)) {
     assert.ok(Math.abs(now + (clock.epochMs ?? 0) - Date.now()) < 60_000);
   });
 
+  platform(`${name}: wakes without keeping the process alive, where that is asked`, async () => {
+    const active = () =>
+      process.getActiveResourcesInfo().filter((each) => /Timeout|Immediate/.test(each));
+    const before = active().length;
+    let woken = 0;
+    // the last of it is spent looking at the clock, and each look is a new timer
+    for (const ms of [1, 15]) clock.wakeAt(clock.now() + ms, () => woken++).unref?.();
+    assert.is(active().length, before);
+    for (let i = 0; i < 1000 && woken < 2; i++) await sleep(1);
+    assert.is(woken, 2);
+  });
+
   platform(`${name}: wakes once, not before its time, and never at once`, async () => {
     for (const ms of [-5, 0, 0.3, 1.7, 12.5]) {
       const due = clock.now() + ms;

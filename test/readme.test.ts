@@ -13,6 +13,7 @@ import { suite } from "./suite.ts";
 const PAGES = [
   "README.md",
   "docs/choose.md",
+  "docs/diagnostics.md",
   "docs/fetch.md",
   "docs/gateway.md",
   "docs/http.md",

@@ -51,6 +51,8 @@ export function allOf(...limiters: readonly Limiter[]): Limiter {
   return new AllOf(limiters);
 }
 
+type LocalMember = QueueingLimiter | KeyLimiter | AllOf;
+
 class AllOf implements Limiter {
   readonly #limiters: readonly Limiter[];
   /** Asking costs nothing and is answered at once. */
@@ -90,7 +92,10 @@ class AllOf implements Limiter {
   #reserveWithin(permits: Permits, longestMs: number): Maybe<AllReserved | undefined> {
     if (this.isLocal) {
       const decisions = this.#limiters.map((limiter) => limiter.peek(permits) as Decision);
-      if (decisions.some(({ waitMs }) => waitMs > longestMs)) return undefined;
+      if (decisions.some(({ waitMs }) => waitMs > longestMs)) {
+        this.#refused(permits, decisions, longestMs);
+        return undefined;
+      }
     }
     return chain(
       outcomeOf(() => this.reserve(permits)),
@@ -116,6 +121,7 @@ class AllOf implements Limiter {
   decide(permits: Permits = 1): Maybe<Decision> {
     const before = this.#look(permits);
     if (!(before instanceof Promise) && before.some(({ allowed }) => !allowed)) {
+      if (this.isLocal) this.#refused(permits, before, 0);
       return merge(before);
     }
     // of those elsewhere all this travels together
@@ -149,6 +155,18 @@ class AllOf implements Limiter {
 
   update(): never {
     throw new TypeError("allOf has no policies of its own: update its limiters");
+  }
+
+  tellRefusal(permits: Permits, _refusal: Decision, longestMs: number): void {
+    this.#refused(permits, this.#look(permits) as readonly Decision[], longestMs);
+  }
+
+  /** All are in this process; those that would not let it pass count it, and tell. */
+  #refused(permits: Permits, decisions: readonly Decision[], longestMs: number): void {
+    for (const [i, limiter] of (this.#limiters as readonly LocalMember[]).entries()) {
+      const refusal = decisions[i] as Decision;
+      if (refusal.waitMs > longestMs) limiter.tellRefusal(permits, refusal, longestMs);
+    }
   }
 
   #look(permits: Permits): Maybe<readonly Decision[]> {

@@ -1,11 +1,15 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../clock.ts";
+import type { RefusedMessage } from "../diagnostics.ts";
 import { type Amount, sameAmount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
-import type { Call } from "./call.ts";
+import type { Arrival, Taker } from "./call.ts";
+import type { Meter } from "./meter.ts";
 import type { Sleeper } from "./wait-line.ts";
 
 /** What askers need of their limiter. */
 export interface Desk {
+  /** Is told how each of them ended. */
+  readonly meter: Meter;
   /** Whether the asker may wait where so many wait already; from then on it does. */
   seat(asker: Asker, wait: number, sentAt: number): boolean;
   /** It has its answer. */
@@ -17,9 +21,16 @@ export interface Desk {
   failed(asker: Asker, error: unknown): void;
   now(): number;
   /** The store has given it what it asked for. */
-  took(amount: Amount): void;
+  took(amount: Amount, answer: Answer): void;
   full(amount: Amount): Error;
   excess(amount: Amount): Error;
+}
+
+/** What those need of their limiter who see for themselves what the answer says. */
+export interface BookingDesk {
+  took(amount: Amount, answer: Answer): void;
+  booked(booking: Booking): void;
+  giveBack(amount: Amount, answer: Answer): void;
 }
 
 type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
@@ -28,7 +39,7 @@ type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
  * Somebody who asks the store for permits and sleeps until they can be used. What comes of it is
  * for the kinds of askers to say.
  */
-export abstract class Asker<T = never> implements Call, Sleeper {
+export abstract class Asker<T = never> implements Taker, Sleeper {
   /**
    * When it asked, by the limiter's clock, microseconds; and how much longer than that it can wait.
    */
@@ -58,18 +69,44 @@ export abstract class Asker<T = never> implements Call, Sleeper {
     this.amount = amount;
     this.longest = longest;
     this.signal = signal;
+    desk.meter.seat();
   }
 
   protected abstract granted(waitedMs: number): void;
   protected abstract refused(full: () => Error): void;
+  /** Why it is refused, unless there is another reason. */
+  protected abstract readonly refusal: RefusedMessage["reason"];
 
   reject(reason: unknown): void {
+    this.#desk.meter.ended();
     this.resolve(Promise.reject(reason));
   }
 
+  #grant(waited: number): void {
+    // an answer that came late was waited for, too
+    this.#desk.meter.released(this.amount, this.#asksAgain ? this.#waited : waited);
+    this.granted(toMillis(waited));
+  }
+
+  #refuse(full: () => Error, reason = this.refusal): void {
+    this.tellRefusal(reason);
+    this.refused(full);
+  }
+
+  protected tellRefusal(reason = this.refusal): void {
+    this.#desk.meter.expired(this.amount, this.#waited, reason);
+  }
+
+  get #waited(): number {
+    return this.#desk.now() - this.asked;
+  }
+
   request(late: number): StoreRequest {
-    const longest = this.#asksAgain ? this.left : this.longest;
-    return { verb: "reserve", amount: this.amount, longest, late, count: 1 };
+    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
+  }
+
+  get patience(): number {
+    return this.#asksAgain ? this.left : this.longest;
   }
 
   /** How much longer it can wait, microseconds. */
@@ -78,16 +115,16 @@ export abstract class Asker<T = never> implements Call, Sleeper {
   }
 
   answer(answer: Answer, sentAt: number): void {
-    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount);
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
     if (answer.wait > 0 && answer.wait < Infinity) {
       this.#answer = answer;
       if (this.#desk.seat(this, answer.wait, sentAt)) return;
       this.undo(answer);
-      this.refused(() => this.#desk.full(this.amount));
+      this.#refuse(() => this.#desk.full(this.amount), "queue-full");
     } else if (answer.wait === 0) {
-      this.granted(0);
+      this.#grant(0);
     } else if (answer.wait === REFUSED) {
-      this.refused(() => this.#desk.full(this.amount));
+      this.#refuse(() => this.#desk.full(this.amount));
     } else {
       this.reject(this.#desk.excess(this.amount));
     }
@@ -104,7 +141,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
 
   wake(now: number): void {
     this.#desk.dismiss(this);
-    this.granted(toMillis(now - this.asked));
+    this.#grant(now - this.asked);
   }
 
   /** Its permits are its own, though not by an answer of the store. */
@@ -114,7 +151,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
 
   turnAway(full: () => Error): void {
     this.#desk.dismiss(this);
-    this.refused(full);
+    this.#refuse(full);
   }
 
   /** The store is away; it will be asked again. */
@@ -135,6 +172,7 @@ export abstract class Asker<T = never> implements Call, Sleeper {
       this.gone = true;
       this.#desk.leave(this);
     }
+    this.#desk.meter.cancelled(this.amount, this.#waited, reason);
     this.reject(reason);
   }
 
@@ -169,16 +207,19 @@ export abstract class Asker<T = never> implements Call, Sleeper {
 }
 
 export class AcquireAsker extends Asker<number> {
+  protected override readonly refusal = "queue-full";
+
   protected override granted(waitedMs: number): void {
     this.resolve(waitedMs);
   }
 
   protected override refused(full: () => Error): void {
-    this.reject(full());
+    this.resolve(Promise.reject(full()));
   }
 }
 
 export class TryAsker extends Asker<boolean> {
+  protected override readonly refusal = "too-long";
   readonly #askedMs = performance.now();
   #patience: ReturnType<typeof setTimeout> | undefined;
 
@@ -197,6 +238,7 @@ export class TryAsker extends Asker<boolean> {
     if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {
       this.withdraw();
+      this.tellRefusal();
       this.resolve(false);
     }, ms);
   }
@@ -209,5 +251,53 @@ export class TryAsker extends Asker<boolean> {
   protected override withdraw(): void {
     clearTimeout(this.#patience);
     super.withdraw();
+  }
+}
+
+/** Who sees for itself what the answer says, and when: a reservation that is under way. */
+export class Booking implements Taker {
+  readonly amount: Amount;
+  readonly patience: number;
+  readonly repeatable = true;
+  readonly answered: Promise<Arrival>;
+  gone = false;
+  readonly #desk: BookingDesk;
+  #resolve!: (arrival: Arrival) => void;
+  #reject!: (reason: unknown) => void;
+
+  constructor(desk: BookingDesk, amount: Amount, patience: number) {
+    this.#desk = desk;
+    this.amount = amount;
+    this.patience = patience;
+    this.answered = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  request(late: number): StoreRequest {
+    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
+  }
+
+  answer(answer: Answer, sentAt: number): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
+    this.#desk.booked(this);
+    this.#resolve({ answer, sentAt });
+  }
+
+  undo(answer: Answer): void {
+    if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.giveBack(this.amount, answer);
+  }
+
+  fail(error: unknown): void {
+    this.#desk.booked(this);
+    this.#reject(error);
+  }
+
+  delayed(): void {}
+
+  abort(reason: unknown): void {
+    this.gone = true;
+    this.fail(reason);
   }
 }

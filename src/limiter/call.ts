@@ -1,6 +1,5 @@
 /** What is asked of a store elsewhere, by whom, and how it is packed for the journey. */
-import type { StoreUnavailableError } from "../errors.ts";
-import { sameAmount } from "../permits.ts";
+import { type Amount, sameAmount } from "../permits.ts";
 import type { Answer, StoreRequest } from "../stores/store.ts";
 
 /** One question to the store and what becomes of it. */
@@ -13,13 +12,20 @@ export interface Call {
   answer(answer: Answer, sentAt: number): void;
   /** The answer came too late: what it grants is to be given back. */
   undo(answer: Answer): void;
-  fail(error: StoreUnavailableError): void;
+  fail(error: Error): void;
   /** Of a grant that is given back: up to which instant permits were promised with it. */
   readonly tail?: number | undefined;
   /** The store is away. */
   delayed(): void;
   /** It may travel again where it is not known whether it has arrived. */
   readonly repeatable: boolean;
+}
+
+/** A call that asks for permits. */
+export interface Taker extends Call {
+  readonly amount: Amount;
+  /** How much longer it accepts to wait, microseconds. */
+  readonly patience: number;
 }
 
 export interface Arrival {
@@ -39,7 +45,7 @@ export class Message implements Call {
   readonly request: (late: number) => StoreRequest;
   readonly undo: (answer: Answer) => void;
   answer!: (answer: Answer, sentAt: number) => void;
-  fail!: (error: StoreUnavailableError) => void;
+  fail!: (error: Error) => void;
   delayed: () => void = () => {};
   readonly answered: Promise<Arrival>;
 

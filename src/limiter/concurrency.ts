@@ -14,12 +14,14 @@
  * overtake.
  */
 import { checkNumber, checkOptions, wholeAtLeastOne } from "../check.ts";
-import type { Clock, Timer } from "../clock.ts";
+import { type Clock, type Timer, toMicros } from "../clock.ts";
+import type { RefusedMessage } from "../diagnostics.ts";
 import { asyncDispose, dispose } from "../dispose.ts";
 import { QueueFullError } from "../errors.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";
+import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import { checkLimiterOptions, checkTryOptions, checkWaitOptions } from "./options.ts";
 
 export interface ConcurrencyOptions {
@@ -28,7 +30,7 @@ export interface ConcurrencyOptions {
    * default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
-  /** What error messages call the limiter. Default "limiter". */
+  /** What error messages and diagnostics call the limiter. Default "limiter". */
   readonly name?: string | undefined;
   /** Where time-outs of `tryAcquire` are measured. Default: the platform's clock and timers. */
   readonly clock?: Clock | undefined;
@@ -43,21 +45,26 @@ export interface Lease extends Disposable, AsyncDisposable {
 }
 
 class Waiter {
+  /** When it asked, microseconds. */
+  readonly asked: number;
   readonly signal: AbortSignal | undefined;
   readonly resolve: (outcome: Lease | undefined | Promise<never>) => void;
   timer: Timer | undefined;
 
-  constructor(signal: AbortSignal | undefined, resolve: Waiter["resolve"]) {
+  constructor(asked: number, signal: AbortSignal | undefined, resolve: Waiter["resolve"]) {
+    this.asked = asked;
     this.signal = signal;
     this.resolve = resolve;
   }
 }
 
-export class ConcurrencyLimiter {
+export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
+  readonly #meter: Meter;
   readonly #line = new Fifo<Waiter>();
   readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
     this.#dismiss(waiter);
+    this.#meter.left(1, this.#waited(waiter), reason);
     waiter.resolve(Promise.reject(reason));
   });
   #limit: number;
@@ -83,6 +90,7 @@ export class ConcurrencyLimiter {
     this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
+    this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 
   /** How many may run at once. */
@@ -100,6 +108,11 @@ export class ConcurrencyLimiter {
     return this.#line.size;
   }
 
+  /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
+  get stats(): LimiterStats {
+    return { ...this.#meter.counts };
+  }
+
   /**
    * Waits for a place, behind all who wait already. `run` is safer: it cannot forget to release.
    *
@@ -115,9 +128,14 @@ export class ConcurrencyLimiter {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const { maxWaiting, name } = this.#options;
-      if (this.#isFree()) resolve(this.#lease());
-      else if (this.#hasRoom()) this.#append(new Waiter(signal, resolve as Waiter["resolve"]));
-      else throw new QueueFullError(name, 1, this.waiting, maxWaiting);
+      if (this.#isFree()) {
+        resolve(this.#leaseAtOnce());
+      } else if (this.#hasRoom()) {
+        this.#append(new Waiter(this.#now(), signal, resolve as Waiter["resolve"]));
+      } else {
+        this.#refused("queue-full");
+        throw new QueueFullError(name, 1, this.waiting, maxWaiting);
+      }
     });
   }
 
@@ -137,13 +155,14 @@ export class ConcurrencyLimiter {
    */
   tryAcquire(wait: number | TryOptions): Promise<Lease | undefined>;
   tryAcquire(wait?: number | TryOptions): Lease | undefined | Promise<Lease | undefined> {
-    if (wait === undefined) return this.#isFree() ? this.#lease() : undefined;
+    if (wait === undefined) return this.#isFree() ? this.#leaseAtOnce() : this.#refused();
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      if (this.#isFree()) resolve(this.#lease());
-      else if (micros === 0 || !this.#hasRoom()) resolve(undefined);
-      else this.#appendUntil(new Waiter(signal, resolve), micros / 1000);
+      if (this.#isFree()) resolve(this.#leaseAtOnce());
+      else if (micros === 0) resolve(this.#refused());
+      else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
+      else this.#appendUntil(new Waiter(this.#now(), signal, resolve), micros / 1000);
     });
   }
 
@@ -187,7 +206,20 @@ export class ConcurrencyLimiter {
     return this.waiting < this.#options.maxWaiting;
   }
 
+  #refused(reason: RefusedMessage["reason"] = "too-long"): undefined {
+    this.#meter.refused(1, reason);
+  }
+
+  #now(): number {
+    return toMicros(this.#options.clock.now());
+  }
+
+  #waited(waiter: Waiter): number {
+    return this.#now() - waiter.asked;
+  }
+
   #append(waiter: Waiter): void {
+    this.#meter.seat();
     this.#line.append(waiter);
     if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
   }
@@ -198,6 +230,7 @@ export class ConcurrencyLimiter {
     const { clock } = this.#options;
     waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => {
       this.#dismiss(waiter);
+      this.#meter.expired(1, this.#waited(waiter));
       waiter.resolve(undefined);
     });
   }
@@ -214,8 +247,14 @@ export class ConcurrencyLimiter {
       const waiter = this.#line.shift();
       if (waiter === undefined) return;
       this.#dismiss(waiter);
+      this.#meter.released(1, this.#waited(waiter));
       waiter.resolve(this.#lease());
     }
+  }
+
+  #leaseAtOnce(): Lease {
+    this.#meter.counts.granted += 1;
+    return this.#lease();
   }
 
   #lease(): Lease {

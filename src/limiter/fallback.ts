@@ -7,6 +7,7 @@ import { isPermanent } from "../stores/breaker.ts";
 import { openCell } from "../stores/memory.ts";
 import { OpenCell, ShareCell, type Standing } from "../stores/stand-in.ts";
 import type { Asker } from "./asker.ts";
+import type { Meter } from "./meter.ts";
 import type { Account } from "./reservation.ts";
 import { type Settlement, StandIn } from "./stand-in.ts";
 
@@ -24,6 +25,9 @@ export interface FallbackOptions {
   readonly lastPromised: () => number;
   readonly hasRoom: (amount: Amount) => boolean;
   readonly full: (amount: Amount, policies: readonly Policy[]) => Error;
+  /** Is told what is let in, and whose reservations were cancelled. */
+  readonly granted: (amount: Amount) => void;
+  readonly meter: Meter;
 }
 
 export class Fallback {
@@ -71,12 +75,12 @@ export class Fallback {
   }
 
   #open(): StandIn {
-    const { kind, clock, names, instances, hasRoom, full } = this.#options;
+    const { kind, clock, names, instances, hasRoom, full, granted, meter } = this.#options;
     const list = this.#options.policies();
     const standing = this.#options.standing();
     const whole = openCell({ names, list }, 0, 0);
     const standIn = new StandIn({
-      ...{ clock, hasRoom, full, whole },
+      ...{ clock, hasRoom, full, whole, granted, meter },
       policies: list,
       fraction: () => (kind === "allow" ? 1 : 1 / instances()),
       open: (fraction, now, epoch) =>

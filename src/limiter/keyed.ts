@@ -4,6 +4,7 @@
  * has a queue of its own, on the same state.
  */
 import { atLeastOne, checkNumber, checkOneOf, checkOptions, checkText } from "../check.ts";
+import { diagnostics } from "../diagnostics.ts";
 import { TooManyKeysError } from "../errors.ts";
 import type { Amount, Permits } from "../permits.ts";
 import { KeyStates } from "../stores/keys.ts";
@@ -12,12 +13,14 @@ import { Round } from "../stores/round.ts";
 import { decision } from "./decision.ts";
 import type { Decision, LocalLimiter, LocalReservation, TryOptions, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
+import { type Because, type Counted, type LimiterStats, Meter } from "./meter.ts";
 import {
   checkLimiterOptions,
   checkTryOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
 } from "./options.ts";
+import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
@@ -36,7 +39,7 @@ const KEYED_OPTIONS = [...LIMITER_OPTIONS, "maxKeys", "whenFull"] as const;
 const MOST_KEYS = 1_000_000;
 
 /** A limiter for each key. */
-export class KeyedLimiter {
+export class KeyedLimiter implements Counted {
   readonly #keys: Keyring;
 
   /**
@@ -61,6 +64,11 @@ export class KeyedLimiter {
   /** How many keys have a state now. */
   get size(): number {
     return this.#keys.states.size;
+  }
+
+  /** The counters of all keys together. */
+  get stats(): LimiterStats {
+    return { ...this.#keys.meter.counts };
   }
 
   /**
@@ -99,6 +107,7 @@ type Outcome = "taken" | "refused" | "no room";
 
 class Keyring {
   readonly states: KeyStates;
+  readonly meter: Meter;
   readonly #awake = new Map<string, Awake>();
   readonly #round = new Round(this.#awake);
   readonly #time: Timeline;
@@ -114,9 +123,9 @@ class Keyring {
     checkOneOf("whenFull", whenFull, ["refuse", "evict"]);
     this.#options = checked;
     this.#maxKeys = maxKeys;
-    this.states = new KeyStates(listPolicies(policies), maxKeys, whenFull, (key) =>
-      this.#awake.has(key),
-    );
+    const list = listPolicies(policies);
+    this.states = new KeyStates(list, maxKeys, whenFull, (key) => this.#awake.has(key));
+    this.meter = new Meter({ limiter: checked.name }, list.names);
     this.#time = new Timeline(
       clock,
       () => {
@@ -142,11 +151,26 @@ class Keyring {
     return this.#awake.size === 0 && this.states.shift(-by);
   }
 
+  acquire(key: string, permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.acquire(permits, options);
+    if (options === undefined) {
+      const amount = this.states.cell.amount(permits);
+      if (this.#take(key, this.#now(), amount) === "taken") return AT_ONCE;
+    }
+    return this.wake(key, permits).acquire(permits, options);
+  }
+
   tryAcquire(key: string, permits: Permits): boolean {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter.tryAcquire(permits);
     const amount = this.states.cell.amount(permits);
-    return this.#take(key, this.#now(), amount) === "taken";
+    const now = this.#now();
+    const outcome = this.#take(key, now, amount);
+    if (outcome === "taken") return true;
+    const because = () => this.#look(this.#cellOf(key, now), now, amount);
+    this.#refused(key, amount, outcome, because);
+    return false;
   }
 
   decide(key: string, permits: Permits): Decision {
@@ -156,9 +180,11 @@ class Keyring {
     const amount = cell.amount(permits);
     const now = this.#now();
     const outcome = this.#take(key, now, amount);
-    if (outcome === "refused") return this.#look(cell, now, amount);
+    if (outcome === "taken") return decision(cell.names, cell.quotas(now), amount, 0, 0);
+    const refusal = this.#look(cell, now, amount);
+    this.#refused(key, amount, outcome, () => refusal);
     if (outcome === "no room") throw this.#tooMany();
-    return decision(cell.names, cell.quotas(now), amount, 0, 0);
+    return refusal;
   }
 
   peek(key: string, permits: Permits): Decision {
@@ -182,7 +208,19 @@ class Keyring {
     if (this.#possible(cell.earliest(now, amount), amount) > now) return "refused";
     if (known === undefined && !this.#admit(key, cell, now)) return "no room";
     cell.take(now, amount);
+    this.meter.counts.granted += 1;
     return "taken";
+  }
+
+  tellRefusal(key: string, permits: Permits, refusal: Decision): void {
+    this.#refused(key, this.states.cell.amount(permits), "refused", () => refusal);
+  }
+
+  #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
+    // a meter of its own only if its name is to be told
+    const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
+    if (outcome === "no room") meter.refused(amount, "too-many-keys");
+    else meter.refused(amount, "too-long", because);
   }
 
   #admit(key: string, cell: Cell, now: number): boolean {
@@ -204,10 +242,15 @@ class Keyring {
 
   /** The key's cell, whose state is kept from now on. */
   #keptCellOf(key: string, now: number): Cell {
+    const cell = this.#roomFor(key, now);
+    if (cell === undefined) throw this.#tooMany();
+    return cell;
+  }
+
+  #roomFor(key: string, now: number): Cell | undefined {
     const known = this.states.find(key);
     const cell = this.states.cellOf(known, now, this.#time.epoch);
-    if (known === undefined && !this.#admit(key, cell, now)) throw this.#tooMany();
-    return cell;
+    return known !== undefined || this.#admit(key, cell, now) ? cell : undefined;
   }
 
   #tooMany(): TooManyKeysError {
@@ -224,20 +267,31 @@ class Keyring {
     return undefined;
   }
 
-  /** The key's limiter, with a queue of its own. */
-  wake(key: string): LocalLimiter {
+  /**
+   * The key's limiter, with a queue of its own.
+   *
+   * @param permits which somebody asks for
+   */
+  wake(key: string, permits?: Permits): LocalLimiter {
     // somebody else's may be idle: whoever comes looks at one
     const [other] = this.#round.next() ?? [];
     if (other !== undefined) this.#awakeOf(other);
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter;
-    const { state } = this.#keptCellOf(key, this.#now());
+    const amount = permits === undefined ? undefined : this.states.cell.amount(permits);
+    const cell = this.#roomFor(key, this.#now());
+    if (cell === undefined) {
+      if (amount !== undefined) this.#refused(key, amount, "no room");
+      throw this.#tooMany();
+    }
     const { policies } = this.states;
-    const queue = new WaiterQueue(this.#time, cellOn(policies, state));
-    const limiter = new QueueingLimiter(queue, policies, this.#options, {
-      charge: (amount) => this.charge(key, amount),
-      refund: (amount) => this.refund(key, amount),
-    });
+    const queue = new WaiterQueue(this.#time, cellOn(policies, cell.state));
+    const account: Account = {
+      charge: (more) => this.charge(key, more),
+      refund: (less) => this.refund(key, less),
+    };
+    const meter = this.meter.of(key);
+    const limiter = new QueueingLimiter(queue, policies, this.#options, account, meter);
     this.#awake.set(key, { queue, limiter });
     return limiter;
   }
@@ -293,8 +347,7 @@ export class KeyLimiter implements LocalLimiter {
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     try {
-      const free = options === undefined && this.#keys.tryAcquire(this.#key, permits);
-      return free ? AT_ONCE : this.#keys.wake(this.#key).acquire(permits, options);
+      return this.#keys.acquire(this.#key, permits, options);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -311,7 +364,7 @@ export class KeyLimiter implements LocalLimiter {
     this.#keys.possible(permits);
     checkTryOptions(wait);
     try {
-      return await this.#keys.wake(this.#key).tryAcquire(permits, wait);
+      return await this.#keys.wake(this.#key, permits).tryAcquire(permits, wait);
     } catch (error) {
       if (error instanceof TooManyKeysError) return false;
       throw error;
@@ -319,7 +372,7 @@ export class KeyLimiter implements LocalLimiter {
   }
 
   reserve(permits: Permits = 1): LocalReservation {
-    return this.#keys.wake(this.#key).reserve(permits);
+    return this.#keys.wake(this.#key, permits).reserve(permits);
   }
 
   decide(permits: Permits = 1): Decision {
@@ -328,6 +381,11 @@ export class KeyLimiter implements LocalLimiter {
 
   peek(permits: Permits = 1): Decision {
     return this.#keys.peek(this.#key, permits);
+  }
+
+  /** It was asked for together with others, and is why all have refused. */
+  tellRefusal(permits: Permits, refusal: Decision): void {
+    this.#keys.tellRefusal(this.#key, permits, refusal);
   }
 
   charge(permits: Permits): void {

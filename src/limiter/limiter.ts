@@ -2,6 +2,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { toMillis } from "../clock.ts";
+import type { RefusedMessage } from "../diagnostics.ts";
 import { QueueFullError } from "../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
@@ -14,6 +15,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
+import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   checkLimiterOptions,
   checkTryOptions,
@@ -44,7 +46,7 @@ export const Limiter = {
    * });
    * await limiter.acquire({ requests: 1, tokens: 1200 });
    */
-  create(policies: Policies, options: LimiterOptions = {}): LocalLimiter {
+  create(policies: Policies, options: LimiterOptions = {}): LocalLimiter & Counted {
     checkOptions("options", options, LIMITER_OPTIONS);
     return new QueueingLimiter(...opened(listPolicies(policies), options));
   },
@@ -62,11 +64,13 @@ export function opened(
   return [WaiterQueue.open(checked.clock, policies), policies, checked];
 }
 
-export class QueueingLimiter implements LocalLimiter {
+export class QueueingLimiter implements LocalLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #maxWaiting: number;
   readonly #name: string;
+  readonly #meter: Meter;
+  readonly #counts: Counts;
   #policies: PolicyList;
 
   constructor(
@@ -74,11 +78,14 @@ export class QueueingLimiter implements LocalLimiter {
     policies: PolicyList,
     { maxWaiting, name }: { readonly maxWaiting: number; readonly name: string },
     account: Account = queue,
+    meter = new Meter({ limiter: name }, queue.cell.names),
   ) {
     this.#queue = queue;
     this.#account = account;
     this.#maxWaiting = maxWaiting;
     this.#name = name;
+    this.#meter = meter;
+    this.#counts = meter.counts;
     this.#policies = policies;
   }
 
@@ -88,7 +95,9 @@ export class QueueingLimiter implements LocalLimiter {
       signal?.throwIfAborted();
       const amount = this.#queue.cell.amount(permits);
       const now = this.#queue.now();
-      return this.#queue.grant(now, amount) ? AT_ONCE : this.#wait(now, amount, signal);
+      if (!this.#queue.grant(now, amount)) return this.#wait(now, amount, signal);
+      this.#counts.granted += 1;
+      return AT_ONCE;
     } catch (error) {
       return Promise.reject(error);
     }
@@ -98,7 +107,7 @@ export class QueueingLimiter implements LocalLimiter {
   #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
     this.#checkRoom(now, amount);
     return new Promise((resolve) => {
-      this.#queue.add(new Acquirer(now, amount, signal, resolve));
+      this.#queue.add(new Acquirer(this.#meter, now, amount, signal, resolve));
     });
   }
 
@@ -108,7 +117,11 @@ export class QueueingLimiter implements LocalLimiter {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     const queue = this.#queue;
     const amount = queue.cell.amount(permits);
-    return queue.grant(queue.now(), amount);
+    const now = queue.now();
+    const granted = queue.grant(now, amount);
+    if (granted) this.#counts.granted += 1;
+    else this.#refused(now, amount);
+    return granted;
   }
 
   #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
@@ -117,12 +130,18 @@ export class QueueingLimiter implements LocalLimiter {
       signal?.throwIfAborted();
       const amount = this.#queue.cell.amount(permits);
       const now = this.#queue.now();
-      if (this.#queue.grant(now, amount)) return Promise.resolve(true);
+      if (this.#queue.grant(now, amount)) {
+        this.#counts.granted += 1;
+        return Promise.resolve(true);
+      }
       const deadline = now + micros;
-      if (micros === 0 || !this.#hasRoom(now, amount)) return Promise.resolve(false);
-      if (Math.ceil(this.#queue.instant(now, amount)) > deadline) return Promise.resolve(false);
+      const hasRoom = micros === 0 || this.#hasRoom(now, amount);
+      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount)) > deadline) {
+        this.#refused(now, amount, hasRoom ? "too-long" : "queue-full");
+        return Promise.resolve(false);
+      }
       return new Promise((resolve) => {
-        this.#queue.add(new Trier(now, amount, signal, resolve, deadline));
+        this.#queue.add(new Trier(this.#meter, now, amount, signal, resolve, deadline));
       });
     } catch (error) {
       return Promise.reject(error);
@@ -139,17 +158,22 @@ export class QueueingLimiter implements LocalLimiter {
   }
 
   #reservation(permits: Permits, now: number, amount: Amount, waitMs: number): LocalReservation {
-    return new QueuedReservation(this.#queue, this.#account, permits, now, amount, waitMs);
+    this.#meter.granted(amount, waitMs * 1000);
+    const accounts = [this.#queue, this.#account, this.#meter] as const;
+    return new QueuedReservation(...accounts, permits, now, amount, waitMs);
   }
 
   decide(permits: Permits = 1): Decision {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount)) {
+      this.#counts.granted += 1;
       const { names } = this.#queue.cell;
       return decision(names, this.#queue.cell.quotas(now), amount, 0, 0);
     }
-    return this.#look(now, amount);
+    const refusal = this.#look(now, amount);
+    this.#meter.refused(amount, "too-long", () => refusal);
+    return refusal;
   }
 
   peek(permits: Permits = 1): Decision {
@@ -180,9 +204,19 @@ export class QueueingLimiter implements LocalLimiter {
     this.#queue.resize(this.#policies);
   }
 
+  /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
+  get stats(): LimiterStats {
+    return { ...this.#counts };
+  }
+
   /** The policies in force. */
   protected get policies(): readonly Policy[] {
     return this.#policies.list;
+  }
+
+  /** It was asked for together with others, and is why all have refused. */
+  tellRefusal(permits: Permits, refusal: Decision): void {
+    this.#meter.refused(this.#queue.cell.amount(permits), "too-long", () => refusal);
   }
 
   #hasRoom(now: number, amount: Amount): boolean {
@@ -192,38 +226,52 @@ export class QueueingLimiter implements LocalLimiter {
 
   #checkRoom(now: number, amount: Amount): void {
     if (this.#hasRoom(now, amount)) return;
+    this.#refused(now, amount, "queue-full");
     const most = mostWaiting(this.#maxWaiting, this.policies);
     throw new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most);
+  }
+
+  #refused(now: number, amount: Amount, reason: RefusedMessage["reason"] = "too-long"): void {
+    this.#meter.refused(amount, reason, () => this.#look(now, amount));
   }
 }
 
 class Acquirer extends Waiter {
+  readonly #meter: Meter;
   readonly #resolve: Resolve<number>;
 
   constructor(
+    meter: Meter,
     asked: number,
     amount: Amount,
     signal: AbortSignal | undefined,
     resolve: Resolve<number>,
   ) {
     super(asked, amount, signal);
+    this.#meter = meter;
     this.#resolve = resolve;
+    meter.seat();
   }
 
   override release(_at: number, now: number): void {
-    this.#resolve(toMillis(now - this.asked));
+    const waited = now - this.asked;
+    this.#meter.released(this.amount, waited);
+    this.#resolve(toMillis(waited));
   }
 
-  override abort(reason: unknown): void {
+  override abort(reason: unknown, now: number): void {
+    this.#meter.left(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
 }
 
 class Trier extends Waiter {
+  readonly #meter: Meter;
   readonly #deadline: number;
   readonly #resolve: Resolve<boolean>;
 
   constructor(
+    meter: Meter,
     asked: number,
     amount: Amount,
     signal: AbortSignal | undefined,
@@ -231,23 +279,28 @@ class Trier extends Waiter {
     deadline: number,
   ) {
     super(asked, amount, signal);
+    this.#meter = meter;
     this.#deadline = deadline;
     this.#resolve = resolve;
+    meter.seat();
   }
 
   override get deadline(): number {
     return this.#deadline;
   }
 
-  override release(): void {
+  override release(_at: number, now: number): void {
+    this.#meter.released(this.amount, now - this.asked);
     this.#resolve(true);
   }
 
-  override refuse(): void {
+  override refuse(now: number): void {
+    this.#meter.expired(this.amount, now - this.asked);
     this.#resolve(false);
   }
 
-  override abort(reason: unknown): void {
+  override abort(reason: unknown, now: number): void {
+    this.#meter.left(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
 }

@@ -18,7 +18,7 @@ export interface LimiterOptions {
   readonly maxWaiting?: number | undefined;
   /** Where the time comes from. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;
-  /** What error messages call the limiter. Default "limiter". */
+  /** What error messages and diagnostics call the limiter. Default "limiter". */
   readonly name?: string | undefined;
 }
 

@@ -5,7 +5,8 @@ export interface RemoteLease extends AsyncDisposable {
   /**
    * Aborted, with a LeaseLostError, when the lease may have lapsed and its place be somebody else's:
    * it could not be renewed in time (Redis was away, or this process suspended), or its state was
-   * lost. With a LimiterClosedError by `close()`.
+   * lost. That Redis is away is no reason where the limiter's `whenUnavailable` is `"local"` or
+   * `"allow"`. With a LimiterClosedError by `close()`.
    */
   readonly signal: AbortSignal;
   /**
@@ -22,12 +23,22 @@ export class Claim implements RemoteLease {
   readonly id: string;
   /** To be refused is an error. */
   readonly #insists: boolean;
+  readonly #asked = performance.now();
+  /** It may wait for a place. */
+  readonly waits: boolean;
   /** Ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
-  /** `asked`: a request for a lease is under way. */
-  state: "asked" | "waiting" | "held" | "gone" = "asked";
+  /**
+   * `asked`: a request for a lease is under way. `waiting`: it has a ticket. `parked`: the store is
+   * away, and it waits here.
+   */
+  state: "asked" | "waiting" | "parked" | "held" | "gone" = "asked";
   /** Counts as one who waits, since it has had a ticket. */
   seated = false;
+  /** The store may know of it. */
+  isKnown = false;
+  /** How the store is asked to keep it; `adopt`: it was away, and may not have it. */
+  verb: "keep" | "adopt" = "keep";
   /** Its time was over while the store was being asked. */
   overdue = false;
   /** From then on the store may have let it lapse, ms. */
@@ -43,12 +54,14 @@ export class Claim implements RemoteLease {
   constructor(
     id: string,
     insists: boolean,
+    waits: boolean,
     waitSignal: AbortSignal | undefined,
     resolve: (outcome: Outcome) => void,
     giveBack: (claim: Claim) => Promise<void>,
   ) {
     this.id = id;
     this.#insists = insists;
+    this.waits = waits;
     this.waitSignal = waitSignal;
     this.resolve = resolve;
     this.#giveBack = giveBack;
@@ -57,6 +70,16 @@ export class Claim implements RemoteLease {
   grant(): void {
     this.state = "held";
     this.resolve(this);
+  }
+
+  /** How long it has waited, microseconds. */
+  get waited(): number {
+    return (performance.now() - this.#asked) * 1000;
+  }
+
+  /** Why it would be refused. */
+  get refusal(): "queue-full" | "too-long" {
+    return this.#insists ? "queue-full" : "too-long";
   }
 
   /** Too many wait. */

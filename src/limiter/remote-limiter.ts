@@ -2,11 +2,12 @@
  * A limiter whose state lives in a store elsewhere: one trip reserves and tells the wait, the
  * waiting is done here.
  */
-import type { Policy } from "../algorithms/algorithm.ts";
+import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../check.ts";
 import type { Clock } from "../clock.ts";
-import { type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
+import { asyncDispose } from "../dispose.ts";
+import { LimiterClosedError, type PermitsExceedCapacityError, QueueFullError } from "../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
 import {
   type Cell,
@@ -18,16 +19,28 @@ import {
 } from "../stores/memory.ts";
 import { type Answer, REFUSED, type Store, type StoreRequest } from "../stores/store.ts";
 import { AbortGroups } from "./abort-groups.ts";
-import { AcquireAsker, type Asker, type Desk, TryAsker } from "./asker.ts";
-import type { Call } from "./call.ts";
+import {
+  AcquireAsker,
+  type Asker,
+  Booking,
+  type BookingDesk,
+  type Desk,
+  TryAsker,
+} from "./asker.ts";
+import type { Call, Taker } from "./call.ts";
 import { decision } from "./decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "./face.ts";
 import { Fallback } from "./fallback.ts";
 import { LastKnown } from "./last-known.ts";
+import { AT_ONCE } from "./limiter.ts";
+import type { Counted, Meter } from "./meter.ts";
 import { checkTryOptions, checkWaitOptions, mostWaiting } from "./options.ts";
+import { Outages, type RemoteStats, type StoreState } from "./outages.ts";
 import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
 import { correct } from "./reservation.ts";
+import type { Part } from "./shelf.ts";
 import type { StandIn } from "./stand-in.ts";
+import { Stock, type StockOptions } from "./stock.ts";
 import { Trips } from "./trips.ts";
 import { WaitLine } from "./wait-line.ts";
 
@@ -50,16 +63,27 @@ export interface RemoteOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  /** Permits are reserved before somebody asks. */
+  readonly prefetch?: StockOptions | undefined;
+  /** Of a limiter for each key: which one; what happens is told and counted with the others. */
+  readonly key?: string;
+  readonly outages?: Outages;
 }
+
+const GRANTED = Promise.resolve(true);
 
 const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
 
-export class RemoteLimiter implements Limiter, Desk {
+export class RemoteLimiter implements Limiter, Counted, Desk, BookingDesk, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   readonly #trips: Trips;
   readonly #line: WaitLine;
+  readonly #stock: Stock | undefined;
   readonly #signals = new AbortGroups<Asker>((asker, reason) => asker.abort(reason));
+  /** Who has no answer yet, and those for whose reservation somebody waits. */
+  readonly #askers = new Set<Asker | Booking>();
+  readonly #awaited = new Set<RemoteReservation>();
   /** Knows the policies' names and what can be asked of them; the state is not here. */
   readonly #cell: Cell;
   /** How many permits are slept for; and the reservations that may be. */
@@ -68,16 +92,24 @@ export class RemoteLimiter implements Limiter, Desk {
   /** What was last heard of the state, and who lets callers in while it cannot be asked. */
   readonly #lastKnown: LastKnown | undefined;
   readonly #fallback: Fallback | undefined;
+  protected readonly outages: Outages;
+  readonly meter: Meter;
   readonly #account: RemoteAccount = {
     charge: (amount) => this.#change("charge", amount),
     refund: (amount) => this.#change("refund", amount),
-    giveBack: (amount, answer) => this.#trips.giveBack(amount, answer),
+    giveBack: (amount, answer) => this.#restore(amount, answer),
+    awaited: this.#awaited,
+    checkOpen: () => this.checkOpen(),
+    cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
   };
+  #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     this.#declared = declared;
     this.#options = options;
     this.#cell = openCell(declared, 0, 0);
+    this.outages = options.outages ?? new Outages(options.name);
+    this.meter = this.outages.meter(declared.names, options.key);
     this.#line = new WaitLine(options.clock);
     const { whenUnavailable, limitsKeptAt } = options;
     const { list } = declared;
@@ -91,11 +123,14 @@ export class RemoteLimiter implements Limiter, Desk {
         now: () => this.#line.now(),
         lateBy: () => this.#line.lateBy(),
         along: () => this.#lastKnown?.inquiry(),
+        lost: (cause) => this.outages.lost(cause),
+        answered: () => this.outages.answered(),
         found: () => this.#return(),
         isIdle: () => this.#fallback?.isIdle ?? true,
       },
       writePolicies(list),
     );
+    this.#stock = options.prefetch && this.#openStock(options.prefetch);
     if (whenUnavailable === "local") {
       const ask = (call: Call) => this.#trips.ask(call);
       this.#lastKnown = new LastKnown(this.#cell.amount(1), () => this.now(), ask);
@@ -111,11 +146,14 @@ export class RemoteLimiter implements Limiter, Desk {
         lastPromised: () => this.#line.lastIn,
         hasRoom: (amount) => this.#hasRoom(amount),
         full: (amount, policies) => this.full(amount, policies),
+        granted: (amount) => this.outages.granted(amount),
+        meter: this.meter,
       });
     }
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    if (options === undefined && this.#isHere(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
@@ -126,6 +164,7 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
+    if (wait === 0 && this.#isHere(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
@@ -135,21 +174,35 @@ export class RemoteLimiter implements Limiter, Desk {
     });
   }
 
+  /** Takes permits that were reserved before, if there are enough and nobody waits. */
+  #isHere(permits: Permits): boolean {
+    if (!this.#stock?.take(permits)) return false;
+    this.meter.counts.granted += 1;
+    return true;
+  }
+
   async reserve(permits: Permits = 1): Promise<Reservation> {
     const amount = this.#cell.amount(permits);
-    return this.#orHere(
-      amount,
-      () => this.#reserve(permits, amount),
-      (standIn) => standIn.reserve(permits, amount),
-    );
+    try {
+      const reservation = await this.#orHere(
+        amount,
+        () => this.#reserve(permits, amount),
+        (standIn) => standIn.reserve(permits, amount),
+      );
+      this.meter.granted(amount, reservation.waitMs * 1000);
+      return reservation;
+    } catch (error) {
+      if (error instanceof QueueFullError) this.meter.refused(amount, "queue-full");
+      throw error;
+    }
   }
 
   async #reserve(permits: Permits, amount: Amount): Promise<Reservation> {
     const longest = this.#hasRoom(amount) ? Infinity : 0;
-    const request = (late: number) =>
-      ({ verb: "reserve", amount, longest, late, count: 1 }) as const;
-    const heard = this.#tookIfGranted(amount);
-    const { answer, sentAt } = await this.#trips.send(request, { taken: amount, heard });
+    const booking = new Booking(this, amount, longest);
+    this.#askers.add(booking);
+    this.#send(booking);
+    const { answer, sentAt } = await booking.answered;
     if (answer.wait === REFUSED) throw this.full(amount);
     if (answer.wait > 0 && answer.wait < Infinity && !this.#hasRoom(amount)) {
       this.giveBack(amount, answer);
@@ -172,11 +225,14 @@ export class RemoteLimiter implements Limiter, Desk {
 
   async decide(permits: Permits = 1): Promise<Decision> {
     const amount = this.#cell.amount(permits);
-    return this.#orHere(
+    const decided = await this.#orHere(
       amount,
       () => this.#look("decide", amount),
       (standIn) => standIn.decide(amount),
     );
+    if (decided.allowed) this.meter.granted(amount, 0);
+    else this.meter.refused(amount, "too-long", () => decided);
+    return decided;
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
@@ -188,13 +244,25 @@ export class RemoteLimiter implements Limiter, Desk {
     );
   }
 
+  /** What lies here decides, if it can; how the policies stand the store tells. */
   async #look(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
-    const request = (late: number) => ({ verb, amount, late });
-    const taken = verb === "decide" ? amount : 0;
+    const here = this.#stock?.waitFor(amount);
+    const own = verb === "decide" && here === 0 ? this.#stock?.takeNow(amount) : undefined;
+    const ready = this.#stock?.ready ?? 0;
+    const asked = here === undefined ? verb : "peek";
+    const request = (late: number) => ({ verb: asked, amount, late });
+    const taken = asked === "decide" ? amount : 0;
     const heard = this.#tookIfGranted(taken, 0);
-    const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
-    if (answer.wait === Infinity) throw this.excess(amount);
-    return decision(this.#cell.names, answer.quotas, amount, answer.wait, answer.slowest);
+    try {
+      const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
+      if (answer.wait === Infinity) throw this.excess(amount);
+      const quotas =
+        ready === 0 ? answer.quotas : answer.quotas.map((each) => atLeast(each, ready));
+      return decision(this.#cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
+    } catch (error) {
+      if (own !== undefined) this.giveBack(amount, own);
+      throw error;
+    }
   }
 
   async charge(permits: Permits): Promise<void> {
@@ -211,6 +279,7 @@ export class RemoteLimiter implements Limiter, Desk {
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
+    this.checkOpen();
     this.#line.holdUntil(this.#line.now() + micros);
     await this.#pause(micros);
   }
@@ -218,12 +287,62 @@ export class RemoteLimiter implements Limiter, Desk {
   /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
     const { list } = renumber(this.#declared, listPolicies(policies));
+    // what was reserved ahead by the numbers of before
+    this.#stock?.release();
     await this.#tell({ verb: "set", numbers: writePolicies(list) });
   }
 
   /** The declared numbers are in force again. */
   async reset(): Promise<void> {
+    this.#stock?.release();
     await this.#tell({ verb: "reset" });
+  }
+
+  /**
+   * Ends the limiter in this process: who waits, in `ready()` too, is rejected with a
+   * LimiterClosedError, and so is every further call. What they were promised is given back, and what
+   * was reserved ahead. Reservations for which nobody waits stay their holders'.
+   *
+   * @returns when all that is done and nothing is under way any more, or after `timeoutMs`
+   * @example
+   * await limiter.close();
+   * redis.disconnect();
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    const error = this.#closedError();
+    for (const asker of [...this.#askers]) asker.abort(error);
+    for (const reservation of [...this.#awaited]) reservation.abort(error);
+    this.#stock?.close();
+    // the line closes its ranks, and what is left over goes back
+    await Promise.resolve();
+    await this.#trips.close(error);
+  }
+
+  checkOpen(): void {
+    if (this.#closing !== undefined) throw this.#closedError();
+  }
+
+  #closedError(): LimiterClosedError {
+    return new LimiterClosedError(this.#options.name);
+  }
+
+  /** Whether the store answered when it was last asked; or `"closed"`. */
+  get state(): StoreState {
+    return this.#closing === undefined ? this.outages.state : "closed";
+  }
+
+  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  get stats(): RemoteStats {
+    return this.outages.stats;
   }
 
   /** The policies in force, as the last reply told. */
@@ -236,10 +355,18 @@ export class RemoteLimiter implements Limiter, Desk {
     this.#sleptFor += sizeOf(asker.amount);
     asker.due = this.#dueAt(wait, sentAt);
     this.#line.add(asker, asker.asked + asker.longest);
+    this.#stock?.answered(asker);
     return true;
   }
 
+  booked(booking: Booking): void {
+    this.#askers.delete(booking);
+    this.#stock?.answered(booking);
+  }
+
   dismiss(asker: Asker): void {
+    this.#askers.delete(asker);
+    this.#stock?.answered(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     this.#fallback?.remove(asker);
     if (asker.due === 0) return;
@@ -248,13 +375,18 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   leave(asker: Asker): void {
+    this.#askers.delete(asker);
     if (asker.signal !== undefined) this.#signals.delete(asker.signal, asker);
     this.#sleptFor -= sizeOf(asker.amount);
     this.#line.leave(asker);
   }
 
   giveBack(amount: Amount, answer: Answer): void {
-    this.#trips.giveBack(amount, answer).catch(() => {});
+    this.#restore(amount, answer).catch(() => {});
+  }
+
+  async #restore(amount: Amount, answer: Answer): Promise<void> {
+    if (!this.#stock?.takeBack(answer)) await this.#trips.giveBack(amount, answer);
   }
 
   full(amount: Amount, policies = this.policies): QueueFullError {
@@ -275,8 +407,8 @@ export class RemoteLimiter implements Limiter, Desk {
     return this.#line.now();
   }
 
-  took(amount: Amount): void {
-    this.#lastKnown?.took(amount);
+  took(amount: Amount, answer?: Answer): void {
+    if (answer === undefined || !this.#stock?.isOurs(answer)) this.#lastKnown?.took(amount);
   }
 
   #tookIfGranted(amount: Amount, longest = Number.MAX_VALUE): (answer: Answer) => void {
@@ -286,18 +418,26 @@ export class RemoteLimiter implements Limiter, Desk {
   }
 
   failed(asker: Asker, error: unknown): void {
+    this.#stock?.answered(asker);
     try {
       if (this.#fallback === undefined) throw error;
       this.#fallback.for(error, asker.amount).admit(asker);
     } catch (reason) {
       this.dismiss(asker);
-      asker.reject(reason);
+      asker.reject(this.outages.failed(reason));
     }
   }
 
   #ask(asker: Asker): void {
+    this.checkOpen();
     if (asker.signal !== undefined) this.#signals.add(asker.signal, asker);
-    this.#trips.ask(asker);
+    this.#askers.add(asker);
+    this.#send(asker);
+  }
+
+  /** What lies here answers, or the store. */
+  #send(taker: Taker): void {
+    (this.#stock ?? this.#trips).ask(taker);
   }
 
   /** Asks the store, or while it is away whoever stands in for it. */
@@ -306,16 +446,18 @@ export class RemoteLimiter implements Limiter, Desk {
     there: () => Promise<T>,
     here: (standIn: StandIn) => T,
   ): Promise<T> {
+    this.checkOpen();
     try {
       return await there();
     } catch (error) {
-      if (this.#fallback === undefined) throw error;
+      if (this.#fallback === undefined) throw this.outages.failed(error);
       return here(this.#fallback.for(error, amount));
     }
   }
 
   /** The store is back: it is told what was used, and asked by those who wait. */
   #return(): void {
+    this.outages.answered();
     this.#lastKnown?.outdated();
     const unheard = (deed: Promise<void>) => void deed.catch(() => {});
     const settlement = this.#fallback?.retire({
@@ -336,7 +478,7 @@ export class RemoteLimiter implements Limiter, Desk {
     );
     for (const asker of askers) {
       asker.asksAgain();
-      this.#trips.ask(asker);
+      this.#send(asker);
     }
   }
 
@@ -368,19 +510,49 @@ export class RemoteLimiter implements Limiter, Desk {
    * at its end.
    */
   #retime(): void {
-    for (const asker of this.#line.clear() as readonly Asker[]) {
+    const sleepers = this.#line.clear() as readonly Asker[];
+    for (const asker of sleepers) {
       if (asker.gone) {
         asker.giveUp();
       } else {
         this.#sleptFor -= sizeOf(asker.amount);
         asker.recall();
-        this.#trips.ask(asker);
       }
     }
+    this.#stock?.release();
+    for (const asker of sleepers) if (!asker.gone) this.#send(asker);
   }
 
   async #tell(request: StoreRequest): Promise<void> {
+    this.checkOpen();
     await this.#trips.send(() => request);
+  }
+
+  #openStock(prefetch: StockOptions): Stock {
+    const trips = this.#trips;
+    const { clock, whenUnavailable } = this.#options;
+    const { list } = this.#declared;
+    const amountOf = (permits: number) => this.#cell.amount(permits);
+    const supply = {
+      ...{ clock, amountOf, line: this.#line, patient: whenUnavailable === "wait" },
+      get inForce() {
+        return trips.inForce;
+      },
+      dueAt: (wait: number, sentAt: number) => this.#dueAt(wait, sentAt),
+      send: (call: Call) => trips.ask(call),
+      took: (amount: Amount) => this.took(amount),
+      giveBack: ({ piece, permits }: Part) => {
+        const { answer, size } = piece;
+        // of a part, those that were stored come back last
+        const receipts = answer.receipts.map((receipt, i) =>
+          list[i]?.algorithm.dated || i >= list.length
+            ? receipt
+            : Math.max(0, receipt - (size - permits)),
+        );
+        this.giveBack(amountOf(permits), { ...answer, receipts });
+      },
+    };
+    return new Stock(supply, prefetch);
   }
 
   /** How many permits are waited for. */
@@ -408,4 +580,9 @@ export class RemoteLimiter implements Limiter, Desk {
     if (this.#cell.earliest(0, amount) === Infinity) throw this.excess(amount);
     return amount;
   }
+}
+
+/** What lies here may be used whatever the store has. */
+function atLeast(quota: Quota, remaining: number): Quota {
+  return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
 }

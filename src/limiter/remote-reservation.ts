@@ -13,6 +13,12 @@ export interface RemoteAccount {
   charge(amount: Amount): Promise<void>;
   refund(amount: Amount): Promise<void>;
   giveBack(amount: Amount, answer: Answer): Promise<void>;
+  /** Those for which somebody waits in `ready()`. */
+  readonly awaited: Set<RemoteReservation>;
+  /** Throws when the limiter was closed. */
+  checkOpen(): void;
+  /** It is told who gives up, after that many microseconds. */
+  cancelled(amount: Amount, waited: number, reason: unknown): void;
 }
 
 /**
@@ -57,11 +63,13 @@ export class RemoteReservation implements Reservation {
   async ready(options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     if (signal?.aborted) {
-      this.#abort(signal.reason);
+      this.abort(signal.reason);
       throw signal.reason;
     }
     if (this.#cancelled) throw new ReservationCancelledError(this.waitMs);
-    if (!this.#line.reached(this.#due)) await this.#whenDue(signal);
+    if (this.#line.reached(this.#due)) return this.waitMs;
+    this.#account.checkOpen();
+    await this.#whenDue(signal);
     return this.waitMs;
   }
 
@@ -108,13 +116,15 @@ export class RemoteReservation implements Reservation {
   #giveUp(reason: unknown): boolean {
     if (!this.pending) return false;
     this.#cancelled = true;
+    const waited = this.#line.now() - this.#due + this.#answer.wait;
+    this.#account.cancelled(this.#amount, Math.max(0, waited), reason);
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     for (const stop of this.#stop) stop(reason);
     return true;
   }
 
   /** Nobody waits for the answer: at worst the permits are lost. */
-  #abort(reason: unknown): void {
+  abort(reason: unknown): void {
     const amount = this.#taken;
     if (this.#giveUp(reason)) this.#giveBack(amount).catch(() => {});
   }
@@ -129,6 +139,7 @@ export class RemoteReservation implements Reservation {
     return new Promise((resolve, reject) => {
       const end = () => {
         this.#stop.delete(stop);
+        if (this.#stop.size === 0) this.#account.awaited.delete(this);
         signal?.removeEventListener("abort", abort);
       };
       const timer = this.#line.alarm(this.#due, () => {
@@ -140,8 +151,9 @@ export class RemoteReservation implements Reservation {
         end();
         reject(reason);
       };
-      const abort = () => this.#abort(signal?.reason);
+      const abort = () => this.abort(signal?.reason);
       this.#stop.add(stop);
+      this.#account.awaited.add(this);
       signal?.addEventListener("abort", abort);
     });
   }

@@ -3,6 +3,7 @@ import { toMillis } from "../clock.ts";
 import { ReservationCancelledError } from "../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
 import type { LocalReservation, WaitOptions } from "./face.ts";
+import type { Meter } from "./meter.ts";
 import { checkWaitOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";
 import type { WaiterQueue } from "./waiter-queue.ts";
@@ -30,6 +31,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly waitMs: number;
   readonly #queue: WaiterQueue;
   readonly #account: Account;
+  readonly #meter: Meter;
   #state: "waiting" | "ready" | "cancelled";
   /** What it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
@@ -39,6 +41,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   constructor(
     queue: WaiterQueue,
     account: Account,
+    meter: Meter,
     permits: Permits,
     asked: number,
     amount: Amount,
@@ -47,6 +50,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     super(asked, amount);
     this.#queue = queue;
     this.#account = account;
+    this.#meter = meter;
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
@@ -105,15 +109,17 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.#ready?.resolve(this.#waitedMs);
   }
 
-  override abort(reason: unknown): void {
+  override abort(reason: unknown, now: number): void {
+    this.#meter.cancelled(this.amount, now - this.asked, reason);
     this.#state = "cancelled";
     this.#taken = combine(this.#taken, this.#taken, () => 0);
     this.#ready?.reject(reason);
   }
 
   #leave(reason: unknown): void {
+    const now = this.#queue.now();
     this.#queue.remove(this);
-    this.abort(reason);
+    this.abort(reason, now);
   }
 
   protected isWaiting(): boolean {

@@ -5,12 +5,13 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { share } from "../algorithms/index.ts";
 import { type Clock, toMillis } from "../clock.ts";
-import { type Amount, type Permits, sizeOf } from "../permits.ts";
+import type { Amount, Permits } from "../permits.ts";
 import type { Cell } from "../stores/memory.ts";
 import type { StandInCell } from "../stores/stand-in.ts";
 import type { Asker } from "./asker.ts";
 import { decision } from "./decision.ts";
 import type { Decision, LocalReservation } from "./face.ts";
+import type { Meter } from "./meter.ts";
 import { type Account, correct, QueuedReservation } from "./reservation.ts";
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -39,6 +40,9 @@ export interface StandInOptions {
   /** Whether so much more may wait beside what waits already; if not, what to throw. */
   readonly hasRoom: (amount: Amount) => boolean;
   readonly full: (amount: Amount, policies: readonly Policy[]) => Error;
+  /** Is told what is let in, and whose reservations were cancelled. */
+  readonly granted: (amount: Amount) => void;
+  readonly meter: Meter;
 }
 
 export class StandIn implements Account {
@@ -49,7 +53,6 @@ export class StandIn implements Account {
   #fraction: number;
   #askedAgainAt: number;
   #pausedUntil = 0;
-  #granted = 0;
   /** Where corrections go when the store is back. */
   #successor: Account | undefined;
 
@@ -76,11 +79,6 @@ export class StandIn implements Account {
     return this.#queue.isIdle && this.#cell.owed(now).every((permits) => permits === 0);
   }
 
-  /** How many permits it has let through. */
-  get granted(): number {
-    return this.#granted;
-  }
-
   /** @throws PermitsExceedCapacityError */
   check(amount: Amount): void {
     const { whole } = this.#options;
@@ -92,7 +90,7 @@ export class StandIn implements Account {
     const now = this.#now();
     const { amount, left } = asker;
     if (this.#queue.grant(now, amount)) {
-      this.#count(amount);
+      this.#options.granted(amount);
       asker.letIn();
     } else if (this.#hasRoom(now, amount) && this.#queue.instant(now, amount) <= now + left) {
       const waiter = new AskerInLine(this, now, asker, now + left);
@@ -107,7 +105,7 @@ export class StandIn implements Account {
   answer(asker: Asker, isLetIn: boolean): void {
     this.#waiters.delete(asker);
     if (isLetIn) {
-      this.#count(asker.amount);
+      this.#options.granted(asker.amount);
       asker.letIn();
     } else {
       asker.turnAway(() => this.#full(asker.amount));
@@ -129,14 +127,15 @@ export class StandIn implements Account {
       if (!this.#hasRoom(now, amount)) throw this.#full(amount);
       waitMs = toMillis(this.#queue.instant(now, amount) - now);
     }
-    this.#count(amount);
-    return new StandInReservation(this, this.#queue, this, permits, now, amount, waitMs);
+    this.#options.granted(amount);
+    const accounts = [this.#queue, this, this.#options.meter] as const;
+    return new StandInReservation(this, ...accounts, permits, now, amount, waitMs);
   }
 
   decide(amount: Amount): Decision {
     const now = this.#now();
     if (!this.#queue.grant(now, amount)) return this.#look(now, amount);
-    this.#count(amount);
+    this.#options.granted(amount);
     return decision(this.#cell.names, this.#cell.quotas(now), amount, 0, 0);
   }
 
@@ -223,10 +222,6 @@ export class StandIn implements Account {
       policies.map((policy) => share(policy, this.#fraction)),
     );
   }
-
-  #count(amount: Amount): void {
-    this.#granted += sizeOf(amount);
-  }
 }
 
 /** Reserved while the store was away. */
@@ -245,9 +240,9 @@ class StandInReservation extends QueuedReservation {
     if (isCharged) correct(this.#standIn, before, this.taken);
   }
 
-  override abort(reason: unknown): void {
+  override abort(reason: unknown, now: number): void {
     const { taken } = this;
-    super.abort(reason);
+    super.abort(reason, now);
     if (this.#standIn.isRetired) this.#standIn.refund(taken);
   }
 }

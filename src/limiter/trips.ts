@@ -35,8 +35,10 @@ export interface TripOptions {
   readonly lateBy: () => number;
   /** What else is to be asked with a trip that is about to leave. */
   readonly along?: () => Call | undefined;
-  /** The store is away; and it is back, and nothing has left yet. */
+  /** The store could not be asked, or did not answer in time; and it has answered. */
   readonly lost?: (cause: unknown) => void;
+  readonly answered?: () => void;
+  /** The store, which was away, is back, and nothing has left yet. */
   readonly found?: () => void;
   /** Nothing has to be remembered of its being away. */
   readonly isIdle?: () => boolean;
@@ -83,6 +85,12 @@ export class Trips implements Absentee {
   #error: StoreUnavailableError | undefined;
   /** The overdue trip whose answer may still come. */
   #lost: Trip | undefined;
+  /** The trip that is under way and not overdue, and when it will be. */
+  #trip: Trip | undefined;
+  #deadline: ReturnType<typeof setTimeout> | undefined;
+  /** What happens when nothing is asked for any more; and what then happens to those who ask. */
+  #drained: (() => void) | undefined;
+  #closed: Error | undefined;
 
   /**
    * @param declared the numbers of the caller's code, as the store is told them
@@ -119,6 +127,10 @@ export class Trips implements Absentee {
   }
 
   ask(call: Call): void {
+    if (this.#closed !== undefined) {
+      call.fail(this.#closed);
+      return;
+    }
     const { isOpen, isCut, cause } = this.#breaker;
     if (!this.#away && (isOpen || (isCut && this.#options.whenAway === "yield"))) {
       this.#goAway(cause);
@@ -176,10 +188,50 @@ export class Trips implements Absentee {
   }
 
   /**
+   * Ends the trips when nothing is asked for any more, or after `timeoutMs`: what is still under way
+   * then fails, and so does what is asked later.
+   */
+  close(error: Error): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(last);
+        this.#drained = undefined;
+        this.#closed = error;
+        this.#abandon(error);
+        resolve();
+      };
+      const last = setTimeout(end, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
+      // what is answered now may still lead to something that is given back
+      this.#drained = () => void setTimeout(() => this.#isDrained && this.#drained && end(), 0);
+      if (this.#isDrained) this.#drained();
+    });
+  }
+
+  get #isDrained(): boolean {
+    return !this.#blocked && this.#queue.length === 0;
+  }
+
+  #abandon(error: Error): void {
+    clearTimeout(this.#deadline);
+    this.#breaker.leave(this);
+    const calls = this.#queue.flatMap((batch) => batch.calls);
+    this.#queue = [];
+    for (const trip of [this.#lost, this.#trip]) {
+      if (trip === undefined) continue;
+      calls.unshift(...(trip.waiting ?? trip.calls));
+      // what its reply grants, should there be one, is for nobody
+      trip.waiting = NOBODY;
+    }
+    this.#lost = undefined;
+    for (const call of calls) if (!call.gone) call.fail(error);
+  }
+
+  /**
    * With the microtasks of this turn, so that all calls of the turn are there and a lone one is not
    * held up.
    */
   #leaveSoon(): void {
+    if (this.#isDrained) this.#drained?.();
     if (this.#blocked || this.#queue.length === 0) return;
     this.#blocked = true;
     const departure = ++this.#departure;
@@ -202,12 +254,17 @@ export class Trips implements Absentee {
   #travel(calls: readonly Call[], askedMs: number): void {
     const { now, lateBy, timeoutMs } = this.#options;
     const trip: Trip = { calls, sentAt: now(), waiting: undefined };
-    const timeout = setTimeout(
+    const deadline = setTimeout(
       () => this.#overdue(trip),
       Math.min(LONGEST_TIMEOUT_MS, askedMs + timeoutMs - performance.now()),
     );
+    this.#trip = trip;
+    this.#deadline = deadline;
     this.#run(pack(calls, lateBy()), trip.sentAt)
-      .finally(() => clearTimeout(timeout))
+      .finally(() => {
+        clearTimeout(deadline);
+        if (this.#trip === trip) this.#trip = undefined;
+      })
       .then(
         (reply) => this.#arrive(trip, reply),
         (error) => this.#fall(trip, error),
@@ -233,6 +290,7 @@ export class Trips implements Absentee {
     // what is given back goes before those who ask
     if (waiting !== undefined) this.#queue.push(...queue);
     if (waiting === undefined) {
+      this.#options.answered?.();
       if (!this.#away) this.#unblock();
       // in time: whoever has taken it to be away was wrong
       if (this.#breaker.isOpen) this.#breaker.close();
@@ -262,6 +320,7 @@ export class Trips implements Absentee {
     const cause = noAnswer(this.#options.timeoutMs);
     trip.waiting = this.#keep(trip, cause);
     this.#lost = trip;
+    this.#trip = undefined;
     this.#goAway(cause);
   }
 
@@ -288,6 +347,7 @@ export class Trips implements Absentee {
 
   #fail(calls: readonly Call[], cause: unknown): void {
     if (calls.length === 0) return;
+    this.#options.lost?.(cause);
     const error = this.#unavailable(cause);
     for (const call of calls) if (!call.gone) call.fail(error);
   }

@@ -134,6 +134,11 @@ export class WaitLine {
     this.#arm();
   }
 
+  /** Who comes now goes no sooner than this: behind all who sleep, and after a pause. */
+  get turn(): number {
+    return Math.max(this.#sleepers.size === 0 ? 0 : this.#lastDue, this.#heldUntil);
+  }
+
   /** Whether an instant has come, and no pause defers it. */
   reached(due: number): boolean {
     return this.now() >= Math.max(due, this.#heldUntil);
@@ -165,6 +170,13 @@ export class WaitLine {
   }
 
   readonly #wake = (): void => {
+    this.#timer = undefined;
+    this.catchUp();
+  };
+
+  /** Wakes who is due, though the timer may not have fired yet. */
+  catchUp(): void {
+    if (this.#sleepers.size === 0) return;
     const now = this.now();
     for (let sleeper = this.#sleepers.head; sleeper !== undefined; sleeper = this.#sleepers.head) {
       const at = Math.max(sleeper.due, this.#heldUntil);
@@ -174,7 +186,6 @@ export class WaitLine {
       this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
       this.#lateUntil = now + this.#lateBy;
     }
-    this.#timer = undefined;
     this.#arm();
-  };
+  }
 }

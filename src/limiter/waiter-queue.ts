@@ -46,8 +46,10 @@ export class WaiterQueue {
   readonly #time: Timeline;
   readonly #line = new Line();
   readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
+    // read while it stands in the line, where its instants hold
+    const now = this.now();
     this.remove(waiter);
-    waiter.abort(reason);
+    waiter.abort(reason, now);
   });
   readonly #released: Cell;
   #promised: Promised | undefined;
@@ -377,7 +379,7 @@ export class WaiterQueue {
     const at = promised.cell.earliest(from, place.amount);
     if (Math.ceil(at) > place.deadline) {
       this.#leave(place);
-      place.refuse();
+      place.refuse(this.#time.last);
       return false;
     }
     promised.cell.take(at, place.taken);

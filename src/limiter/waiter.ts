@@ -56,8 +56,8 @@ export abstract class Waiter {
   abstract release(at: number, now: number): void;
 
   /** It was taken out of the line because its deadline cannot be met any more. */
-  refuse(): void {}
+  refuse(_now: number): void {}
 
   /** It was taken out of the line because its signal was aborted. */
-  abstract abort(reason: unknown): void;
+  abstract abort(reason: unknown, now: number): void;
 }

@@ -19,9 +19,12 @@ export interface Absentee {
   readonly isAwaited: boolean;
   /** The store answers, or is to be asked as if it did. */
   found(): void;
-  /** Nothing would be lost if it were forgotten; then it joins again when it is asked. */
-  readonly isIdle: boolean;
-  forgotten(): void;
+  /**
+   * Nothing would be lost if it were forgotten; then it joins again when it is asked. Absent: it is
+   * one of few.
+   */
+  readonly isIdle?: boolean;
+  forgotten?(): void;
 }
 
 /** So many are looked through at each probe for those who are idle. */
@@ -92,6 +95,9 @@ export class Breaker {
   /** It needs the store no more. */
   leave(absentee: Absentee): void {
     this.#absentees.delete(absentee);
+    if (this.#absentees.size > 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 
   /** Keys that are asked once would otherwise pile up as long as the store is away. */
@@ -99,7 +105,7 @@ export class Breaker {
     for (const absentee of this.#absentees) {
       if (absentee === prober || !absentee.isIdle) continue;
       this.#absentees.delete(absentee);
-      absentee.forgotten();
+      absentee.forgotten?.();
     }
   }
 

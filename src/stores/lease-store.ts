@@ -1,13 +1,24 @@
 /** The contract of a store that keeps leases for many processes: see `RemoteConcurrency`. */
+import type { Breaker } from "./breaker.ts";
 
 /** What somebody has at the store: a place, a ticket that waits for one, or neither. */
 export type Standing = "none" | "held" | "waiting";
 
 /**
  * `acquire` a lease, or else a ticket, behind all others; `try` a lease; `keep` either; `release`
- * either; set the `limit`; `look`.
+ * either; set the `limit`; `look`. `adopt`: a lease whatever the limit, before anything else of the
+ * trip, so that nobody is let in who would not be if it had been there all along. `probe`, in a trip
+ * of its own: whether the store can write; nothing comes of it, for nobody either.
  */
-export type LeaseVerb = "acquire" | "try" | "keep" | "release" | "limit" | "look";
+export type LeaseVerb =
+  | "acquire"
+  | "try"
+  | "keep"
+  | "release"
+  | "limit"
+  | "look"
+  | "adopt"
+  | "probe";
 
 export interface LeaseRequest {
   readonly verb: LeaseVerb;
@@ -28,6 +39,9 @@ export interface LeaseReply {
 }
 
 export interface LeaseStore {
+  /** Shared by all whose stores go away together; absent: each has its own. */
+  readonly breaker?: Breaker | undefined;
+
   /**
    * Runs the requests in order, atomically.
    *

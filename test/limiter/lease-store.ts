@@ -1,3 +1,4 @@
+import type { Breaker } from "../../src/stores/breaker.ts";
 import type {
   LeaseReply,
   LeaseRequest,
@@ -20,6 +21,7 @@ export class HandLeaseStore implements LeaseStore {
   /** Messages are lost, or subscribing fails. */
   deaf = false;
   unheard: Error | undefined;
+  breaker: Breaker | undefined;
   /** How many listen now, and how many did. */
   listening = 0;
   subscriptions = 0;
@@ -78,7 +80,8 @@ export class HandLeaseStore implements LeaseStore {
     for (const all of [this.leases, this.tickets]) {
       for (const [id, lapse] of all) if (lapse <= now) all.delete(id);
     }
-    this.#grant(declared);
+    for (const { verb, what } of requests) if (verb === "adopt") this.#adopt(what, now);
+    if (requests[0]?.verb !== "probe") this.#grant(declared);
     const standings = requests.map((request) => this.#answer(declared, request));
     const soonest = Math.min(...this.leases.values()) - now;
     return {
@@ -111,11 +114,20 @@ export class HandLeaseStore implements LeaseStore {
       case "limit":
         this.#limit = Number(what);
         break;
+      case "adopt":
+        return "held";
+      case "probe":
+        return "none";
       case "look":
         break;
     }
     this.#grant(declared);
     return "none";
+  }
+
+  #adopt(id: string, now: number): void {
+    this.tickets.delete(id);
+    this.leases.set(id, now + Number(id.split(":")[0]));
   }
 
   #grant(declared: number): void {

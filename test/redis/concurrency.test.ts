@@ -209,6 +209,10 @@ test("who cannot be duplicated needs a subscriber; arguments are checked", async
     [create({ timeoutMs: 0 }), /timeoutMs/],
     [create({ maxWaiting: -1 }), /maxWaiting/],
     [create({ prefix: 1 }), /prefix/],
+    [create({ whenUnavailable: "hope" }), /whenUnavailable.*throw, wait/],
+    [create({ whenUnavailable: "local" }), /needs instances/],
+    [create({ whenUnavailable: "local", instances: 0 }), /instances must be .*, got 0/],
+    [create({ instances: () => 0 }), /instances\(\) must be/],
     [create({ lease: 1 }), /lease/],
     [() => RedisConcurrencyLimiter.create(redis, "", 1), /name/],
   ] as const) {
@@ -394,6 +398,7 @@ test("the lost connection of those who listen is no loss", async () => {
   const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
   await until("a subscription", async () => (await channels()) === 1);
   await bench.redis.call("CLIENT", "KILL", "TYPE", "pubsub");
+  await until("another", async () => (await channels()) === 1);
   await lease.release();
   await (await waits).release();
 });
@@ -429,6 +434,7 @@ test("random histories: the script agrees with a model, request by request", asy
   const request = fc.record({
     verb: fc.constantFrom<LeaseRequest["verb"][]>(
       ...(["acquire", "acquire", "try", "keep", "release", "release", "limit", "look"] as const),
+      ...(["adopt", "probe"] as const),
     ),
     number: fc.integer({ min: 1, max: 8 }),
   });
@@ -457,6 +463,89 @@ test("random histories: the script agrees with a model, request by request", asy
     { numRuns: 100 },
   );
 });
+
+test("in the script: who is adopted comes before everybody else; a probe lets nobody in", async () => {
+  await using bench = await Bench.open();
+  const { redis } = bench;
+  const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
+  const store = new RedisLeaseStore(scriptRunner(redis as RedisClient), subscriptions, "");
+  const [dying = "", first = "", second = ""] = [50, 60_000, 60_000].map((leaseMs, i) =>
+    leaseId(leaseMs, 1, "p", i),
+  );
+  const run = (...requests: [LeaseRequest["verb"], string][]) =>
+    store.run(
+      "key",
+      1,
+      requests.map(([verb, what]) => ({ verb, what })),
+    );
+  await run(["acquire", dying], ["acquire", first]);
+  await sleep(60);
+  const { active, waiting } = await run(["probe", ""]);
+  assert.equal([active, waiting], [0, 1]);
+  const adopted = await run(["look", ""], ["adopt", second]);
+  assert.equal([adopted.standings, adopted.active, adopted.waiting], [["none", "held"], 1, 1]);
+  // above the limit, a ticket's owner too, and twice is once
+  const both = await run(["adopt", first], ["adopt", first]);
+  assert.equal([both.active, both.waiting], [2, 0]);
+  assert.ok((await redis.pttl("key")) > 50_000);
+  await run(["release", first], ["release", second]);
+  await run(["probe", ""]);
+  assert.is(await redis.exists("key"), 0);
+});
+
+for (const [whenUnavailable, atOnce, known] of [
+  ["wait", 0, 2],
+  ["allow", 3, 5],
+  ["local", 0, 2],
+] as const) {
+  test(`"${whenUnavailable}": Redis is killed and comes back with nothing`, async () => {
+    await using server: RedisServer = await startRedis();
+    await using bench = await Bench.open(server.url);
+    bench.redis.disconnect();
+    const redis = new Redis(server.url, { retryStrategy: () => 50 });
+    redis.on("error", () => {});
+    bench.onEnd(() => redis.disconnect());
+    const options = { whenUnavailable, instances: 2, timeoutMs: 400, leaseMs: 60_000 };
+    const [limiter, other] = [bench.limiter(2, options, redis), bench.limiter(2, options, redis)];
+    const held = [await limiter.acquire(), await other.acquire()];
+    const closed = once(redis, "close");
+    await server.kill9();
+    await closed;
+    const order: number[] = [];
+    const leases: RedisLease[] = [];
+    for (const i of [0, 1, 2]) {
+      void limiter.acquire().then((lease) => {
+        leases.push(lease);
+        order.push(i);
+      });
+    }
+    await until("all asked", () => limiter.waiting === 3 - atOnce && order.length === atOnce);
+    const start = performance.now();
+    for (let i = 0; i < 1000; i++) await (await limiter.tryAcquire())?.release();
+    const ms = performance.now() - start;
+    assert.ok(ms < 400, `1000 calls took ${ms} ms`);
+    assert.equal([order.length, held[0]?.signal.aborted], [atOnce, false]);
+    // who asks nothing does not know of the outage, and has lost what was lost
+    await (await other.tryAcquire())?.release();
+
+    await server.restart();
+    const leasesThere = () => redis.zcount("c:pages", 0, "(1e15").catch(() => 0);
+    await until("all known", async () => (await leasesThere()) === known);
+    await until("all back", async () => (await other.peek()).limit === 2);
+    // who was let in or held a lease keeps it; where calls wait what was lost is lost
+    const isLost = whenUnavailable === "wait";
+    await until("the signals", () => held.every(({ signal }) => signal.aborted === isLost));
+    assert.is(await other.tryAcquire(), undefined);
+    for (const lease of held) await lease.release();
+    await until("one more", () => leases.length > 0);
+    while (leases.length > 0) {
+      await leases.shift()?.release();
+      await until("the next", () => leases.length > 0 || order.length === 3);
+    }
+    assert.equal(order, [0, 1, 2]);
+    await until("nothing is held", async () => (await leasesThere()) === 0);
+  });
+}
 
 test("in the script: what has lapsed is gone, and the next ones go", async () => {
   await using bench = await Bench.open();

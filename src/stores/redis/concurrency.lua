@@ -19,6 +19,8 @@
 --            r id     gives the lease or the ticket back
 --            l limit  the limit from now on for all who declare what this caller declares
 --            o        nothing: tell how things stand
+--            h id     a lease, whatever the limit; such requests go first
+--            p        in a trip of its own: writes, takes that back, and lets nobody in
 -- reply    one string: the limit in force, how many leases, how many tickets, in how many ms the
 --          first lease lapses (-1: nobody waits), a tab, and for each request a digit: 1 a lease, 2 a
 --          ticket, 0 neither
@@ -115,12 +117,27 @@ local function acquire(id, waits)
   return 0
 end
 
+local function drop_ticket(id)
+  if redis.call("ZREM", key, "q" .. id, "e" .. id) > 0 then waiting = waiting - 1 end
+end
+
 local function release(id)
   changed = true
   active = active - redis.call("ZREM", key, "l" .. id)
-  if redis.call("ZREM", key, "q" .. id, "e" .. id) > 0 then waiting = waiting - 1 end
+  drop_ticket(id)
   grant()
   return 0
+end
+
+local function adopt(id)
+  changed = true
+  drop_ticket(id)
+  active = active + redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
+end
+
+local function probe()
+  redis.call("ZADD", key, 0, "p")
+  redis.call("ZREM", key, "p")
 end
 
 local function set_limit(limit)
@@ -138,7 +155,10 @@ local function set_limit(limit)
   return 0
 end
 
-grant()
+for i = 3, #ARGV do
+  if string.sub(ARGV[i], 1, 1) == "h" then adopt(string.sub(ARGV[i], 2)) end
+end
+if ARGV[3] == "p" then probe() else grant() end
 local answers = {}
 for i = 3, #ARGV do
   local verb, what = string.sub(ARGV[i], 1, 1), string.sub(ARGV[i], 2)
@@ -153,6 +173,8 @@ for i = 3, #ARGV do
     answer = release(what)
   elseif verb == "l" then
     answer = set_limit(what)
+  elseif verb == "h" then
+    answer = 1
   end
   answers[#answers + 1] = answer
 end

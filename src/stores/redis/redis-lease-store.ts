@@ -1,5 +1,6 @@
 /** Leases in Redis: a sorted set and `concurrency.lua`. */
 import { show } from "../../check.ts";
+import type { Breaker } from "../breaker.ts";
 import type {
   LeaseReply,
   LeaseRequest,
@@ -21,6 +22,8 @@ const LETTERS: Readonly<Record<LeaseVerb, string>> = {
   release: "r",
   limit: "l",
   look: "o",
+  adopt: "h",
+  probe: "p",
 };
 
 const STANDINGS: Readonly<Record<string, Standing>> = { 0: "none", 1: "held", 2: "waiting" };
@@ -29,8 +32,15 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #runner: ScriptRunner;
   readonly #subscriptions: Subscriptions;
   readonly #prefix: string;
+  readonly breaker: Breaker | undefined;
 
-  constructor(runner: ScriptRunner, subscriptions: Subscriptions, prefix: string) {
+  constructor(
+    runner: ScriptRunner,
+    subscriptions: Subscriptions,
+    prefix: string,
+    breaker?: Breaker,
+  ) {
+    this.breaker = breaker;
     this.#runner = runner;
     this.#subscriptions = subscriptions;
     this.#prefix = prefix;

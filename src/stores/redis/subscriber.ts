@@ -23,7 +23,7 @@ export type Subscriptions = (channel: string, hear: (message: string) => void) =
 
 /** What a copy of a client may know, beside how to subscribe. */
 interface Duplicate {
-  on?(event: "error", listener: () => void): unknown;
+  on?(event: "error" | "ready", listener: () => void): unknown;
   once?(event: "ready", listener: () => void): unknown;
   connect?(): Promise<unknown>;
   disconnect?(): unknown;
@@ -47,8 +47,10 @@ export function subscriptions(client: unknown, subscriber: unknown): Subscriptio
       "redis cannot be duplicated, or not subscribe: give a client that can, as options.subscriber",
     );
   }
-  const { duplicate } = client as { duplicate(): RedisSubscriber & Duplicate };
-  return (channel, hear) => ownOf(duplicate.call(client), channel, hear);
+  const { duplicate } = client as { duplicate(options?: object): RedisSubscriber & Duplicate };
+  // ioredis leaves what becomes of its own resubscribing to nobody: a rejection that ends the process
+  const options = has(client, "psubscribe") ? { autoResubscribe: false } : undefined;
+  return (channel, hear) => ownOf(duplicate.call(client, options), channel, hear);
 }
 
 function has(object: unknown, ...verbs: readonly string[]): boolean {
@@ -107,13 +109,19 @@ function ownOf(
 ): Listening {
   // reconnecting is the client's; what is missed meanwhile is looked for
   own.on?.("error", () => {});
-  const listen = () => subscribe(own, channel, hear).ready;
+  let listens = false;
+  const listen = async () => {
+    await subscribe(own, channel, hear).ready;
+    listens = true;
+  };
+  own.on?.("ready", () => {
+    if (listens && isIoredis(own)) own.subscribe(channel).catch(() => {});
+  });
   return {
     ready: connect(own)
       .then(listen)
       // without an offline queue a client refuses what comes before it is ready
-      .catch(() => whenReady(own).then(listen))
-      .then(() => {}),
+      .catch(() => whenReady(own).then(listen)),
     // one that has given up by itself says that it is closed already
     close: () =>
       void Promise.resolve()

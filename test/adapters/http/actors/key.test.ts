@@ -11,10 +11,10 @@ test("here a short value is its own key, a long one is hashed", () => {
   assert.match(keyOf("x".repeat(65), "local"), /^#[\w-]{43}$/);
 });
 
-test("on Redis all are hashed, well-formed or not, and no two are the same", () => {
+test("on Redis all are hashed, well-formed or not, and no two are the same", async () => {
   assert.match(keyOf("", "global"), /^#[\w-]{43}$/);
   const text = fc.string({ unit: "grapheme" });
-  fc.assert(
+  await fc.assert(
     fc.property(text, text, (one, other) => {
       assert.is(keyOf(one, "global") === keyOf(other, "global"), one === other);
       assert.match(keyOf(`${one}\ud800`, "global"), /^#[\w-]{43}$/);

@@ -293,7 +293,7 @@ test("a byte order mark and Windows' line ends do not matter", () => {
   assert.equal(readRules(text)[0]?.place, { source: "rules", line: 4, column: 5 });
 });
 
-test("whatever is written, it is rules or a RulesError", () => {
+test("whatever is written, it is rules or a RulesError", async () => {
   const fragments = fc.constantFrom(
     ..."- |: |{|}|[|]|,|\n|\n  |\t|#|&a |*a|!!|'|\"|\\|---\n|>|\\||? |<<|~|%|@|\0|\ufeff|url|Url|rules|actor|all|unit|second|rpu|1|.inf|__proto__|/|é|\ud800".split(
       "|",
@@ -303,19 +303,19 @@ test("whatever is written, it is rules or a RulesError", () => {
     fc.string({ unit: "binary" }),
     fc.array(fragments).map((all) => all.join("")),
   );
-  fc.assert(
+  await fc.assert(
     fc.property(texts, (text) => void problems(text)),
     { numRuns: 60 },
   );
 });
 
-test("whatever JSON is given, it is rules or a RulesError", () => {
+test("whatever JSON is given, it is rules or a RulesError", async () => {
   const value = fc.jsonValue({ maxDepth: 3 });
   const field = fc.constantFrom("actor", "unit", "rpu", "algo", "overrides", "exempt", "with", "x");
   const rules = fc.array(
     fc.dictionary(field, value).map((more) => ({ actor: "all", unit: "second", rpu: 1, ...more })),
   );
-  fc.assert(
+  await fc.assert(
     fc.property(rules, (list) => void problems(JSON.stringify({ url: "/", rules: list }))),
     { numRuns: 60 },
   );
