@@ -17,16 +17,14 @@ export type Dialect = "draft-11" | "draft-7" | "draft-6" | "x-ratelimit";
 type Writer = (shown: readonly PolicyOutcome[], retryMs: number) => readonly Field[];
 
 export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
-  "draft-11": (shown) =>
-    shown.length === 1
-      ? [
-          ["RateLimit-Policy", policyItem(shown[0] as PolicyOutcome)],
-          ["RateLimit", limitItem(shown[0] as PolicyOutcome)],
-        ]
-      : [
-          ["RateLimit-Policy", shown.map(policyItem).join(", ")],
-          ["RateLimit", shown.map(limitItem).join(", ")],
-        ],
+  "draft-11": (shown) => {
+    const items = shown.map(policyItem);
+    const limits = shown.map(limitItem);
+    return [
+      ["RateLimit-Policy", items.length === 1 ? String(items[0]) : items.join(", ")],
+      ["RateLimit", limits.length === 1 ? String(limits[0]) : limits.join(", ")],
+    ];
+  },
 
   "draft-7": (shown, retryMs) => {
     const { limit, remaining, resetS } = binding(shown, retryMs);
@@ -94,30 +92,37 @@ export function seconds(ms: number): number {
 interface Written {
   readonly limit: number;
   readonly windowMs: number;
+  readonly name: string;
   readonly item: string;
 }
 
 const written = new WeakMap<object, Written>();
 
 function policyItem(outcome: PolicyOutcome): string {
+  return writtenOf(outcome).item;
+}
+
+function writtenOf(outcome: PolicyOutcome): Written {
   const { limit } = outcome.decision;
   const windowMs = windowOf(outcome);
   const before = written.get(outcome.rule);
   if (before !== undefined && before.limit === limit && before.windowMs === windowMs) {
-    return before.item;
+    return before;
   }
-  const { name, quotaUnit } = outcome.rule;
+  const { quotaUnit } = outcome.rule;
+  const name = quoted(outcome.rule.name);
   const unit = quotaUnit === undefined ? "" : `;qu=${quoted(quotaUnit)}`;
   const window = windowMs > 0 ? `;w=${seconds(windowMs)}` : "";
-  const item = `${quoted(name)};q=${requests(limit, outcome)}${unit}${window}`;
-  written.set(outcome.rule, { limit, windowMs, item });
-  return item;
+  const item = `${name};q=${requests(limit, outcome)}${unit}${window}`;
+  const now = { limit, windowMs, name, item };
+  written.set(outcome.rule, now);
+  return now;
 }
 
 /** `t` is when more can be had: who is refused learns when it would pass. */
 function limitItem(outcome: PolicyOutcome): string {
-  const { allowed, decision, rule } = outcome;
-  const left = `${quoted(rule.name)};r=${requests(decision.remaining, outcome)}`;
+  const { allowed, decision } = outcome;
+  const left = `${writtenOf(outcome).name};r=${requests(decision.remaining, outcome)}`;
   const moreMs = allowed ? decision.resetMs : decision.waitMs;
   return moreMs > 0 && moreMs < Infinity ? `${left};t=${seconds(moreMs)}` : left;
 }
