@@ -17,8 +17,10 @@ const PAGES = [
   "docs/diagnostics.md",
   "docs/fetch.md",
   "docs/gateway.md",
+  "docs/http.md",
   "docs/job-queues.md",
   "docs/llm.md",
+  "docs/nginx.md",
   "docs/streams.md",
 ];
 const pages = PAGES.map((page) => ({ page, text: readFileSync(page, "utf8") }));

@@ -63,7 +63,7 @@ export class Filter {
     if (active.length === 1)
       return chain(this.#askOf(first, request), (ask) => this.#judgeOne(ask, request));
     const asks = all(active.map((one) => this.#askOf(one, request)));
-    return chain(asks, (known) => this.#judge(known.filter(isDefined), request.signal));
+    return chain(asks, (known) => this.#judge(known.filter(isDefined), request));
   }
 
   /** Nobody waits any more: whoever does is told that its place is gone. */
@@ -95,10 +95,10 @@ export class Filter {
   }
 
   /** As `#judge` does it for several: most requests meet one rule, in this process. */
-  #judgeOne(ask: Ask | undefined, { signal }: GatewayRequest): Maybe<Verdict> {
+  #judgeOne(ask: Ask | undefined, request: GatewayRequest): Maybe<Verdict> {
     if (ask === undefined) return NO_RULE;
     const { rule, isGlobal, isShadow, waits } = ask.active;
-    if (isGlobal || waits) return this.#judge([ask], signal);
+    if (isGlobal || waits) return this.#judge([ask], request);
     const { allowed, decision } = takeNear(ask);
     const isRefused = !allowed && !isShadow;
     return {
@@ -109,13 +109,13 @@ export class Filter {
     };
   }
 
-  #judge(asks: readonly Ask[], signal: AbortSignal | undefined): Maybe<Verdict> {
+  #judge(asks: readonly Ask[], request: GatewayRequest): Maybe<Verdict> {
     if (asks.length === 0) return NO_RULE;
     const near = takeAllOrNone(asks.filter(({ active }) => !active.isGlobal));
     const far = asks.filter(({ active }) => active.isGlobal);
-    if (far.length === 0 || !near.every(passes)) return this.#conclude(asks, near, signal);
+    if (far.length === 0 || !near.every(passes)) return this.#conclude(asks, near, request);
     return takeFar(far).then(
-      (answers) => this.#conclude(asks, [...near, ...answers], signal),
+      (answers) => this.#conclude(asks, [...near, ...answers], request),
       (error: unknown) => chain(giveBack(near), () => Promise.reject(error)),
     );
   }
@@ -123,14 +123,15 @@ export class Filter {
   #conclude(
     asks: readonly Ask[],
     answers: readonly Answer[],
-    signal: AbortSignal | undefined,
+    request: GatewayRequest,
   ): Maybe<Verdict> {
     if (!answers.every(passes)) return chain(giveBack(answers), () => verdict(asks, answers, 0));
     const lines = answers.flatMap(({ reservation }) =>
       reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [],
     );
     if (lines.length === 0) return verdict(asks, answers, 0);
-    return this.#wait(lines, signal).then(
+    // only here, for servers make the signal when it is asked for
+    return this.#wait(lines, request.signal).then(
       (waitedMs) => verdict(asks, answers, waitedMs),
       async (error: unknown) => {
         await giveBack(answers);
@@ -228,6 +229,8 @@ const NO_ROOM_MS = 1000;
 // -- on Redis: in one round trip --
 
 async function takeFar(asks: readonly Ask[]): Promise<readonly Answer[]> {
+  const [only] = asks;
+  if (asks.length === 1 && only !== undefined) return takeOneFar(only);
   // what is asked in one turn of the event loop travels together
   const told = await Promise.allSettled(asks.map(takeOneFar));
   const answers = told.flatMap((one) => (one.status === "fulfilled" ? one.value : []));

@@ -1,8 +1,25 @@
 /** `smooth-limiter/http`: a filter for the front of an HTTP server, configured by rules. */
 export { type Actor, type Actors, fromHeader } from "./actors/actor.ts";
 export { type AddressOptions, fromAddress } from "./actors/address.ts";
+export type { Answer, AnswerOptions } from "./answers/answer.ts";
+export type { Dialect } from "./answers/fields.ts";
+export type { PolicyOutcome, Screen, Screened } from "./answers/screen.ts";
 export type { WhenActorMissing } from "./filter.ts";
 export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
+export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
+export { type ExpressRequest, expressGateway } from "./hosts/express.ts";
+export {
+  type FastifyGatewayOptions,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  fastifyGateway,
+} from "./hosts/fastify.ts";
+export { type FetchHostOptions, fetchGateway } from "./hosts/fetch.ts";
+export type { HostOptions, OnError } from "./hosts/guard.ts";
+export { type HonoContext, type HonoGatewayOptions, honoGateway } from "./hosts/hono.ts";
+export { type KoaContext, koaGateway } from "./hosts/koa.ts";
+export { type NodeRequest, type NodeResponse, nodeGateway } from "./hosts/node.ts";
 export type { GatewayRequest } from "./request.ts";
 export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";

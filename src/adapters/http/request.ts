@@ -19,4 +19,9 @@ export interface GatewayRequest {
    * @returns the field's value, several lines joined by ", "; undefined if there is none
    */
   header(name: string): string | undefined;
+
+  /**
+   * Calls back once when the answer is over, whatever became of it. Absent where nobody can tell.
+   */
+  onClose?(closed: () => void): void;
 }

@@ -48,6 +48,7 @@ function inEachWay(path: string, depth: number): readonly Reading[] {
   const beforeNul = decoded.split("\0", 1)[0] ?? "";
   return [
     first(uncut, depth).map(decode),
+    first(decode(uncut), depth),
     resolve(forward, depth).map(decode),
     resolve(withoutParameters(forward), depth).map(decode),
     resolve(decoded, depth),

@@ -134,6 +134,12 @@ const targets = fc.oneof(
   fc.webUrl({ withQueryParameters: true, withFragments: true }),
 );
 
+test("escaped slashes hide nothing from those who decode first and resolve nothing", () => {
+  for (const target of ["/%2fs%61mple/..%5c", "s%61mple%2f..", "/sample%2f%2e%2e%2fother"]) {
+    assert.ok(tree.match(target).includes("/sample"), target);
+  }
+});
+
 test("whatever a server takes a target for, its rules hold", async () => {
   await fc.assert(
     fc.property(targets, (target) => {

@@ -1,0 +1,116 @@
+/** What a client gets that is refused. */
+import { type Bound, checkNumber, checkOneOf, show } from "../../../check.ts";
+import type { GatewayRequest } from "../request.ts";
+import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
+import type { Screened } from "./screen.ts";
+
+/** An answer, whatever the server. */
+export interface Answer {
+  readonly status: number;
+  /** Header fields by name. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+export interface AnswerOptions {
+  /** The status of a refusal, from 400 to 599. Default 429; 503 is nginx's. */
+  readonly status?: number | undefined;
+  /**
+   * In which dialects answers tell how the rules stand, refusals and others alike: one, several, or
+   * none (`false`). Default "draft-11".
+   */
+  readonly headers?: Dialect | readonly Dialect[] | false | undefined;
+  /**
+   * Another answer to those who are refused.
+   *
+   * @param usual what they would get
+   * @param verdict why: what the gateway said
+   * @returns the answer: change what you like of the usual one
+   * @example
+   * answer: (usual) => ({ ...usual, body: "slow down" })
+   */
+  readonly answer?:
+    | ((usual: Answer, verdict: Screened, request: GatewayRequest) => Answer)
+    | undefined;
+}
+
+export const ANSWER_OPTIONS = ["status", "headers", "answer"] as const;
+
+const refusing: Bound = {
+  words: "a whole number from 400 to 599",
+  holds: (value) => Number.isInteger(value) && value >= 400 && value <= 599,
+};
+
+/** Options once they are checked. */
+export interface AnswerStyle {
+  readonly status: number;
+  readonly dialects: readonly Dialect[];
+  readonly answer: AnswerOptions["answer"];
+}
+
+export function checkAnswerOptions(options: AnswerOptions): AnswerStyle {
+  const { status = 429, headers = "draft-11", answer } = options;
+  checkNumber("status", status, refusing);
+  const dialects = headers === false ? [] : typeof headers === "string" ? [headers] : headers;
+  if (!Array.isArray(dialects)) {
+    throw new TypeError(
+      `headers must be a dialect, an array of them or false, got ${show(headers)}`,
+    );
+  }
+  for (const dialect of dialects) checkOneOf("headers", dialect, Object.keys(DIALECTS));
+  if (answer !== undefined && typeof answer !== "function") {
+    throw new TypeError(`answer must be a function, got ${show(answer)}`);
+  }
+  return { status, dialects: [...new Set(dialects)], answer };
+}
+
+/** The problem types that the draft of the RateLimit fields registers. */
+const PROBLEMS = "https://iana.org/assignments/http-problem-types#";
+
+/** To a request that rules refuse. */
+export function refusal(verdict: Screened, status: number, fields: readonly Field[]): Answer {
+  const violated = verdict.outcomes.filter(
+    ({ allowed, rule }) => !allowed && rule.mode !== "shadow",
+  );
+  const retryS = verdict.retryMs < Infinity ? Math.max(1, seconds(verdict.retryMs)) : undefined;
+  return problem(status, fields, retryS, {
+    type: `${PROBLEMS}quota-exceeded`,
+    title: "Too many requests",
+    status,
+    "violated-policies": violated.map(({ rule }) => rule.name),
+  });
+}
+
+/** To a request that nobody can decide about. */
+export function unavailable(): Answer {
+  const status = 503;
+  return problem(status, [], 1, {
+    type: `${PROBLEMS}temporary-reduced-capacity`,
+    title: "Temporarily unavailable",
+    status,
+  });
+}
+
+/** Where the application wants a fault to be one. */
+export function failure(): Answer {
+  const status = 500;
+  return problem(status, [], undefined, { title: "Internal server error", status });
+}
+
+function problem(
+  status: number,
+  fields: readonly Field[],
+  retryS: number | undefined,
+  members: Readonly<Record<string, unknown>>,
+): Answer {
+  return {
+    status,
+    headers: {
+      ...Object.fromEntries(fields),
+      ...(retryS !== undefined && { "Retry-After": `${retryS}` }),
+      "Content-Type": "application/problem+json",
+      "Cache-Control": "no-store",
+    },
+    body: JSON.stringify(members),
+  };
+}

@@ -1,0 +1,165 @@
+/**
+ * The header fields that tell how the rules stand, in the dialects that clients know. Numbers are
+ * whole and err to the safe side: what is left is rounded down, times are rounded up.
+ */
+import type { PolicyOutcome, Screened } from "./screen.ts";
+
+/** A header field: name and value. */
+export type Field = readonly [name: string, value: string];
+
+/**
+ * How header fields are written: `"draft-11"` is the current IETF draft (the syntax has been the same
+ * since draft 8), `"draft-7"` and `"draft-6"` are older ones, `"x-ratelimit"` is what many services
+ * send.
+ */
+export type Dialect = "draft-11" | "draft-7" | "draft-6" | "x-ratelimit";
+
+type Writer = (shown: readonly PolicyOutcome[], retryMs: number) => readonly Field[];
+
+export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
+  "draft-11": (shown) => {
+    const items = shown.map(policyItem);
+    const limits = shown.map(limitItem);
+    return [
+      ["RateLimit-Policy", items.length === 1 ? String(items[0]) : items.join(", ")],
+      ["RateLimit", limits.length === 1 ? String(limits[0]) : limits.join(", ")],
+    ];
+  },
+
+  "draft-7": (shown, retryMs) => {
+    const { limit, remaining, resetS } = binding(shown, retryMs);
+    return [
+      ["RateLimit-Policy", shown.map(namelessPolicy).join(", ")],
+      ["RateLimit", `limit=${limit}, remaining=${remaining}, reset=${resetS}`],
+    ];
+  },
+
+  "draft-6": (shown, retryMs) => {
+    const { limit, remaining, resetS } = binding(shown, retryMs);
+    return [
+      ["RateLimit-Policy", shown.map(namelessPolicy).join(", ")],
+      ["RateLimit-Limit", `${limit}`],
+      ["RateLimit-Remaining", `${remaining}`],
+      ["RateLimit-Reset", `${resetS}`],
+    ];
+  },
+
+  "x-ratelimit": (shown, retryMs) => {
+    const { limit, remaining, resetS } = binding(shown, retryMs);
+    return [
+      ["X-RateLimit-Limit", `${limit}`],
+      ["X-RateLimit-Remaining", `${remaining}`],
+      ["X-RateLimit-Reset", `${Math.ceil(Date.now() / 1000) + resetS}`],
+    ];
+  },
+};
+
+const NONE: readonly Field[] = [];
+
+/** The fields of an answer, in all dialects that are asked for. */
+export function fieldsOf(
+  { outcomes, retryMs }: Screened,
+  dialects: readonly Dialect[],
+): readonly Field[] {
+  const [dialect] = dialects;
+  if (outcomes.length === 0 || dialect === undefined) return NONE;
+  const shown = outcomes.every(isShown) ? outcomes : outcomes.filter(isShown);
+  if (shown.length === 0) return NONE;
+  if (dialects.length === 1) return DIALECTS[dialect](shown, retryMs);
+  return dialects.flatMap((each) => DIALECTS[each](shown, retryMs));
+}
+
+function isShown({ rule }: PolicyOutcome): boolean {
+  return rule.mode !== "shadow";
+}
+
+// -- one policy --
+
+/** What a header field can hold as an integer. */
+const LARGEST = 999_999_999_999_999;
+
+/** Of permits, requests. */
+function requests(permits: number, { rule }: PolicyOutcome): number {
+  return Math.min(LARGEST, Math.max(0, Math.floor(permits / rule.cost)));
+}
+
+/** Whole seconds, never too few: whoever comes back then is not early. */
+export function seconds(ms: number): number {
+  return Math.min(LARGEST, Math.max(0, Math.ceil(ms / 1000)));
+}
+
+/** The item of a rule is the same for most of its requests. */
+interface Written {
+  readonly limit: number;
+  readonly windowMs: number;
+  readonly name: string;
+  readonly item: string;
+}
+
+const written = new WeakMap<object, Written>();
+
+function policyItem(outcome: PolicyOutcome): string {
+  return writtenOf(outcome).item;
+}
+
+function writtenOf(outcome: PolicyOutcome): Written {
+  const { limit } = outcome.decision;
+  const windowMs = windowOf(outcome);
+  const before = written.get(outcome.rule);
+  if (before !== undefined && before.limit === limit && before.windowMs === windowMs) {
+    return before;
+  }
+  const { quotaUnit } = outcome.rule;
+  const name = quoted(outcome.rule.name);
+  const unit = quotaUnit === undefined ? "" : `;qu=${quoted(quotaUnit)}`;
+  const window = windowMs > 0 ? `;w=${seconds(windowMs)}` : "";
+  const item = `${name};q=${requests(limit, outcome)}${unit}${window}`;
+  const now = { limit, windowMs, name, item };
+  written.set(outcome.rule, now);
+  return now;
+}
+
+/** `t` is when more can be had: who is refused learns when it would pass. */
+function limitItem(outcome: PolicyOutcome): string {
+  const { allowed, decision } = outcome;
+  const left = `${writtenOf(outcome).name};r=${requests(decision.remaining, outcome)}`;
+  const moreMs = allowed ? decision.resetMs : decision.waitMs;
+  return moreMs > 0 && moreMs < Infinity ? `${left};t=${seconds(moreMs)}` : left;
+}
+
+function namelessPolicy(outcome: PolicyOutcome): string {
+  const windowMs = windowOf(outcome);
+  const quota = `${requests(outcome.decision.limit, outcome)}`;
+  return windowMs > 0 ? `${quota};w=${seconds(windowMs)}` : quota;
+}
+
+function windowOf({ decision }: PolicyOutcome): number {
+  return decision.policies[decision.policy]?.windowMs ?? 0;
+}
+
+/** A structured field's string; names of rules are printable ASCII. */
+function quoted(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+const PLAIN = /^[^"\\]*$/;
+
+// -- of several, the one that binds --
+
+/** The one that refuses for the longest time, or the one that has the least left. */
+function binding(shown: readonly PolicyOutcome[], retryMs: number) {
+  const outcome = shown.reduce((binds, next) => (bindsMore(next, binds) ? next : binds));
+  const { limit, remaining, resetMs } = outcome.decision;
+  return {
+    limit: requests(limit, outcome),
+    remaining: requests(remaining, outcome),
+    // one instant with Retry-After, as these drafts want it
+    resetS: seconds(outcome.allowed ? resetMs : Math.max(retryMs, outcome.decision.waitMs)),
+  };
+}
+
+function bindsMore(one: PolicyOutcome, other: PolicyOutcome): boolean {
+  if (one.allowed !== other.allowed) return !one.allowed;
+  if (!one.allowed) return one.decision.waitMs > other.decision.waitMs;
+  return requests(one.decision.remaining, one) < requests(other.decision.remaining, other);
+}

@@ -1,0 +1,98 @@
+import type { Screen } from "../answers/screen.ts";
+import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+
+export interface FastifyGatewayOptions extends HostOptions {
+  /** What `createGateway` made, or `limitConnections`. */
+  readonly gateway: Screen;
+}
+
+/** What is needed of a Fastify request. */
+export interface FastifyRequest {
+  readonly raw: NodeRequest;
+  readonly originalUrl: string;
+}
+
+/** What is needed of a Fastify reply. */
+export interface FastifyReply {
+  readonly raw: NodeResponse;
+  readonly sent: boolean;
+  code(status: number): unknown;
+  header(name: string, value: string): unknown;
+  headers(headers: Record<string, string>): unknown;
+  send(body: string): unknown;
+  hijack(): unknown;
+}
+
+type Done = (error?: Error) => void;
+
+/** What is needed of a Fastify instance. */
+export interface FastifyInstance {
+  addHook(
+    name: "onRequest",
+    hook: (request: FastifyRequest, reply: FastifyReply, done: Done) => void,
+  ): unknown;
+}
+
+/**
+ * A plugin for Fastify 5: a filter of all requests, also of those that no route is there for.
+ *
+ * @param options `{ gateway }`, and `HostOptions`
+ * @throws (as a rejection of `register`) RangeError or TypeError that names the option, its bound
+ *   and what it got
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ * await app.register(fastifyGateway, { gateway });
+ * app.addHook("onClose", () => gateway.close());
+ */
+export const fastifyGateway: (
+  instance: FastifyInstance,
+  options: FastifyGatewayOptions,
+  done: Done,
+) => void = Object.assign(plug, {
+  // as fastify-plugin does it: the hook is for the whole application, not for what is registered here
+  [Symbol.for("skip-override")]: true,
+  [Symbol.for("fastify.display-name")]: "smooth-limiter",
+});
+
+function plug(
+  instance: FastifyInstance,
+  { gateway, ...options }: FastifyGatewayOptions,
+  done: Done,
+): void {
+  let guard: Guard;
+  try {
+    guard = new Guard(gateway, options);
+  } catch (error) {
+    // what a plugin throws ends the process
+    done(error as Error);
+    return;
+  }
+  instance.addHook("onRequest", (request, reply, next) => {
+    const go = (ruling: Ruling) => {
+      if (carryOut(ruling, reply)) next();
+    };
+    const { raw, originalUrl } = request;
+    const ruling = guard.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request));
+    if (ruling instanceof Promise) ruling.then(go, next);
+    else go(ruling);
+  });
+  done();
+}
+
+function carryOut(ruling: Ruling, reply: FastifyReply): boolean {
+  if (reply.sent) return false;
+  if (ruling === undefined) {
+    reply.hijack(); // nobody is there to be answered
+    return false;
+  }
+  if (ruling.answer === undefined) {
+    for (const [name, value] of ruling.fields) reply.header(name, value);
+    return true;
+  }
+  const { status, headers, body } = ruling.answer;
+  reply.code(status);
+  reply.headers({ ...headers });
+  reply.send(body);
+  return false;
+}

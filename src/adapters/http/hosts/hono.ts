@@ -1,0 +1,60 @@
+import type { Screen } from "../answers/screen.ts";
+import {
+  CLIENT_GONE,
+  checkRemoteAddress,
+  FetchGatewayRequest,
+  peerOf,
+  responseOf,
+} from "./fetch.ts";
+import { Guard, type HostOptions } from "./guard.ts";
+
+/** What is needed of a Hono context. */
+export interface HonoContext {
+  readonly req: { readonly raw: Request };
+  readonly env: unknown;
+  res: Response;
+  header(name: string, value: string): void;
+}
+
+export interface HonoGatewayOptions extends HostOptions {
+  /**
+   * Whose connection it is. By default it is looked for where @hono/node-server, Deno and Bun put
+   * it; elsewhere give what `getConnInfo` of your platform tells.
+   *
+   * @example
+   * remoteAddress: (c) => getConnInfo(c).remote.address
+   */
+  readonly remoteAddress?: ((context: HonoContext) => string | null | undefined) | undefined;
+}
+
+/**
+ * A filter for Hono.
+ *
+ * @param gateway what `createGateway` made, or `limitConnections`
+ * @param options see `HonoGatewayOptions`
+ * @returns a middleware: use it before your routes. Actors get the context as `raw`
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ * app.use(honoGateway(gateway));
+ */
+export function honoGateway(
+  gateway: Screen,
+  options: HonoGatewayOptions = {},
+): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
+  const guard = new Guard(gateway, options, ["remoteAddress"]);
+  const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
+  checkRemoteAddress(remoteAddress);
+  return async (context, next) => {
+    const seen = new FetchGatewayRequest(context.req.raw, () => remoteAddress(context), context);
+    const ruling = await guard.ask(seen);
+    if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
+    if (ruling.answer !== undefined) return responseOf(ruling.answer);
+    await next();
+    // afterwards, for a handler may have answered a Response of its own
+    for (const [name, value] of ruling.fields) context.header(name, value);
+    const closing = seen.closing(context.res);
+    if (closing !== context.res) context.res = closing;
+    return undefined;
+  };
+}

@@ -1,0 +1,54 @@
+import type { Screen } from "../answers/screen.ts";
+import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+
+/** What is needed of a Koa context. */
+export interface KoaContext {
+  readonly req: NodeRequest;
+  readonly res: NodeResponse;
+  readonly originalUrl: string;
+  status: number;
+  body: unknown;
+  respond?: boolean | undefined;
+  set(headers: Record<string, string>): void;
+}
+
+/**
+ * A filter for Koa.
+ *
+ * @param gateway what `createGateway` made, or `limitConnections`
+ * @param options see `HostOptions`
+ * @returns a middleware: use it before your routes. Actors get the context as `raw`
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ * app.use(koaGateway(gateway));
+ */
+export function koaGateway(
+  gateway: Screen,
+  options: HostOptions = {},
+): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
+  const guard = new Guard(gateway, options);
+  return (context, next) => {
+    const go = (ruling: Ruling) => (carryOut(ruling, context) ? next() : Promise.resolve());
+    const { req, res, originalUrl } = context;
+    const ruling = guard.ask(new NodeGatewayRequest(req, res, originalUrl, context));
+    return ruling instanceof Promise ? ruling.then(go) : go(ruling);
+  };
+}
+
+function carryOut(ruling: Ruling, context: KoaContext): boolean {
+  if (ruling === undefined) {
+    context.respond = false; // nobody is there to be answered
+    return false;
+  }
+  if (ruling.answer === undefined) {
+    context.set(Object.fromEntries(ruling.fields));
+    return true;
+  }
+  const { status, headers, body } = ruling.answer;
+  context.status = status;
+  context.set({ ...headers });
+  context.body = body;
+  return false;
+}

@@ -1,0 +1,126 @@
+/** Node's own `http`, `https` and `http2`, and what all servers share that are built on these. */
+import { type Answer, failure } from "../answers/answer.ts";
+import type { Screen } from "../answers/screen.ts";
+import type { GatewayRequest } from "../request.ts";
+import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+
+/** What is needed of an `http.IncomingMessage`. */
+export interface NodeRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly socket: { readonly remoteAddress?: string | undefined };
+}
+
+/** What is needed of an `http.ServerResponse`. */
+export interface NodeResponse {
+  statusCode: number;
+  readonly headersSent: boolean;
+  readonly writableFinished: boolean;
+  readonly closed: boolean;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+  once(event: "close", listener: () => void): unknown;
+}
+
+/**
+ * A filter in front of a handler of Node's `http`.
+ *
+ * @param gateway what `createGateway` made, or `limitConnections`
+ * @param handler gets the requests that pass
+ * @param options see `HostOptions`
+ * @returns a listener for `createServer`
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ * createServer(nodeGateway(gateway, (req, res) => res.end("hello"))).listen(3000);
+ */
+export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
+  gateway: Screen,
+  handler: (req: Req, res: Res) => unknown,
+  options: HostOptions = {},
+): (req: Req, res: Res) => void {
+  const guard = new Guard(gateway, options);
+  return (req, res) => {
+    const go = (ruling: Ruling) => {
+      if (carryOut(ruling, res)) handler(req, res);
+    };
+    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url));
+    if (!(ruling instanceof Promise)) return go(ruling);
+    // what the handler throws is not caught here: it ends as it would without a filter
+    void ruling.catch((): Ruling => ({ answer: failure() })).then(go);
+  };
+}
+
+/**
+ * Sets the header fields, or answers.
+ *
+ * @returns whether the request goes on
+ */
+export function carryOut(ruling: Ruling, res: NodeResponse): boolean {
+  // who waited for its turn may have been answered by somebody else: a time-out, say
+  if (ruling === undefined || res.headersSent) return false;
+  if (ruling.answer === undefined) {
+    for (const [name, value] of ruling.fields) res.setHeader(name, value);
+    return true;
+  }
+  send(ruling.answer, res);
+  return false;
+}
+
+function send({ status, headers, body }: Answer, res: NodeResponse): void {
+  res.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
+  res.end(body);
+}
+
+/** A request as the gateway sees it. The signal is made when somebody asks for it: few requests wait. */
+export class NodeGatewayRequest implements GatewayRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly raw: unknown;
+  readonly #req: NodeRequest;
+  readonly #res: NodeResponse;
+  #signal: AbortSignal | undefined;
+
+  /**
+   * @param url as the client sent it: some servers cut off what a router has matched
+   * @param raw the server's own request
+   */
+  constructor(req: NodeRequest, res: NodeResponse, url: string | undefined, raw: unknown = req) {
+    this.method = req.method ?? "GET";
+    this.url = url ?? "/";
+    this.raw = raw;
+    this.#req = req;
+    this.#res = res;
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.#req.socket.remoteAddress;
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= whenGone(this.#res);
+    return this.#signal;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#req.headers[name];
+    return typeof value === "object" ? value.join(", ") : value;
+  }
+
+  onClose(closed: () => void): void {
+    if (this.#res.closed) closed();
+    else this.#res.once("close", closed);
+  }
+}
+
+function whenGone(res: NodeResponse): AbortSignal {
+  const controller = new AbortController();
+  const look = () => {
+    if (!res.writableFinished) controller.abort();
+  };
+  if (res.closed) look();
+  else res.once("close", look);
+  return controller.signal;
+}

@@ -1,0 +1,79 @@
+import * as assert from "uvu/assert";
+import {
+  type Actor,
+  type GatewayRequest,
+  limitConnections,
+  type Screened,
+} from "../../../../src/adapters/http/index.ts";
+import { suite } from "../../../suite.ts";
+import { request } from "../request.ts";
+
+const test = suite("connections");
+
+/** A request of somebody, and what ends it. */
+function under(who: string | undefined): { request: GatewayRequest; end: () => void } {
+  const listeners: (() => void)[] = [];
+  const base = request("/", { headers: who === undefined ? {} : { who } });
+  const onClose = (closed: () => void) => void listeners.push(closed);
+  return {
+    request: { ...base, onClose },
+    end: () => listeners.splice(0).forEach((end) => void end()),
+  };
+}
+
+const who: Actor = ({ header }) => header("who");
+
+test("so many of each at once, and a place is free when an answer is over", () => {
+  const screen = limitConnections(2, { actor: who, name: "conn" });
+  const [one, two, three, other] = [under("ann"), under("ann"), under("ann"), under("bob")];
+  const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as Screened;
+  assert.equal([check(one).allowed, check(two).allowed], [true, true]);
+  const refused = check(three);
+  assert.equal([refused.allowed, refused.retryMs], [false, 1000]);
+  assert.is(refused.outcomes[0]?.rule.name, "conn");
+  assert.equal(
+    [refused.outcomes[0]?.decision.limit, refused.outcomes[0]?.decision.remaining],
+    [2, 0],
+  );
+  assert.ok(check(other).allowed);
+  one.end();
+  assert.ok(check(three).allowed);
+  assert.not(check(under("ann")).allowed);
+  two.end();
+  three.end();
+  assert.ok(check(under("ann")).allowed && check(under("ann")).allowed);
+  assert.not(check(under("ann")).allowed);
+});
+
+test("who has no value counts with the others that have none; an actor may answer later", async () => {
+  const screen = limitConnections(1, { actor: async ({ header }) => header("who") });
+  assert.ok((await screen.check(under(undefined).request)).allowed);
+  assert.not((await screen.check(under(undefined).request)).allowed);
+  assert.ok((await screen.check(under("ann").request)).allowed);
+  const now = limitConnections(1, { actor: who });
+  assert.ok((now.check(under(undefined).request) as Screened).allowed);
+  assert.not((now.check(under(undefined).request) as Screened).allowed);
+});
+
+test("by the client's address unless told otherwise; not counted where nobody tells of the end", () => {
+  const screen = limitConnections(1);
+  const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });
+  const passes = (address: string) => (screen.check(from(address)) as Screened).allowed;
+  assert.equal(
+    [passes("192.0.2.1"), passes("192.0.2.1"), passes("192.0.2.2")],
+    [true, false, true],
+  );
+  const { onClose: _, ...endless } = from("192.0.2.1");
+  assert.ok((screen.check(endless) as Screened).allowed);
+});
+
+test("bad arguments", () => {
+  assert.throws(() => limitConnections(0), /limit must be a whole number, 1 or more, got 0/);
+  assert.throws(() => limitConnections(1.5), /limit must be a whole number, 1 or more, got 1.5/);
+  const wrong = (options: object) => () => limitConnections(1, options);
+  assert.throws(wrong({ actor: "device" }), /actor must be a function, got "device"/);
+  assert.throws(wrong({ name: 1 }), /name must be a string, got 1/);
+  assert.throws(wrong({ key: who }), /options has no "key"; it knows actor, name/);
+});
+
+test.run();

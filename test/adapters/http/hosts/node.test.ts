@@ -1,0 +1,119 @@
+import { once } from "node:events";
+import { request as ask, createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
+import express from "express";
+import * as assert from "uvu/assert";
+import {
+  expressGateway,
+  type GatewayRequest,
+  nodeGateway,
+  type Screen,
+} from "../../../../src/adapters/http/index.ts";
+import { suite } from "../../../suite.ts";
+
+const test = suite("Node's servers");
+
+const PASSED = { allowed: true, retryMs: 0, outcomes: [] };
+const REFUSED = { allowed: false, retryMs: Infinity, outcomes: [] };
+
+/** What a server answers to one request. */
+async function answer(
+  listener: Parameters<typeof createServer>[1],
+  path = "/",
+  headers: Record<string, string | string[]> = {},
+): Promise<{ response: IncomingMessage; body: string }> {
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const asked = ask({ port, path, headers, agent: false }).end();
+  const [response] = await once(asked, "response");
+  let body = "";
+  for await (const chunk of response) body += chunk;
+  server.close();
+  return { response, body };
+}
+
+test("the filter sees the request as it came, wherever a middleware is mounted", async () => {
+  const seen: GatewayRequest[] = [];
+  let address: string | undefined;
+  const screen: Screen = {
+    check: (request) => {
+      seen.push(request);
+      address = request.remoteAddress;
+      return PASSED;
+    },
+  };
+  const app = express();
+  app.use("/api", expressGateway(screen), (_, res) => void res.send("hello"));
+  const headers = { "x-forwarded-for": ["192.0.2.1", "192.0.2.2"], "set-cookie": ["a", "b"] };
+  await answer(app, "/api//x/../y?z", headers);
+  const [request] = seen;
+  assert.ok(request);
+  assert.equal([request.method, request.url], ["GET", "/api//x/../y?z"]);
+  assert.match(address ?? "", /127\.0\.0\.1$/);
+  assert.is(request.header("x-forwarded-for"), "192.0.2.1, 192.0.2.2");
+  assert.is(request.header("set-cookie"), "a, b");
+  assert.is(request.header("x-none"), undefined);
+  assert.ok(request.raw instanceof Object);
+  // asked for afterwards: the answer was sent, so nobody has gone away
+  assert.not(request.signal?.aborted);
+  let told = 0;
+  request.onClose?.(() => {
+    told += 1;
+  });
+  assert.is(told, 1);
+});
+
+test("nobody knows when: no Retry-After", async () => {
+  const listener = nodeGateway({ check: () => REFUSED }, () => assert.unreachable("it passed"));
+  const { response } = await answer(listener);
+  assert.equal([response.statusCode, response.headers["retry-after"]], [429, undefined]);
+});
+
+test("an answer of the application's that throws is the usual one, and reported", async () => {
+  const heard: string[] = [];
+  const bad = () => {
+    throw new Error("no words");
+  };
+  const listener = nodeGateway({ check: () => REFUSED }, () => assert.unreachable("it passed"), {
+    answer: bad,
+    onError: (error) => {
+      heard.push(String(error));
+      throw error;
+    },
+  });
+  const { response, body } = await answer(listener);
+  assert.equal([response.statusCode, JSON.parse(body).status], [429, 429]);
+  assert.equal(heard, ["Error: no words"]);
+});
+
+test("a filter that throws at once fails as one that rejects", async () => {
+  const check = () => {
+    throw new Error("tea");
+  };
+  const listener = nodeGateway({ check }, (_, res) => res.end("hello"));
+  assert.is((await answer(listener)).body, "hello");
+  const strict = nodeGateway({ check }, (_, res) => res.end("hello"), { onError: "refuse" });
+  assert.is((await answer(strict)).response.statusCode, 503);
+});
+
+test("who was answered while it waited does not go on", async () => {
+  let served = 0;
+  let pass = (_: typeof PASSED) => {};
+  const waiting = new Promise<typeof PASSED>((resolve) => {
+    pass = resolve;
+  });
+  const listener = nodeGateway({ check: () => waiting }, () => {
+    served += 1;
+  });
+  const { response } = await answer((req, res) => {
+    listener(req, res);
+    res.statusCode = 504;
+    res.end();
+  });
+  pass(PASSED);
+  await new Promise(setImmediate);
+  assert.equal([response.statusCode, served], [504, 0]);
+});
+
+test.run();
