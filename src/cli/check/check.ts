@@ -1,5 +1,6 @@
 import { type Rule, RulesError, readRules } from "../../adapters/http/index.ts";
 import { type Colors, colorsOf, type Io, printable, readText, sourceName } from "../io.ts";
+import { some } from "../words.ts";
 import { type Finding, lint } from "./lint.ts";
 
 export interface CheckOptions {
@@ -60,8 +61,4 @@ function line(finding: Finding, colors: Colors): string {
   const where = colors.bold(`${printable(source)}:${line}:${column}:`);
   const which = code === "invalid" ? "" : ` ${colors.dim(`[${code}]`)}`;
   return `${where} ${paint(level)}: ${printable(message)}${which}`;
-}
-
-export function some(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
 }

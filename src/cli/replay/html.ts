@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { duration, number, share } from "../words.ts";
 import { PAGE_SCRIPT, PAGE_STYLE } from "./page.ts";
 import type { Replayed, RuleReport } from "./report.ts";
-import { duration, number, share } from "./words.ts";
 
 /** The report as one file that needs no other: it can be mailed, and opened without a network. */
 export function htmlReport(replayed: Replayed): string {

@@ -78,7 +78,7 @@ export function readLine(line: string, fields: Fields): LogEntry | Unread {
 // -- the combined format: address identity user [time] "method target protocol" … --
 
 const COMBINED =
-  /^(?<address>\S+) \S+ (?<user>.*?) \[(?<time>[^\]]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"/s;
+  /^(?<address>\S+) \S+ (?<user>.*?) \[(?<time>[^\][]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"/s;
 const PARTS: readonly (readonly [RegExp, string])[] = [
   [/^\S+ /, "an address"],
   [/^\S+ \S+ [^[]+/, "an identity and a user"],

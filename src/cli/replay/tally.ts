@@ -7,11 +7,22 @@ import { TopActors } from "./top-actors.ts";
 import { WindowPeak } from "./window-peak.ts";
 
 /** What became of one actor's requests. */
-interface Notes {
-  passed: number;
-  waited: number;
-  refused: number;
+class Notes {
+  passed = 0;
+  waited = 0;
+  refused = 0;
   readonly peak: WindowPeak;
+
+  constructor(windowMs: number) {
+    this.peak = new WindowPeak(windowMs);
+  }
+
+  reset(): void {
+    this.passed = 0;
+    this.waited = 0;
+    this.refused = 0;
+    this.peak.reset();
+  }
 }
 
 class RuleTally {
@@ -31,12 +42,7 @@ class RuleTally {
   constructor(rule: Rule) {
     this.rule = rule;
     this.#peak = new WindowPeak(rule.periodMs);
-    this.#actors = new TopActors(() => ({
-      passed: 0,
-      waited: 0,
-      refused: 0,
-      peak: new WindowPeak(rule.periodMs),
-    }));
+    this.#actors = new TopActors(() => new Notes(rule.periodMs));
   }
 
   add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number): void {
@@ -66,11 +72,13 @@ class RuleTally {
     const { requests, passed, waited, refused, refusedElsewhere } = this;
     const { waitSumMs, longestMs, mostOfOneActor } = this;
     const actors = this.#actors.top(actor === "all" ? 0 : top).map(
-      ({ actor, requests, surplus, notes: { peak, ...counts } }): ActorReport => ({
+      ({ actor, requests, surplus, notes: { passed, waited, refused, peak } }): ActorReport => ({
         actor: show(actor),
         requests,
         surplus,
-        ...counts,
+        passed,
+        waited,
+        refused,
         mostInWindow: peak.most,
       }),
     );

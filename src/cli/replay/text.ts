@@ -1,7 +1,7 @@
 import Table from "cli-table3";
 import { type Colors, colorsOf, type Io, printable } from "../io.ts";
+import { duration, number, share, some } from "../words.ts";
 import type { Replayed, RuleReport } from "./report.ts";
-import { duration, number, share } from "./words.ts";
 
 type Row = readonly string[];
 
@@ -9,7 +9,8 @@ type Row = readonly string[];
 export function textReport(replayed: Replayed, io: Io): string {
   const colors = colorsOf(io, io.stdout);
   const { report } = replayed;
-  const parts = [summary(replayed, colors), ruleTable(report.rules, colors)];
+  const parts = [summary(replayed, colors)];
+  if (report.rules.length > 0) parts.push(ruleTable(report.rules, colors));
   for (const rule of report.rules) {
     if (rule.actors.length > 0) parts.push(actorTable(rule, colors));
   }
@@ -21,16 +22,16 @@ function summary(
   colors: Colors,
 ): string {
   const { requests, passed, waited, refused, withoutRule, firstMs, lastMs } = report;
-  const some = (count: number) => `${number(count)} (${share(count, requests)})`;
+  const part = (count: number) => `${number(count)} (${share(count, requests)})`;
   const notes = [
-    ...(withoutRule > 0 ? [`${some(withoutRule)} met no rule`] : []),
+    ...(withoutRule > 0 ? [`${part(withoutRule)} met no rule`] : []),
     ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were no requests`] : []),
     ...(late > 0 ? [`${number(late)} lines came too late to be put in order`] : []),
   ];
   return [
     colors.bold(`${printable(log)} by ${printable(rulesFrom)}`),
     `${new Date(firstMs).toISOString()} to ${new Date(lastMs).toISOString()}`,
-    `${number(requests)} requests: ${colors.green(some(passed))} passed at once, ${colors.yellow(some(waited))} waited, ${colors.red(some(refused))} refused`,
+    `${some(requests, "request")}: ${colors.green(part(passed))} passed at once, ${colors.yellow(part(waited))} waited, ${colors.red(part(refused))} refused`,
     ...notes,
   ].join("\n");
 }

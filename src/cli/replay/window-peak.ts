@@ -25,10 +25,18 @@ export class WindowPeak {
     if (this.#sum > this.most) this.most = this.#sum;
   }
 
+  /** As new. */
+  reset(): void {
+    if (this.#sum > 0) this.#counts.fill(0);
+    this.#sum = 0;
+    this.#newest = -Infinity;
+    this.most = 0;
+  }
+
   #moveTo(step: number): void {
     if (step <= this.#newest) return;
     if (step - this.#newest >= STEPS) {
-      this.#counts.fill(0);
+      if (this.#sum > 0) this.#counts.fill(0);
       this.#sum = 0;
     } else {
       for (let i = this.#newest + 1; i <= step; i++) {

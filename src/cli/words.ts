@@ -20,3 +20,8 @@ export function duration(ms: number): string {
   const [unit, length] = UNITS.find(([, length]) => ms >= length) ?? ["ms", 1];
   return `${Number((ms / length).toFixed(2))} ${unit}`;
 }
+
+/** A number and its noun. */
+export function some(count: number, what: string): string {
+  return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+}
