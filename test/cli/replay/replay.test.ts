@@ -270,10 +270,8 @@ test("HTML: one file without a network, in which nothing of the log is markup", 
         all?.reduce((sum, n) => sum + n, 0),
         50,
       );
-      assert.equal(
-        drawn?.options.series.map(({ label }: Json) => label),
-        [undefined, "refused", "waited", "passed"],
-      );
+      const labels = drawn?.options.series.map(({ label }: Json) => label).join();
+      assert.is(labels, ",refused,waited,passed");
     },
   );
 });
