@@ -25,8 +25,14 @@ export function decision(
     remaining,
     resetMs,
     policy: String(names[binding]),
-    policies: Object.fromEntries(names.map((name, i) => [name, quotas[i] as Quota])),
+    policies: byName(names, quotas),
   };
+}
+
+/** Most limiters have one policy, and every answer is made anew. */
+function byName(names: readonly string[], quotas: readonly Quota[]): Record<string, Quota> {
+  if (names.length === 1) return { [String(names[0])]: quotas[0] as Quota };
+  return Object.fromEntries(names.map((name, i) => [name, quotas[i] as Quota]));
 }
 
 /**
@@ -37,6 +43,7 @@ export function held(quota: Quota, micros: number): Quota {
 }
 
 function scarcest(quotas: readonly Quota[], amount: Amount): number {
+  if (quotas.length === 1) return 0;
   const shares = quotas.map(({ limit, remaining }, i) => {
     if (typeof amount !== "number" && amount[i] === undefined) return Infinity;
     return limit === Infinity ? Number(remaining > 0) : remaining / limit;
