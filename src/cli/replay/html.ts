@@ -9,6 +9,7 @@ import type { Replayed, RuleReport } from "./report.ts";
 export function htmlReport(replayed: Replayed): string {
   const { rulesFrom, log, report } = replayed;
   const { rules } = report;
+  // numbers only: nothing that could end the element
   const plots = rules.map(({ points, actor, rpu, periodMs }) => ({
     ...points,
     // per second; what holds for each actor apart is no line in a plot of all
@@ -32,7 +33,7 @@ ${ruleTable(rules)}
 ${rules.map(section).join("\n")}
 ${footnotes(replayed)}
 </main>
-<script type="application/json" id="plots">${JSON.stringify(plots).replaceAll("<", "\\u003c")}</script>
+<script type="application/json" id="plots">${JSON.stringify(plots)}</script>
 <script>${asset("uPlot.iife.min.js")}</script>
 <script>${PAGE_SCRIPT}</script>
 </body>

@@ -48,6 +48,18 @@ test("a rule behind a stricter one can never bind", () => {
   ]);
 });
 
+test("a sliding window may hold more than its limit, by what is in one bucket", () => {
+  const ten = { unit: "second", rpu: 10 };
+  const log = { ...ten, algo: "SL", name: "log" };
+  const window = { ...ten, algo: "SW", name: "window" };
+  assert.equal(found(["/", window], ["/a", log]), []);
+  assert.equal(found(["/", window], ["/a", { ...log, rpu: 20 }]), [
+    "never-binds log",
+    "shadowed-url log",
+  ]);
+  assert.equal(found(["/", log], ["/a", window]), ["never-binds window", "shadowed-url window"]);
+});
+
 test("of two that are alike the second", () => {
   assert.equal(found(["/", slow, { ...slow, name: "again" }]), ["never-binds again"]);
 });
