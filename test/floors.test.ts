@@ -75,6 +75,17 @@ const rooms: Room[] = [
     ],
   },
   {
+    file: "src/cli/replay/replay.ts",
+    allowed: ["commander", "node:fs", "../../adapters/http/index.ts", "../../index.ts"],
+    refused: [
+      "../../limiter/keyed.ts",
+      "../../algorithms/index.ts",
+      "../../stores/memory.ts",
+      "../../testing/index.ts",
+      "ioredis",
+    ],
+  },
+  {
     file: "src/testing/fake-clock.ts",
     allowed: ["../clock.ts", "./index.ts"],
     refused: ["../limiter/limiter.ts", "../algorithms/index.ts", "../index.ts", "uvu"],

@@ -77,6 +77,18 @@ test("works through require, or says clearly that this Node cannot", () => {
   else assert.throws(requiring, /ERR_REQUIRE_ESM/);
 });
 
+test("has a command that runs where it is installed", () => {
+  const { bin } = JSON.parse(fs.readFileSync("package.json", "utf8"));
+  const command = join(consumer, "node_modules", "smooth-limiter", bin["smooth-limiter"]);
+  assert.match(fs.readFileSync(command, "utf8"), /^#!\/usr\/bin\/env node\n/);
+  assert.match(run(consumer, process.execPath, command, "--version"), /^\d+\.\d+\.\d+\n$/);
+  fs.writeFileSync(join(consumer, "rules.yaml"), "[]");
+  fs.writeFileSync(join(consumer, "log.jsonl"), '{"time":0,"url":"/"}');
+  const replay = ["replay", "rules.yaml", "log.jsonl", "--html", "report.html"];
+  assert.match(run(consumer, process.execPath, command, ...replay), /1 request: /);
+  assert.ok(fs.existsSync(join(consumer, "report.html")));
+});
+
 // With Node's types, and without them but with those of the browser; library files checked too.
 for (const options of [
   ["--module", "nodenext", "--types", "node", "--typeRoots", resolve("node_modules/@types")],

@@ -1,0 +1,36 @@
+/** Access logs in the combined format that nobody's server wrote. */
+
+export interface Made {
+  readonly startMs?: number;
+  readonly perSecond: number;
+  /** How many clients there are; the first ones come far more often than the last. */
+  readonly clients: number;
+  readonly paths: readonly string[];
+}
+
+/** The same lines each time. */
+export function* accessLog(lines: number, made: Made): Generator<string> {
+  const { startMs = Date.UTC(2026, 0, 5, 8), perSecond, clients, paths } = made;
+  let seed = 1;
+  const random = () => {
+    seed = (seed * 48_271) % 2_147_483_647;
+    return seed / 2_147_483_647;
+  };
+  for (let i = 0; i < lines; i++) {
+    const client = Math.floor(clients * random() ** 3);
+    const address = `10.${client >> 16}.${(client >> 8) & 255}.${client & 255}`;
+    const user = client % 3 === 0 ? `user${client}` : "-";
+    const path = paths[Math.floor(paths.length * random())] ?? "/";
+    const time = clfTime(startMs + 1000 * Math.floor(i / perSecond));
+    yield `${address} - ${user} [${time}] "GET ${path} HTTP/1.1" 200 1234 "-" "Mozilla/5.0"\n`;
+  }
+}
+
+const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
+
+/** 05/Jan/2026:08:00:00 +0000 */
+function clfTime(ms: number): string {
+  const [date = "", time = ""] = new Date(ms).toISOString().split("T");
+  const [year, month, day] = date.split("-");
+  return `${day}/${MONTHS[Number(month) - 1]}/${year}:${time.slice(0, 8)} +0000`;
+}

@@ -1,0 +1,189 @@
+/** What a file of rules allows and hardly anybody wants. */
+import { canonical } from "../../adapters/http/actors/address.ts";
+import { readRulePath } from "../../adapters/http/match/readings.ts";
+import type { Rule } from "../../adapters/http/rules/rule.ts";
+import type { Problem } from "../../adapters/http/rules/rules-error.ts";
+import { isOutOfReach } from "./flow.ts";
+
+/** Stable, for programs. */
+export type LintCode =
+  | "never-binds"
+  | "larger-limit-in-smaller-window"
+  | "double-burst"
+  | "global-without-redis"
+  | "shadowed-url"
+  | "same-url"
+  | "no-such-value";
+
+export interface Finding extends Problem {
+  readonly level: "error" | "warning";
+  readonly code: "invalid" | LintCode;
+  /** The name of the rule; undefined where there is none yet. */
+  readonly rule?: string;
+}
+
+/** A rule with what is asked of it again and again. */
+interface Known {
+  readonly rule: Rule;
+  readonly path: string;
+}
+
+/**
+ * @param rules of one file
+ * @param hasRedis the gateway has it, so scope global is fine
+ * @returns warnings, in the order of the file
+ */
+export function lint(rules: readonly Rule[], hasRedis: boolean): readonly Finding[] {
+  const known = rules.map((rule): Known => ({ rule, path: pathOf(rule.url) }));
+  const reach = new Map(known.map((one) => [one.rule, shadeOf(one, known)]));
+  const found = known.flatMap((one) => [
+    ...neverBinds(one, reach.get(one.rule)),
+    ...(reach.get(one.rule) === undefined ? largerLimit(one, known) : []),
+    ...doubleBurst(one),
+    ...(hasRedis ? [] : globalWithoutRedis(one)),
+    ...noSuchValue(one),
+  ]);
+  found.push(...shadowedUrls(known, reach), ...sameUrls(known));
+  return found.sort((a, b) => a.line - b.line || a.column - b.column);
+}
+
+function warning(rule: Rule, code: LintCode, message: string): Finding {
+  return { ...rule.place, level: "warning", code, rule: rule.name, message };
+}
+
+/** Ends with a slash, so that one that contains another is its beginning. */
+function pathOf(url: string): string {
+  return [...readRulePath(url), ""].join("/");
+}
+
+function lineOf({ place }: Rule): string {
+  return `line ${place.line}`;
+}
+
+function rateOf({ rpu, unit, units }: Rule): string {
+  return units === 1 ? `${rpu} a ${unit}` : `${rpu} in ${units} ${unit}s`;
+}
+
+/** Whether all that one rule counts, the other counts too, and under the same actor or all together. */
+function counts(outer: Known, inner: Known): boolean {
+  const { rule } = outer;
+  return (
+    rule.mode === "enforce" &&
+    inner.path.startsWith(outer.path) &&
+    (rule.actor === "all" || rule.actor === inner.rule.actor) &&
+    (rule.scope === "global" || inner.rule.scope === "local") &&
+    rule.overrides.length === 0 &&
+    rule.exempt.length === 0 &&
+    hasMethodsOf(rule, inner.rule)
+  );
+}
+
+/** GET stands for HEAD too. */
+function hasMethodsOf({ methods }: Rule, inner: Rule): boolean {
+  if (methods === undefined) return true;
+  return (
+    inner.methods?.every(
+      (method) => methods.includes(method) || (method === "HEAD" && methods.includes("GET")),
+    ) ?? false
+  );
+}
+
+/** The rule behind which this one can never be reached. Of two that are alike it is the first. */
+function shadeOf(one: Known, all: readonly Known[]): Rule | undefined {
+  const at = all.indexOf(one);
+  return all.find(
+    (other, i) =>
+      other !== one &&
+      counts(other, one) &&
+      isOutOfReach(one.rule, other.rule) &&
+      (i < at || !(counts(one, other) && isOutOfReach(other.rule, one.rule))),
+  )?.rule;
+}
+
+function neverBinds({ rule }: Known, shade: Rule | undefined): readonly Finding[] {
+  if (shade === undefined) return [];
+  const message = `${rateOf(rule)} can never bind: all these requests pass rule "${shade.name}" (${lineOf(shade)}), ${rateOf(shade)}, which lets no more through`;
+  return [warning(rule, "never-binds", message)];
+}
+
+function largerLimit(one: Known, all: readonly Known[]): readonly Finding[] {
+  const { rule } = one;
+  const other = all.find(
+    (each) =>
+      counts(each, one) &&
+      each.rule.actor === rule.actor &&
+      rule.periodMs < each.rule.periodMs &&
+      rule.rpu / rule.cost >= each.rule.rpu / each.rule.cost,
+  )?.rule;
+  if (other === undefined) return [];
+  const message = `${rateOf(rule)} is no less than what rule "${other.name}" (${lineOf(other)}) allows in a longer time, ${rateOf(other)}`;
+  return [warning(rule, "larger-limit-in-smaller-window", message)];
+}
+
+function doubleBurst({ rule }: Known): readonly Finding[] {
+  if (rule.algo !== "window" || rule.rpu < 1) return [];
+  const most = 2 * Math.floor(rule.rpu / rule.cost);
+  const message = `a fixed window lets ${most} through at once where two windows meet, although it says ${rateOf(rule)}: the sliding window (SW) and the token bucket (TB) do not`;
+  return [warning(rule, "double-burst", message)];
+}
+
+function globalWithoutRedis({ rule }: Known): readonly Finding[] {
+  if (rule.scope === "local") return [];
+  const message =
+    "scope global needs a gateway with options.redis, others refuse the file: say --redis if it has one";
+  return [warning(rule, "global-without-redis", message)];
+}
+
+/** An override or an exemption that no actor's value is ever equal to. */
+function noSuchValue({ rule }: Known): readonly Finding[] {
+  if (rule.actor === "all") {
+    const has = [
+      ...(rule.exempt.length > 0 ? ["exempt"] : []),
+      ...(rule.overrides.some(({ value }) => value !== "") ? ["overrides"] : []),
+    ];
+    return has.map((field) =>
+      warning(rule, "no-such-value", `${field} of actor all holds for nobody`),
+    );
+  }
+  if (rule.actor !== "device") return [];
+  return rule.overrides.flatMap(({ value }) => {
+    const address = canonical(value.replace(/\/64$/, ""));
+    if (address === undefined || address === value) return [];
+    return warning(
+      rule,
+      "no-such-value",
+      `override "${value}" holds for nobody: this address counts as "${address}"`,
+    );
+  });
+}
+
+function shadowedUrls(
+  known: readonly Known[],
+  shades: ReadonlyMap<Rule, Rule | undefined>,
+): readonly Finding[] {
+  const paths = new Set(known.map(({ path }) => path));
+  return [...paths].flatMap((path) => {
+    const group = known.filter((one) => one.path === path);
+    const [first] = group;
+    // a rule in the shade of its own URL alone leaves the URL its effect
+    const isShadowed = group.every(
+      ({ rule }) => pathOf(shades.get(rule)?.url ?? rule.url) !== path,
+    );
+    if (first === undefined || !isShadowed) return [];
+    const message = `url ${first.rule.url} is shadowed: none of its rules can ever bind, those of outer URLs are stricter`;
+    return [warning(first.rule, "shadowed-url", message)];
+  });
+}
+
+function sameUrls(known: readonly Known[]): readonly Finding[] {
+  const first = new Map<string, Rule>();
+  const told = new Set<string>();
+  return known.flatMap(({ rule, path }) => {
+    const other = first.get(path);
+    if (other === undefined) first.set(path, rule);
+    if (other === undefined || other.url === rule.url || told.has(rule.url)) return [];
+    told.add(rule.url);
+    const message = `url ${rule.url} is the same as ${other.url} (${lineOf(other)}): the rules of both hold`;
+    return [warning(rule, "same-url", message)];
+  });
+}

@@ -1,0 +1,168 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { duration, number, share } from "../words.ts";
+import { PAGE_SCRIPT, PAGE_STYLE } from "./page.ts";
+import type { Replayed, RuleReport } from "./report.ts";
+
+/** The report as one file that needs no other: it can be mailed, and opened without a network. */
+export function htmlReport(replayed: Replayed): string {
+  const { rulesFrom, log, report } = replayed;
+  const { rules } = report;
+  // numbers only: nothing that could end the element
+  const plots = rules.map(({ points, actor, rpu, periodMs }) => ({
+    ...points,
+    // per second; what holds for each actor apart is no line in a plot of all
+    limit: actor === "all" ? (rpu * 1000) / periodMs : null,
+  }));
+  const title = `${log} by ${rulesFrom}`;
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>${escapeHtml(title)}</title>
+<style>${asset("uPlot.min.css")}</style>
+<style>${PAGE_STYLE}</style>
+</head>
+<body>
+<main>
+${head(title, replayed)}
+${ruleTable(rules)}
+${rules.map(section).join("\n")}
+${footnotes(replayed)}
+</main>
+<script type="application/json" id="plots">${JSON.stringify(plots)}</script>
+<script>${asset("uPlot.iife.min.js")}</script>
+<script>${PAGE_SCRIPT}</script>
+</body>
+</html>
+`;
+}
+
+/** Of uPlot, as it is installed. */
+function asset(name: string): string {
+  const dist = dirname(createRequire(import.meta.url).resolve("uplot"));
+  return readFileSync(join(dist, name), "utf8");
+}
+
+function head(title: string, { report }: Replayed): string {
+  const { requests, passed, waited, refused, firstMs, lastMs } = report;
+  const tile = (name: string, count: number, kind: string) =>
+    `<div class="tile ${kind}"><b>${number(count)}</b><span>${name}, ${share(count, requests)}</span></div>`;
+  return `<h1>${escapeHtml(title)}</h1>
+<p>${new Date(firstMs).toISOString()} to ${new Date(lastMs).toISOString()}, ${duration(lastMs - firstMs)}</p>
+<div class="tiles">
+${tile("requests", requests, "all")}
+${tile("passed at once", passed, "passed")}
+${tile("waited for their turn", waited, "waited")}
+${tile("refused", refused, "refused")}
+</div>`;
+}
+
+function ruleTable(rules: readonly RuleReport[]): string {
+  const rows = rules.map((rule, i) =>
+    row(
+      `<a href="#rule-${i}">${escapeHtml(rule.name)}</a>${rule.mode === "shadow" ? " <em>shadow</em>" : ""}`,
+      [
+        rate(rule),
+        number(rule.requests),
+        number(rule.passed),
+        number(rule.waited),
+        number(rule.refused),
+        number(rule.refusedElsewhere),
+        number(rule.mostInWindow),
+        number(rule.mostOfOneActor),
+      ],
+    ),
+  );
+  const columns = [
+    "limit",
+    "requests",
+    "passed",
+    "waited",
+    "refused",
+    "refused by others",
+    "worst window",
+    "of one actor",
+  ];
+  return table("rule", columns, rows);
+}
+
+function section(rule: RuleReport, i: number): string {
+  const { name, url, algo, actor, scope, mode, wait, waited } = rule;
+  const facts = [
+    `${rate(rule)} for ${actor === "all" ? "all together" : `each ${actor}`} below ${url}, by ${algo}, ${scope}`,
+    ...(mode === "shadow" ? ["a shadow: refused here means that it would have been"] : []),
+    ...(waited > 0
+      ? [`waits: ${duration(wait.meanMs)} in the mean, ${duration(wait.longestMs)} at most`]
+      : []),
+  ];
+  return `<section id="rule-${i}">
+<h2>${escapeHtml(name)}</h2>
+<p>${escapeHtml(facts.join("; "))}</p>
+<div class="plot" data-plot="${i}" role="img" aria-label="${escapeHtml(`requests a second over time: ${name}`)}"></div>
+${actorTable(rule)}
+</section>`;
+}
+
+function actorTable({ actor, actors }: RuleReport): string {
+  if (actors.length === 0) return "";
+  const rows = actors.map((one) =>
+    row(escapeHtml(one.actor === "" ? "(none)" : one.actor), [
+      `${one.surplus > 0 ? "≤ " : ""}${number(one.requests)}`,
+      number(one.passed),
+      number(one.waited),
+      number(one.refused),
+      number(one.mostInWindow),
+    ]),
+  );
+  const columns = ["requests", "passed", "waited", "refused", "worst window"];
+  return table(actor, columns, rows);
+}
+
+function footnotes({ lines, unread, late, report }: Replayed): string {
+  const notes = [
+    ...(report.withoutRule > 0
+      ? [`${number(report.withoutRule)} requests met no rule and passed.`]
+      : []),
+    ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were no requests.`] : []),
+    ...(late > 0 ? [`${number(late)} lines came too late to be put in order.`] : []),
+    "Worst window: the most requests that passed in any time as long as the limit's, counted in hundredths of it.",
+    "A log does not tell what clients would have done after a refusal or a wait: here they do what they did.",
+  ];
+  return `<footer>${notes.map((note) => `<p>${note}</p>`).join("")}</footer>`;
+}
+
+function table(first: string, columns: readonly string[], rows: readonly string[]): string {
+  const heads = columns.map((column) => `<th scope="col">${escapeHtml(column)}</th>`).join("");
+  return `<div class="table"><table>
+<thead><tr><th scope="col">${escapeHtml(first)}</th>${heads}</tr></thead>
+<tbody>
+${rows.join("\n")}
+</tbody>
+</table></div>`;
+}
+
+/** @param first is HTML */
+function row(first: string, cells: readonly string[]): string {
+  return `<tr><th scope="row">${first}</th>${cells.map((cell) => `<td>${cell}</td>`).join("")}</tr>`;
+}
+
+function rate({ rpu, periodMs }: RuleReport): string {
+  return `${rpu} in ${duration(periodMs)}`;
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+
+/** Logs hold what strangers sent. */
+function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
+}

@@ -1,0 +1,77 @@
+import { pipeline, Readable } from "node:stream";
+import { StringDecoder } from "node:string_decoder";
+import { createGunzip } from "node:zlib";
+
+/** In characters. What is longer is no line of an access log, and would fill the memory. */
+const LONGEST = 2 ** 20;
+
+/** A line; an undefined text was too long to be kept. */
+export type Line = string | undefined;
+
+/**
+ * The lines of a log, many at a time: one by one they would cost more to hand over than to read.
+ *
+ * @param source bytes; gzip, which is known by its first two bytes, is unpacked
+ * @param onBytes hears how many bytes of the source have been read, packed as they are
+ */
+export async function* readLines(
+  source: Readable,
+  onBytes: (count: number) => void,
+): AsyncGenerator<readonly Line[]> {
+  const decoder = new StringDecoder("utf8");
+  let rest = "";
+  let isTooLong = false;
+  for await (const chunk of unpacked(source, onBytes)) {
+    const lines: Line[] = (rest + decoder.write(chunk)).split("\n");
+    rest = lines.pop() ?? "";
+    if (isTooLong && lines.length > 0) {
+      lines[0] = undefined;
+      isTooLong = false;
+    }
+    if (rest.length > LONGEST || isTooLong) {
+      isTooLong = true;
+      rest = "";
+    }
+    yield lines;
+  }
+  rest += decoder.end();
+  if (isTooLong) yield [undefined];
+  else if (rest !== "") yield [rest];
+}
+
+async function* unpacked(
+  source: Readable,
+  onBytes: (count: number) => void,
+): AsyncIterable<Buffer> {
+  const chunks = counted(source, onBytes);
+  const head: Buffer[] = [];
+  let length = 0;
+  while (length < 2) {
+    const { value, done } = await chunks.next();
+    if (done) break;
+    head.push(value);
+    length += value.length;
+  }
+  const first = Buffer.concat(head);
+  const all = (async function* () {
+    yield first;
+    yield* chunks;
+  })();
+  if (first[0] !== 0x1f || first[1] !== 0x8b) {
+    yield* all;
+    return;
+  }
+  // the pipeline hands an error of the source on, and of the unpacking to the source
+  yield* pipeline(Readable.from(all), createGunzip({ chunkSize: 2 ** 18 }), () => {});
+}
+
+async function* counted(
+  source: Readable,
+  onBytes: (count: number) => void,
+): AsyncGenerator<Buffer, void> {
+  for await (const chunk of source) {
+    const bytes = typeof chunk === "string" ? Buffer.from(chunk) : (chunk as Buffer);
+    onBytes(bytes.length);
+    yield bytes;
+  }
+}

@@ -1,0 +1,226 @@
+/** From a line of an access log to a request. */
+import type { GatewayRequest } from "../../adapters/http/index.ts";
+
+/** A request as the log tells it. */
+export class LogEntry implements GatewayRequest {
+  /** Unix time, ms. */
+  readonly atMs: number;
+  readonly method: string;
+  readonly url: string;
+  readonly remoteAddress: string | undefined;
+  /** The log tells whole seconds only. */
+  readonly isCoarse: boolean;
+  /** By the name of the actor. */
+  readonly actors: Readonly<Record<string, string | undefined>>;
+
+  constructor(
+    atMs: number,
+    method: string,
+    url: string,
+    remoteAddress: string | undefined,
+    isCoarse: boolean,
+    actors: LogEntry["actors"],
+  ) {
+    this.atMs = atMs;
+    this.method = method;
+    this.url = url;
+    this.remoteAddress = remoteAddress;
+    this.isCoarse = isCoarse;
+    this.actors = actors;
+  }
+
+  /** Logs have none. */
+  header(): undefined {
+    return undefined;
+  }
+}
+
+/** What a line could not be read for. */
+export interface Unread {
+  /** From 1. */
+  readonly column: number;
+  readonly message: string;
+}
+
+/** Which fields of JSON lines say what: names, with dots for objects in objects. */
+export interface Fields {
+  readonly time: readonly string[];
+  readonly address: readonly string[];
+  readonly method: readonly string[];
+  readonly url: readonly string[];
+  /** Of each actor. */
+  readonly actors: Readonly<Record<string, readonly string[]>>;
+}
+
+/** As nginx, Apache, Caddy, Traefik, pino and others call them. */
+export const DEFAULT_FIELDS: Fields = {
+  time: ["time", "timestamp", "@timestamp", "ts", "time_iso8601", "time_local", "msec", "StartUTC"],
+  address: [
+    "remote_addr",
+    "remoteAddress",
+    "remote_ip",
+    "client_ip",
+    "ip",
+    "ClientHost",
+    "request.remote_ip",
+    "req.remoteAddress",
+  ],
+  method: ["method", "request_method", "RequestMethod", "request.method", "req.method"],
+  url: ["url", "request_uri", "uri", "path", "RequestPath", "request.uri", "req.url"],
+  actors: { account: ["account", "user", "remote_user"] },
+};
+
+/** @returns the request, or why there is none */
+export function readLine(line: string, fields: Fields): LogEntry | Unread {
+  return line.startsWith("{") ? readJson(line, fields) : readCombined(line);
+}
+
+// -- the combined format: address identity user [time] "method target protocol" … --
+
+const COMBINED =
+  /^(?<address>\S+) \S+ (?<user>.*?) \[(?<time>[^\][]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"/s;
+const PARTS: readonly (readonly [RegExp, string])[] = [
+  [/^\S+ /, "an address"],
+  [/^\S+ \S+ [^[]+/, "an identity and a user"],
+  [/^[^[]+\[[^\]]+\]/, "a time in brackets"],
+];
+
+function readCombined(line: string): LogEntry | Unread {
+  const [, address = "", user = "", time = "", method = "", url = ""] = COMBINED.exec(line) ?? [];
+  if (address === "") return unreadCombined(line);
+  const atMs = readClfTime(time);
+  if (Number.isNaN(atMs)) {
+    return {
+      column: line.indexOf("[") + 2,
+      message: "found no time such as 10/Oct/2000:13:55:36 -0700",
+    };
+  }
+  return new LogEntry(atMs, method, url, known(address), true, { account: known(user) });
+}
+
+function unreadCombined(line: string): Unread {
+  let column = 1;
+  for (const [part, words] of PARTS) {
+    const length = part.exec(line)?.[0].length;
+    if (length === undefined)
+      return {
+        column,
+        message: `found no ${words.replace(/^an? /, "")}, allowed: the combined format, or JSON`,
+      };
+    column = length + 1;
+  }
+  return { column, message: 'found no request such as "GET /path HTTP/1.1"' };
+}
+
+/** "-" is nobody. */
+function known(value: string): string | undefined {
+  return value === "-" || value === "" ? undefined : value;
+}
+
+const MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec";
+const CLF_TIME = /^(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})$/;
+let lastTime = "";
+let lastMs = Number.NaN;
+
+/** Most lines tell the same second as the one before. */
+function readClfTime(time: string): number {
+  if (time === lastTime) return lastMs;
+  lastTime = time;
+  lastMs = parseClfTime(time);
+  return lastMs;
+}
+
+function parseClfTime(time: string): number {
+  const [, day, month = "", year, hour, minute, second, sign, zoneHours, zoneMinutes] =
+    CLF_TIME.exec(time) ?? [];
+  const index = month === "" ? -1 : MONTHS.indexOf(month) / 3;
+  if (!Number.isInteger(index) || index < 0) return Number.NaN;
+  const utc = Date.UTC(
+    Number(year),
+    index,
+    Number(day),
+    Number(hour),
+    Number(minute),
+    Number(second),
+  );
+  const zone = (Number(zoneHours) * 60 + Number(zoneMinutes)) * 60_000;
+  return sign === "-" ? utc + zone : utc - zone;
+}
+
+// -- JSON lines --
+
+function readJson(line: string, fields: Fields): LogEntry | Unread {
+  let data: unknown;
+  try {
+    data = JSON.parse(line);
+  } catch (error) {
+    const { message } = error as Error;
+    const at = /position (\d+)/.exec(message)?.[1];
+    return { column: Number(at ?? 0) + 1, message: `found no JSON: ${message}` };
+  }
+  const told = pick(data, fields.time);
+  const atMs = readTime(told);
+  if (Number.isNaN(atMs)) {
+    return { column: 1, message: `found no time in ${fields.time.join(", ")}` };
+  }
+  const request = textOf(pick(data, ["request"]));
+  const [, requestMethod, requestUrl] =
+    /^(\S+) (.*?)(?: HTTP\/[0-9.]+)?$/s.exec(request ?? "") ?? [];
+  const url = textOf(pick(data, fields.url)) ?? requestUrl;
+  if (url === undefined) return { column: 1, message: `found no URL in ${fields.url.join(", ")}` };
+  const method = textOf(pick(data, fields.method)) ?? requestMethod ?? "GET";
+  const address = textOf(pick(data, fields.address));
+  const actors: Record<string, string | undefined> = {};
+  for (const [actor, names] of Object.entries(fields.actors)) {
+    actors[actor] = textOf(pick(data, names));
+  }
+  return new LogEntry(atMs, method, url, address, isWholeSeconds(told), actors);
+}
+
+/** The first that is there. */
+function pick(data: unknown, names: readonly string[]): unknown {
+  for (const name of names) {
+    const value = at(data, name);
+    if (value !== undefined && value !== null) return value;
+  }
+  return undefined;
+}
+
+/** A name with dots in it may be the field's own. */
+function at(data: unknown, name: string): unknown {
+  if (typeof data !== "object" || data === null) return undefined;
+  if (Object.hasOwn(data, name)) return (data as Record<string, unknown>)[name];
+  const dot = name.indexOf(".");
+  if (dot < 0) return undefined;
+  const inner = name.slice(0, dot);
+  if (!Object.hasOwn(data, inner)) return undefined;
+  return at((data as Record<string, unknown>)[inner], name.slice(dot + 1));
+}
+
+function textOf(value: unknown): string | undefined {
+  if (typeof value === "number") return String(value);
+  return typeof value === "string" ? known(value) : undefined;
+}
+
+/** After 1973 as milliseconds, before 5138 as seconds. */
+const LEAST_MS = 1e11;
+
+/** ISO 8601, the combined format's, or Unix time in seconds, milliseconds, micro- or nanoseconds. */
+function readTime(told: unknown): number {
+  const number = typeof told === "string" && /^\d+(\.\d+)?$/.test(told) ? Number(told) : told;
+  if (typeof number === "number") {
+    if (number < LEAST_MS) return number * 1000;
+    if (number < LEAST_MS * 1000) return number;
+    return number < LEAST_MS * 1e6 ? number / 1000 : number / 1e6;
+  }
+  if (typeof told !== "string") return Number.NaN;
+  const clf = readClfTime(told);
+  return Number.isNaN(clf) ? Date.parse(told) : clf;
+}
+
+/** By how it is written: 12:00:00.000 is exact. */
+function isWholeSeconds(told: unknown): boolean {
+  if (typeof told === "number") return told < LEAST_MS && Number.isInteger(told);
+  const text = String(told);
+  return /^\d{1,11}$/.test(text) || (/:\d{2}:\d{2}/.test(text) && !/:\d{2}[.,]\d/.test(text));
+}

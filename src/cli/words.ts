@@ -1,0 +1,27 @@
+/** Numbers as people read them. */
+
+export function number(count: number): string {
+  return count.toLocaleString("en");
+}
+
+/** In per cent. */
+export function share(count: number, all: number): string {
+  return `${all > 0 ? ((100 * count) / all).toFixed(1) : "0.0"} %`;
+}
+
+const UNITS = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["min", 60_000],
+  ["s", 1000],
+] as const;
+
+export function duration(ms: number): string {
+  const [unit, length] = UNITS.find(([, length]) => ms >= length) ?? ["ms", 1];
+  return `${Number((ms / length).toFixed(2))} ${unit}`;
+}
+
+/** A number and its noun. */
+export function some(count: number, what: string): string {
+  return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
+}
