@@ -118,7 +118,7 @@ test("fields of one's own, and what is inherited is none", () => {
   assert.is(entry.header(), undefined);
 });
 
-test("whatever a line holds, it is a request or not, in time", () => {
+test("whatever a line holds, it is a request or not, in time", async () => {
   const pieces = fc.constantFrom(
     "{",
     "}",
@@ -139,7 +139,7 @@ test("whatever a line holds, it is a request or not, in time", () => {
     fc.string(),
     fc.array(pieces, { maxLength: 400 }).map((all) => all.join("")),
   );
-  fc.assert(
+  await fc.assert(
     fc.property(text, (line) => {
       const entry = readLine(line, DEFAULT_FIELDS);
       if (entry instanceof LogEntry) assert.ok(Number.isFinite(entry.atMs));

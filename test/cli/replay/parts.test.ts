@@ -65,8 +65,8 @@ const played = (order: InOrder, entries: readonly LogEntry[]) => [
   ...order.rest(),
 ];
 
-test("order: lines that are late by no more than the hold come out sorted, all and once", () => {
-  fc.assert(
+test("order: lines that are late by no more than the hold come out sorted, all and once", async () => {
+  await fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(5000), fc.nat(999)), { maxLength: 300 }), (made) => {
       let now = 0;
       const entries = made.map(([step, late], i) => {
@@ -130,8 +130,8 @@ test("order: no more are held than there is room for", () => {
 
 // -- the clock --
 
-test("clock: alarms at their own instants, in order, unless they are cancelled", () => {
-  fc.assert(
+test("clock: alarms at their own instants, in order, unless they are cancelled", async () => {
+  await fc.assert(
     fc.property(fc.array(fc.nat(50), { maxLength: 60 }), fc.nat(60), (instants, off) => {
       const clock = new VirtualClock(1e12);
       const woken: (readonly [number, number])[] = [];
@@ -171,8 +171,8 @@ test("clock: what is set on the way is woken too, and time does not go back", ()
 
 // -- the most in a window --
 
-test("window: between the most of any window and of any that is a hundredth shorter", () => {
-  fc.assert(
+test("window: between the most of any window and of any that is a hundredth shorter", async () => {
+  await fc.assert(
     fc.property(fc.array(fc.nat(900), { minLength: 1, maxLength: 150 }), (steps) => {
       let now = 0;
       const times = steps.map((step) => {
@@ -199,8 +199,8 @@ test("window: begins anew", () => {
 
 // -- who sent the most --
 
-test("actors: within the error that is stated, and who sent much is never missed", () => {
-  fc.assert(
+test("actors: within the error that is stated, and who sent much is never missed", async () => {
+  await fc.assert(
     fc.property(
       fc.array(fc.nat(1000), { minLength: 1, maxLength: 400 }),
       fc.integer({ min: 1, max: 10 }),
@@ -243,8 +243,8 @@ test("actors: notes begin anew with whom they are kept for", () => {
 
 // -- counts over time --
 
-test("series: few points whatever the time, and nothing is lost", () => {
-  fc.assert(
+test("series: few points whatever the time, and nothing is lost", async () => {
+  await fc.assert(
     fc.property(fc.array(fc.nat(90_000), { minLength: 1, maxLength: 100 }), (seconds) => {
       const series = new TimeSeries();
       const times = seconds.map((second) => second * 1000).sort((a, b) => a - b);
