@@ -56,6 +56,7 @@ export function suite<T = uvu.Context>(
   };
   const run = () => {
     own.ran = true;
+    inner.after(socketsHaveClosed);
     inner.run();
   };
   return Object.assign(test, {
@@ -67,6 +68,17 @@ export function suite<T = uvu.Context>(
     }),
     after: inner.after,
     run,
+  });
+}
+
+/**
+ * A client that was told to disconnect clears its timer when its socket has closed; in the next
+ * suite's fake timers that would be somebody else's.
+ */
+async function socketsHaveClosed(): Promise<void> {
+  if (!process.getActiveResourcesInfo().includes("TCPSocketWrap")) return;
+  await new Promise((resolve) => {
+    setTimeout(resolve, 20);
   });
 }
 

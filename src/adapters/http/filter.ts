@@ -178,7 +178,7 @@ function takeAllOrNone(asks: readonly Ask[]): readonly Answer[] {
   const [only] = asks;
   if (asks.length === 1 && only !== undefined) return [takeNear(only)];
   const looks = asks.map(lookNear);
-  if (!looks.every(passes)) return looks;
+  if (!looks.every(passes)) return looks.map(withRoom);
   const answers: Answer[] = [];
   for (const ask of asks) {
     const answer = takeNear(ask);
@@ -190,6 +190,15 @@ function takeAllOrNone(asks: readonly Ask[]): readonly Answer[] {
     answers.push(answer);
   }
   return answers;
+}
+
+/** Whether there is room in a line only a try can tell. */
+function withRoom(look: Answer): Answer {
+  if (!look.ask.active.waits) return look;
+  const answer = takeNear(look.ask);
+  if (!answer.allowed) return answer;
+  void giveBack([answer]);
+  return look;
 }
 
 function lookNear(ask: Ask): Answer {

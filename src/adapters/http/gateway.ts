@@ -122,7 +122,8 @@ export interface Gateway {
 
   /**
    * Ends the watching of sources and the lines: nothing of the gateway keeps the process alive
-   * afterwards. Requests that still wait reject; `check` goes on by the last rules.
+   * afterwards. Requests that still wait reject, and so do those that come later where a rule is
+   * counted on Redis.
    */
   close(): Promise<void>;
 }
@@ -200,7 +201,7 @@ class RuledGateway implements Gateway {
 
   async close(): Promise<void> {
     this.#filter.dismiss();
-    await this.#live.close();
+    await Promise.all([this.#live.close(), this.#set.close()]);
   }
 }
 

@@ -85,6 +85,12 @@ export class Limits {
     return keys.for(keyOf(`${isKnown ? "=" : "?"}${value}`, this.policies.rule.scope));
   }
 
+  /** Ends what is open on Redis: nothing looks for it any more. */
+  async close(): Promise<void> {
+    const all = [this.own, ...this.overrides.values()];
+    await Promise.all(all.map((keys) => (keys instanceof RedisLimiter ? keys.close() : undefined)));
+  }
+
   /** Who gets numbers of its own, or loses them, has used what it has used. */
   #takeOver(before: Limits): void {
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {

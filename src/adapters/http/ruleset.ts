@@ -70,6 +70,10 @@ export class RuleSet {
     return this.#active.get(name);
   }
 
+  async close(): Promise<void> {
+    await Promise.all(Array.from(this.#active.values(), ({ limits }) => limits.close()));
+  }
+
   /** What holds for a request, the rules of the outermost URL first. */
   match(method: string, target: string): readonly ActiveRule[] {
     const found = this.#tree.match(target);

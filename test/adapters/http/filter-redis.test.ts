@@ -237,6 +237,7 @@ test("Redis away: by this instance's share, or all pass, by option", async () =>
     const gateway = await open(text, { redis: { runScript }, ...options });
     let count = 0;
     for (let i = 0; i < 20; i++) if ((await gateway.check(request("/"))).allowed) count += 1;
+    await gateway.close();
     return count;
   };
   assert.is(await passed({ instances: 2 }), 5);
