@@ -14,6 +14,7 @@ import {
   tokenBucket,
 } from "../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../src/redis.ts";
+import { FakeClock } from "../src/testing/index.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
 import {
   bucket,
@@ -308,6 +309,27 @@ shared("options and names are checked, as RateLimiter's are", () => {
   assert.throws(() => RedisLimiter.create(runner, "a", {}, {}), /polic/);
   assert.throws(() => RedisRateLimiter.create(runner, "a", 0), /permitsPerSecond/);
   assert.is(RedisRateLimiter.create(runner, "a", 5, 1000).getRate(), 5);
+});
+
+shared("how many share the limit is asked for; nonsense changes nothing", async () => {
+  const clock = new FakeClock();
+  let told: unknown = 4;
+  const runner = { runScript: () => Promise.reject(new Error("gone")) };
+  const limiter = RedisLimiter.create(runner, "a", gcra({ limit: 8, periodMs: 1000 }), {
+    ...{ clock, whenUnavailable: "local", instances: () => told as number },
+  });
+  assert.is((await limiter.peek()).limit, 2);
+  for (const [next, limit] of [
+    [NaN, 2],
+    [2, 4],
+    ["many", 4],
+  ]) {
+    told = next;
+    await clock.advance(1000);
+    await limiter.peek();
+    assert.is((await limiter.peek()).limit, limit);
+  }
+  await limiter.close();
 });
 
 shared.run();

@@ -136,8 +136,9 @@ closing("a second time is the first, and `await using` is it too", async () => {
 
 closing("a limiter that was never used is closed at once", async () => {
   const { store, limiter } = onHand(unsaving(10));
+  assert.is(limiter.state, "ready");
   await limiter.close();
-  assert.is(store.trips.length, 0);
+  assert.equal([limiter.state, store.trips.length], ["closed", 0]);
 });
 
 closing.run();

@@ -456,6 +456,22 @@ for (const whenUnavailable of ["local", "allow"] as const) {
   });
 }
 
+standIn("several policies: each has its share, and is charged its own", async () => {
+  const { limiter, store, leave, comeBack } = await idle(
+    { requests: ten, bytes: gcra({ limit: 4000, periodMs: 1000 }) },
+    { instances: () => 2 },
+  );
+  await limiter.acquire({ requests: 4, bytes: 1000 });
+  leave();
+  assert.is(await limiter.tryAcquire({ requests: 1, bytes: 1500 }), true);
+  assert.is(await limiter.tryAcquire({ bytes: 1 }), false);
+  assert.is(await limiter.tryAcquire({ requests: 3 }), true);
+  const { policies } = await limiter.peek({ requests: 1 });
+  assert.equal([policies.requests?.limit, policies.bytes?.limit], [6, 2000]);
+  await comeBack();
+  assert.is(store.sent(), "settle 4,1500, owed");
+});
+
 standIn("a warm limiter stays warm through an outage", async () => {
   const { limiter, pass, leave, comeBack } = await idle(
     smoothWarmingUp({ permitsPerSecond: 10, warmupMs: 4000 }),

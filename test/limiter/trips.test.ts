@@ -445,6 +445,19 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
   breaker.leave(other);
 });
 
+trouble("who has only something to give back is not idle", async () => {
+  const { store, trips, ask } = make();
+  ask(new TestCall());
+  await timers.tickAsync(1000);
+  assert.ok(trips.isAway && trips.isIdle);
+  await trips.giveBack(1, answerOf(5, [3]));
+  assert.not(trips.isIdle);
+  await timers.tickAsync(25);
+  await store.grant();
+  await store.grant();
+  assert.ok(trips.isIdle && !trips.isAway);
+});
+
 trouble("who yields goes at the client's word, and at the first failure", async () => {
   const breaker = new Breaker();
   const store = Object.assign(new HandStore(), { breaker });
