@@ -160,15 +160,20 @@ function passes({ ask, allowed }: Answer): boolean {
 }
 
 function verdict(asks: readonly Ask[], answers: readonly Answer[], waitedMs: number): Verdict {
-  const outcomes = asks.flatMap((ask): Outcome[] => {
-    const answer = answers.find((one) => one.ask === ask);
-    if (answer === undefined) return [];
-    const { allowed, decision } = answer;
-    return [{ rule: ask.active.rule, actor: ask.actor, allowed, decision }];
-  });
-  const refusing = answers.filter((answer) => !passes(answer));
-  const retryMs = Math.max(0, ...refusing.map(({ decision }) => decision.waitMs));
-  return { allowed: refusing.length === 0, retryMs, waitedMs, outcomes };
+  const outcomes: Outcome[] = [];
+  let allowed = true;
+  let retryMs = 0;
+  for (const ask of asks) {
+    for (const answer of answers) {
+      if (answer.ask !== ask) continue;
+      const { decision } = answer;
+      outcomes.push({ rule: ask.active.rule, actor: ask.actor, allowed: answer.allowed, decision });
+      if (passes(answer)) continue;
+      allowed = false;
+      retryMs = Math.max(retryMs, decision.waitMs);
+    }
+  }
+  return { allowed, retryMs, waitedMs, outcomes };
 }
 
 // -- in this process: at one instant --
