@@ -81,8 +81,8 @@ function contenders(rate: number): Record<string, Run> {
     "Node, PassThrough": node(() => new PassThrough()),
     "Node, throttleNode": node(() => throttleNode(limiter())),
     "Node, Duplex.fromWeb(throttle)": node(() =>
-      // biome-ignore lint/suspicious/noExplicitAny: two declarations of the same streams
-      Duplex.fromWeb(throttle(limiter()) as any),
+      // two declarations of the same streams
+      Duplex.fromWeb(throttle(limiter()) as unknown as Parameters<typeof Duplex.fromWeb>[0]),
     ),
     "iterable, bare": iterable(),
     "iterable, paced": iterable(limiter),

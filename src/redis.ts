@@ -8,28 +8,42 @@ import {
   atLeastZeroOrInfinity,
   type Bound,
   checkNumber,
-  checkOneOf,
   checkOptions,
   checkText,
   wholeAtLeastOne,
 } from "./check.ts";
-import { type Clock, checkClock, LONGEST_TIMEOUT_MS, systemClock, toMicros } from "./clock.ts";
+import { LONGEST_TIMEOUT_MS } from "./clock.ts";
 import type { Limiter } from "./limiter/face.ts";
-import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
+import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
 import { RemoteLimiter } from "./limiter/remote-limiter.ts";
-import type { StockOptions } from "./limiter/stock.ts";
-import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
+import {
+  checkKey,
+  checkName,
+  checkUnavailable,
+  letsIn,
+  type Opened,
+  open,
+  REDIS_OPTIONS,
+  type RedisPoliciesOptions,
+  type RedisRateLimiterOptions,
+} from "./redis/options.ts";
+import { listPolicies, type Policies } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
 import { breakerOf } from "./stores/redis/connection.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
-import { RedisStore } from "./stores/redis/redis-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
 export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
 export type { RemoteStats as RedisStats, StoreState } from "./limiter/outages.ts";
 export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
+export type {
+  PrefetchOptions,
+  RedisLimiterOptions,
+  RedisPoliciesOptions,
+  RedisRateLimiterOptions,
+} from "./redis/options.ts";
 export type {
   IoredisLike,
   NodeRedisLike,
@@ -42,79 +56,6 @@ export type {
   NodeRedisSubscriber,
   RedisSubscriber,
 } from "./stores/redis/subscriber.ts";
-
-export interface RedisLimiterOptions {
-  /**
-   * How many permits may be waited for in this process before a further `acquire` is refused with a
-   * QueueFullError. 0 or more, default `Infinity`.
-   */
-  readonly maxWaiting?: number | undefined;
-  /**
-   * How long Redis may take for an answer, ms, above 0, default 1000. After that the call is a
-   * StoreUnavailableError, and what Redis grants late is given back.
-   */
-  readonly timeoutMs?: number | undefined;
-  /**
-   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default);
-   * `"wait"` until it is back or their own time-out or signal ends the wait; go by a `"local"` limiter
-   * under the same policies with this process' share of the limit, which begins where Redis was and is
-   * charged to it afterwards; or be let in (`"allow"`). What each costs: docs/availability.md.
-   */
-  readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
-  /**
-   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it. What a function tells is asked for anew
-   * every second of an outage; if it is no number of 1 or more, the one before stays.
-   */
-  readonly instances?: number | (() => number) | undefined;
-  /** What the keys begin with. Default "l:". */
-  readonly prefix?: string | undefined;
-  /**
-   * Where the time comes from. Default: the server's own clock. A clock of yours must show the same
-   * time in all processes.
-   */
-  readonly clock?: Clock | undefined;
-  /**
-   * Reserves permits before somebody asks for them, so that most calls need no trip. Default: none.
-   */
-  readonly prefetch?: PrefetchOptions | "auto" | undefined;
-}
-
-/** How much each process reserves ahead; of `RedisLimiter.for(key)` for each key. */
-export interface PrefetchOptions {
-  /**
-   * The most that lies here unused or is on its way: what is lost when the process dies. A finite
-   * number above 0, or `"auto"`, the default: what about 100 ms of the present use need.
-   */
-  readonly permits?: number | "auto" | undefined;
-  /**
-   * What could have been used for that long and was not goes back; nor is anything reserved further
-   * ahead. ms, a finite number above 0, default 1000.
-   */
-  readonly maxAgeMs?: number | undefined;
-}
-
-export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
-
-const REDIS_OPTIONS = [
-  "maxWaiting",
-  "timeoutMs",
-  "whenUnavailable",
-  "instances",
-  "prefix",
-  "clock",
-  "prefetch",
-] as const;
-
-export interface RedisPoliciesOptions extends RedisLimiterOptions {
-  /**
-   * A key in which operators keep the limit, or one for each policy by name. The number in it holds
-   * from the next call on; where there is none, or no number above 0, the policy's own. (The limit
-   * is the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it
-   * unless it was given.) On Cluster the key must lie in the limiter's slot.
-   */
-  readonly limitKey?: string | Readonly<Record<string, string>> | undefined;
-}
 
 /** A limiter that can be ended. */
 export interface ClosableLimiter extends Limiter, AsyncDisposable {
@@ -351,134 +292,4 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
       ...unavailable,
     });
   }
-}
-
-type Opened = ConstructorParameters<typeof RemoteLimiter>;
-
-function open(
-  redis: RedisClient,
-  name: string,
-  policies: PolicyList,
-  options: RedisPoliciesOptions,
-): Opened {
-  const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
-  const { limitKey, prefetch } = options;
-  const unavailable = checkUnavailable(options);
-  const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
-  const limits = limitKeys(limitKey, policies.names);
-  const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis, letsIn(unavailable));
-  const store = new RedisStore(
-    ...([runner, checkText("prefix", prefix), algorithms, limits.keys, breaker] as const),
-  );
-  return [
-    store,
-    withoutBrackets(checkName(name)),
-    policies,
-    {
-      name,
-      maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
-      timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
-      ...unavailable,
-      clock: clock === undefined ? systemClock : checkClock(clock),
-      epoch: clock && toMicros(clock.epochMs ?? 0),
-      limitsKeptAt: limits.keptAt,
-      prefetch: checkPrefetch(prefetch),
-    },
-  ];
-}
-
-function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions | undefined {
-  if (prefetch === undefined) return undefined;
-  if (typeof prefetch === "string") checkOneOf("prefetch", prefetch, ["auto"]);
-  const options = prefetch === "auto" ? {} : prefetch;
-  checkOptions("prefetch", options, ["permits", "maxAgeMs"]);
-  const { permits = "auto", maxAgeMs = 1000 } = options;
-  return {
-    permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, aboveZero),
-    maxAgeMs: checkNumber("prefetch.maxAgeMs", maxAgeMs, aboveZero),
-  };
-}
-
-/** What calls do when Redis cannot be asked, and how many share the limit then. */
-function checkUnavailable({
-  whenUnavailable = "throw",
-  instances,
-}: Pick<RedisLimiterOptions, "whenUnavailable" | "instances">) {
-  checkOneOf("whenUnavailable", whenUnavailable, ["throw", "wait", "local", "allow"]);
-  return { whenUnavailable, instances: countInstances(instances, whenUnavailable) };
-}
-
-/** Only they have a use for what the client says of its connection. */
-function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>): boolean {
-  return whenUnavailable === "local" || whenUnavailable === "allow";
-}
-
-const atLeastOne: Bound = {
-  words: "a finite number, 1 or more",
-  holds: (n) => n >= 1 && n < Infinity,
-};
-
-/** How many share the limit, now. */
-function countInstances(
-  instances: RedisLimiterOptions["instances"],
-  whenUnavailable: string,
-): () => number {
-  if (instances === undefined && whenUnavailable === "local") {
-    throw new TypeError(
-      'whenUnavailable "local" needs instances: how many processes share the limit',
-    );
-  }
-  if (typeof instances !== "function") {
-    const fixed = checkNumber("instances", instances ?? 1, atLeastOne);
-    return () => fixed;
-  }
-  let last = checkNumber("instances()", instances(), atLeastOne);
-  return () => {
-    try {
-      last = checkNumber("instances()", instances(), atLeastOne);
-    } catch {
-      // an outage is no time to fail for that
-    }
-    return last;
-  };
-}
-
-/** The keys in which limits are kept, and for each policy which of them, counted from 1. */
-function limitKeys(
-  limitKey: RedisPoliciesOptions["limitKey"],
-  names: readonly string[],
-): { keys: readonly string[]; keptAt: readonly (number | undefined)[] } {
-  if (limitKey === undefined) return { keys: [], keptAt: [] };
-  const byName =
-    typeof limitKey === "object" && limitKey !== null
-      ? limitKey
-      : Object.fromEntries(names.map((name) => [name, checkText("limitKey", limitKey)]));
-  checkOptions("limitKey", byName, names);
-  const keys: string[] = [];
-  const keptAt = names.map((name) => {
-    const key = Object.entries(byName).find(([each]) => each === name)?.[1];
-    return key === undefined ? undefined : keys.push(checkText(`limitKey.${name}`, key));
-  });
-  return { keys, keptAt };
-}
-
-/** A bracket in the name of a limiter does not begin the key of another. */
-function withoutBrackets(name: string): string {
-  return name.replace(/[%[]/g, encodeURIComponent);
-}
-
-/**
- * A lone half of a surrogate pair becomes the same three bytes whichever it is: two names would be
- * one.
- */
-function checkKey(argument: string, value: unknown): string {
-  const text = checkText(argument, value);
-  if (/\p{Surrogate}/u.test(text)) throw new RangeError(`${argument} must be well-formed Unicode`);
-  return text;
-}
-
-function checkName(name: unknown): string {
-  if (name === "") throw new RangeError('name must not be empty, got ""');
-  return checkKey("name", name);
 }
