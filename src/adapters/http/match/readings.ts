@@ -16,6 +16,9 @@ const HIDDEN = /[\\;#]|\/\.|\p{Cc}/u;
 /** Written in one way only, beside case. */
 const ASCII = /^[^%\P{ASCII}]*$/u;
 const ABSOLUTE = /^[a-z][a-z0-9+.-]*:[/\\]{2}[^/\\?#]*/i;
+/** To who looks for the next slash only, a host may hold what begins a query to others. */
+const AUTHORITY = /^[a-z][a-z0-9+.-]*:\/\/[^/]*/i;
+const SCHEME = /^[a-z][a-z0-9+.-]*:/i;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 
 /** The path of a target that can be read in one way only; undefined for all others. */
@@ -33,7 +36,8 @@ export function plainPath(target: string): string | undefined {
  * @returns each way to read its path, at least one; some may be the same
  */
 export function readings(target: string, depth: number): readonly Reading[] {
-  const targets = new Set([target, asUrlParsersSee(target)]);
+  const url = asUrlParsersSee(target);
+  const targets = new Set([target, url, target.replace(AUTHORITY, ""), url.replace(SCHEME, "")]);
   return [...targets]
     .map(withoutQuery)
     .flatMap(withoutAuthority)
@@ -49,6 +53,8 @@ function inEachWay(path: string, depth: number): readonly Reading[] {
   return [
     first(uncut, depth).map(decode),
     first(decode(uncut), depth),
+    resolve(decode(cut), depth),
+    first(decode(resolveAsUrl(path.split("#", 1)[0] ?? "", depth).join("/")), depth),
     resolve(forward, depth).map(decode),
     resolve(withoutParameters(forward), depth).map(decode),
     resolve(decoded, depth),
@@ -118,6 +124,17 @@ function resolve(path: string, depth: number): string[] {
     else if (segment !== "." && segment !== "") resolved.push(segment);
   }
   return resolved.slice(0, depth);
+}
+
+/** As `resolve`, but ".." goes back over an empty segment too, as it does in a URL parser. */
+function resolveAsUrl(path: string, depth: number): string[] {
+  const forward = path.replace(/\\/g, "/").replace(/%2e/gi, ".");
+  const resolved: string[] = [];
+  for (const segment of forward.replace(/^\//, "").split("/")) {
+    if (segment === "..") resolved.pop();
+    else if (segment !== ".") resolved.push(segment);
+  }
+  return resolved.filter((segment) => segment !== "").slice(0, depth);
 }
 
 /** "a;b=c" is "a" to some. */

@@ -140,6 +140,26 @@ test("escaped slashes hide nothing from those who decode first and resolve nothi
   }
 });
 
+test("a query within the host hides nothing from those who look for a slash", () => {
+  for (const target of ["http://h?/sample", "http://h#x/sample?y"]) {
+    assert.ok(tree.match(target).includes("/sample"), target);
+  }
+});
+
+test("what a URL parser makes of schemes and of empty segments", () => {
+  for (const target of ["other:/sample", "http:sample", "/sample\\/..", "//x//sample//.."]) {
+    assert.ok(tree.match(target).includes("/sample"), target);
+  }
+});
+
+test("what is escaped is decoded when dots have been resolved, to some", () => {
+  assert.ok(tree.match("/sample\\a%2f..").includes("/sample/a"));
+});
+
+test("a backslash behind dots is a letter to those who serve files", () => {
+  assert.ok(tree.match("/%2E%2e/sample/%2E%2e\\").includes("/sample"));
+});
+
 test("whatever a server takes a target for, its rules hold", async () => {
   await fc.assert(
     fc.property(targets, (target) => {
