@@ -57,7 +57,12 @@ class Throttle<T> extends Transform {
     super({ objectMode: weigh !== undefined, highWaterMark: 0 });
     this.#credit = credit;
     this.#weigh = weigh;
-    this.#unlisten = onAbort(signal, (reason) => this.destroy(reason as Error));
+    if (signal?.aborted) {
+      // a stream that is destroyed before it is piped has nobody who hears of its error
+      queueMicrotask(() => this.destroy(signal.reason));
+    } else {
+      this.#unlisten = onAbort(signal, (reason) => this.destroy(reason as Error));
+    }
   }
 
   override _transform(chunk: T, _encoding: string, callback: TransformCallback): void {
