@@ -6,6 +6,9 @@ import { join } from "node:path";
 
 const SHARDS = ["0", "1"] as const;
 
+/** How long what a shard has said may be on its way when it has ended, ms. */
+const LAST_WORDS_MS = 2000;
+
 /** The files of a shard: the largest first, each to the shard that has least. */
 export function shardOf(files: readonly string[], shard: string): readonly string[] {
   const sized = files.map((file) => ({ file, bytes: statSync(join("test", file)).size }));
@@ -30,9 +33,11 @@ export async function runShards(): Promise<number> {
   const all = await Promise.all(outcomes);
   const sum = (what: string) => {
     const counts = all.map(({ output }) => new RegExp(`${what}: +(\\d+)`).exec(output)?.[1]);
-    return counts.reduce((total, count) => total + Number(count), 0);
+    return counts.reduce((total, count) => total + Number(count ?? 0), 0);
   };
   console.log(`  All shards: ${sum("Passed")} of ${sum("Total")} passed`);
+  const failed = all.filter(({ code }) => code !== 0);
+  if (failed.length > 0) console.log(`  ${failed.length} of ${all.length} shards failed`);
   return Math.max(...all.map(({ code }) => code));
 }
 
@@ -49,7 +54,9 @@ function run(shard: string): Promise<Outcome> {
   child.stderr.on("data", hear);
   return new Promise((resolve, reject) => {
     child.on("error", reject);
-    // killed by its watchdog: no code
-    child.on("close", (code) => resolve({ output, code: code ?? 1 }));
+    // killed by its watchdog: no code, and a process that it had stopped may keep the pipes open
+    const end = (code: number | null) => resolve({ output, code: code ?? 1 });
+    child.on("close", end);
+    child.on("exit", (code) => setTimeout(end, LAST_WORDS_MS, code));
   });
 }

@@ -500,8 +500,9 @@ real("many limiters of one name share it, and first come is first served", async
   const name = watched.fresh();
   const open = () => RedisRateLimiter.create(watched.redis, name, 100, patient);
   const limiters = Array.from({ length: 4 }, open);
-  await open().charge(1);
+  // before: what passes while the machine is busy is stored
   const started = await serverMs();
+  await open().charge(1);
   const order: number[] = [];
   await Promise.all(
     Array.from({ length: 20 }, async (_, i) => {

@@ -4,14 +4,16 @@ import { type Amount, sameAmount } from "../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../stores/store.ts";
 import type { Arrival, Taker } from "./call.ts";
 import type { Meter } from "./meter.ts";
-import type { Sleeper } from "./wait-line.ts";
+import type { Promised, Sleeper } from "./wait-line.ts";
 
 /** What askers need of their limiter. */
 export interface Desk {
   /** Is told how each of them ended. */
   readonly meter: Meter;
   /** Whether the asker may wait where so many wait already; from then on it does. */
-  seat(asker: Asker, wait: number, sentAt: number): boolean;
+  seat(asker: Asker): boolean;
+  /** By the limiter's clock: when the wait that the store told is over. */
+  dueAt(wait: number, sentAt: number): number;
   /** It has its answer. */
   dismiss(asker: Asker): void;
   /** It has a seat, and does not want it any more. */
@@ -33,6 +35,11 @@ export interface BookingDesk {
   giveBack(amount: Amount, answer: Answer): void;
 }
 
+/** What the store has promised, and how it is given back. */
+interface Grant extends Promised {
+  readonly answer: Answer;
+}
+
 type Resolve<T> = (outcome: T | PromiseLike<T>) => void;
 
 /**
@@ -52,7 +59,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
   readonly repeatable = true;
   gone = false;
   due = 0;
-  #answer: Answer | undefined;
+  #promised: Grant | undefined;
   #asksAgain = false;
 
   constructor(
@@ -117,8 +124,8 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
   answer(answer: Answer, sentAt: number): void {
     if (answer.wait >= 0 && answer.wait < Infinity) this.#desk.took(this.amount, answer);
     if (answer.wait > 0 && answer.wait < Infinity) {
-      this.#answer = answer;
-      if (this.#desk.seat(this, answer.wait, sentAt)) return;
+      this.#promised = { instant: this.#desk.dueAt(answer.wait, sentAt), answer };
+      if (this.#desk.seat(this)) return;
       this.undo(answer);
       this.#refuse(() => this.#desk.full(this.amount), "queue-full");
     } else if (answer.wait === 0) {
@@ -166,7 +173,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
 
   /** It does not want them any more. */
   abort(reason: unknown): void {
-    if (this.#answer === undefined) {
+    if (this.#promised === undefined) {
       this.withdraw();
     } else {
       this.gone = true;
@@ -176,26 +183,26 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
     this.reject(reason);
   }
 
-  defer(due: number): void {
-    this.due = due;
+  get promised(): Grant {
+    return this.#promised as Grant;
   }
 
-  swap(sleeper: Sleeper): boolean {
-    const other = sleeper as Asker;
-    if (!sameAmount(this.amount, other.amount)) return false;
-    [this.#answer, other.#answer] = [other.#answer, this.#answer];
-    [this.due, other.due] = [other.due, this.due];
-    return true;
+  isLike(sleeper: Sleeper): boolean {
+    return sameAmount(this.amount, (sleeper as Asker).amount);
+  }
+
+  takeOver(promised: Promised): void {
+    this.#promised = promised as Grant;
   }
 
   giveUp(): void {
-    this.undo(this.#answer as Answer);
+    this.undo(this.promised.answer);
   }
 
   /** It gives up what it was promised, to ask again. */
   recall(): void {
     this.giveUp();
-    this.#answer = undefined;
+    this.#promised = undefined;
     this.due = 0;
     this.asksAgain();
   }

@@ -153,7 +153,7 @@ export class RemoteDesk implements Desk, BookingDesk {
       throw this.full(amount);
     }
     if (answer.wait === Infinity) throw this.excess(amount);
-    const due = this.#dueAt(answer.wait, sentAt);
+    const due = this.dueAt(answer.wait, sentAt);
     const reservation = new RemoteReservation(
       this.account,
       this.#line,
@@ -221,10 +221,9 @@ export class RemoteDesk implements Desk, BookingDesk {
     return new LimiterClosedError(this.#options.name);
   }
 
-  seat(asker: Asker, wait: number, sentAt: number): boolean {
+  seat(asker: Asker): boolean {
     if (!this.hasRoom(asker.amount)) return false;
     this.#sleptFor += sizeOf(asker.amount);
-    asker.due = this.#dueAt(wait, sentAt);
     this.#line.add(asker, asker.asked + asker.longest);
     this.#stock?.answered(asker);
     return true;
@@ -421,7 +420,7 @@ export class RemoteDesk implements Desk, BookingDesk {
       get inForce() {
         return trips.inForce;
       },
-      dueAt: (wait: number, sentAt: number) => this.#dueAt(wait, sentAt),
+      dueAt: (wait: number, sentAt: number) => this.dueAt(wait, sentAt),
       send: (call: Call) => trips.ask(call),
       took: (amount: Amount) => this.took(amount),
       giveBack: ({ piece, permits }: Part) => {
@@ -453,7 +452,7 @@ export class RemoteDesk implements Desk, BookingDesk {
   }
 
   /** By our own clock: the store's `now` was no later than the arrival of its answer. */
-  #dueAt(wait: number, sentAt: number): number {
+  dueAt(wait: number, sentAt: number): number {
     return wait + (this.#options.epoch === undefined ? this.#line.now() : sentAt);
   }
 

@@ -1,29 +1,39 @@
 import { type Clock, type Timer, toMicros } from "../clock.ts";
 import { Fifo } from "./fifo.ts";
 
-/** Someone whose instant was told by a store elsewhere. */
+/** What a store elsewhere has promised. */
+export interface Promised {
+  /** From when it can be used, the clock's microseconds. */
+  readonly instant: number;
+}
+
+/** Someone who was promised something. */
 export interface Sleeper {
-  /** The clock's microseconds. */
-  readonly due: number;
+  /** When it goes: at the instant that it was promised, and not before the one before it. */
+  due: number;
+  readonly promised: Promised;
   /** It wants its permits no more. */
   readonly gone: boolean;
-  /** Not before the one before it. */
-  defer(due: number): void;
   wake(now: number): void;
-  /** Exchanges what it was promised, if that is as good for the other. */
-  swap(other: Sleeper): boolean;
+  /** Whether each could use what the other was promised. */
+  isLike(other: Sleeper): boolean;
+  /** Takes what one like it was promised. */
+  takeOver(promised: Promised): void;
   /** What it was promised is for nobody here. */
   giveUp(): void;
 }
 
-/** A blocked event loop is no late timer: more than this is not made up for. */
+/** A blocked event loop is no late timer: more than this is not made up for, microseconds. */
 const LONGEST_CREDIT = 10_000;
+/** Answers take now longer, now shorter: an instant earlier than the last by this is not news. */
+const JITTER = 1000;
 
 /**
  * Those who sleep until the instant that a store told them: first in, first out, with one timer for
- * the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere. Where one
- * leaves, those behind it take over each other's instants, as far as they asked for the same; what
- * is left over at the end goes back to the store.
+ * the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere. But
+ * neighbours who asked for the same can take over each other's instants, and so the earliest are
+ * always those of who stand in front, whoever leaves and whatever a later one is told. What is left
+ * over at the end goes back to the store.
  */
 export class WaitLine {
   readonly #clock: Clock;
@@ -54,20 +64,23 @@ export class WaitLine {
   /** @param latest when it must have gone, the clock's microseconds */
   add(sleeper: Sleeper, latest = Infinity): void {
     if (this.#sleepers.size === 0) this.#lastDue = 0;
-    // whoever asked first goes first, even if permits that came back made a later one's wait shorter
-    const due = Math.max(this.#lastDue, sleeper.due);
+    const { instant } = sleeper.promised;
+    const due = Math.max(this.#lastDue, instant);
     if (due > latest) {
       this.#addAside(sleeper);
       return;
     }
+    // permits that came back made its wait shorter: that is for whoever asked first
+    if (instant < due - JITTER) this.#closeRanksSoon();
     this.#lastDue = due;
-    sleeper.defer(due);
+    sleeper.due = due;
     this.#sleepers.append(sleeper);
     if (this.#timer === undefined) this.#arm();
   }
 
   /** It cannot wait for those before it, and need not: its own instant was told. */
   #addAside(sleeper: Sleeper): void {
+    sleeper.due = sleeper.promised.instant;
     const timer = this.alarm(sleeper.due, () => {
       this.#aside.delete(sleeper);
       sleeper.wake(this.now());
@@ -86,37 +99,50 @@ export class WaitLine {
     if (this.#aside.has(sleeper)) {
       this.remove(sleeper);
       sleeper.giveUp();
-    } else if (!this.#closing) {
-      // once for all who leave in one turn
-      this.#closing = true;
-      queueMicrotask(() => this.#closeRanks());
+    } else {
+      this.#closeRanksSoon();
     }
+  }
+
+  /** Once for all who come and leave in one turn. */
+  #closeRanksSoon(): void {
+    if (this.#closing) return;
+    this.#closing = true;
+    queueMicrotask(() => this.#closeRanks());
   }
 
   #closeRanks(): void {
     this.#closing = false;
     this.#lastDue = 0;
-    const left: Sleeper[] = [];
-    // those who are gone and hold an instant that comes before the sleeper's, and the first of them
-    const before: Sleeper[] = [];
-    let first = 0;
-    for (const sleeper of this.#sleepers) {
-      const earlier = before[first];
-      if (sleeper.gone) {
-        this.#sleepers.remove(sleeper);
-        left.push(sleeper);
-        before.push(sleeper);
-      } else if (earlier !== undefined && sleeper.swap(earlier)) {
-        first += 1;
-        before.push(earlier);
-      } else {
-        // nobody overtakes it
-        first = before.length;
+    let rank: Sleeper[] = [];
+    for (const sleeper of [...this.#sleepers]) {
+      if (rank[0]?.isLike(sleeper) === false) {
+        this.#deal(rank);
+        rank = [];
       }
-      if (!sleeper.gone) this.#lastDue = sleeper.due;
+      rank.push(sleeper);
     }
-    for (const sleeper of left) sleeper.giveUp();
+    this.#deal(rank);
     this.#arm();
+  }
+
+  /** What neighbours were promised, in turn to those of them who want it. */
+  #deal(rank: readonly Sleeper[]): void {
+    const promised = rank.map((sleeper) => sleeper.promised);
+    promised.sort((a, b) => a.instant - b.instant);
+    const stay = rank.filter((sleeper) => !sleeper.gone);
+    const leave = rank.filter((sleeper) => sleeper.gone);
+    for (const [i, sleeper] of [...stay, ...leave].entries()) {
+      sleeper.takeOver(promised[i] as Promised);
+    }
+    for (const sleeper of stay) {
+      this.#lastDue = Math.max(this.#lastDue, sleeper.promised.instant);
+      sleeper.due = this.#lastDue;
+    }
+    for (const sleeper of leave) {
+      this.#sleepers.remove(sleeper);
+      sleeper.giveUp();
+    }
   }
 
   /** Everybody, in order, is in the line no more. */

@@ -116,6 +116,35 @@ waiting("never early by the store's clock, however long the reply takes", async 
   assert.equal([acquired.at, acquired.value], [1400, 1400]);
 });
 
+waiting("what comes back is for who asked first, and nobody is bunched", async () => {
+  const { clock, limiter } = await makeUsed();
+  const acquired = Array.from({ length: 5 }, () => watch(clock, limiter.acquire()));
+  await clock.advance(0);
+  await limiter.refund(3);
+  for (let i = 0; i < 2; i++) acquired.push(watch(clock, limiter.acquire()));
+  await clock.advance(1e6);
+  assert.equal(
+    acquired.map(({ at }) => at),
+    [1000, 2000, 3000, 3000, 4000, 4000, 5000],
+  );
+});
+
+waiting("an answer that was held up holds up nobody else", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
+  const { clock, store, limiter } = onHand(policy, { epoch: undefined });
+  await limiter.charge(5);
+  store.held = true;
+  const acquired = [watch(clock, limiter.acquire())];
+  await clock.advance(6000);
+  for (let i = 0; i < 4; i++) acquired.push(watch(clock, limiter.acquire()));
+  await store.deliver();
+  await clock.advance(1e6);
+  assert.equal(
+    acquired.map(({ at }) => at),
+    [7000, 6000, 8000, 9000, 11_000],
+  );
+});
+
 waiting("where the clock is the store's too, the reply may take its time for nothing", async () => {
   const { clock, store, limiter } = await makeUsed();
   store.held = true;

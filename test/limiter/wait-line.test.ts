@@ -1,6 +1,6 @@
 import * as assert from "uvu/assert";
 import type { Clock, Timer } from "../../src/clock.ts";
-import { type Sleeper, WaitLine } from "../../src/limiter/wait-line.ts";
+import { type Promised, type Sleeper, WaitLine } from "../../src/limiter/wait-line.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
 import { turn } from "./watch.ts";
@@ -43,7 +43,8 @@ class CarelessClock implements Clock {
 
 /** Sleeps until then, ms, and tells when it was woken. */
 class Someone implements Sleeper {
-  due: number;
+  due = 0;
+  promised: Promised;
   gone = false;
   size = 1;
   static readonly givenUp: number[] = [];
@@ -51,22 +52,20 @@ class Someone implements Sleeper {
   wokenAt: number | undefined;
 
   constructor(dueMs: number, onWake: (someone: Someone, now: number) => void = () => {}) {
-    this.due = Math.round(dueMs * 1000);
+    this.promised = { instant: Math.round(dueMs * 1000) };
     this.#onWake = onWake;
   }
 
-  defer(due: number): void {
-    this.due = due;
+  isLike(other: Sleeper): boolean {
+    return other instanceof Someone && other.size === this.size;
   }
 
-  swap(other: Sleeper): boolean {
-    if (!(other instanceof Someone) || other.size !== this.size) return false;
-    [this.due, other.due] = [other.due, this.due];
-    return true;
+  takeOver(promised: Promised): void {
+    this.promised = promised;
   }
 
   giveUp(): void {
-    Someone.givenUp.push(this.due / 1000);
+    Someone.givenUp.push(this.promised.instant / 1000);
   }
 
   wake(now: number): void {
@@ -105,17 +104,43 @@ test("each wakes at its instant and not before, with one timer for all", async (
   assert.equal([clock.set, clock.pending], [3, 0]);
 });
 
-test("first in, first out, even where an instant is earlier than the one before", async () => {
+for (const [hazard, told, sizes, expected] of [
+  ["the earlier one is for who asked first", [30, 10, 20, 40], [1, 1, 1, 1], [10, 20, 30, 40]],
+  ["of neighbours who asked for the same", [30, 10, 40, 20], [1, 1, 5, 1], [10, 30, 40, 40]],
+  ["nobody overtakes who asked for more", [30, 10, 20, 40], [5, 1, 1, 1], [30, 30, 30, 40]],
+  ["earlier by no more than answers vary", [30, 29, 28.999], [1, 1, 1], [28.999, 29, 30]],
+  ["earlier by less than that", [30, 29.001, 29], [1, 1, 1], [30, 30, 30]],
+] as const) {
+  test(`first in, first out, where instants do not come in order: ${hazard}`, async () => {
+    const { clock, line } = make();
+    const order: number[] = [];
+    const sleepers = told.map((due, i) => new Someone(due, () => order.push(i)));
+    for (const [i, someone] of sleepers.entries()) {
+      someone.size = sizes[i] ?? 1;
+      line.add(someone);
+    }
+    await clock.fake.advance(100);
+    assert.equal(
+      order,
+      told.map((_, i) => i),
+    );
+    assert.equal(wokenAt(sleepers), expected);
+    const [later] = lay(line, 110);
+    await clock.fake.advance(10);
+    assert.is(later?.wokenAt, 110);
+    assert.is(clock.pending, 0);
+  });
+}
+
+test("instants that do not come in order, from another turn each", async () => {
   const { clock, line } = make();
-  const order: number[] = [];
-  const sleepers = [30, 10, 20, 40].map((due, i) => new Someone(due, () => order.push(i)));
-  for (const someone of sleepers) line.add(someone);
+  const sleepers = lay(line, 30);
+  for (const due of [10, 20, 40]) {
+    await turn();
+    sleepers.push(...lay(line, due));
+  }
   await clock.fake.advance(100);
-  assert.equal(order, [0, 1, 2, 3]);
-  assert.equal(wokenAt(sleepers), [30, 30, 30, 40]);
-  const [later] = lay(line, 110);
-  await clock.fake.advance(10);
-  assert.is(later?.wokenAt, 110);
+  assert.equal(wokenAt(sleepers), [10, 20, 30, 40]);
 });
 
 test("whoever leaves is not woken, and the last one takes the timer along", async () => {
@@ -260,7 +285,7 @@ test("who cannot wait for those before it goes at its own instant", async () => 
   assert.is(hurried.wokenAt, undefined);
   await clock.advance(5000);
   const woken = [first, hurried, gone, next].map(({ wokenAt }) => wokenAt);
-  assert.equal(woken, [1000, 100, undefined, 1000]);
+  assert.equal(woken, [300, 100, undefined, 1000]);
 });
 
 const closing = suite("wait line, those who leave");

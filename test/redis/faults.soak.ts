@@ -9,6 +9,7 @@
  *   promised + store + 1            for lost writes: the state goes on from a while ago
  *   min(rate x J, promised + store + 1)   for a clock that jumps J seconds ahead
  *   given back twice                a client that repeats what was not answered may repeat this
+ *   promised                        whose answers are held up, if they wait for them nevertheless
  *   rate x lateness                 who was held up goes together with those who are on time
  */
 import { getEventListeners } from "node:events";
@@ -18,6 +19,7 @@ import { Cluster, Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { until } from "../../scripts/redis/ask.ts";
 import { startCluster } from "../../scripts/redis/cluster.ts";
+import { startProxy } from "../../scripts/redis/proxy.ts";
 import { promote, type RedisServer, startRedis, startReplica } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { type RedisClient, RedisRateLimiter, StoreUnavailableError } from "../../src/redis.ts";
@@ -169,14 +171,19 @@ interface Faults {
   readonly lostWrites?: number;
   readonly jumpSeconds?: number;
   readonly givenBackTwice?: number;
+  readonly lateAnswers?: number;
 }
 
 /** What the lines of the bound add up to. Each caller is promised one permit at most. */
-function bound({ lostStates = 0, lostWrites = 0, jumpSeconds = 0, givenBackTwice = 0 }: Faults) {
+function bound(
+  { lostStates = 0, lostWrites = 0, jumpSeconds = 0, givenBackTwice = 0, lateAnswers = 0 }: Faults,
+  patient: boolean,
+): number {
   const anew = CALLERS + 1;
   const behind = CALLERS + STORE + 1;
   const jump = Math.min(RATE * jumpSeconds, behind);
-  return lostStates * anew + lostWrites * behind + jump + givenBackTwice;
+  const late = patient ? lateAnswers : 0;
+  return lostStates * anew + lostWrites * behind + jump + givenBackTwice + late;
 }
 
 /** How many timers and sockets keep this process alive. */
@@ -194,11 +201,11 @@ interface Scene {
   readonly client: () => Redis | Cluster;
   /** Does what is to go wrong, and lets it be right again. */
   readonly fault: () => Promise<void>;
-  readonly bound: number;
+  readonly faults?: Faults;
 }
 
 /** Two crowds meet the fault together, one that throws and one that waits. */
-async function play(name: string, { client, fault, bound: most }: Scene): Promise<void> {
+async function play(name: string, { client, fault, faults = {} }: Scene): Promise<void> {
   const resourcesBefore = resources();
   const redis = client();
   redis.on("error", () => {});
@@ -216,6 +223,7 @@ async function play(name: string, { client, fault, bound: most }: Scene): Promis
       const { ends, causes, patient } = crowd;
       const facts = `${patient ? "wait" : "throw"}, ${JSON.stringify(ends)}, ${[...causes].join("; ")}`;
       if (patient) assert.is(ends.unavailable, undefined, facts);
+      const most = bound(faults, patient);
       assert.ok(crowd.excess() <= most, `${facts}: ${crowd.excess()} in excess, at most ${most}`);
     }
     assert.is(listeners(redis), listenersBefore);
@@ -246,7 +254,7 @@ for (const persistent of [true, false]) {
         await sleep(700);
         await server.restart();
       },
-      bound: bound({ lostStates: persistent ? 0 : 1, givenBackTwice: CALLERS }),
+      faults: { lostStates: persistent ? 0 : 1, givenBackTwice: CALLERS },
     });
   });
 }
@@ -260,7 +268,20 @@ test("silent for 5 s", async () => {
       await sleep(5000);
       server.resume();
     },
-    bound: bound({}),
+  });
+});
+
+test("answers held up for 2 s, but for none of the questions", async () => {
+  await using server = await startRedis();
+  await using proxy = await startProxy(server.port);
+  await play("held up", {
+    client: () => clientOf(proxy.url),
+    fault: async () => {
+      await proxy.stall("replies");
+      await sleep(2000);
+      await proxy.open();
+    },
+    faults: { lateAnswers: CALLERS },
   });
 });
 
@@ -273,7 +294,6 @@ test("scripts forgotten again and again", async () => {
         await server.ask("SCRIPT", "FLUSH");
       }
     },
-    bound: bound({}),
   });
 });
 
@@ -288,7 +308,7 @@ test("connections killed again and again", async () => {
         await sleep(200);
       }
     },
-    bound: bound({ givenBackTwice: CALLERS }),
+    faults: { givenBackTwice: CALLERS },
   });
 });
 
@@ -307,7 +327,7 @@ test("a cluster of three masters, one of which dies", async () => {
       await sleep(700);
       await cluster.failover(0);
     },
-    bound: bound({ lostWrites: 1, givenBackTwice: CALLERS }),
+    faults: { lostWrites: 1, givenBackTwice: CALLERS },
   });
 });
 
@@ -329,11 +349,11 @@ for (const seconds of [-5, 5]) {
         await promote(second);
         sentinel.master = second;
       },
-      bound: bound({
+      faults: {
         lostWrites: 1,
         givenBackTwice: CALLERS,
         jumpSeconds: Math.max(0, seconds),
-      }),
+      },
     });
   });
 }
