@@ -461,8 +461,8 @@ real("acquire waits for real, and nobody goes early by the server's clock", asyn
       ...patient,
       ...options,
     });
-    await limiter.charge(1);
     const started = await serverMs();
+    await limiter.charge(1);
     const released: number[] = [];
     for (let i = 0; i < 10; i++) {
       const asked = await serverMs();
