@@ -1,4 +1,11 @@
-import { acquireOnTheSpot, KINDS, RATES, takeOnTheSpot } from "./exactness.ts";
+import {
+  acquireOnTheSpot,
+  EPOCH_MS,
+  KINDS,
+  RATES,
+  takeOnTheSpot,
+  tryAtEveryMs,
+} from "./exactness.ts";
 import { suite } from "./suite.ts";
 
 const test = suite("exactness of the limiter, one by one", { timeoutMs: 300_000 });
@@ -14,6 +21,10 @@ for (const rate of RATES) {
         acquireOnTheSpot(rate, options, 1, 365));
     }
   }
+}
+
+for (const rate of RATES.filter((each) => each > 300_000)) {
+  test(`${rate}/s, tryAcquire(1) at every ms`, () => tryAtEveryMs(rate, 1, EPOCH_MS));
 }
 
 test.run();

@@ -4,6 +4,7 @@
  */
 
 import { type Clock, RateLimiter, type Timer } from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import {
   type SmoothPolicy,
@@ -30,6 +31,9 @@ export const STRETCH = 10_000_000;
 
 /** Microseconds. */
 export const DAY = 86_400_000_000;
+
+/** Where Unix time stands these days, ms. */
+export const EPOCH_MS = 1_750_000_000_000;
 
 /** @param micros from the first release to the last one, whose own permits are not counted */
 export function isExact(rate: number, permits: number, micros: number): void {
@@ -114,4 +118,19 @@ export function takeOnTheSpot(rate: number, options: Kind, permits: number, from
     at = smooth.earliest(policy, state, at, permits);
   }
   isExact(rate, taken, state.nextFree - start);
+}
+
+/** Takes at every millisecond as often as it may. */
+export async function tryAtEveryMs(rate: number, permits: number, startMs: number): Promise<void> {
+  const clock = new FakeClock(startMs);
+  const bursty = RateLimiter.create(rate, { clock });
+  bursty.tryAcquire(permits);
+  let taken = permits;
+  for (let ms = 1; ms * 1000 <= STRETCH; ms++) {
+    await clock.advance(1);
+    while (bursty.tryAcquire(permits)) taken += permits;
+  }
+  // what was taken is paid for when the next one may go
+  const paid = Math.round((clock.now() - startMs + bursty.peek(permits).waitMs) * 1000);
+  isExact(rate, taken, paid);
 }
