@@ -14,9 +14,9 @@ import {
 } from "./check.ts";
 import { LONGEST_TIMEOUT_MS } from "./clock.ts";
 import type { Limiter } from "./limiter/face.ts";
+import { RemoteConcurrency } from "./limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
-import { RemoteConcurrency } from "./limiter/remote-concurrency.ts";
-import { RemoteLimiter } from "./limiter/remote-limiter.ts";
+import { RemoteLimiter } from "./limiter/remote/remote-limiter.ts";
 import {
   checkKey,
   checkName,
@@ -35,9 +35,9 @@ import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
-export type { ConcurrencyStatus } from "./limiter/lease-desk.ts";
-export type { RemoteStats as RedisStats, StoreState } from "./limiter/outages.ts";
-export type { RemoteLease as RedisLease } from "./limiter/remote-lease.ts";
+export type { ConcurrencyStatus } from "./limiter/leases/lease-desk.ts";
+export type { RemoteLease as RedisLease } from "./limiter/leases/remote-lease.ts";
+export type { RemoteStats as RedisStats, StoreState } from "./limiter/remote/outages.ts";
 export type {
   PrefetchOptions,
   RedisLimiterOptions,

@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 import * as assert from "uvu/assert";
 import { atExit } from "../src/at-exit.ts";
 import { smoothBursty } from "../src/index.ts";
-import { onHand } from "./limiter/remote.ts";
+import { onHand } from "./limiter/remote/remote.ts";
 import { turn } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
 

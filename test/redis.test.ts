@@ -32,7 +32,7 @@ import {
   WINDOW,
   warmingUp,
 } from "./limiter/policies.ts";
-import { connect, RemoteClock, type Watched } from "./limiter/remote.ts";
+import { connect, RemoteClock, type Watched } from "./limiter/remote/remote.ts";
 import { failure, watch } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
 

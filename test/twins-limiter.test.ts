@@ -7,7 +7,7 @@ import { Limiter } from "../src/limiter/limiter.ts";
 import { RateLimiter } from "../src/limiter/rate-limiter.ts";
 import { RedisLimiter, RedisRateLimiter } from "../src/redis.ts";
 import { FakeClock } from "../src/testing/index.ts";
-import { connect, RemoteClock, type Watched } from "./limiter/remote.ts";
+import { connect, RemoteClock, type Watched } from "./limiter/remote/remote.ts";
 import { suite } from "./suite.ts";
 
 type Deed =

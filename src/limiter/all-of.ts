@@ -23,7 +23,7 @@ import type {
 import { KeyLimiter } from "./keyed.ts";
 import { QueueingLimiter } from "./limiter.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
-import { RemoteReservation } from "./remote-reservation.ts";
+import { RemoteReservation } from "./remote/remote-reservation.ts";
 
 type Maybe<T> = T | Promise<T>;
 

@@ -10,8 +10,8 @@ import {
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
-import type { RemoteLimiter } from "../limiter/remote-limiter.ts";
-import type { StockOptions } from "../limiter/stock.ts";
+import type { RemoteLimiter } from "../limiter/remote/remote-limiter.ts";
+import type { StockOptions } from "../limiter/remote/stock.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
 import { breakerOf } from "../stores/redis/connection.ts";

@@ -17,7 +17,7 @@ import {
 import { RedisLimiter } from "../../src/redis.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
-import { onHand } from "./remote.ts";
+import { onHand } from "./remote/remote.ts";
 import { failure, instants, turn, watch } from "./watch.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });

@@ -25,7 +25,7 @@ import {
 import { type LeaseRequest, leaseId } from "../../src/stores/lease-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisLeaseStore } from "../../src/stores/redis/redis-lease-store.ts";
-import { HandLeaseStore } from "../limiter/lease-store.ts";
+import { HandLeaseStore } from "../limiter/leases/lease-store.ts";
 import { failure } from "../limiter/watch.ts";
 import { suite } from "../suite.ts";
 

@@ -12,7 +12,7 @@ import {
 import type { RedisClient, ScriptRunner } from "../../../src/redis.ts";
 import { scriptRunner } from "../../../src/stores/redis/client.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { connect, RemoteClock } from "../../limiter/remote.ts";
+import { connect, RemoteClock } from "../../limiter/remote/remote.ts";
 import { suite } from "../../suite.ts";
 import { request } from "./request.ts";
 

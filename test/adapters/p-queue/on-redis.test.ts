@@ -4,7 +4,7 @@ import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { StoreUnavailableError } from "../../../src/errors.ts";
 import { tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter, RedisRateLimiter } from "../../../src/redis.ts";
-import { connect, RemoteClock, type Watched } from "../../limiter/remote.ts";
+import { connect, RemoteClock, type Watched } from "../../limiter/remote/remote.ts";
 import { failure, turn } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
 

@@ -2,7 +2,7 @@ import * as assert from "uvu/assert";
 import { redisServer } from "../../../scripts/redis-server.ts";
 import { smoothBursty, tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter } from "../../../src/redis.ts";
-import { connect, RemoteClock, type Watched } from "../../limiter/remote.ts";
+import { connect, RemoteClock, type Watched } from "../../limiter/remote/remote.ts";
 import { failure, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
 import { endless, forms } from "./forms.ts";

@@ -1,0 +1,106 @@
+/** When a limiter's store is away: what is counted and told of it. */
+import { diagnostics, type Teller } from "../../diagnostics.ts";
+import { StoreUnavailableError } from "../../errors.ts";
+import { type Amount, sizeOf } from "../../permits.ts";
+import { isPermanent } from "../../stores/breaker.ts";
+import { Counts, type LimiterStats, Meter } from "../meter.ts";
+
+/** Whether the store answered when it was last asked; or the limiter was closed. */
+export type StoreState = "ready" | "unavailable" | "closed";
+
+/** How many calls came to what, and what outages there were, since the limiter was made. */
+export interface RemoteStats extends LimiterStats {
+  /** Calls that ended in a StoreUnavailableError. */
+  readonly failed: number;
+  /** How often the store went away, and for how long in all, ms; an outage that lasts included. */
+  readonly outages: number;
+  readonly unavailableMs: number;
+  /** How many permits were granted while the store was away, without it. */
+  readonly grantedInOutages: number;
+}
+
+export class RemoteCounts extends Counts {
+  failed = 0;
+  outages = 0;
+  unavailableMs = 0;
+  grantedInOutages = 0;
+}
+
+interface Outage {
+  readonly cause: unknown;
+  readonly startedAt: number;
+  /** The counters when it began. */
+  readonly before: RemoteStats;
+}
+
+/** For a limiter and all of its keys, which have one store. */
+export class Outages {
+  readonly counts = new RemoteCounts();
+  readonly #teller: Teller;
+  #outage: Outage | undefined;
+
+  constructor(limiter: string) {
+    this.#teller = { limiter };
+  }
+
+  /** For the limiter, or for one of its keys: its policies have these names. */
+  meter(names: readonly string[], key: string | undefined): Meter {
+    const meter = new Meter(this.#teller, names, this.counts);
+    return key === undefined ? meter : meter.of(key);
+  }
+
+  get state(): StoreState {
+    return this.#outage === undefined ? "ready" : "unavailable";
+  }
+
+  get stats(): RemoteStats {
+    return { ...this.counts, unavailableMs: this.counts.unavailableMs + this.#lasted() };
+  }
+
+  /** A call could not be answered: the store is away, unless waiting would not mend it. */
+  lost(cause: unknown): void {
+    if (this.#outage !== undefined || isPermanent(cause)) return;
+    this.counts.outages += 1;
+    this.#outage = { cause, startedAt: performance.now(), before: { ...this.counts } };
+    if (!diagnostics.unavailable.hasSubscribers) return;
+    const message = { ...this.#teller, cause };
+    queueMicrotask(() => diagnostics.unavailable.publish(message));
+  }
+
+  /** The store has answered. */
+  answered(): void {
+    if (this.#outage === undefined) return;
+    const { cause, before } = this.#outage;
+    const durationMs = this.#lasted();
+    this.counts.unavailableMs += durationMs;
+    this.#outage = undefined;
+    if (!diagnostics.recovered.hasSubscribers) return;
+    // when all who stood in for the store have let go those who were due
+    queueMicrotask(() => {
+      const { grantedInOutages, refused, failed } = this.counts;
+      diagnostics.recovered.publish({
+        ...this.#teller,
+        cause,
+        durationMs,
+        granted: grantedInOutages - before.grantedInOutages,
+        refused: refused - before.refused,
+        failed: failed - before.failed,
+      });
+    });
+  }
+
+  /** Let in while the store could not be asked. */
+  granted(amount: Amount): void {
+    this.counts.grantedInOutages += sizeOf(amount);
+  }
+
+  /** Counts what a caller gets to hear, and hands it back. */
+  failed(error: unknown): unknown {
+    if (error instanceof StoreUnavailableError) this.counts.failed += 1;
+    return error;
+  }
+
+  #lasted(): number {
+    return this.#outage === undefined ? 0 : performance.now() - this.#outage.startedAt;
+  }
+}

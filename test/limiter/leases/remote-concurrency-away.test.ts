@@ -1,0 +1,658 @@
+import FakeTimers from "@sinonjs/fake-timers";
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../../../src/errors.ts";
+import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
+import type { RemoteLease } from "../../../src/limiter/leases/remote-lease.ts";
+import { Breaker } from "../../../src/stores/breaker.ts";
+import { suite } from "../../suite.ts";
+import { failure } from "../watch.ts";
+import { HandLeaseStore, settled } from "./lease-store.ts";
+
+const test = suite("remote concurrency, the store away");
+let clock: FakeTimers.Clock;
+
+test.before.each(() => {
+  clock = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+test.after.each(() => {
+  clock.uninstall();
+});
+
+const AWAY = new Error("away");
+/** Longer than the longest pause before a store is looked for, and another until all have found it. */
+const SOON = 2100;
+
+type Mode = "throw" | "wait" | "allow" | "local";
+
+interface Opened {
+  readonly processes?: number;
+  readonly instances?: () => number;
+  readonly maxWaiting?: number;
+  readonly breaker?: Breaker;
+}
+
+/** Several processes with one limiter, leases of 900 ms. */
+function open(mode: Mode, limit: number, opened: Opened = {}) {
+  const { processes = 1, maxWaiting = Infinity, instances = () => processes, breaker } = opened;
+  const store = new HandLeaseStore();
+  store.breaker = breaker;
+  const all = { name: "pages", leaseMs: 900, maxWaiting, timeoutMs: 100 };
+  const limiters = Array.from(
+    { length: processes },
+    () => new RemoteConcurrency(store, "key", limit, { ...all, whenUnavailable: mode, instances }),
+  );
+  const limiter = limiters[0] as RemoteConcurrency;
+  const went: string[] = [];
+  const leases: Record<string, RemoteLease> = {};
+  const ask = (
+    who: string,
+    of = limiter,
+    call: Promise<RemoteLease | undefined> = of.acquire(),
+  ) => {
+    call.then(
+      (lease) => {
+        went.push(lease ? who : `${who}: no`);
+        if (lease) leases[who] = lease;
+      },
+      (error) => went.push(`${who}: ${error.code}`),
+    );
+  };
+  const askAll = async (whom: string, of = limiter) => {
+    for (const who of whom) ask(who, of);
+    await settled();
+  };
+  /** What has come since the last time. */
+  const news = () => went.splice(0).join(" ");
+  const lease = (who: string) => leases[who] as RemoteLease;
+  return { store, limiters, limiter, ask, askAll, news, lease };
+}
+
+test("throw: after the first time-out calls fail at once, and are served when it is back", async () => {
+  const { store, limiter, askAll, news } = open("throw", 2);
+  store.held = true;
+  await askAll("a");
+  await clock.tickAsync(99);
+  assert.is(news(), "");
+  await clock.tickAsync(1);
+  assert.is(news(), "a: STORE_UNAVAILABLE");
+  const trips = store.trips.length;
+  await askAll("bc");
+  const error = await failure(() => limiter.peek());
+  assert.instance(error, StoreUnavailableError);
+  assert.match(`${error}`, "no answer within 100 ms");
+  assert.is(news(), "b: STORE_UNAVAILABLE c: STORE_UNAVAILABLE");
+  assert.is(store.trips.length, trips);
+  await store.deliver();
+  await clock.tickAsync(SOON);
+  await askAll("de");
+  assert.is(news(), "d e");
+  assert.equal([store.leases.size, limiter.active], [2, 2]);
+});
+
+test("throw: what is held is lost when it may have lapsed; who waits is told", async () => {
+  const { store, askAll, news, lease } = open("throw", 1);
+  await askAll("ab");
+  store.held = true;
+  await clock.tickAsync(420);
+  assert.is(news(), "a");
+  assert.not(lease("a").signal.aborted);
+  await clock.tickAsync(500);
+  assert.instance(lease("a").signal.reason, LeaseLostError);
+  assert.is(news(), "b: STORE_UNAVAILABLE");
+});
+
+test("one breaker for all limiters of a client: nobody pays for what another has paid", async () => {
+  const breaker = new Breaker();
+  const one = open("throw", 1, { breaker });
+  const other = open("local", 4, { breaker, processes: 2 });
+  one.store.held = true;
+  await one.askAll("a");
+  await clock.tickAsync(100);
+  await other.askAll("ab");
+  await other.askAll("c");
+  assert.is(other.news(), "a b");
+  assert.equal(other.store.trips, []);
+  await one.store.deliver();
+  await clock.tickAsync(SOON);
+  assert.equal(other.store.leases.size, 3);
+  assert.is(other.news(), "c");
+});
+
+test("a trip that is under way answers in time: it was not away at all", async () => {
+  const breaker = new Breaker();
+  const { store, limiter, askAll, news, lease } = open("local", 1, { breaker, processes: 2 });
+  store.held = true;
+  await askAll("a");
+  breaker.join(
+    {
+      timeoutMs: 100,
+      isAwaited: false,
+      probe: () => Promise.reject(AWAY),
+      found: () => {},
+    },
+    AWAY,
+  );
+  await askAll("b");
+  assert.is(news(), "b");
+  await store.deliver();
+  await settled();
+  assert.not(breaker.isOpen);
+  // what would be more than its share is given back
+  assert.equal([news(), store.leases.size, limiter.waiting], ["", 1, 1]);
+  await clock.tickAsync(SOON);
+  assert.equal([store.leases.size, store.tickets.size], [1, 1]);
+  await lease("b").release();
+  await settled();
+  assert.is(news(), "a");
+});
+
+test("back before those who failed know of it: they ask again", async () => {
+  const breaker = new Breaker();
+  const { store, askAll, ask, news } = open("wait", 2);
+  store.away = AWAY;
+  await askAll("a");
+  store.away = undefined;
+  await clock.tickAsync(SOON);
+  assert.is(news(), "a");
+
+  const other = open("local", 1, { breaker });
+  breaker.join(
+    { timeoutMs: 100, isAwaited: false, probe: () => Promise.reject(AWAY), found: () => {} },
+    AWAY,
+  );
+  other.ask("b");
+  breaker.close();
+  await settled();
+  assert.is(other.news(), "b");
+  assert.equal(other.store.trips, ["acquire 1"]);
+  ask("c");
+  await settled();
+  assert.is(news(), "c");
+});
+
+test("gone in the turn in which it was asked: nothing leaves", async () => {
+  const breaker = new Breaker();
+  const { store, limiter, ask, news } = open("throw", 1, { breaker });
+  ask("a");
+  breaker.join(
+    { timeoutMs: 100, isAwaited: false, probe: () => Promise.reject(AWAY), found: () => {} },
+    AWAY,
+  );
+  ask("b");
+  await settled();
+  assert.is(news(), "a: STORE_UNAVAILABLE b: STORE_UNAVAILABLE");
+  assert.equal([store.trips, limiter.active], [[], 0]);
+
+  const other = open("wait", 1);
+  const peek = failure(() => other.limiter.peek());
+  await other.limiter.close();
+  assert.instance(await peek, LimiterClosedError);
+  assert.equal(other.store.trips, []);
+});
+
+test("local: a message lets no more go than the share", async () => {
+  const { store, limiter, askAll, news, lease } = open("local", 2, { instances: () => 2 });
+  await askAll("abc");
+  store.away = AWAY;
+  await limiter.tryAcquire();
+  const [ticket] = store.tickets.keys();
+  store.tickets.clear();
+  store.leases.set(String(ticket), 10_000);
+  store.tell(String(ticket));
+  await settled();
+  assert.equal([news(), limiter.waiting], ["a b", 1]);
+  await lease("a").release();
+  assert.is(news(), "");
+  store.away = undefined;
+  await clock.tickAsync(SOON);
+  assert.equal([news(), limiter.active, store.leases.size], ["c", 2, 2]);
+});
+
+test("the client says that it has no connection: here at once, without a trip", async () => {
+  const breaker = new Breaker();
+  const { store, askAll, news } = open("local", 1, { breaker });
+  breaker.cut(AWAY);
+  await askAll("ab");
+  assert.is(news(), "a");
+  assert.equal(store.trips, []);
+  breaker.mended();
+  await settled();
+  assert.equal(store.trips[0], "probe ");
+  assert.equal([store.leases.size, store.tickets.size], [1, 1]);
+});
+
+test("wait: calls wait until it is back, in order; with a time or a signal no longer", async () => {
+  for (const how of ["fails", "is silent"]) {
+    const { store, limiter, ask, askAll, news, lease } = open("wait", 2);
+    await askAll("ab");
+    assert.is(news(), "a b");
+    if (how === "fails") store.away = AWAY;
+    else store.held = true;
+    await askAll("cd");
+    await clock.tickAsync(100);
+    const controller = new AbortController();
+    ask("now", limiter, limiter.tryAcquire());
+    ask("short", limiter, limiter.tryAcquire(50));
+    ask("long", limiter, limiter.tryAcquire(50_000));
+    const gone = failure(() => limiter.acquire({ signal: controller.signal }));
+    await settled();
+    assert.is(news(), "now: no");
+    controller.abort("enough");
+    assert.is(await gone, "enough");
+    await clock.tickAsync(50);
+    assert.is(news(), "short: no");
+    assert.is(limiter.waiting, 3);
+    const { active } = limiter;
+    const release = lease("a").release();
+    const status = limiter.peek();
+    const change = limiter.setLimit(3);
+    await release;
+    assert.is(limiter.active, active - 1);
+    await clock.tickAsync(200);
+    assert.is(news(), "");
+    store.away = undefined;
+    await store.deliver();
+    await clock.tickAsync(SOON);
+    assert.is(news(), "c d");
+    assert.is((await status).limit, 3);
+    await change;
+    assert.equal([limiter.limit, limiter.active, limiter.waiting], [3, 3, 1]);
+    await lease("b").release();
+    await settled();
+    assert.is(news(), "long");
+  }
+});
+
+test("wait: an answer that is late each time is as good as one in time", async () => {
+  const { store, limiter, askAll, news, lease } = open("wait", 1);
+  const run = store.run.bind(store);
+  store.run = async (...trip) => {
+    const reply = await run(...trip);
+    await new Promise((resolve) => {
+      setTimeout(resolve, 150);
+    });
+    return reply;
+  };
+  await askAll("ab");
+  const peek = limiter.peek();
+  await clock.tickAsync(150);
+  assert.is(news(), "a");
+  await clock.tickAsync(5000);
+  assert.is((await peek).active, 1);
+  assert.not(lease("a").signal.aborted);
+  assert.is(limiter.waiting, 1);
+  void lease("a").release();
+  await clock.tickAsync(SOON);
+  assert.is(news(), "b");
+});
+
+test("wait: a message lets somebody go while nobody can be asked", async () => {
+  const { store, limiter, askAll, news, lease } = open("wait", 1);
+  await askAll("ab");
+  await clock.tickAsync(10);
+  store.away = AWAY;
+  await limiter.tryAcquire();
+  const [ticket] = store.tickets.keys();
+  store.flush();
+  store.leases.set(String(ticket), 10_000);
+  store.tell(String(ticket));
+  await settled();
+  assert.is(news(), "a b");
+  assert.equal([limiter.waiting, limiter.active], [0, 2]);
+  // what the store does not know any more is lost
+  store.away = undefined;
+  await clock.tickAsync(SOON);
+  assert.ok(lease("a").signal.aborted);
+  assert.not(lease("b").signal.aborted);
+});
+
+test("allow: everybody at once; nobody else is let in until enough have released", async () => {
+  const { store, limiters, limiter, askAll, news, lease } = open("allow", 2, { processes: 2 });
+  const other = limiters[1] as RemoteConcurrency;
+  await askAll("ab");
+  await askAll("c");
+  store.away = AWAY;
+  await askAll("de");
+  assert.is(news(), "a b c d e");
+  assert.equal(await limiter.peek(), { limit: Infinity, active: 5, waiting: 0 });
+  await clock.tickAsync(5000);
+  await lease("b").release();
+  for (const who of "acde") assert.not(lease(who).signal.aborted, who);
+  store.away = undefined;
+  await clock.tickAsync(SOON);
+  assert.equal([...store.leases.keys()].length, 4);
+  assert.equal(await other.peek(), { limit: 2, active: 4, waiting: 0 });
+  await askAll("x", other);
+  await askAll("y");
+  for (const who of "ac") await lease(who).release();
+  await clock.tickAsync(SOON);
+  assert.is(news(), "");
+  assert.not(lease("d").signal.aborted);
+  await lease("d").release();
+  await lease("e").release();
+  await settled();
+  assert.is(news(), "x y");
+});
+
+test("local: as many as the share, what was held counts, the others wait in order", async () => {
+  const { store, limiters, limiter, ask, askAll, news, lease } = open("local", 5, {
+    processes: 2,
+    maxWaiting: 4,
+  });
+  const other = limiters[1] as RemoteConcurrency;
+  await askAll("abcd", other);
+  await askAll("efg");
+  assert.is(news(), "a b c d e");
+  store.away = AWAY;
+  await askAll("h");
+  // its share is 2
+  assert.is(news(), "f");
+  assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 2 });
+  ask("try", limiter, limiter.tryAcquire());
+  ask("short", limiter, limiter.tryAcquire(50));
+  await askAll("ij");
+  assert.is(news(), "try: no j: QUEUE_FULL");
+  await clock.tickAsync(60);
+  assert.is(news(), "short: no");
+  assert.instance(await failure(() => limiter.setLimit(9)), StoreUnavailableError);
+  await lease("f").release();
+  await settled();
+  assert.is(news(), "g");
+  // the other still holds more than its share
+  await askAll("x", other);
+  await lease("a").release();
+  await lease("b").release();
+  await clock.tickAsync(60_000);
+  assert.is(news(), "");
+  for (const who of "cdeg") assert.not(lease(who).signal.aborted, who);
+  await lease("c").release();
+  await settled();
+  assert.is(news(), "x");
+  store.away = undefined;
+  await clock.tickAsync(SOON);
+  // c lapsed there long ago, and 1 place is free
+  assert.is(news(), "h");
+  assert.equal([store.leases.size, store.tickets.size], [5, 1]);
+  assert.equal([limiter.active, other.active], [3, 2]);
+  for (const who of "dx") await lease(who).release();
+  await settled();
+  assert.is(news(), "i");
+});
+
+test("local: a share is 1 at least, and counted anew every second", async () => {
+  let instances = 9;
+  const { store, limiter, askAll, news } = open("local", 6, { instances: () => instances });
+  store.away = AWAY;
+  await askAll("abcd");
+  assert.is(news(), "a");
+  instances = 2;
+  await clock.tickAsync(900);
+  assert.is(news(), "");
+  await clock.tickAsync(400);
+  assert.is(news(), "b c");
+  instances = 6;
+  await clock.tickAsync(1300);
+  assert.equal([news(), limiter.active], ["", 3]);
+});
+
+test("local: those who are let in by a late answer or a message stand in no line", async () => {
+  const { store, limiter, askAll, news, lease } = open("local", 4, { instances: () => 2 });
+  await askAll("a");
+  store.held = true;
+  await askAll("bcd");
+  await clock.tickAsync(100);
+  assert.equal([news(), limiter.waiting], ["a b", 2]);
+  await lease("a").release();
+  await lease("b").release();
+  assert.equal([news(), limiter.waiting], ["c d", 0]);
+  await askAll("e");
+  await store.deliver();
+  assert.equal([news(), limiter.waiting], ["", 1]);
+  await clock.tickAsync(SOON);
+  assert.equal([news(), store.leases.size, store.tickets.size], ["e", 3, 0]);
+
+  // those who were on the way come before those who were to follow
+  const other = open("local", 4, { instances: () => 2 });
+  other.store.held = true;
+  await other.askAll("abc");
+  await other.askAll("d");
+  await clock.tickAsync(100);
+  await other.askAll("e");
+  assert.equal([other.news(), other.limiter.waiting], ["a b", 3]);
+  for (const who of "ab") void other.lease(who).release();
+  await settled();
+  assert.equal([other.news(), other.limiter.waiting], ["c d", 1]);
+  void other.lease("d").release();
+  await other.store.deliver();
+  await clock.tickAsync(SOON);
+  assert.equal([other.news(), other.store.leases.size, other.limiter.active], ["e", 2, 2]);
+});
+
+test("local: a release while it is away is delivered, unless it never knew of the lease", async () => {
+  const { store, askAll, lease } = open("local", 2);
+  await askAll("a");
+  store.away = AWAY;
+  await clock.tickAsync(301);
+  await askAll("b");
+  await lease("a").release();
+  await lease("b").release();
+  assert.is(store.leases.size, 1);
+  store.trips.length = 0;
+  store.away = undefined;
+  await clock.tickAsync(500);
+  assert.equal(store.trips.slice(-2), ["probe ", "release 1"]);
+  assert.is(store.leases.size, 0);
+  assert.is(clock.countTimers(), 0);
+});
+
+test("local: a lease that could not be renewed in time, though nobody said why", async () => {
+  const { store, limiter, askAll, lease } = open("local", 1);
+  await askAll("a");
+  store.held = true;
+  await clock.tickAsync(300);
+  // this process was suspended: its time-outs come late, and its deadline has passed
+  const { now } = performance;
+  performance.now = () => now() + 5000;
+  await clock.tickAsync(0);
+  performance.now = now;
+  await clock.tickAsync(50_000);
+  assert.not(lease("a").signal.aborted);
+  await store.deliver();
+  await clock.tickAsync(SOON);
+  assert.equal([limiter.active, store.leases.size], [1, 1]);
+  // it lapses while everything works
+  clock.jump(5000);
+  await clock.tickAsync(1);
+  assert.ok(lease("a").signal.aborted);
+});
+
+test("refused for good: an error whatever the mode, and no outage", async () => {
+  for (const mode of ["throw", "wait", "allow", "local"] as const) {
+    const { store, limiter, askAll, news, lease } = open(mode, 1);
+    await askAll("a");
+    store.away = new Error("WRONGTYPE that is no sorted set");
+    await askAll("b");
+    assert.instance(await failure(() => limiter.peek()), StoreUnavailableError);
+    store.away = undefined;
+    assert.is(news(), "a b: STORE_UNAVAILABLE");
+    await lease("a").release();
+    await askAll("c");
+    assert.is(news(), "c");
+  }
+});
+
+test("close while it is away: all are told, and what is released afterwards is told at once", async () => {
+  for (const mode of ["wait", "local"] as const) {
+    const { store, limiter, askAll, news, lease } = open(mode, 1);
+    await askAll("a");
+    store.away = AWAY;
+    await askAll("b");
+    const peek = limiter.peek().catch((error: unknown) => error);
+    const { signal } = lease("a");
+    await limiter.close();
+    await settled();
+    assert.is(news(), "a b: LIMITER_CLOSED");
+    assert.instance(signal.reason, LimiterClosedError);
+    if (mode === "wait") assert.instance(await peek, LimiterClosedError);
+    store.away = undefined;
+    await lease("a").release();
+    assert.equal([store.leases.size, limiter.active], [0, 0]);
+    await clock.tickAsync(5000);
+    assert.is(clock.countTimers(), 0);
+  }
+});
+
+const step = fc.record({
+  deed: fc.constantFrom(
+    ...(["ask", "ask", "ask", "try", "tryWait", "abort", "release", "release", "tick"] as const),
+    ...(["away", "away", "back", "hold", "deliver", "deaf", "hear"] as const),
+  ),
+  pick: fc.nat(1500),
+});
+
+test("random outages: nobody is forgotten, nothing leaks, and the formula holds", async () => {
+  const modes = fc.constantFrom("throw", "wait", "allow", "local");
+  await fc.assert(
+    fc.asyncProperty(
+      modes as fc.Arbitrary<Mode>,
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(step, { maxLength: 80, size: "max" }),
+      async (mode, limit, steps) => {
+        const processes = 3;
+        const { store, limiters } = open(mode, limit, { processes, maxWaiting: 5 });
+        const controllers: AbortController[] = [];
+        const held = new Set<RemoteLease>();
+        let asked = 0;
+        let answered = 0;
+        // if some sleep through an outage, a process may be given all places that others hold
+        const most = { throw: limit, wait: limit, allow: Infinity, local: processes * limit }[mode];
+        const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
+        for (const { deed, pick } of steps) {
+          const limiter = limiters[pick % processes] as RemoteConcurrency;
+          if (deed === "ask" || deed === "try" || deed === "tryWait") {
+            const controller = new AbortController();
+            const { signal } = controller;
+            controllers.push(controller);
+            asked += 1;
+            const call: Promise<RemoteLease | undefined> =
+              deed === "ask"
+                ? limiter.acquire({ signal })
+                : limiter.tryAcquire({ timeoutMs: deed === "try" ? 0 : pick, signal });
+            call.then(
+              (lease) => {
+                answered += 1;
+                if (lease) held.add(lease);
+              },
+              (error) => {
+                answered += 1;
+                assert.ok(mode === "throw" || error.code !== "STORE_UNAVAILABLE", `${error}`);
+              },
+            );
+          }
+          if (deed === "abort") controllers[pick % controllers.length]?.abort();
+          if (deed === "release") {
+            const lease = [...held][pick % Math.max(1, held.size)];
+            if (lease) held.delete(lease);
+            void lease?.release();
+          }
+          if (deed === "tick") await clock.tickAsync(pick);
+          if (deed === "away") store.away = AWAY;
+          if (deed === "back") store.away = undefined;
+          if (deed === "hold") store.held = true;
+          if (deed === "deliver") await store.deliver();
+          if (deed === "deaf" || deed === "hear") store.deaf = deed === "deaf";
+          await settled();
+          assert.ok(
+            believers() <= most,
+            `${believers()} of ${most} believe that they hold a lease`,
+          );
+        }
+        store.away = undefined;
+        store.deaf = false;
+        await store.deliver();
+        for (let i = 0; i < asked + 5; i++) {
+          await clock.tickAsync(SOON);
+          for (const lease of held) void lease.release();
+          held.clear();
+        }
+
+        assert.is(answered, asked);
+        await limiters[0]?.peek();
+        assert.equal([store.leases.size, store.tickets.size, store.listening], [0, 0, 0]);
+        for (const { active, waiting } of limiters) assert.equal([active, waiting], [0, 0]);
+        assert.is(clock.countTimers(), 0);
+      },
+    ),
+    { numRuns: Number(process.env.RUNS ?? 100) },
+  );
+});
+
+const moment = fc.record({
+  deed: fc.constantFrom(...(["ask", "ask", "ask", "tryWait", "release", "tick"] as const)),
+  pick: fc.nat(1500),
+});
+const moments = fc.array(moment, { maxLength: 25, size: "max" });
+
+test("an outage that all notice: limit + max(limit, N) during it, and while they come back", async () => {
+  const outage = fc.record({
+    limit: fc.integer({ min: 1, max: 6 }),
+    processes: fc.integer({ min: 1, max: 5 }),
+    before: moments,
+    during: moments,
+    after: moments,
+  });
+  let highest = 0;
+  await fc.assert(
+    fc.asyncProperty(outage, async ({ limit, processes, before, during, after }) => {
+      const { store, limiters } = open("local", limit, { processes });
+      const held = new Set<RemoteLease>();
+      const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
+      const live = async (deeds: typeof before, most: () => number) => {
+        for (const { deed, pick } of deeds) {
+          const limiter = limiters[pick % processes] as RemoteConcurrency;
+          const take = (lease: RemoteLease | undefined) => {
+            if (lease) held.add(lease);
+          };
+          if (deed === "ask") limiter.acquire().then(take, assert.unreachable);
+          if (deed === "tryWait") limiter.tryAcquire(pick).then(take, assert.unreachable);
+          if (deed === "tick") await clock.tickAsync(pick);
+          if (deed === "release") {
+            const lease = [...held][pick % Math.max(1, held.size)];
+            if (lease) held.delete(lease);
+            void lease?.release();
+          }
+          await settled();
+          assert.ok(believers() <= most(), `${believers()} of ${most()}`);
+          highest = Math.max(highest, believers() / limit);
+        }
+      };
+      await live(before, () => limit);
+      const heldBefore = limiters.map(({ active }) => active);
+      const share = Math.max(1, Math.floor(limit / processes));
+      const most = heldBefore.reduce((sum, each) => sum + Math.max(each, share), 0);
+      assert.ok(most <= limit + Math.max(limit, processes));
+      store.away = AWAY;
+      for (const limiter of limiters) await limiter.peek();
+      await live(during, () => most);
+      store.away = undefined;
+      await live(after, () => limit + Math.max(limit, processes));
+      await clock.tickAsync(2 * SOON);
+      const over = believers();
+      await live(after, () => Math.max(limit, over));
+      while (limiters.some(({ active, waiting }) => active + waiting > 0)) {
+        for (const lease of held) void lease.release();
+        held.clear();
+        await clock.tickAsync(10);
+      }
+      await limiters[0]?.peek();
+      assert.equal([store.leases.size, store.tickets.size], [0, 0]);
+    }),
+    { numRuns: Number(process.env.RUNS ?? 40), endOnFailure: true },
+  );
+  // more than the limit did run: the bound is not idle
+  assert.ok(highest > 1);
+});
+
+test.run();

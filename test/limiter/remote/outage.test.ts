@@ -1,0 +1,171 @@
+import FakeTimers from "@sinonjs/fake-timers";
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import type { Policy } from "../../../src/index.ts";
+import type { Store } from "../../../src/stores/store.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { suite } from "../../suite.ts";
+import * as paced from "../policies.ts";
+import { turn } from "../watch.ts";
+import { HandStore, onHand } from "./remote.ts";
+
+// The bound of docs/availability.md for `whenUnavailable: "local"`: whatever the arrivals and the
+// outages, all instances together stay within
+//
+//   bound of the policy + absences x (largest request + share of the capacity)
+//     + share of the rate x time for which instances were cut off
+//
+// The largest request, since a share that cannot hold it is lent it, once in an absence. The shares
+// only where others are not cut off, since these have the whole limit then.
+
+const RATE = 10;
+const LARGEST = 2;
+const INSTANCES = 3;
+
+/** The store as one instance reaches it. */
+class Way implements Store {
+  isCut = false;
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  run(...asked: Parameters<Store["run"]>): ReturnType<Store["run"]> {
+    return this.isCut ? Promise.reject(new Error("cut")) : this.#store.run(...asked);
+  }
+}
+
+type Deed =
+  | { readonly verb: "pass"; readonly ms: number }
+  | { readonly verb: "ask"; readonly instance: number; readonly permits: number }
+  | { readonly verb: "wait"; readonly instance: number; readonly permits: number }
+  /** All that there is. */
+  | { readonly verb: "drain"; readonly instance: number }
+  | { readonly verb: "outage"; readonly cut: readonly boolean[] };
+
+const instance = fc.nat({ max: INSTANCES - 1 });
+const permits = fc.constantFrom(1, 1, 1, 0.5, LARGEST);
+const deed: fc.Arbitrary<Deed> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      verb: fc.constant("pass"),
+      ms: fc.oneof(fc.constantFrom(1, 10, 100, 3000), fc.integer({ min: 1, max: 1500 })),
+    }),
+  },
+  { weight: 6, arbitrary: fc.record({ verb: fc.constant("drain"), instance }) },
+  { weight: 2, arbitrary: fc.record({ verb: fc.constant("ask"), instance, permits }) },
+  { weight: 2, arbitrary: fc.record({ verb: fc.constant("wait"), instance, permits }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      verb: fc.constant("outage"),
+      cut: fc.oneof(
+        fc.constant([true, true, true]),
+        fc.constant([false, false, false]),
+        fc.array(fc.boolean(), { minLength: INSTANCES, maxLength: INSTANCES }),
+      ),
+    }),
+  },
+);
+
+/** What was used in all, and when the last of it; and how often an instance went by its share. */
+async function play(policy: Policy, deeds: readonly Deed[]) {
+  const clock = new FakeClock();
+  const store = new HandStore(clock);
+  const ways = Array.from({ length: INSTANCES }, () => new Way(store));
+  const limiters = ways.map(
+    (way) =>
+      onHand(policy, {
+        ...{ clock, store: way as never, timeoutMs: 1000 },
+        ...{ whenUnavailable: "local", instances: () => INSTANCES },
+      }).limiter,
+  );
+  let used = 0;
+  let absences = 0;
+  let partial = 0;
+  let cutOffMs = 0;
+  const pass = async (ms: number) => {
+    const cut = ways.filter(({ isCut }) => isCut).length;
+    if (cut < INSTANCES) cutOffMs += cut * ms;
+    await clock.advance(ms);
+    await timers.tickAsync(ms);
+    await turn();
+  };
+  for (const deed of deeds) {
+    if (deed.verb === "pass") {
+      await pass(deed.ms);
+    } else if (deed.verb === "outage") {
+      // all have heard the same: what they do not know of each other comes on top
+      await pass(60);
+      await Promise.all(limiters.map((limiter) => limiter.peek()));
+      ways.forEach((way, i) => {
+        if (!way.isCut && deed.cut[i]) absences += 1;
+        way.isCut = deed.cut[i] === true;
+      });
+      const cut = ways.filter(({ isCut }) => isCut).length;
+      if (cut < INSTANCES) partial += cut;
+      // whoever is back has found out
+      if (!deed.cut.every((isCut) => isCut)) await pass(1000);
+    } else if (deed.verb === "drain") {
+      while (await limiters[deed.instance]?.tryAcquire()) used += 1;
+    } else {
+      const limiter = limiters[deed.instance];
+      const asked =
+        deed.verb === "ask"
+          ? limiter?.tryAcquire(deed.permits)
+          : limiter?.acquire(deed.permits).then(() => true);
+      asked?.then(
+        (granted) => {
+          if (granted) used += deed.permits;
+        },
+        () => {},
+      );
+      await turn();
+    }
+  }
+  const seconds = clock.now() / 1000;
+  return { used, seconds, absences, partial, cutOff: cutOffMs / 1000 };
+}
+
+const outages = suite("outages", { timeoutMs: 60_000 });
+let timers: FakeTimers.Clock;
+
+outages.before.each(() => {
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+outages.after.each(() => {
+  timers.uninstall();
+});
+
+const { bursty, warmingUp, prefilled, onEpoch, onFirst, inBuckets, logged } = paced;
+const { cells, bucket, stepped, nodelay, slack } = paced;
+const bounds: [Record<string, (pace: number) => Policy>, number][] = [
+  [{ bursty, warmingUp }, RATE + LARGEST],
+  [{ prefilled }, 2 * RATE + LARGEST],
+  [{ onEpoch, onFirst, inBuckets, logged }, 2 * paced.WINDOW],
+  [{ cells, bucket, stepped, nodelay }, 4 + LARGEST],
+  [{ slack }, 10 + LARGEST],
+];
+
+for (const [policies, capacity] of bounds) {
+  for (const [name, policyOf] of Object.entries(policies)) {
+    outages(`${name}: all together stay within the bound, through any outages`, async () => {
+      const history = fc.array(deed, { minLength: 5, maxLength: 25, size: "max" });
+      await fc.assert(
+        fc.asyncProperty(history, async (deeds) => {
+          const { used, seconds, absences, partial, cutOff } = await play(policyOf(RATE), deeds);
+          const lent = absences * LARGEST;
+          const beside = (partial * capacity + RATE * cutOff) / INSTANCES;
+          const most = capacity + RATE * seconds + lent + beside;
+          assert.ok(used <= most + 1e-6, `${used} used in ${seconds} s, at most ${most}`);
+        }),
+        { numRuns: 25 },
+      );
+    });
+  }
+}
+
+outages.run();

@@ -1,0 +1,343 @@
+import FakeTimers from "@sinonjs/fake-timers";
+import * as assert from "uvu/assert";
+import { gcra, QueueFullError, smoothBursty } from "../../../src/index.ts";
+import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
+import type { RemoteOptions } from "../../../src/limiter/remote/remote-desk.ts";
+import { RedisLimiter, StoreUnavailableError } from "../../../src/redis.ts";
+import { suite } from "../../suite.ts";
+import { HandLeaseStore, settled } from "../leases/lease-store.ts";
+import { listener } from "../listen.ts";
+import { failure, turn } from "../watch.ts";
+import { onHand } from "./remote.ts";
+
+const { start, heard, stop } = listener();
+let timers: FakeTimers.Clock;
+
+const test = suite("outages");
+test.before(start);
+test.before.each(() => {
+  heard();
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+test.after.each(() => timers.uninstall());
+test.after(stop);
+
+const gone = new Error("gone");
+const none = { granted: 0, refused: 0, cancelled: 0, waiting: 0 };
+const calm = { failed: 0, outages: 0, unavailableMs: 0, grantedInOutages: 0 };
+
+/** A limiter whose store is away while `store.away` is set; both clocks move together. */
+function make(
+  options: Partial<RemoteOptions> = {},
+  policy = smoothBursty({ permitsPerSecond: 10 }),
+) {
+  const made = onHand(policy, { name: "api", ...options });
+  const pass = async (ms: number) => {
+    await made.clock.advance(ms);
+    await timers.tickAsync(ms);
+    await turn();
+  };
+  return { ...made, pass };
+}
+
+test("what the store grants and refuses is told as by a limiter in this process", async () => {
+  const { limiter, pass } = make();
+  const first = [limiter.acquire(3), limiter.acquire(), limiter.tryAcquire(2, 399)];
+  assert.equal(limiter.stats, { ...none, ...calm, waiting: 3 });
+  await pass(0);
+  const api = { limiter: "api" };
+  assert.equal(heard(), [["refused", { ...api, permits: 2, reason: "too-long", waitedMs: 0 }]]);
+  await pass(300);
+  assert.equal(heard(), [["wait", { ...api, permits: 1, waitMs: 300 }]]);
+  assert.equal(await Promise.all(first), [0, 300, false]);
+  await limiter.decide(5);
+  assert.equal(heard(), [
+    [
+      "refused",
+      { ...api, permits: 5, reason: "too-long", waitedMs: 0, waitMs: 100, policy: "default" },
+    ],
+  ]);
+  await pass(100);
+  assert.is((await limiter.decide(1)).allowed, true);
+  assert.equal(limiter.stats, { ...none, ...calm, granted: 3, refused: 2 });
+  assert.equal([limiter.state, heard()], ["ready", []]);
+});
+
+test("on Redis, too: reservations, cancelled waits, a full queue", async () => {
+  const { limiter, pass } = make({ maxWaiting: 3 });
+  await limiter.reserve(5);
+  const reservation = await limiter.reserve(2);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const waits = [limiter.acquire(1, { signal }), limiter.acquire(), limiter.reserve()];
+  const ends = Promise.all(waits.map((wait) => failure(() => wait)));
+  await pass(100);
+  const api = { limiter: "api", permits: 1 };
+  assert.equal(heard(), [
+    ["wait", { ...api, permits: 2, waitMs: 500 }],
+    ["refused", { ...api, reason: "queue-full", waitedMs: 0 }],
+    ["refused", { ...api, reason: "queue-full", waitedMs: 0 }],
+  ]);
+  assert.is(limiter.stats.waiting, 1);
+  controller.abort("enough");
+  await reservation.cancel();
+  const [abort, full, fuller] = await ends;
+  assert.is(abort, "enough");
+  assert.instance(full, QueueFullError);
+  assert.instance(fuller, QueueFullError);
+  const told = heard();
+  assert.equal(told[0], ["cancelled", { ...api, waitedMs: 100, reason: "enough" }]);
+  assert.equal(
+    told.map(([event, { permits, waitedMs }]) => [event, permits, waitedMs]),
+    [
+      ["cancelled", 1, 100],
+      ["cancelled", 2, 100],
+    ],
+  );
+  assert.equal(limiter.stats, { ...none, ...calm, granted: 2, refused: 2, cancelled: 2 });
+});
+
+test("throw: the first failure is told, and the first answer", async () => {
+  const { limiter, store, pass } = make();
+  await limiter.tryAcquire();
+  store.away = gone;
+  assert.instance(await failure(() => limiter.acquire()), StoreUnavailableError);
+  await pass(250);
+  assert.instance(await failure(() => limiter.decide()), StoreUnavailableError);
+  assert.is(limiter.state, "unavailable");
+  assert.equal(heard(), [["unavailable", { limiter: "api", cause: gone }]]);
+  assert.equal(limiter.stats, {
+    ...{ ...none, ...calm, granted: 1 },
+    ...{ failed: 2, outages: 1, unavailableMs: 250 },
+  });
+  await pass(250);
+  store.away = undefined;
+  await limiter.peek();
+  await turn();
+  const counts = { granted: 0, refused: 0, failed: 2 };
+  assert.equal(heard(), [
+    ["recovered", { limiter: "api", cause: gone, durationMs: 500, ...counts }],
+  ]);
+  assert.equal([limiter.state, limiter.stats.unavailableMs], ["ready", 500]);
+});
+
+test("throw: a store that does not answer in time is away, until a probe finds it", async () => {
+  const { limiter, store, pass } = make({ timeoutMs: 100 });
+  store.held = true;
+  const failed = failure(() => limiter.acquire());
+  await pass(100);
+  await failed;
+  const [[event, { cause }] = ["wait", {} as Record<string, unknown>]] = heard();
+  assert.equal([event, (cause as Error).name], ["unavailable", "TimeoutError"]);
+  await store.deliver();
+  await pass(1000);
+  const [[back, { durationMs }] = ["wait", {} as Record<string, unknown>]] = heard();
+  assert.is(back, "recovered");
+  assert.ok(Number(durationMs) > 0 && Number(durationMs) <= 50, `${durationMs}`);
+});
+
+for (const [whenUnavailable, granted, refused] of [
+  ["allow", 15, 0],
+  // of the 10 permits in store one half is this process' own, and the next request is lent
+  ["local", 10, 1],
+] as const) {
+  test(`${whenUnavailable}: tells what was granted meanwhile without the store`, async () => {
+    const { limiter, store, pass } = make({ whenUnavailable, instances: () => 2 });
+    await limiter.charge(1);
+    await pass(10_000);
+    store.away = gone;
+    for (let i = 0; i < 3; i++) await limiter.tryAcquire(5);
+    await pass(5);
+    assert.is(limiter.stats.grantedInOutages, granted);
+    store.away = undefined;
+    await pass(1000);
+    const told = heard().filter(([event]) => event !== "refused");
+    const [, { durationMs }] = told[1] as [string, Record<string, unknown>];
+    assert.equal(told, [
+      ["unavailable", { limiter: "api", cause: gone }],
+      ["recovered", { limiter: "api", cause: gone, durationMs, granted, refused, failed: 0 }],
+    ]);
+    assert.ok(Number(durationMs) >= 5 && Number(durationMs) < 1000);
+    assert.is(limiter.state, "ready");
+  });
+}
+
+test("local: waits, reservations and cancellations of an outage are told, too", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "local", instances: () => 1 });
+  store.away = gone;
+  await limiter.acquire(2);
+  const wait = limiter.acquire();
+  const reservation = await limiter.reserve();
+  assert.is(await limiter.tryAcquire(1, 50), false);
+  await pass(100);
+  await reservation.cancel();
+  await pass(100);
+  assert.is(await wait, 200);
+  const api = { limiter: "api", permits: 1 };
+  const told = heard().filter(([event]) => event !== "unavailable");
+  const reason = told[2]?.[1].reason;
+  assert.equal(told, [
+    ["wait", { ...api, waitMs: 300 }],
+    ["refused", { ...api, reason: "too-long", waitedMs: 0 }],
+    ["cancelled", { ...api, waitedMs: 100, reason }],
+    ["wait", { ...api, waitMs: 200 }],
+  ]);
+});
+
+test("local: who waits in vain since there is a pause is told with its wait", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "local", instances: () => 1 });
+  store.away = gone;
+  await limiter.acquire(5);
+  const tried = limiter.tryAcquire(1, 600);
+  await pass(100);
+  heard();
+  await limiter.pause(700);
+  assert.is(await tried, false);
+  const refused = { limiter: "api", permits: 1, reason: "too-long", waitedMs: 100 };
+  assert.equal(heard(), [["refused", refused]]);
+});
+
+test("who is due when the store comes back was granted meanwhile", async () => {
+  const { limiter, clock, store } = make({ whenUnavailable: "local", instances: () => 1 });
+  store.away = gone;
+  await limiter.acquire(2);
+  const wait = limiter.acquire();
+  await turn();
+  store.away = undefined;
+  // the clock is there, its timers are not
+  clock.now = () => 200;
+  await timers.tickAsync(1000);
+  await wait;
+  const recovered = heard().find(([event]) => event === "recovered");
+  assert.equal([recovered?.[1].granted, limiter.stats.grantedInOutages], [3, 3]);
+});
+
+test("wait: who waited for the store is told to have waited; a try ends in time", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait" });
+  store.away = gone;
+  const wait = limiter.acquire();
+  const tried = limiter.tryAcquire(1, 20);
+  await pass(20);
+  assert.is(await tried, false);
+  store.away = undefined;
+  await pass(80);
+  await wait;
+  assert.equal(
+    heard().map(([event]) => event),
+    ["unavailable", "refused", "recovered", "wait"],
+  );
+  assert.equal(limiter.stats, {
+    ...{ ...none, ...calm, granted: 1, refused: 1, outages: 1 },
+    unavailableMs: limiter.stats.unavailableMs,
+  });
+});
+
+test("an error that waiting does not mend is no outage", async () => {
+  for (const whenUnavailable of ["throw", "wait", "allow"] as const) {
+    const { limiter, store } = make({ whenUnavailable });
+    store.away = new Error("WRONGTYPE");
+    assert.instance(await failure(() => limiter.acquire()), StoreUnavailableError);
+    assert.equal([limiter.state, limiter.stats.failed], ["ready", 1]);
+  }
+  assert.equal(heard(), []);
+});
+
+test("all keys of a limiter have one outage and one set of counters", async () => {
+  let away = false;
+  const redis = {
+    runScript: () => Promise.reject(away ? gone : new Error("WRONGTYPE")),
+  };
+  const limiter = RedisLimiter.create(redis, "users", gcra({ limit: 5, periodMs: 1000 }), {
+    whenUnavailable: "allow",
+  });
+  away = true;
+  for (const key of ["ann", "bob", "ann"]) await limiter.for(key).tryAcquire(2);
+  assert.equal(heard(), [["unavailable", { limiter: "users", cause: gone }]]);
+  const { granted, outages, grantedInOutages } = limiter.stats;
+  assert.equal([limiter.state, granted, outages, grantedInOutages], ["unavailable", 3, 1, 6]);
+  await limiter.for("ann").pause(100);
+  assert.is(await limiter.for("ann").tryAcquire(1, 50), false);
+  const [[event, { key }] = ["wait", {} as Record<string, unknown>]] = heard();
+  assert.equal([event, key], ["refused", "ann"]);
+});
+
+test("places: waits, refusals, cancellations, failures, outages", async () => {
+  const store = new HandLeaseStore();
+  const limiter = new RemoteConcurrency(store, "key", 1, {
+    ...{ name: "pages", leaseMs: 9000, maxWaiting: 2, timeoutMs: 100 },
+    whenUnavailable: "throw",
+  });
+  const lease = await limiter.acquire();
+  const controller = new AbortController();
+  const waits = [limiter.acquire(), limiter.acquire({ signal: controller.signal })];
+  const aborted = failure(() => waits[1]);
+  await settled();
+  assert.is(await limiter.tryAcquire(0), undefined);
+  assert.instance(await failure(() => limiter.acquire()), QueueFullError);
+  await timers.tickAsync(50);
+  controller.abort("enough");
+  await aborted;
+  const tried = limiter.tryAcquire(20);
+  await timers.tickAsync(20);
+  assert.is(await tried, undefined);
+  await lease.release();
+  await settled();
+  await waits[0];
+  const page = { limiter: "pages", permits: 1 };
+  assert.equal(heard(), [
+    ["refused", { ...page, reason: "too-long", waitedMs: 0 }],
+    ["refused", { ...page, reason: "queue-full", waitedMs: 0 }],
+    ["cancelled", { ...page, waitedMs: 50, reason: "enough" }],
+    ["refused", { ...page, reason: "too-long", waitedMs: 20 }],
+    ["wait", { ...page, waitMs: 70 }],
+  ]);
+  store.away = gone;
+  assert.instance(await failure(() => limiter.tryAcquire()), StoreUnavailableError);
+  assert.is(limiter.state, "unavailable");
+  await timers.tickAsync(30);
+  store.away = undefined;
+  await limiter.peek();
+  await settled();
+  const counts = { granted: 0, refused: 0, failed: 1 };
+  const [unavailable, recovered] = heard();
+  assert.equal(unavailable, ["unavailable", { limiter: "pages", cause: gone }]);
+  assert.equal(recovered?.[1], { limiter: "pages", cause: gone, durationMs: 30, ...counts });
+  assert.equal(limiter.stats, {
+    ...{ granted: 2, refused: 3, cancelled: 1, waiting: 0 },
+    ...{ ...calm, failed: 1, outages: 1, unavailableMs: 30 },
+  });
+  const last = failure(() => limiter.acquire());
+  await settled();
+  await limiter.close();
+  await last;
+  assert.equal([limiter.state, limiter.stats.cancelled], ["closed", 2]);
+});
+
+test("places that are let in while the store is away are told when it is back", async () => {
+  const store = new HandLeaseStore();
+  const limiter = new RemoteConcurrency(store, "key", 2, {
+    ...{ name: "pages", leaseMs: 9000, maxWaiting: 5, timeoutMs: 100 },
+    ...{ whenUnavailable: "local", instances: () => 1 },
+  });
+  store.away = gone;
+  const lease = await limiter.acquire();
+  await limiter.acquire();
+  const wait = limiter.acquire();
+  await settled();
+  assert.equal([limiter.state, limiter.stats.waiting], ["unavailable", 1]);
+  await timers.tickAsync(5);
+  await lease.release();
+  await wait;
+  store.away = undefined;
+  await timers.tickAsync(1000);
+  const [away, waited, back] = heard();
+  assert.equal(away, ["unavailable", { limiter: "pages", cause: gone }]);
+  assert.equal(waited, ["wait", { limiter: "pages", permits: 1, waitMs: 5 }]);
+  const { durationMs, ...facts } = back?.[1] ?? {};
+  assert.ok(Number(durationMs) >= 5 && Number(durationMs) < 1000, `${durationMs}`);
+  assert.equal(facts, { limiter: "pages", cause: gone, granted: 3, refused: 0, failed: 0 });
+  assert.equal([limiter.state, limiter.stats.grantedInOutages], ["ready", 3]);
+  await limiter.close();
+});
+
+test.run();

@@ -1,0 +1,496 @@
+import FakeTimers from "@sinonjs/fake-timers";
+import * as assert from "uvu/assert";
+import {
+  gcra,
+  leakyBucket,
+  PermitsExceedCapacityError,
+  QueueFullError,
+  slidingLog,
+  smoothBursty,
+  smoothWarmingUp,
+} from "../../../src/index.ts";
+import type { RemoteOptions } from "../../../src/limiter/remote/remote-desk.ts";
+import { StoreUnavailableError } from "../../../src/redis.ts";
+import { Breaker } from "../../../src/stores/breaker.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { suite } from "../../suite.ts";
+import { failure, turn, watch } from "../watch.ts";
+import { HandStore, onHand } from "./remote.ts";
+
+// The store is away while `store.away` is set. The limiter's clock is `clock`; the timers tell when
+// the store is looked for, and both move together in `pass`.
+let timers: FakeTimers.Clock;
+
+function make(policies: Parameters<typeof onHand>[0], options: Partial<RemoteOptions> = {}) {
+  const made = onHand(policies, {
+    ...{ whenUnavailable: "local", instances: () => 4 },
+    ...options,
+  });
+  const pass = async (ms: number) => {
+    await made.clock.advance(ms);
+    await timers.tickAsync(ms);
+    await turn();
+  };
+  const leave = () => {
+    made.store.away = new Error("gone");
+  };
+  const comeBack = async () => {
+    made.store.away = undefined;
+    await timers.tickAsync(1000);
+    await turn();
+  };
+  return { ...made, pass, leave, comeBack };
+}
+
+const standIn = suite("stand-in");
+
+standIn.before.each(() => {
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+standIn.after.each(() => {
+  timers.uninstall();
+});
+
+const ten = smoothBursty({ permitsPerSecond: 10 });
+
+async function grantedOf(answers: readonly Promise<boolean>[]): Promise<number> {
+  return (await Promise.all(answers)).filter((granted) => granted).length;
+}
+
+/** A limiter that has been idle since its first call. */
+async function idle(policies: Parameters<typeof onHand>[0], options?: Partial<RemoteOptions>) {
+  const made = make(policies, options);
+  await made.limiter.charge(1);
+  await made.pass(60_000);
+  return made;
+}
+
+standIn("an outage right after a burst gives no second one", async () => {
+  const { limiter, pass, leave } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  assert.is(await limiter.tryAcquire(), false);
+  // its share is 2.5 a second, and it owes a quarter of a permit; the last one is lent
+  await pass(1000);
+  const asked = Array.from({ length: 10 }, () => limiter.tryAcquire());
+  assert.is(await grantedOf(asked), 3);
+});
+
+standIn("nor where the burst came after the store last told how it stands", async () => {
+  const { limiter, store, pass, leave } = await idle(ten);
+  await limiter.peek();
+  assert.is(store.sent(), "peek 1, owed");
+  await limiter.acquire(11);
+  assert.is(store.sent(), "reserve 11 within Infinity x1", "told a moment ago");
+  leave();
+  // what it took itself is all its own to pay: 11 permits at 2.5 a second, 2.5 were there
+  const { waitMs } = await limiter.peek();
+  assert.is(waitMs, 3400);
+  await pass(3400);
+  assert.is(await limiter.tryAcquire(), true);
+});
+
+standIn("what was told last is not long ago: a last trip asks when nobody else does", async () => {
+  const { limiter, store, pass } = await idle(ten);
+  await limiter.peek();
+  await limiter.acquire(11);
+  const { length } = store.trips;
+  await pass(50);
+  assert.equal([store.sent(), store.trips.length], ["owed", length + 1]);
+  await pass(10_000);
+  assert.is(store.trips.length, length + 1);
+  assert.is(timers.countTimers(), 0);
+});
+
+standIn("what was there is shared; the rate is the share's", async () => {
+  const { limiter, pass, leave } = await idle(smoothBursty({ permitsPerSecond: 40 }));
+  await limiter.tryAcquire(20);
+  await pass(60);
+  await limiter.peek(); // which lets the store tell
+  leave();
+  // 22.4 of 40 permits are left, a quarter of them is ours; the last one is lent
+  const asked = Array.from({ length: 20 }, () => limiter.tryAcquire());
+  assert.is(await grantedOf(asked), 6);
+  const { waitMs, limit } = await limiter.peek();
+  assert.is(limit, 11);
+  assert.is(waitMs, 40);
+});
+
+standIn("where nothing was ever told it begins as a new one does", async () => {
+  const { limiter, leave, pass } = make(ten);
+  leave();
+  assert.equal(await Promise.all([limiter.tryAcquire(), limiter.tryAcquire()]), [true, false]);
+  await pass(400);
+  assert.is(await limiter.tryAcquire(), true);
+});
+
+standIn("nobody pays for the outage: once late, then at once", async () => {
+  const { limiter, store, pass } = await idle(ten);
+  store.held = true;
+  const first = watch({ now: () => timers.now } as never, limiter.tryAcquire());
+  const asked = timers.now;
+  await pass(1000);
+  assert.equal([first.value, Number(first.at) - asked], [true, 1000]);
+  const { length } = store.trips;
+  for (let i = 0; i < 100; i++) await limiter.tryAcquire();
+  assert.is(store.trips.length, length);
+});
+
+standIn(
+  "those who wait are let in at the share's pace, in order; who leaves makes room",
+  async () => {
+    const { limiter, clock, pass, leave } = await idle(ten);
+    await limiter.acquire(11);
+    leave();
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    const waiting = [
+      watch(clock, limiter.acquire()),
+      watch(clock, limiter.acquire(1, { signal: controller.signal })),
+      watch(clock, limiter.acquire()),
+      watch(clock, limiter.tryAcquire(1, 5000)),
+      watch(clock, limiter.tryAcquire(1, 100)),
+    ];
+    const start = clock.now();
+    await turn();
+    controller.abort(reason);
+    await pass(3000);
+    assert.is(waiting[1]?.error, reason);
+    assert.equal(
+      waiting.map(({ at }) => Number(at) - start),
+      [100, 0, 500, 900, 0],
+    );
+    assert.equal([waiting[3]?.value, waiting[4]?.value], [true, false]);
+  },
+);
+
+standIn("back again: it is charged, and those who wait ask the store, in order", async () => {
+  const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  await pass(4000);
+  const taken = await grantedOf(Array.from({ length: 10 }, () => limiter.tryAcquire()));
+  assert.is(taken, 3);
+  const waiting = [watch(clock, limiter.acquire(2)), watch(clock, limiter.tryAcquire(1, 5000))];
+  await turn();
+  const { length } = store.trips;
+  await comeBack();
+  assert.equal(
+    store.trips.slice(length).map((_, i) => store.sent(length + i - store.trips.length)),
+    ["pause 0", "settle 3, reserve 2 within Infinity x1, reserve 1 within 5000000 x1, owed"],
+  );
+  // 10 were there: the charge, then the two, then the one
+  assert.equal(
+    waiting.map(({ value }) => value),
+    [0, true],
+  );
+  assert.is((await limiter.peek()).remaining, 5);
+  assert.is(timers.countTimers(), 0);
+});
+
+standIn(
+  "who waited here and is told a later instant there is re-timed, not let in early",
+  async () => {
+    const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
+    await limiter.acquire(11);
+    leave();
+    const start = clock.now();
+    const waiting = [1, 2, 3].map((n) => watch(clock, limiter.acquire(n)));
+    const leaving = new AbortController();
+    const left = watch(clock, limiter.acquire(1, { signal: leaving.signal }));
+    await pass(50);
+    // others have used what was there
+    store.frame.trip("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
+    await comeBack();
+    leaving.abort();
+    await pass(5000);
+    assert.equal(
+      waiting.map(({ at }) => Number(at) - start),
+      [2100, 2200, 2400],
+    );
+    assert.ok(left.error);
+  },
+);
+
+standIn("away again before it was told: nothing is forgotten", async () => {
+  const { limiter, store, pass, leave, comeBack } = await idle(ten);
+  leave();
+  assert.is(await limiter.tryAcquire(3), true);
+  // the probe comes through, and nothing else
+  const { run } = store;
+  store.away = undefined;
+  store.run = (key, declared, requests, now) => {
+    if (requests[0]?.verb !== "pause") leave();
+    return run.call(store, key, declared, requests, now);
+  };
+  await timers.tickAsync(100);
+  assert.ok(store.trips.some(([first]) => first?.verb === "settle" && first.amount === 3));
+  Object.assign(store, { run });
+  const { remaining } = await limiter.peek();
+  await comeBack();
+  assert.ok(remaining < 1, `${remaining}`);
+  const { policies } = await limiter.peek();
+  assert.equal([policies.default?.remaining, store.sent(-2)], [8, "settle 3, owed"]);
+  await pass(100);
+});
+
+standIn("those to whom the store promised instants go first, and at these", async () => {
+  const { limiter, clock, pass, leave } = await idle(ten, { instances: () => 1 });
+  await limiter.acquire(11);
+  const promised = [watch(clock, limiter.acquire()), watch(clock, limiter.acquire())];
+  await turn();
+  const start = clock.now();
+  leave();
+  const later = watch(clock, limiter.acquire());
+  await pass(1000);
+  assert.equal(
+    [...promised, later].map(({ at }) => Number(at) - start),
+    [100, 200, 300],
+  );
+});
+
+standIn("what is larger than the share is lent, and the next ones pay", async () => {
+  const log = slidingLog({ limit: 2, windowMs: 1000 });
+  const { limiter, clock, pass, leave } = await idle(log);
+  leave();
+  // half a permit every second: one of them takes two seconds' worth
+  const waiting = [1, 2, 1].map((n) => watch(clock, limiter.acquire(n)));
+  const start = clock.now();
+  await pass(10_000);
+  assert.equal(
+    waiting.map(({ at }) => Number(at) - start),
+    [0, 2000, 6000],
+  );
+  assert.instance(await failure(() => limiter.acquire(3)), PermitsExceedCapacityError);
+  assert.instance(await failure(() => limiter.decide(3)), PermitsExceedCapacityError);
+});
+
+standIn("maxWaiting counts those who wait here and those whom the store promised", async () => {
+  const { limiter, leave } = await idle(ten, { maxWaiting: 2 });
+  await limiter.acquire(11);
+  const first = limiter.acquire();
+  await turn();
+  leave();
+  const second = limiter.acquire();
+  await turn();
+  const error = (await failure(() => limiter.acquire())) as QueueFullError;
+  assert.instance(error, QueueFullError);
+  assert.equal([error.facts.waiting, error.facts.maxWaiting], [2, 2]);
+  assert.is(await limiter.tryAcquire(1, 1e6), false);
+  assert.instance(await failure(() => limiter.reserve()), QueueFullError);
+  for (const waiting of [first, second]) waiting.catch(() => {});
+});
+
+standIn("a bounded policy bounds who waits here to its share", async () => {
+  const { limiter, leave } = await idle(leakyBucket({ permitsPerSecond: 4, capacity: 8 }));
+  leave();
+  assert.is(await limiter.tryAcquire(), true);
+  const waiting = Array.from({ length: 3 }, () => limiter.acquire());
+  const outcomes: unknown[] = [];
+  for (const one of waiting) one.then(outcomes.push, (error) => outcomes.push(error));
+  await turn();
+  assert.equal(
+    // one that went at once was lent most of it
+    outcomes.map((error) => (error as Error).name),
+    ["QueueFullError", "QueueFullError"],
+  );
+  assert.match(`${outcomes[0]}`, "1 are waited for and maxWaiting is 2");
+});
+
+standIn("decide and peek tell how the share stands", async () => {
+  const { limiter, leave } = await idle(gcra({ limit: 40, periodMs: 1000 }));
+  leave();
+  const told = await limiter.decide(4);
+  assert.equal([told.allowed, told.limit, told.remaining, told.resetMs], [true, 10, 6, 400]);
+  const refused = await limiter.decide(8);
+  assert.equal([refused.allowed, refused.waitMs, refused.remaining], [false, 200, 6]);
+  assert.equal((await limiter.peek(6)).allowed, true);
+});
+
+standIn("charges, refunds and pauses hold here, and there when it is back", async () => {
+  // 4 are used, and 1.25 have come back when the store does
+  const { limiter, store, pass, leave, comeBack } = await idle(ten);
+  leave();
+  await limiter.charge(5);
+  await limiter.refund(1);
+  await limiter.pause(3000);
+  const { waitMs } = await limiter.peek();
+  assert.is(waitMs, 3000);
+  await pass(500);
+  const { length } = store.trips;
+  await comeBack();
+  assert.equal(
+    store.trips.slice(length).map((_, i) => store.sent(length + i - store.trips.length)),
+    ["pause 0", "pause 2500000, settle 2.75, owed"],
+  );
+});
+
+standIn(
+  "reservations keep their instants; corrections find the state, wherever it is",
+  async () => {
+    const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
+    await limiter.acquire(11);
+    leave();
+    const [used, kept, cancelled, aborted] = await Promise.all([
+      limiter.reserve(),
+      limiter.reserve(2),
+      limiter.reserve(3),
+      limiter.reserve(4),
+    ]);
+    assert.equal([used?.waitMs, kept?.waitMs, cancelled?.waitMs], [100, 500, 1300]);
+    const ready = watch(clock, kept?.ready() as Promise<number>);
+    const controller = new AbortController();
+    const gone = watch(clock, aborted?.ready({ signal: controller.signal }) as Promise<number>);
+    await pass(150);
+    await used?.settle(2);
+    assert.is(await limiter.tryAcquire(), false);
+    await comeBack();
+    // 1 + 1 more, 2, 3 and 4
+    assert.match(store.sent(), "settle 11");
+    const before = await limiter.peek();
+    assert.is(await cancelled?.cancel(), true);
+    controller.abort(new Error("enough"));
+    await kept?.settle(1);
+    await used?.settle(5);
+    await turn();
+    assert.ok(gone.error);
+    assert.is(Math.round(before.waitMs - (await limiter.peek()).waitMs), 500);
+    await pass(1000);
+    // whoever waits for it pays for the one more
+    assert.is(ready.value, 900);
+  },
+);
+
+standIn("what the store granted is corrected here while it is away", async () => {
+  const { limiter, store, leave, comeBack } = await idle(ten);
+  await limiter.acquire(11);
+  const [small, large] = await Promise.all([limiter.reserve(), limiter.reserve()]);
+  leave();
+  await small?.settle(3);
+  assert.is(await large?.cancel(), true);
+  await comeBack();
+  assert.match(store.sent(), /back 1.*settle 2/);
+});
+
+standIn("how many share it is asked for every second; nonsense changes nothing", async () => {
+  let instances = 4;
+  const { limiter, pass, leave } = await idle(ten, { instances: () => instances });
+  leave();
+  assert.is((await limiter.peek()).limit, 3);
+  instances = 1;
+  await pass(999);
+  assert.is((await limiter.peek()).limit, 3);
+  await pass(1);
+  await limiter.peek();
+  assert.is((await limiter.peek()).limit, 11);
+});
+
+standIn("keys that are asked once do not pile up while the store is away", async () => {
+  const breaker = new Breaker();
+  const policy = gcra({ limit: 10, periodMs: 1000 });
+  const clock = new FakeClock();
+  const store = Object.assign(new HandStore(clock), { breaker });
+  const open = (whenUnavailable: RemoteOptions["whenUnavailable"]) =>
+    onHand(policy, { clock, store, whenUnavailable, instances: () => 1 }).limiter;
+  store.away = new Error("gone");
+  const [busy, ...others] = Array.from({ length: 300 }, () => open("local"));
+  const refusing = open("throw");
+  for (const limiter of others) await limiter.acquire();
+  assert.is(await busy?.acquire(10), 0);
+  await failure(() => refusing.acquire());
+  const count = () => breaker.size;
+  assert.is(count(), 301);
+  await clock.advance(500);
+  await timers.tickAsync(500);
+  assert.is(count(), 2, "the busy one, and one to look for the store");
+  // who was forgotten is not let in twice, nor asks in vain
+  assert.is(await busy?.tryAcquire(6), false);
+  assert.is(await others[0]?.tryAcquire(10), true);
+  assert.is(await others[0]?.tryAcquire(), false);
+  assert.instance(await failure(() => refusing.acquire()), StoreUnavailableError);
+  store.away = undefined;
+  await timers.tickAsync(1000);
+  // all of one name, and what they used is charged
+  assert.is(await refusing.tryAcquire(), false);
+  assert.is(count(), 0);
+});
+
+standIn("allow: everybody is let in, and nothing is charged; pauses hold", async () => {
+  const { limiter, clock, store, pass, leave, comeBack } = await idle(ten, {
+    whenUnavailable: "allow",
+  });
+  leave();
+  for (let i = 0; i < 100; i++) assert.is(await limiter.tryAcquire(5), true);
+  assert.is(await limiter.acquire(1000), 0);
+  const told = await limiter.decide(3);
+  assert.equal([told.allowed, told.waitMs], [true, 0]);
+  assert.is((await limiter.reserve()).waitMs, 0);
+  await limiter.charge(3);
+  await limiter.refund(3);
+  await limiter.pause(100);
+  const paused = watch(clock, limiter.acquire());
+  const start = clock.now();
+  await pass(200);
+  assert.is(Number(paused.at) - start, 100);
+  await comeBack();
+  assert.is(store.sent(), "pause 0");
+  assert.is((await limiter.peek()).remaining, 11);
+});
+
+for (const whenUnavailable of ["local", "allow"] as const) {
+  standIn(`${whenUnavailable}: what is everybody's cannot be set here`, async () => {
+    const { limiter, store, leave } = await idle(ten, { whenUnavailable });
+    leave();
+    assert.instance(await failure(() => limiter.update(ten)), StoreUnavailableError);
+    assert.instance(await failure(() => limiter.reset()), StoreUnavailableError);
+    store.away = new Error("WRONGTYPE");
+  });
+
+  standIn(`${whenUnavailable}: an error that waiting does not mend is one`, async () => {
+    const { limiter, store } = await idle(ten, { whenUnavailable });
+    store.away = new Error("WRONGTYPE");
+    for (const deed of [() => limiter.acquire(), () => limiter.decide(), () => limiter.charge(1)]) {
+      assert.instance(await failure(deed), StoreUnavailableError);
+    }
+  });
+}
+
+standIn("several policies: each has its share, and is charged its own", async () => {
+  const { limiter, store, leave, comeBack } = await idle(
+    { requests: ten, bytes: gcra({ limit: 4000, periodMs: 1000 }) },
+    { instances: () => 2 },
+  );
+  await limiter.acquire({ requests: 4, bytes: 1000 });
+  leave();
+  assert.is(await limiter.tryAcquire({ requests: 1, bytes: 1500 }), true);
+  assert.is(await limiter.tryAcquire({ bytes: 1 }), false);
+  assert.is(await limiter.tryAcquire({ requests: 3 }), true);
+  const { policies } = await limiter.peek({ requests: 1 });
+  assert.equal([policies.requests?.limit, policies.bytes?.limit], [6, 2000]);
+  await comeBack();
+  assert.is(store.sent(), "settle 4,1500, owed");
+});
+
+standIn("a warm limiter stays warm through an outage", async () => {
+  const { limiter, pass, leave, comeBack } = await idle(
+    smoothWarmingUp({ permitsPerSecond: 10, warmupMs: 4000 }),
+    { instances: () => 1 },
+  );
+  const pace = async (permits: number) => {
+    let ms = 0;
+    for (let i = 0; i < permits; i++) {
+      const { waitMs } = await limiter.reserve();
+      ms = waitMs;
+      await pass(waitMs);
+    }
+    return ms;
+  };
+  assert.is(await pace(100), 100);
+  leave();
+  assert.is(await pace(50), 100);
+  await comeBack();
+  assert.ok((await pace(50)) <= 101);
+});
+
+standIn.run();

@@ -1,0 +1,370 @@
+import * as assert from "uvu/assert";
+import type { Clock, Timer } from "../../../src/clock.ts";
+import { type Promised, type Sleeper, WaitLine } from "../../../src/limiter/remote/wait-line.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
+import { suite } from "../../suite.ts";
+import { turn } from "../watch.ts";
+
+const MICRO = 0.001;
+
+/** A clock whose timers fire that many ms too late, or too early, and which counts them. */
+class CarelessClock implements Clock {
+  readonly fake: FakeClock;
+  readonly #offMs: () => number;
+  readonly #originMs: number;
+  set = 0;
+  pending = 0;
+
+  constructor(offMs: () => number = () => 0, originMs = 0) {
+    this.fake = new FakeClock();
+    this.#offMs = offMs;
+    this.#originMs = originMs;
+  }
+
+  now(): number {
+    return this.fake.now() + this.#originMs;
+  }
+
+  wakeAt(timeMs: number, wake: () => void): Timer {
+    this.set += 1;
+    this.pending += 1;
+    const timer = this.fake.wakeAt(timeMs - this.#originMs + this.#offMs(), () => {
+      this.pending -= 1;
+      wake();
+    });
+    return {
+      cancel: () => {
+        this.pending -= 1;
+        timer.cancel();
+      },
+    };
+  }
+}
+
+/** Sleeps until then, ms, and tells when it was woken. */
+class Someone implements Sleeper {
+  due = 0;
+  promised: Promised;
+  gone = false;
+  size = 1;
+  static readonly givenUp: number[] = [];
+  readonly #onWake: (someone: Someone, now: number) => void;
+  wokenAt: number | undefined;
+
+  constructor(dueMs: number, onWake: (someone: Someone, now: number) => void = () => {}) {
+    this.promised = { instant: Math.round(dueMs * 1000) };
+    this.#onWake = onWake;
+  }
+
+  isLike(other: Sleeper): boolean {
+    return other instanceof Someone && other.size === this.size;
+  }
+
+  takeOver(promised: Promised): void {
+    this.promised = promised;
+  }
+
+  giveUp(): void {
+    Someone.givenUp.push(this.promised.instant / 1000);
+  }
+
+  wake(now: number): void {
+    this.wokenAt = now / 1000;
+    this.#onWake(this, now);
+  }
+}
+
+function make(clock = new CarelessClock()) {
+  return { clock, line: new WaitLine(clock) };
+}
+
+/** One sleeper for each instant, ms. */
+function lay(line: WaitLine, ...dueMs: number[]): Someone[] {
+  return dueMs.map((due) => {
+    const someone = new Someone(due);
+    line.add(someone);
+    return someone;
+  });
+}
+
+const wokenAt = (sleepers: readonly Someone[]) => sleepers.map((someone) => someone.wokenAt);
+
+const test = suite("wait line");
+
+test("each wakes at its instant and not before, with one timer for all", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, 10, 20, 20, 30.001);
+  assert.equal([clock.set, clock.pending], [1, 1]);
+  await clock.fake.advance(10 - MICRO);
+  assert.equal(wokenAt(sleepers), [undefined, undefined, undefined, undefined]);
+  await clock.fake.advance(MICRO);
+  assert.is(clock.pending, 1);
+  await clock.fake.advance(100);
+  assert.equal(wokenAt(sleepers), [10, 20, 20, 30.001]);
+  assert.equal([clock.set, clock.pending], [3, 0]);
+});
+
+for (const [hazard, told, sizes, expected] of [
+  ["the earlier one is for who asked first", [30, 10, 20, 40], [1, 1, 1, 1], [10, 20, 30, 40]],
+  ["of neighbours who asked for the same", [30, 10, 40, 20], [1, 1, 5, 1], [10, 30, 40, 40]],
+  ["nobody overtakes who asked for more", [30, 10, 20, 40], [5, 1, 1, 1], [30, 30, 30, 40]],
+  ["earlier by no more than answers vary", [30, 29, 28.999], [1, 1, 1], [28.999, 29, 30]],
+  ["earlier by less than that", [30, 29.001, 29], [1, 1, 1], [30, 30, 30]],
+] as const) {
+  test(`first in, first out, where instants do not come in order: ${hazard}`, async () => {
+    const { clock, line } = make();
+    const order: number[] = [];
+    const sleepers = told.map((due, i) => new Someone(due, () => order.push(i)));
+    for (const [i, someone] of sleepers.entries()) {
+      someone.size = sizes[i] ?? 1;
+      line.add(someone);
+    }
+    await clock.fake.advance(100);
+    assert.equal(
+      order,
+      told.map((_, i) => i),
+    );
+    assert.equal(wokenAt(sleepers), expected);
+    const [later] = lay(line, 110);
+    await clock.fake.advance(10);
+    assert.is(later?.wokenAt, 110);
+    assert.is(clock.pending, 0);
+  });
+}
+
+test("instants that do not come in order, from another turn each", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, 30);
+  for (const due of [10, 20, 40]) {
+    await turn();
+    sleepers.push(...lay(line, due));
+  }
+  await clock.fake.advance(100);
+  assert.equal(wokenAt(sleepers), [10, 20, 30, 40]);
+});
+
+test("whoever leaves is not woken, and the last one takes the timer along", async () => {
+  const { clock, line } = make();
+  const [first, second, third] = lay(line, 10, 20, 30) as [Someone, Someone, Someone];
+  line.remove(first);
+  line.remove(first);
+  await clock.fake.advance(20);
+  assert.equal(wokenAt([first, second, third]), [undefined, 20, undefined]);
+  line.remove(third);
+  assert.is(clock.pending, 0);
+  line.remove(third);
+  await clock.fake.advance(100);
+  assert.is(third.wokenAt, undefined);
+});
+
+test("a timer that fires early wakes nobody", async () => {
+  const early = [-3, -0.001];
+  const clock = new CarelessClock(() => early.shift() ?? 0);
+  const { line } = make(clock);
+  const [someone] = lay(line, 10);
+  await clock.fake.advance(7);
+  assert.equal([someone?.wokenAt, clock.set], [undefined, 2]);
+  await clock.fake.advance(2.999);
+  assert.equal([someone?.wokenAt, clock.set], [undefined, 3]);
+  await clock.fake.advance(MICRO);
+  assert.is(someone?.wokenAt, 10);
+});
+
+test("a late timer wakes all who are due, and is made up for: once, up to 10 ms", async () => {
+  let late = 4;
+  const clock = new CarelessClock(() => late);
+  const { line } = make(clock);
+  const order: number[] = [];
+  for (const [i, due] of [10, 11, 12].entries()) line.add(new Someone(due, () => order.push(i)));
+  assert.is(line.lateBy(), 0);
+  await clock.fake.advance(14);
+  assert.equal(order, [0, 1, 2]);
+  // that of the one who was released last
+  assert.is(line.lateBy(), 2000);
+  await clock.fake.advance(2 - MICRO);
+  assert.is(line.lateBy(), 2000);
+  await clock.fake.advance(MICRO);
+  assert.is(line.lateBy(), 0);
+
+  lay(line, 20);
+  await clock.fake.advance(8);
+  assert.is(line.lateBy(), 4000);
+  late = 1000;
+  lay(line, 25);
+  await clock.fake.advance(1100);
+  assert.is(line.lateBy(), 0);
+  lay(line, 1200);
+  await clock.fake.advance(1075.999);
+  assert.is(line.lateBy(), 0);
+  await clock.fake.advance(MICRO);
+  assert.is(line.lateBy(), 10_000);
+});
+
+test("a punctual timer owes nothing", async () => {
+  const { clock, line } = make();
+  lay(line, 10);
+  await clock.fake.advance(10);
+  assert.is(line.lateBy(), 0);
+});
+
+test("held: nobody wakes before, and a shorter hold does not end a longer one", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, 10, 200);
+  line.holdUntil(100_000);
+  line.holdUntil(50_000);
+  await clock.fake.advance(100 - MICRO);
+  assert.equal(wokenAt(sleepers), [undefined, undefined]);
+  await clock.fake.advance(MICRO);
+  assert.equal(wokenAt(sleepers), [100, undefined]);
+  assert.is(line.lateBy(), 0);
+  await clock.fake.advance(100);
+  assert.equal(wokenAt(sleepers), [100, 200]);
+  line.holdUntil(300_000);
+  assert.is(clock.pending, 0);
+  const [someone] = lay(line, 250);
+  await clock.fake.advance(100);
+  assert.is(someone?.wokenAt, 300);
+});
+
+test("an alarm beside the line: deferred by a hold, and it can be put out", async () => {
+  const { clock, line } = make();
+  const rung: [string, number][] = [];
+  const ring = (name: string) => () => rung.push([name, clock.now()]);
+  line.alarm(10_000, ring("a"));
+  line.alarm(20_000, ring("b"));
+  const out = line.alarm(20_000, ring("put out"));
+  await clock.fake.advance(10);
+  line.holdUntil(50_000);
+  await clock.fake.advance(20);
+  out.cancel();
+  const second = line.alarm(60_000, ring("put out"));
+  second.cancel();
+  await clock.fake.advance(100);
+  assert.equal(rung, [
+    ["a", 10],
+    ["b", 50],
+  ]);
+  assert.is(clock.pending, 0);
+});
+
+test("a clock may count from any origin", async () => {
+  const clock = new CarelessClock(() => 0, 1.8e12);
+  const { line } = make(clock);
+  const sleepers = lay(line, 1.8e12 + 10, 1.8e12 + 20);
+  const rung: number[] = [];
+  line.alarm((1.8e12 + 15) * 1000, () => rung.push(clock.now()));
+  await clock.fake.advance(30);
+  assert.equal(wokenAt(sleepers), [1.8e12 + 10, 1.8e12 + 20]);
+  assert.equal(rung, [1.8e12 + 15]);
+});
+
+test("a hundred thousand come and go in a moment", async () => {
+  const { clock, line } = make();
+  const sleepers = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
+  for (const [i, someone] of sleepers.entries()) if (i % 2 === 0) line.remove(someone);
+  const started = performance.now();
+  await clock.fake.advance(9.999);
+  for (const someone of sleepers) line.remove(someone);
+  assert.ok(performance.now() - started < 5000);
+  assert.is(clock.pending, 0);
+});
+
+test("who cannot wait for those before it goes at its own instant", async () => {
+  const clock = new FakeClock();
+  const line = new WaitLine(clock);
+  const first = new Someone(1000);
+  const hurried = new Someone(100);
+  const gone = new Someone(200);
+  const next = new Someone(300);
+  line.add(first);
+  line.add(hurried, 500_000);
+  line.add(gone, 500_000);
+  line.add(next, 5_000_000);
+  line.remove(gone);
+  await clock.advance(99.999);
+  assert.is(hurried.wokenAt, undefined);
+  await clock.advance(5000);
+  const woken = [first, hurried, gone, next].map(({ wokenAt }) => wokenAt);
+  assert.equal(woken, [300, 100, undefined, 1000]);
+});
+
+const closing = suite("wait line, those who leave");
+
+/** They leave in one turn; what they gave up, ms, the latest first. */
+async function leave(line: WaitLine, ...sleepers: readonly Someone[]): Promise<number[]> {
+  Someone.givenUp.length = 0;
+  for (const sleeper of sleepers) {
+    sleeper.gone = true;
+    line.leave(sleeper);
+  }
+  await turn();
+  return Someone.givenUp.slice().sort((a, b) => b - a);
+}
+
+const dues = (sleepers: readonly Someone[]) => sleepers.map(({ due }) => due / 1000);
+
+for (const [hazard, gone, after, givenUp] of [
+  ["the first", [0], [10, 20, 30, 40], [50]],
+  ["the last", [4], [10, 20, 30, 40], [50]],
+  ["two in the middle", [1, 2], [10, 20, 30], [50, 40]],
+  ["two apart", [0, 3], [10, 20, 30], [50, 40]],
+  ["all but one", [0, 1, 3, 4], [10], [50, 40, 30, 20]],
+  ["all, in the wrong order", [4, 2, 0, 1, 3], [], [50, 40, 30, 20, 10]],
+] as const) {
+  closing(`those behind move up, the last instants are given up: ${hazard}`, async () => {
+    const { clock, line } = make();
+    const sleepers = lay(line, 10, 20, 30, 40, 50);
+    const told = await leave(line, ...gone.map((i) => sleepers[i] as Someone));
+    assert.equal(told, givenUp);
+    const rest = sleepers.filter((one) => !one.gone);
+    assert.equal(dues(rest), after);
+    await clock.fake.advance(100);
+    assert.equal(wokenAt(rest), after);
+    assert.equal(clock.pending, 0);
+  });
+}
+
+closing("nobody takes what another has asked for otherwise, or overtakes it", async () => {
+  const { line } = make();
+  const sleepers = lay(line, 10, 20, 30, 40, 50, 60) as [Someone, Someone, Someone];
+  const [first, , large] = sleepers;
+  large.size = 5;
+  assert.equal(await leave(line, first), [20]);
+  assert.equal(dues(sleepers.filter((one) => !one.gone)), [10, 30, 40, 50, 60]);
+  assert.equal(await leave(line, large), [30]);
+  assert.equal(dues(sleepers.filter((one) => !one.gone)), [10, 40, 50, 60]);
+});
+
+closing("who comes later is behind those who moved up, and no later than need be", async () => {
+  const { line } = make();
+  const [first] = lay(line, 10, 20, 30) as [Someone];
+  await leave(line, first);
+  const [late] = lay(line, 25) as [Someone];
+  assert.is(late.due, 25_000);
+  const [early] = lay(line, 5) as [Someone];
+  assert.is(early.due, 25_000);
+});
+
+closing("one who sleeps beside the line gives up its own", async () => {
+  const { line } = make();
+  lay(line, 1000);
+  const hurried = new Someone(100);
+  line.add(hurried, 500_000);
+  assert.equal(await leave(line, hurried), [100]);
+  assert.is(hurried.wokenAt, undefined);
+});
+
+closing("100 000 leave one by one, and all at once, in a moment", async () => {
+  const { line } = make();
+  const many = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 1000 + i));
+  const start = performance.now();
+  await leave(line, ...many.slice(0, 50_000));
+  assert.is(many[50_000]?.due, 1_000_000);
+  await leave(line, ...many.slice(50_000));
+  const took = performance.now() - start;
+  assert.ok(took < 5000, `${took} ms`);
+});
+
+closing.run();
+
+test.run();
