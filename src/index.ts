@@ -43,7 +43,8 @@ export type {
   TryOptions,
   WaitOptions,
 } from "./limiter/face.ts";
-export { KeyedLimiter, type KeyedLimiterOptions } from "./limiter/keyed.ts";
+export { KeyedLimiter } from "./limiter/keyed.ts";
+export type { KeyedLimiterOptions } from "./limiter/keyring.ts";
 export { Limiter } from "./limiter/limiter.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { LimiterOptions } from "./limiter/options.ts";

@@ -1,0 +1,272 @@
+/**
+ * What the keys of a `KeyedLimiter` have. A key costs no more than the state of its algorithm; one
+ * for which somebody waits, or that is paused, is *awake*: until it is idle again it has a queue of
+ * its own, on the same state.
+ */
+import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
+import { diagnostics } from "../diagnostics.ts";
+import { TooManyKeysError } from "../errors.ts";
+import type { Amount, Permits } from "../permits.ts";
+import { KeyStates } from "../stores/keys.ts";
+import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
+import { Round } from "../stores/round.ts";
+import { decision } from "./decision.ts";
+import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
+import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
+import { type Because, Meter } from "./meter.ts";
+import { checkLimiterOptions, LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
+import type { Account } from "./reservation.ts";
+import { Timeline } from "./timeline.ts";
+import { WaiterQueue } from "./waiter-queue.ts";
+
+export interface KeyedLimiterOptions extends LimiterOptions {
+  /** How many keys may have a state at one time. 1 or more, default 1 000 000. */
+  readonly maxKeys?: number | undefined;
+  /**
+   * What a new key meets when there are `maxKeys` and none of some that are looked at is full
+   * again: `"refuse"` it (the default: nobody gains by inventing keys), or `"evict"` the one of
+   * them that is nearest to being full (then whoever invents keys gets others forgotten).
+   */
+  readonly whenFull?: "refuse" | "evict" | undefined;
+}
+
+const KEYED_OPTIONS = [...LIMITER_OPTIONS, "maxKeys", "whenFull"] as const;
+const MOST_KEYS = 1_000_000;
+
+/** A key for which somebody waits. */
+interface Awake {
+  readonly queue: WaiterQueue;
+  readonly limiter: QueueingLimiter;
+}
+
+type Outcome = "taken" | "refused" | "no room";
+
+export class Keyring {
+  readonly states: KeyStates;
+  readonly meter: Meter;
+  readonly #awake = new Map<string, Awake>();
+  readonly #round = new Round(this.#awake);
+  readonly #time: Timeline;
+  readonly #options: { readonly maxWaiting: number; readonly name: string };
+  readonly #maxKeys: number;
+  #mayRebase = false;
+
+  constructor(policies: Policies, options: KeyedLimiterOptions) {
+    checkOptions("options", options, KEYED_OPTIONS);
+    const { maxKeys = MOST_KEYS, whenFull = "refuse", ...rest } = options;
+    const { clock, ...checked } = checkLimiterOptions(rest);
+    checkNumber("maxKeys", maxKeys, atLeastOne);
+    checkOneOf("whenFull", whenFull, ["refuse", "evict"]);
+    this.#options = checked;
+    this.#maxKeys = maxKeys;
+    const list = listPolicies(policies);
+    this.states = new KeyStates(list, maxKeys, whenFull, (key) => this.#awake.has(key));
+    this.meter = new Meter({ limiter: checked.name }, list.names);
+    this.#time = new Timeline(
+      clock,
+      () => {
+        for (const { queue } of this.#awake.values()) queue.rearm();
+      },
+      (by) => this.#rebase(by),
+    );
+  }
+
+  /** The time, which may be counted anew from now on: not while somebody looks at a queue. */
+  #now(): number {
+    this.#mayRebase = true;
+    const now = this.#time.now();
+    this.#mayRebase = false;
+    return now;
+  }
+
+  /** All instants become less by that, unless somebody waits. */
+  #rebase(by: number): boolean {
+    if (!this.#mayRebase) return false;
+    this.#mayRebase = false;
+    for (const [key, { queue }] of this.#awake) if (queue.isIdle) this.#awake.delete(key);
+    return this.#awake.size === 0 && this.states.shift(-by);
+  }
+
+  acquire(key: string, permits: Permits, options: WaitOptions | undefined): Promise<number> {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.acquire(permits, options);
+    if (options === undefined) {
+      const amount = this.states.cell.amount(permits);
+      if (this.#take(key, this.#now(), amount) === "taken") return AT_ONCE;
+    }
+    return this.wake(key, permits).acquire(permits, options);
+  }
+
+  tryAcquire(key: string, permits: Permits): boolean {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.tryAcquire(permits);
+    const amount = this.states.cell.amount(permits);
+    const now = this.#now();
+    const outcome = this.#take(key, now, amount);
+    if (outcome === "taken") return true;
+    const because = () => this.#look(this.#cellOf(key, now), now, amount);
+    this.#refused(key, amount, outcome, because);
+    return false;
+  }
+
+  decide(key: string, permits: Permits): Decision {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.decide(permits);
+    const { cell } = this.states;
+    const amount = cell.amount(permits);
+    const now = this.#now();
+    const outcome = this.#take(key, now, amount);
+    if (outcome === "taken") return decision(cell.names, cell.quotas(now), amount, 0, 0);
+    const refusal = this.#look(cell, now, amount);
+    this.#refused(key, amount, outcome, () => refusal);
+    if (outcome === "no room") throw this.#tooMany();
+    return refusal;
+  }
+
+  peek(key: string, permits: Permits): Decision {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter.peek(permits);
+    const amount = this.states.cell.amount(permits);
+    const now = this.#now();
+    return this.#look(this.#cellOf(key, now), now, amount);
+  }
+
+  #look(cell: Cell, now: number, amount: Amount): Decision {
+    const at = this.#possible(cell.earliest(now, amount), amount);
+    return decision(cell.names, cell.quotas(now), amount, at - now, cell.slowest(now, amount));
+  }
+
+  /** Takes the permits if they can be used now; the cell that is lent is then the key's. */
+  #take(key: string, now: number, amount: Amount): Outcome {
+    this.states.tend(now);
+    const known = this.states.find(key);
+    const cell = this.states.cellOf(known, now, this.#time.epoch);
+    if (this.#possible(cell.earliest(now, amount), amount) > now) return "refused";
+    if (known === undefined && !this.#admit(key, cell, now)) return "no room";
+    cell.take(now, amount);
+    this.meter.counts.granted += 1;
+    return "taken";
+  }
+
+  tellRefusal(key: string, permits: Permits, refusal: Decision): void {
+    this.#refused(key, this.states.cell.amount(permits), "refused", () => refusal);
+  }
+
+  #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
+    // a meter of its own only if its name is to be told
+    const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
+    if (outcome === "no room") meter.refused(amount, "too-many-keys");
+    else meter.refused(amount, "too-long", because);
+  }
+
+  #admit(key: string, cell: Cell, now: number): boolean {
+    const { state } = cell;
+    const admitted = this.states.admit(key, state, now);
+    cell.state = state;
+    return admitted;
+  }
+
+  /** Hands the instant back, unless it will never come. */
+  #possible(instant: number, amount: Amount): number {
+    if (instant < Infinity) return instant;
+    throw this.states.cell.excess(this.#time.last, amount);
+  }
+
+  #cellOf(key: string, now: number): Cell {
+    return this.states.cellOf(this.states.find(key), now, this.#time.epoch);
+  }
+
+  /** The key's cell, whose state is kept from now on. */
+  #keptCellOf(key: string, now: number): Cell {
+    const cell = this.#roomFor(key, now);
+    if (cell === undefined) throw this.#tooMany();
+    return cell;
+  }
+
+  #roomFor(key: string, now: number): Cell | undefined {
+    const known = this.states.find(key);
+    const cell = this.states.cellOf(known, now, this.#time.epoch);
+    return known !== undefined || this.#admit(key, cell, now) ? cell : undefined;
+  }
+
+  #tooMany(): TooManyKeysError {
+    return new TooManyKeysError(this.#options.name, this.#maxKeys);
+  }
+
+  /** What the key has if somebody waits for it; it goes back to sleep if nobody does any more. */
+  #awakeOf(key: string): Awake | undefined {
+    if (this.#awake.size === 0) return undefined;
+    this.#now();
+    const awake = this.#awake.get(key);
+    if (awake === undefined || !awake.queue.isIdle) return awake;
+    this.#awake.delete(key);
+    return undefined;
+  }
+
+  /**
+   * The key's limiter, with a queue of its own.
+   *
+   * @param permits which somebody asks for
+   */
+  wake(key: string, permits?: Permits): LocalLimiter {
+    // somebody else's may be idle: whoever comes looks at one
+    const [other] = this.#round.next() ?? [];
+    if (other !== undefined) this.#awakeOf(other);
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter;
+    const amount = permits === undefined ? undefined : this.states.cell.amount(permits);
+    const cell = this.#roomFor(key, this.#now());
+    if (cell === undefined) {
+      if (amount !== undefined) this.#refused(key, amount, "no room");
+      throw this.#tooMany();
+    }
+    const { policies } = this.states;
+    const queue = new WaiterQueue(this.#time, cellOn(policies, cell.state));
+    const account: Account = {
+      charge: (more) => this.charge(key, more),
+      refund: (less) => this.refund(key, less),
+    };
+    const meter = this.meter.of(key);
+    const limiter = new QueueingLimiter(queue, policies, this.#options, account, meter);
+    this.#awake.set(key, { queue, limiter });
+    return limiter;
+  }
+
+  possible(permits: Permits): Amount {
+    const { cell } = this.states;
+    const amount = cell.amount(permits);
+    this.#possible(cell.earliest(this.#now(), amount), amount);
+    return amount;
+  }
+
+  charge(key: string, amount: Amount): void {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) {
+      awake.queue.charge(amount);
+      return;
+    }
+    const now = this.#now();
+    this.#keptCellOf(key, now).take(now, amount);
+  }
+
+  refund(key: string, amount: Amount): void {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) {
+      awake.queue.refund(amount);
+      return;
+    }
+    const now = this.#now();
+    this.#keptCellOf(key, now).giveBack(now, amount);
+  }
+
+  update(policies: Policies): void {
+    const next = renumber(this.states.policies, listPolicies(policies));
+    const now = this.#now();
+    for (const { limiter } of this.#awake.values()) limiter.update(policies);
+    this.states.resize(next, now, this.#time.epoch, this.#awake.keys());
+  }
+
+  forget(key: string): boolean {
+    return this.#awakeOf(key) === undefined && this.states.forget(key);
+  }
+}
