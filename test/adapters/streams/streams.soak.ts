@@ -19,6 +19,9 @@ const MIB = 2 ** 20;
 setFlagsFromString("--expose-gc");
 const gc: () => void = runInNewContext("gc");
 
+/** So many times as long may things take where others have the machine too. */
+const BUSY = 2;
+
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
 const test = suite("streams in real time", { timeoutMs: 60_000 });
@@ -33,7 +36,8 @@ for (const [form, pass] of Object.entries(forms)) {
     });
     const took = performance.now() - start;
     assert.is(hash.digest("hex"), sha256(bytes));
-    assert.ok(took > 7900 && took < 8400, `it took ${took} ms`);
+    // within 1 % on a machine with nothing else to do: bench/streams.bench.ts
+    assert.ok(took > 7900 && took < BUSY * 8000, `it took ${took} ms`);
   });
 
   test(`ten streams share 10 MiB a second: ${form}`, async () => {
@@ -51,8 +55,11 @@ for (const [form, pass] of Object.entries(forms)) {
     controller.abort(new Error("enough"));
     await Promise.all(ends);
     const shares = got.map((bytes) => bytes / (4 * MIB));
+    const mean = shares.reduce((sum, share) => sum + share) / shares.length;
+    assert.ok(mean < 1.05 && mean > 1 / BUSY, `they got ${shares}`);
+    // within 5 % in bench/streams.bench.ts; here who has small chunks may lack the time for them
     assert.ok(
-      shares.every((share) => Math.abs(share - 1) < 0.08),
+      shares.every((share) => share > mean / BUSY && share < mean * BUSY),
       `they got ${shares}`,
     );
   });
@@ -111,7 +118,7 @@ test("a file over HTTP: curl sees the pace, and the same bytes", async () => {
     );
     assert.is(sha256(stdout), sha256(bytes));
     const speed = Number(stderr.toString()) / MIB;
-    assert.ok(speed > 1.85 && speed < 2.06, `curl says ${speed} MiB a second`);
+    assert.ok(speed > 2 / BUSY && speed < 2.06, `curl says ${speed} MiB a second`);
   } finally {
     server.close();
   }
