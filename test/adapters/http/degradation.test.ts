@@ -73,9 +73,9 @@ test("Redis killed and restarted under load: nobody fails, the slowest waits onc
   assert.equal(faults, []);
   assert.equal([...new Set(answers.map(({ status }) => status))], [200]);
   assert.ok(answers.every(({ fields }) => typeof fields === "string"));
-  // a busy machine is slow by itself: what is asked is that nobody pays twice
+  // a busy machine is slow by itself; that nobody pays twice is asked below
   const slowest = Math.max(...answers.map(({ ms }) => ms));
-  assert.ok(slowest < TIMEOUT_MS * 2, `${slowest} ms`);
+  assert.ok(slowest < TIMEOUT_MS + 3000, `${slowest} ms`);
   const during = answers.filter(({ at }) => at > killedAt + TIMEOUT_MS + 50 && at < restartedAt);
   assert.ok(during.length > 20, `${during.length} answers while it was away`);
   const slow = during.filter(({ ms }) => ms > TIMEOUT_MS / 2);
