@@ -22,6 +22,7 @@ const HEAD = [
   "fault",
   "under way, ms",
   "then, ms",
+  "beside it, ms",
   "waited",
   "back, ms",
   "ahead of r × t, until it was over",
@@ -37,10 +38,13 @@ function row(outcome: Outcome): readonly string[] {
   // no -0
   const whole = (permits: number) => Math.round(permits) + 0;
   const against = ({ used, most }: Ahead) => `${whole(used)} of ${whole(most)}`;
+  const slowest = ({ thenMs, mostlyMs }: typeof local) =>
+    `${thenMs.toFixed(2)}; ${mostlyMs.toFixed(2)}`;
   return [
     outcome.title,
     `${local.firstMs.toFixed(0)}; ${thrown.firstMs.toFixed(0)}`,
-    `${local.thenMs.toFixed(2)}; ${local.mostlyMs.toFixed(2)}`,
+    slowest(local),
+    slowest(outcome.calls("beside")),
     `${local.turns + thrown.turns} of ${local.count + thrown.count}`,
     outcome.backMs.toFixed(0),
     against(outcome.during()),

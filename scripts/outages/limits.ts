@@ -15,6 +15,8 @@ export const WAITERS = 5;
 export const TIMEOUT_MS = 300;
 export const MODES = ["local", "throw", "wait"] as const;
 export type Mode = (typeof MODES)[number];
+/** Whose quick calls are timed: of two modes, and of a limiter in the process, beside those of "local". */
+export type Watched = "local" | "throw" | "beside";
 
 export interface Order {
   readonly url: string;
@@ -38,8 +40,8 @@ export interface Report {
   readonly bornAt: number;
   /** When a permit was used, ms of the machine's monotonic clock, one entry for each. */
   readonly used: Readonly<Record<Mode, readonly number[]>>;
-  /** How the quick calls went that did not wait for permits: those of "local" and of "throw". */
-  readonly watches: Readonly<Record<"local" | "throw", ReturnType<Watch["report"]>>>;
+  /** How the quick calls went that did not wait for permits. */
+  readonly watches: Readonly<Record<Watched, ReturnType<Watch["report"]>>>;
   /** Calls without an end. */
   readonly hung: number;
   /** The longest for which the process did not run, ms. */

@@ -9,6 +9,7 @@ import {
   STORE,
   TIMEOUT_MS,
   WAITERS,
+  type Watched,
   WORKERS,
 } from "./limits.ts";
 import type { Scene } from "./scenes.ts";
@@ -92,14 +93,13 @@ export class Outcome {
   }
 
   /** The slowest quick call that was under way when Redis was lost, ms; and the slowest later. */
-  calls(mode: "local" | "throw") {
-    const watches = this.#reports.map(({ watches }) => watches[mode]);
+  calls(watched: Watched) {
+    const watches = this.#reports.map(({ watches }) => watches[watched]);
     return {
       count: watches.reduce((sum, { calls }) => sum + calls, 0),
       firstMs: Math.max(...watches.map(({ firstMs }) => firstMs)),
       turns: watches.reduce((sum, { turns }) => sum + turns, 0),
       mostlyMs: Math.max(...watches.map(({ mostlyMs }) => mostlyMs)),
-      medianMs: Math.max(...watches.map(({ medianMs }) => medianMs)),
       thenMs: Math.max(...watches.map(({ thenMs }) => thenMs)),
     };
   }

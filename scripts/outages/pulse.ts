@@ -1,27 +1,44 @@
-import { PerformanceObserver } from "node:perf_hooks";
+import { once } from "node:events";
+import { type NodeTracing, Session } from "node:inspector/promises";
 
 const EVERY_MS = 5;
+/**
+ * What V8 does in between, while the program stands still: it collects garbage, and hands functions
+ * that have become hot to its optimising compiler. To compile what is called for the first time is
+ * the caller's own expense.
+ */
+const PAUSE = /^V8\.(GC|MarkCandidates|OptimizeCode|InstallOptimized|DeoptimizeCode)/;
+const CATEGORIES = ["v8", "disabled-by-default-v8.compile"];
 
 interface Gap {
   readonly from: number;
   readonly until: number;
 }
 
-/** Tells for how long the process did not run, whoever kept it from that. */
+/** What V8 tells of itself, microseconds: when by the monotonic clock, how long, and on a core. */
+interface Pause {
+  readonly ts: number;
+  readonly dur: number;
+  readonly tdur: number;
+}
+
+/** Not all that is told of has lasted. */
+type Traced = Partial<Pause> & { readonly name: string; readonly ts: number };
+
+/** Tells for how long the process did not run its program, whoever kept it from that. */
 export class Pulse {
   readonly #gaps: Gap[] = [];
-  /** While its garbage was collected. */
-  readonly #collections: Gap[] = [];
-  readonly #collector: PerformanceObserver;
+  readonly #pauses: Pause[] = [];
+  readonly #session = new Session();
   readonly #timer: NodeJS.Timeout;
 
-  constructor() {
-    this.#collector = new PerformanceObserver((list) => {
-      for (const { startTime, duration } of list.getEntries()) {
-        this.#collections.push({ from: startTime, until: startTime + duration });
-      }
-    });
-    this.#collector.observe({ entryTypes: ["gc"] });
+  static async start(): Promise<Pulse> {
+    const pulse = new Pulse();
+    await pulse.#trace();
+    return pulse;
+  }
+
+  private constructor() {
     let last = performance.now();
     this.#timer = setInterval(() => {
       const now = performance.now();
@@ -32,25 +49,49 @@ export class Pulse {
 
   /** How much of the time between two instants it stood still, ms. */
   stoodStill(from: number, until: number): number {
-    return overlap(this.#gaps, from, until);
+    return this.#gaps.reduce(
+      (sum, gap) => sum + Math.max(0, Math.min(until, gap.until) - Math.max(from, gap.from)),
+      0,
+    );
   }
 
-  /** How much of it its garbage was collected, ms. */
-  collected(from: number, until: number): number {
-    return overlap(this.#collections, from, until);
+  /** V8's own pauses between two instants, known when all is over: how long, and on a core, ms. */
+  paused(from: number, until: number): { readonly ms: number; readonly cpuMs: number } {
+    const bornAt = Number(process.hrtime.bigint()) / 1e3 - 1e3 * performance.now();
+    const [first, last] = [bornAt + 1e3 * from, bornAt + 1e3 * until];
+    let [ms, cpuMs, end] = [0, 0, 0];
+    for (const { ts, dur, tdur } of this.#pauses) {
+      const isWithinAnother = ts < end;
+      if (isWithinAnother || ts + dur <= first || ts >= last) continue;
+      end = ts + dur;
+      ms += dur / 1e3;
+      cpuMs += tdur / 1e3;
+    }
+    return { ms, cpuMs };
   }
 
   /** @returns the longest gap, ms */
-  stop(): number {
+  async stop(): Promise<number> {
     clearInterval(this.#timer);
-    this.#collector.disconnect();
+    const traced = once(this.#session, "NodeTracing.tracingComplete");
+    await this.#session.post("NodeTracing.stop");
+    await traced;
+    this.#session.disconnect();
+    this.#pauses.sort((a, b) => a.ts - b.ts || b.dur - a.dur);
     return Math.max(0, ...this.#gaps.map(({ from, until }) => until - from));
   }
-}
 
-function overlap(gaps: readonly Gap[], from: number, until: number): number {
-  return gaps.reduce(
-    (sum, gap) => sum + Math.max(0, Math.min(until, gap.until) - Math.max(from, gap.from)),
-    0,
-  );
+  async #trace(): Promise<void> {
+    this.#session.connect();
+    this.#session.on("NodeTracing.dataCollected", ({ params }) => this.#hear(params));
+    await this.#session.post("NodeTracing.start", {
+      traceConfig: { includedCategories: CATEGORIES },
+    });
+  }
+
+  #hear({ value }: NodeTracing.DataCollectedEventDataType): void {
+    for (const { name, ts, dur, tdur } of value as Traced[]) {
+      if (dur !== undefined && PAUSE.test(name)) this.#pauses.push({ ts, dur, tdur: tdur ?? dur });
+    }
+  }
 }

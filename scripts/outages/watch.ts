@@ -2,8 +2,8 @@ import { openSync, readSync } from "node:fs";
 import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
 import type { Pulse } from "./pulse.ts";
 
-/** Calls that take longer are looked at one by one, ms. */
-const SLOW_MS = 0.5;
+/** Calls that seem to take longer are looked at one by one, when V8 has told what it did, ms. */
+const SLOW_MS = 0.2;
 
 /** A call that has begun. */
 interface Call {
@@ -13,6 +13,14 @@ interface Call {
   readonly cpu: NodeJS.CpuUsage;
   /** Whether the event loop has turned since: only then may the call have waited for something. */
   readonly turned: () => boolean;
+}
+
+/** A call that seems to have been slow: how long without other processes, and what was computed, ms. */
+interface SlowCall {
+  readonly asked: number;
+  readonly answered: number;
+  readonly ready: number;
+  readonly cpuMs: number;
 }
 
 /** A time in which calls were answered without Redis, by the machine's monotonic clock, ms. */
@@ -33,13 +41,7 @@ export class Watch {
   readonly #waited: { readonly asked: number; readonly answered: number }[] = [];
   /** Of those who came later, nanoseconds. */
   readonly #then: RecordableHistogram = createHistogram();
-  /** Of them the slow ones: how long they took, without other processes and as far as this one computed. */
-  readonly #slow: {
-    readonly asked: number;
-    readonly answered: number;
-    readonly ready: number;
-    readonly ms: number;
-  }[] = [];
+  readonly #slow: SlowCall[] = [];
   /** How many came later and were not answered in the turn in which they asked. */
   #turns = 0;
   #awaySince: number | undefined;
@@ -84,18 +86,23 @@ export class Watch {
     }
     const { user, system } = process.cpuUsage(cpu);
     const ready = answered - asked - (waitedForCore() - waited);
-    const ms = Math.min(ready, (user + system) / 1000 || ready);
-    this.#then.record(Math.max(1, Math.ceil(1e6 * ms)));
-    if (ms > SLOW_MS) this.#slow.push({ asked, answered, ready, ms });
+    const cpuMs = (user + system) / 1000 || ready;
+    const ms = Math.min(ready, cpuMs);
+    if (ms > SLOW_MS) this.#slow.push({ asked, answered, ready, cpuMs });
+    else this.#took(ms);
   }
 
-  /** The slowest of those who came later, ms, less the time in which garbage was collected. */
-  get #slowestMs(): number {
-    if (this.#slow.length === 0) return this.#then.count === 0 ? 0 : this.#then.max / 1e6;
-    const own = this.#slow.map(({ asked, answered, ready, ms }) =>
-      Math.min(ms, ready - this.#pulse.collected(asked, answered)),
-    );
-    return Math.max(SLOW_MS, ...own);
+  #took(ms: number): void {
+    this.#then.record(Math.max(1, Math.ceil(1e6 * ms)));
+  }
+
+  /**
+   * How long it took without V8's own pauses, ms: both are at least what the call had of a core. In a
+   * pause others may have had it, and outside of one V8's other threads compute too.
+   */
+  #ownMs({ asked, answered, ready, cpuMs }: SlowCall): number {
+    const paused = this.#pulse.paused(asked, answered);
+    return Math.min(Math.min(ready, cpuMs) - paused.cpuMs, answered - asked - paused.ms);
   }
 
   #turn(at: number, isAway: boolean): void {
@@ -106,8 +113,10 @@ export class Watch {
     this.#tell(isAway);
   }
 
+  /** When all is over, and once. */
   report() {
     if (this.#awaySince !== undefined) this.#turn(performance.now(), false);
+    for (const call of this.#slow) this.#took(this.#ownMs(call));
     const first = this.#waited.map(
       ({ asked, answered }) => answered - asked - this.#pulse.stoodStill(asked, answered),
     );
@@ -119,10 +128,9 @@ export class Watch {
       /** How many came later; how many of them were not answered in the turn in which they asked. */
       calls: this.#then.count + this.#turns,
       turns: this.#turns,
-      /** Of the others: 99.9 % took no longer, ms; the median and the slowest. */
+      /** Of the others: 99.9 % took no longer, ms; and the slowest. */
       mostlyMs: ofThen(this.#then.percentile(99.9)),
-      medianMs: ofThen(this.#then.percentile(50)),
-      thenMs: this.#slowestMs,
+      thenMs: ofThen(this.#then.max),
     };
   }
 }

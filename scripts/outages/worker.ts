@@ -3,6 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
+import { RateLimiter } from "smooth-limiter";
 import { type RedisClient, RedisRateLimiter, StoreUnavailableError } from "smooth-limiter/redis";
 import {
   BURST_SECONDS,
@@ -18,6 +19,7 @@ import {
   STORE,
   TIMEOUT_MS,
   WAITERS,
+  type Watched,
   WORKERS,
 } from "./limits.ts";
 import { Pulse } from "./pulse.ts";
@@ -30,10 +32,12 @@ const SETTLING_MS = 3000;
 
 class Crowd {
   readonly #redis: Redis;
-  readonly #pulse = new Pulse();
+  readonly #pulse: Pulse;
   readonly #limiters: Readonly<Record<Mode, RedisRateLimiter>>;
   readonly #used: Record<Mode, number[]> = { local: [], throw: [], wait: [] };
-  readonly #watches: Readonly<Record<"local" | "throw", Watch>>;
+  /** Never had a Redis: what its calls take, the process takes. */
+  readonly #beside = RateLimiter.create(RATE / WORKERS);
+  readonly #watches: Readonly<Record<Watched, Watch>>;
   readonly #before: Holdings;
   readonly #bornAt = monotonicMs();
   readonly #callers: Promise<void>[] = [];
@@ -41,8 +45,9 @@ class Crowd {
   #asking = 0;
   #failure: unknown;
 
-  constructor(redis: Redis, name: string, tell: (isAway: boolean) => void) {
+  constructor(redis: Redis, name: string, pulse: Pulse, tell: (isAway: boolean) => void) {
     this.#redis = redis;
+    this.#pulse = pulse;
     this.#before = holdings(redis);
     const limiterOf = (whenUnavailable: Mode) =>
       RedisRateLimiter.create(redis as RedisClient, `${name}, ${whenUnavailable}`, RATE, {
@@ -55,8 +60,9 @@ class Crowd {
       wait: limiterOf("wait"),
     };
     this.#watches = {
-      local: new Watch(this.#pulse, tell),
-      throw: new Watch(this.#pulse),
+      local: new Watch(pulse, tell),
+      throw: new Watch(pulse),
+      beside: new Watch(pulse),
     };
     for (let i = 0; i < WAITERS; i++) for (const mode of MODES) this.#call(() => this.#wait(mode));
     for (let i = 0; i < 2; i++) this.#call(() => this.#look("local"));
@@ -91,6 +97,7 @@ class Crowd {
   async #look(mode: "local" | "throw"): Promise<void> {
     const watch = this.#watches[mode];
     for (let i = 0; i < 4; i++) {
+      if (mode === "local") await this.#lookBeside();
       const call = watch.begin();
       try {
         const { allowed, limit } = await this.#limiters[mode].decide();
@@ -103,6 +110,15 @@ class Crowd {
       }
     }
     await sleep(watch.isAway ? 3 : 15);
+  }
+
+  /** The same call in the same moment. */
+  async #lookBeside(): Promise<void> {
+    const watch = this.#watches.beside;
+    const ask = async () => this.#beside.decide();
+    const call = watch.begin();
+    await ask();
+    watch.end(call, this.#watches.local.isAway);
   }
 
   #use(mode: Mode, permits: number): void {
@@ -133,7 +149,7 @@ class Crowd {
     ]);
     patience.abort();
     if (this.#failure !== undefined) throw this.#failure;
-    const stalledMs = this.#pulse.stop();
+    const stalledMs = await this.#pulse.stop();
     const after = await this.#left();
     this.#redis.disconnect();
     return {
@@ -142,6 +158,7 @@ class Crowd {
       watches: {
         local: this.#watches.local.report(),
         throw: this.#watches.throw.report(),
+        beside: this.#watches.beside.report(),
       },
       ...{ hung: this.#asking, stalledMs, before: this.#before, after },
     };
@@ -177,7 +194,7 @@ function work(): void {
       const redis = new Redis(url, { retryStrategy: () => retryMs, socketTimeout });
       redis.on("error", () => {});
       await redis.ping();
-      crowd = new Crowd(redis, name, (isAway) => tell({ isAway }));
+      crowd = new Crowd(redis, name, await Pulse.start(), (isAway) => tell({ isAway }));
       tell("asking");
     }
   };

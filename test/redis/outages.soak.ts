@@ -6,7 +6,8 @@
  * without a turn of the event loop, nobody is left without an answer, nothing is left behind, and
  * what was granted stays within the formula, which knows how late each process was. A second burst,
  * of the store's 200, would be seen. Figures in milliseconds leave out that the process stood still,
- * and have room beside.
+ * and have room beside: the slowest call of all is for the table, beside that of a limiter in the
+ * process. In how few steps a call is answered, `stand-in.test.ts` knows.
  */
 import * as assert from "uvu/assert";
 import { Crew } from "../../scripts/outages/crew.ts";
@@ -46,9 +47,11 @@ for (const scene of scenes) {
     }
 
     for (const mode of ["local", "throw"] as const) {
-      const { firstMs, turns, medianMs } = outcome.calls(mode);
+      const { count, firstMs, turns, mostlyMs } = outcome.calls(mode);
       assert.ok(firstMs <= TIMEOUT_MS + MARGIN_MS, `${mode}: ${firstMs} ms for those under way`);
-      assert.ok(medianMs < 1, `${mode}: ${medianMs} ms in the middle`);
+      // of fewer it would be the slowest
+      if (count > 5000)
+        assert.ok(mostlyMs < 1, `${mode}: ${mostlyMs} ms, but for one in a thousand`);
       if (scene.returns !== "often") assert.is(turns, 0, `${mode}: somebody waited for Redis`);
     }
     const { backMs, mostBackMs } = outcome;

@@ -321,7 +321,10 @@ export class RemoteDesk implements Desk, BookingDesk {
     here: (standIn: StandIn) => T,
   ): Promise<T> {
     this.checkOpen();
+    // what lies here may be used whatever the store says
+    const refusal = this.#stock === undefined ? this.#trips.refusal() : undefined;
     try {
+      if (refusal !== undefined) throw refusal;
       return await there();
     } catch (error) {
       if (this.#fallback === undefined) throw this.outages.failed(error);

@@ -131,14 +131,10 @@ export class Trips implements Absentee {
       call.fail(this.#closed);
       return;
     }
-    const { isOpen, isCut, cause } = this.#breaker;
-    if (!this.#away && (isOpen || (isCut && this.#options.whenAway === "yield"))) {
-      this.#goAway(cause);
-    }
+    const error = this.refusal();
     // what is given back waits: it is nobody's who is here
-    if (this.#away && !this.#patient && call.tail === undefined) {
-      this.#error ??= this.#unavailable(this.#breaker.cause);
-      call.fail(this.#error);
+    if (error !== undefined && call.tail === undefined) {
+      call.fail(error);
       return;
     }
     const last = this.#queue.at(-1);
@@ -150,6 +146,17 @@ export class Trips implements Absentee {
       call.delayed();
       if (this.#patient) this.#breaker.awaited();
     }
+  }
+
+  /** With what those fail who ask now; undefined: the store is asked, or they wait for it. */
+  refusal(): StoreUnavailableError | undefined {
+    const { isOpen, isCut, cause } = this.#breaker;
+    if (!this.#away && (isOpen || (isCut && this.#options.whenAway === "yield"))) {
+      this.#goAway(cause);
+    }
+    if (!this.#away || this.#patient) return undefined;
+    this.#error ??= this.#unavailable(this.#breaker.cause);
+    return this.#error;
   }
 
   /**

@@ -165,6 +165,34 @@ standIn(
   },
 );
 
+standIn("known to be away: hardly anybody else runs between question and answer", async () => {
+  for (const whenUnavailable of ["local", "allow", "throw"] as const) {
+    const { limiter, store, pass } = make(gcra({ limit: 1000, periodMs: 1000 }), {
+      whenUnavailable,
+    });
+    store.held = true;
+    await Promise.all([limiter.tryAcquire().catch(() => {}), pass(1000)]);
+    const { length } = store.trips;
+    for (const verb of ["acquire", "tryAcquire", "reserve", "decide", "peek", "charge"] as const) {
+      const steps = await stepsOf(limiter[verb](1));
+      assert.ok(steps <= 3, `${whenUnavailable}: ${verb} takes ${steps} steps`);
+    }
+    assert.is(store.trips.length, length);
+  }
+});
+
+/** In how many microtasks an answer is there; each lets whatever else is ready run before it. */
+async function stepsOf(answer: Promise<unknown>): Promise<number> {
+  let isThere = false;
+  const end = () => {
+    isThere = true;
+  };
+  answer.then(end, end);
+  let steps = 0;
+  for (; !isThere && steps < 100; steps++) await undefined;
+  return steps;
+}
+
 standIn("back again: it is charged, and those who wait ask the store, in order", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
