@@ -114,7 +114,7 @@ export const scenes: readonly Scene[] = [
   network(
     "flapping every 300 ms for 5 s",
     (proxy) => proxy.flap(300),
-    { costs: { repeats: true } },
+    { costs: { repeats: true }, returns: "often" },
     5000,
   ),
   scene(
