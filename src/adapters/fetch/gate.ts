@@ -48,7 +48,8 @@ export class Gate {
   /** A response has come that is no refusal. */
   async accepted(admitted: Admitted, permits: Permits, headers: Headers): Promise<void> {
     const now = this.#settings.clock.now();
-    if (admitted.waitedMs > 0 && this.#rate?.accepted(now)) await this.#applyRate();
+    const { atMs, waitedMs } = admitted;
+    if (this.#rate?.accepted(atMs, now, waitedMs > 0)) await this.#applyRate();
     await this.#learn(admitted, permits, headers);
   }
 
@@ -70,9 +71,11 @@ export class Gate {
     // a 503 that does not say when to come back may be about this request only
     const aboutAll = status === 429 || told !== undefined;
     if (!aboutAll) return { waitMs, paused: false };
+    const pauseMs = Math.min(waitMs, maxRetryAfterMs);
+    const now = clock.now();
     // first of all, so that nobody goes meanwhile
-    const paused = await quietly(() => this.limiter.pause(Math.min(waitMs, maxRetryAfterMs)));
-    if (this.#rate?.refused(admitted.atMs, clock.now())) await quietly(() => this.#applyRate());
+    const paused = await quietly(() => this.limiter.pause(pauseMs));
+    if (this.#rate?.refused(admitted.atMs, now, pauseMs)) await quietly(() => this.#applyRate());
     await this.#learn(admitted, permits, headers);
     return { waitMs, paused };
   }

@@ -11,22 +11,28 @@ export interface FakeServer {
 }
 
 /** A server on a fake clock: so many ms there, so many back. */
-export function fakeServer(answer: Answer, wayMs = 5, clock = new FakeClock()): FakeServer {
+export function fakeServer(
+  answer: Answer,
+  wayMs: number | (() => number) = 5,
+  clock = new FakeClock(),
+): FakeServer {
   const seen: FakeServer["seen"] = [];
-  const sleep = (ms: number) =>
-    new Promise<void>((resolve) => void clock.wakeAt(clock.now() + ms, resolve));
+  const way = () =>
+    new Promise<void>((resolve) => {
+      clock.wakeAt(clock.now() + (typeof wayMs === "number" ? wayMs : wayMs()), resolve);
+    });
   return {
     clock,
     seen,
     fetch: async (input, init) => {
       const request = new Request(input, init);
-      await sleep(wayMs);
+      await way();
       request.signal.throwIfAborted();
       const entry = { at: clock.now(), status: 0, method: request.method, url: request.url };
       const body = await request.clone().text();
       const response = await answer(request, clock.now());
       seen.push({ ...entry, status: response.status, body });
-      await sleep(wayMs);
+      await way();
       request.signal.throwIfAborted();
       return response;
     },

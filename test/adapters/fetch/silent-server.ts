@@ -1,0 +1,103 @@
+import { type FakeServer, fakeServer, status } from "./fake-server.ts";
+
+/**
+ * How a server keeps its limit, by plain algorithms that are none of the limiters' here: in how many
+ * ms it lets the request in that comes now, at so many permits a second; 0 if it has done so.
+ */
+type Admit = (now: number, perSecond: number) => number;
+
+/** A counter that is set to 0 on the hour, or what stands for it. */
+export function fixedWindow(windowMs: number): Admit {
+  let began = -Infinity;
+  let used = 0;
+  return (now, perSecond) => {
+    const begins = Math.floor(now / windowMs) * windowMs;
+    if (begins > began) used = 0;
+    began = begins;
+    if (used + 1 > (perSecond * windowMs) / 1000) return began + windowMs - now;
+    used++;
+    return 0;
+  };
+}
+
+/** So many in any `windowMs`. */
+export function slidingWindow(windowMs: number): Admit {
+  const times: number[] = [];
+  return (now, perSecond) => {
+    const limit = Math.floor((perSecond * windowMs) / 1000);
+    const [oldest = -Infinity] = times.slice(-limit);
+    if (times.length >= limit && oldest > now - windowMs) return oldest + windowMs - now;
+    times.push(now);
+    return 0;
+  };
+}
+
+/** A bucket of the permits of so many seconds. */
+export function bucket(seconds: number): Admit {
+  let tokens = Infinity;
+  let at = 0;
+  return (now, perSecond) => {
+    tokens = Math.min(seconds * perSecond, tokens + ((now - at) * perSecond) / 1000);
+    at = now;
+    if (tokens < 1) return ((1 - tokens) * 1000) / perSecond;
+    tokens--;
+    return 0;
+  };
+}
+
+export interface SilentServer extends FakeServer {
+  perSecond: number;
+  /** Which share of its allowance it let in, between two instants in ms. */
+  used(from: number, to: number): number;
+  /** When it refused between two instants, and how long it asked to stay away, ms. */
+  refused(from: number, to: number): Refusal[];
+}
+
+export interface Refusal {
+  readonly at: number;
+  readonly pauseMs: number;
+}
+
+/** A server that tells nothing but, in whole seconds, when to come back. */
+export function silentServer(admit: Admit, perSecond: number, wayMs: () => number): SilentServer {
+  const refusals: Refusal[] = [];
+  const fake = fakeServer((_, now) => {
+    const waitMs = admit(now, server.perSecond);
+    if (waitMs <= 0) return status(200)();
+    const seconds = Math.ceil(waitMs / 1000);
+    refusals.push({ at: now, pauseMs: seconds * 1000 });
+    return status(429, { "retry-after": `${seconds}` })();
+  }, wayMs);
+  const server: SilentServer = {
+    ...fake,
+    perSecond,
+    used(from, to) {
+      const seen = fake.seen.filter(({ at, status }) => status === 200 && at >= from && at < to);
+      return seen.length / ((server.perSecond * (to - from)) / 1000);
+    },
+    refused: (from, to) => refusals.filter(({ at }) => at >= from && at < to),
+  };
+  return server;
+}
+
+/**
+ * How many bursts those are. A burst is what is refused until the rate is measured: who is refused
+ * again before requests were let in for four times as long as they had to stay away is in the same.
+ */
+export function burstsOf(refusals: readonly Refusal[]): number {
+  const begins = ({ at }: Refusal, i: number) => {
+    const before = refusals[i - 1];
+    return before === undefined || at - before.at > 5 * before.pauseMs;
+  };
+  return refusals.filter(begins).length;
+}
+
+/** How often somebody was refused who had stayed away for as long as asked. */
+export function roundsOf(refusals: readonly Refusal[]): number {
+  let until = -Infinity;
+  return refusals.filter(({ at, pauseMs }) => {
+    if (at < until) return false;
+    until = at + pauseMs;
+    return true;
+  }).length;
+}
