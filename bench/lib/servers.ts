@@ -15,7 +15,7 @@ import { short } from "./options.ts";
 import { type Interval, median, medianWithin, quantile } from "./stats.ts";
 
 const STARTS = short ? 1 : 3;
-const ROUNDS = short ? 10 : 20;
+const ROUNDS = short ? 8 : 20;
 const SECONDS = 0.1;
 /** Before that, so that all is compiled: counted, for on a busy machine a second may be few. */
 const WARM_UPS = 4;
