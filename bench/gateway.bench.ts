@@ -1,31 +1,21 @@
 /**
- * What does the gateway cost a request? Each server is a process of its own, autocannon asks them
- * in many short turns from here, and of each its best tenth counts: nothing makes a server faster
- * than it is, and much makes it slower. Beside the requests a second stands the server's own time
- * for each, which the client's does not hide: the verdicts go by it.
+ * What does the gateway cost a request? Three instruments: requests a second and the server's own
+ * processor time with autocannon (`lib/servers.ts`), and, finer, what a filter adds on a socket in
+ * the memory (`lib/memory-server.ts`). "The same fields by hand" is what Node itself takes for the
+ * header fields: no filter that sends them costs less.
  */
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
-import { fileURLToPath } from "node:url";
+import { createServer, type RequestListener, type Server } from "node:http";
 import rateLimit from "@fastify/rate-limit";
-import autocannon from "autocannon";
 import { rateLimit as expressRateLimit, type Options } from "express-rate-limit";
-import fastify from "fastify";
+import fastify, { type FastifyInstance } from "fastify";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { createGateway, fastifyGateway, nodeGateway, readRules } from "smooth-limiter/http";
 import { startRedis } from "../scripts/redis/server.ts";
-import { short } from "./lib/options.ts";
+import { addedMicros } from "./lib/memory-server.ts";
 import { table, target, times } from "./lib/report.ts";
-import { quantile } from "./lib/stats.ts";
+import { type Comparison, compareServers, type MakeServer, serveIfApart } from "./lib/servers.ts";
 
-/** Many short ones: what else the machine does changes from second to second. */
-const ROUNDS = short ? 12 : 60;
-const SECONDS = 0.15;
-/** Before that, so that all is compiled. */
-const WARM_UP_SECONDS = short ? 0.7 : 2;
 const PLENTY = 1e9;
 
 const hello: RequestListener = (_, res) => {
@@ -34,151 +24,136 @@ const hello: RequestListener = (_, res) => {
 };
 
 function open(scope: "local" | "global", redis?: Redis) {
-  const text = `url: /\nrules: [{ actor: device, unit: hour, rpu: ${PLENTY}, algo: W, scope: ${scope} }]`;
+  const text = `url: /\nrules: [{ name: visitors, actor: device, unit: hour, rpu: ${PLENTY}, algo: W, scope: ${scope} }]`;
   return createGateway({ rules: readRules(text), redis, instances: 1 });
 }
 
-function onNode(listener: RequestListener): Promise<number> {
-  const server = createServer(listener).listen(0, "127.0.0.1");
-  return once(server, "listening").then(() => (server.address() as AddressInfo).port);
-}
-
-async function onFastify(plug: (app: ReturnType<typeof fastify>) => unknown): Promise<number> {
+async function onFastify(plug: (app: FastifyInstance) => unknown): Promise<Server> {
   const app = fastify();
   await plug(app);
   app.get("/", (_, reply) => reply.type("text/plain").send("hello"));
-  return Number(new URL(await app.listen({ port: 0, host: "127.0.0.1" })).port);
+  await app.ready();
+  return app.server;
 }
 
-/** Each makes a server and tells its port. */
-const servers: Record<string, () => Promise<number>> = {
-  "node:http, no filter": () => onNode(hello),
-  "node:http, smooth-limiter": async () => onNode(nodeGateway(await open("local"), hello)),
+let left = PLENTY;
+const policy = `"visitors";q=${PLENTY};w=3600`;
+const standing = () => `"visitors";r=${--left};t=3599`;
+
+function expressLimit(): RequestListener {
+  const limit = expressRateLimit({
+    limit: PLENTY,
+    windowMs: 3_600_000,
+    standardHeaders: "draft-8",
+    legacyHeaders: false,
+    validate: false,
+    keyGenerator: ({ socket }) => socket.remoteAddress ?? "",
+  } satisfies Partial<Options>);
+  type Args = Parameters<typeof limit>;
+  return (req, res) => void limit(req as Args[0], res as Args[1], () => hello(req, res));
+}
+
+function redisClient(): Redis {
+  return new Redis(process.env.REDIS_URL ?? "");
+}
+
+function flexible(storeClient: Redis): RequestListener {
+  const limiter = new RateLimiterRedis({ storeClient, points: PLENTY, duration: 3600 });
+  return async (req, res) => {
+    const told = await limiter.consume(req.socket.remoteAddress ?? "");
+    res.setHeader("RateLimit-Policy", `"flexible";q=${PLENTY};w=3600`);
+    const seconds = Math.ceil(told.msBeforeNext / 1000);
+    res.setHeader("RateLimit", `"flexible";r=${told.remainingPoints};t=${seconds}`);
+    hello(req, res);
+  };
+}
+
+const servers: Record<string, MakeServer> = {
+  "node:http, no filter": () => createServer(hello),
+  "node:http, no filter, once more": () => createServer((req, res) => hello(req, res)),
+  "node:http, the same fields by hand": () =>
+    createServer((req, res) => {
+      res.setHeader("RateLimit-Policy", policy);
+      res.setHeader("RateLimit", standing());
+      hello(req, res);
+    }),
+  "node:http, smooth-limiter": async () => createServer(nodeGateway(await open("local"), hello)),
   "node:http, smooth-limiter, headers: false": async () =>
-    onNode(nodeGateway(await open("local"), hello, { headers: false })),
-  "node:http, express-rate-limit": () => {
-    const limit = expressRateLimit({
-      limit: PLENTY,
-      windowMs: 3_600_000,
-      standardHeaders: "draft-8",
-      legacyHeaders: false,
-      validate: false,
-      keyGenerator: ({ socket }) => socket.remoteAddress ?? "",
-    } satisfies Partial<Options>);
-    type Args = Parameters<typeof limit>;
-    return onNode((req, res) => void limit(req as Args[0], res as Args[1], () => hello(req, res)));
-  },
+    createServer(nodeGateway(await open("local"), hello, { headers: false })),
+  "node:http, express-rate-limit": () => createServer(expressLimit()),
   "Fastify, no filter": () => onFastify(() => {}),
+  "Fastify, the same fields by hand": () =>
+    onFastify((app) =>
+      app.addHook("onRequest", (_, reply, done) => {
+        reply.header("RateLimit-Policy", policy);
+        reply.header("RateLimit", standing());
+        done();
+      }),
+    ),
   "Fastify, smooth-limiter": () =>
     onFastify(async (app) => app.register(fastifyGateway, { gateway: await open("local") })),
   "Fastify, @fastify/rate-limit": () =>
     onFastify((app) => app.register(rateLimit, { max: PLENTY, timeWindow: 3_600_000 })),
-  "Redis: smooth-limiter": async () => {
-    const gateway = await open("global", new Redis(process.env.REDIS_URL ?? ""));
-    return onNode(nodeGateway(gateway, hello));
-  },
-  "Redis: rate-limiter-flexible": () => {
-    const storeClient = new Redis(process.env.REDIS_URL ?? "");
-    const limiter = new RateLimiterRedis({ storeClient, points: PLENTY, duration: 3600 });
-    return onNode(async (req, res) => {
-      const told = await limiter.consume(req.socket.remoteAddress ?? "");
-      res.setHeader("RateLimit-Policy", `"flexible";q=${PLENTY};w=3600`);
-      const seconds = Math.ceil(told.msBeforeNext / 1000);
-      res.setHeader("RateLimit", `"flexible";r=${told.remainingPoints};t=${seconds}`);
-      hello(req, res);
-    });
-  },
+  "Redis, smooth-limiter": async () =>
+    createServer(nodeGateway(await open("global", redisClient()), hello)),
+  "Redis, rate-limiter-flexible": () => createServer(flexible(redisClient())),
 };
 
-const [, file, name] = process.argv;
-const make = process.send && servers[name ?? ""];
-if (make) await serveApart(make);
-else await compareAll();
-
-/** In the process of a server: tells its port, and what time it has taken whenever it is asked. */
-async function serveApart(make: () => Promise<number>): Promise<void> {
-  process.on("disconnect", () => process.exit());
-  process.send?.(await make());
-  process.on("message", () => {
-    const { user, system } = process.cpuUsage();
-    process.send?.(user + system);
-  });
-}
-
-interface Figures {
-  readonly perSecond: number[];
-  readonly micros: number[];
-}
+if (!(await serveIfApart(servers))) await compareAll();
 
 async function compareAll(): Promise<void> {
+  const addedOnNode = await added("node:http");
+  const addedOnFastify = await added("Fastify");
   await using redis = await startRedis();
-  const env = { ...process.env, REDIS_URL: redis.url };
-  const running = new Map<string, { process: ChildProcess; url: string }>();
-  const figures = new Map<string, Figures>();
-  for (const name of Object.keys(servers)) {
-    const server = fork(file ?? fileURLToPath(import.meta.url), [name], { env });
-    const [port] = await once(server, "message");
-    running.set(name, { process: server, url: `http://127.0.0.1:${port}/` });
-    figures.set(name, { perSecond: [], micros: [] });
-  }
-  const turns = [...running];
-  for (let round = -1; round < ROUNDS; round++) {
-    for (let i = 0; i < turns.length; i++) {
-      const [name, { process, url }] = turns[(round + 1 + i) % turns.length] as (typeof turns)[0];
-      const before = await timeOf(process);
-      const { requests, duration, non2xx, errors } = await autocannon({
-        url,
-        connections: 50,
-        duration: round < 0 ? WARM_UP_SECONDS : SECONDS,
-        sampleInt: 25,
-      });
-      if (non2xx + errors > 0) throw new Error(`${name}: ${non2xx} refused, ${errors} failed`);
-      const spent = (await timeOf(process)) - before;
-      if (round < 0) continue;
-      figures.get(name)?.perSecond.push(requests.total / duration);
-      figures.get(name)?.micros.push(spent / requests.total);
-    }
-  }
-  for (const { process } of running.values()) process.kill();
-  report(figures);
-}
-
-async function timeOf(server: ChildProcess): Promise<number> {
-  server.send("time");
-  const [micros] = await once(server, "message");
-  return micros;
-}
-
-function report(figures: ReadonlyMap<string, Figures>): void {
-  const best = (name: string) => {
-    const { perSecond, micros } = figures.get(name) ?? { perSecond: [], micros: [] };
-    return { perSecond: quantile(perSecond, 0.9), micros: quantile(micros, 0.1) };
-  };
-  /** How many requests the one could answer in the time in which the other answers one. */
-  const speed = (name: string, other: string) => best(other).micros / best(name).micros;
-  for (const [title, baseline] of [
-    ["node:http", "node:http, no filter"],
-    ["Fastify", "Fastify, no filter"],
-    ["Redis", "Redis: rate-limiter-flexible"],
-  ] as const) {
-    console.log(
-      `\n${title}: one rule, counted ${title === "Redis" ? "on Redis" : "in the process"}`,
-    );
-    const rows = [...figures.keys()]
-      .filter((name) => name.startsWith(title))
-      .map((name) => {
-        const { perSecond, micros } = best(name);
-        const rate = Math.round(perSecond).toLocaleString("en");
-        return [name, rate, micros.toFixed(1), times(speed(name, baseline))];
-      });
-    table(["", "requests/s", "µs of the server", `to ${baseline}`], rows);
-  }
+  const found = await compareServers(Object.keys(servers), { REDIS_URL: redis.url });
+  report("node:http", "node:http, no filter", found, addedOnNode);
+  report("Fastify", "Fastify, no filter", found, addedOnFastify);
+  report("Redis", "Redis, rate-limiter-flexible", found);
+  // what has nothing added to it must come out the same
+  const again = found.speed("node:http, no filter, once more", "node:http, no filter");
+  const doubt = Math.abs(again.median - 1);
   for (const [name, other, least] of [
     ["node:http, smooth-limiter", "node:http, no filter", 0.97],
+    ["node:http, smooth-limiter, headers: false", "node:http, no filter", 0.97],
     ["node:http, smooth-limiter", "node:http, express-rate-limit", 1],
     ["Fastify, smooth-limiter", "Fastify, @fastify/rate-limit", 1],
   ] as const) {
-    const got = speed(name, other);
-    target(`${name}: at least ${least} × ${other}`, got >= least, times(got));
+    const { median, low, high } = found.speed(name, other);
+    const reached = low * (1 - doubt) >= least || (high * (1 + doubt) < least ? false : undefined);
+    const range = `${times(median)} (${low.toFixed(2)} to ${high.toFixed(2)})`;
+    target(`${name}: at least ${least} × ${other}`, reached, range);
   }
+}
+
+async function added(title: string): Promise<ReadonlyMap<string, number>> {
+  const made = new Map<string, Server>();
+  for (const name of namesOf(title)) made.set(name, (await servers[name]?.()) as Server);
+  return addedMicros(made);
+}
+
+function namesOf(title: string): readonly string[] {
+  return Object.keys(servers).filter((name) => name.startsWith(`${title}, `));
+}
+
+function report(
+  title: string,
+  baseline: string,
+  found: Comparison,
+  added?: ReadonlyMap<string, number>,
+): void {
+  console.log(`\n${title}: one rule, counted ${title === "Redis" ? "on Redis" : "in the process"}`);
+  const rows = namesOf(title).map((name) => {
+    const { median, low, high } = found.speed(name, baseline);
+    const micros = added?.get(name);
+    return [
+      name.slice(title.length + 2),
+      Math.round(found.perSecond(name)).toLocaleString("en"),
+      found.micros(name).toFixed(1),
+      times(median),
+      `${low.toFixed(2)} to ${high.toFixed(2)}`,
+      ...(micros === undefined ? [] : [micros.toFixed(2)]),
+    ];
+  });
+  const head = ["", "requests/s", "µs of the server", `to ${baseline}`, "95 %"];
+  table(added === undefined ? head : [...head, "µs added in memory"], rows);
 }

@@ -7,3 +7,20 @@ export function quantile(values: readonly number[] | Float64Array, q: number): n
   const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
 }
+
+/** A median, and between which it lies with a probability of 95 %. */
+export interface Interval {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** By order alone: as many values lie to each side of the true median as heads in so many throws. */
+export function medianWithin(values: readonly number[]): Interval {
+  const half = 0.98 / Math.sqrt(values.length);
+  return {
+    median: median(values),
+    low: quantile(values, Math.max(0, 0.5 - half)),
+    high: quantile(values, Math.min(1, 0.5 + half)),
+  };
+}

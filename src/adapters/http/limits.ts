@@ -82,7 +82,14 @@ export class Limits {
   for(value: string, isKnown: boolean): Limiter {
     const { overrides, own } = this;
     const keys = (isKnown && overrides.size > 0 && overrides.get(value)) || own;
-    return keys.for(keyOf(`${isKnown ? "=" : "?"}${value}`, this.policies.rule.scope));
+    return keys.for(keyOf(this.#textOf(value, isKnown), this.policies.rule.scope));
+  }
+
+  /** In this process it is the value itself where it can be: a text made anew is hashed each time. */
+  #textOf(value: string, isKnown: boolean): string {
+    if (!isKnown) return `?${value}`;
+    const isMarked = value.startsWith("=") || value.startsWith("?");
+    return isMarked || this.policies.rule.scope === "global" ? `=${value}` : value;
   }
 
   /** Ends what is open on Redis: nothing looks for it any more. */

@@ -170,6 +170,12 @@ test("an actor that is missing counts as its device, apart from those that are n
   assert.ok(passes(undefined, "192.0.2.3"));
   assert.ok(passes(undefined, undefined));
   assert.not.ok(passes(undefined, undefined));
+  // nor who writes it as a key is written
+  for (const account of ["192.0.2.4", "?192.0.2.4", "=192.0.2.4", "=?192.0.2.4", "?", "="]) {
+    assert.ok(passes(account, "192.0.2.9"), account);
+    assert.not.ok(passes(account, "192.0.2.9"), account);
+  }
+  assert.ok(passes(undefined, "192.0.2.4"));
 
   const shared = await open(text, { whenActorMissing: "shared" });
   assert.ok(ask(shared, "/").allowed);

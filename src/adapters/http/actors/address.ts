@@ -90,11 +90,40 @@ const FOUR_NUMBERS = new RegExp(`^(?:${MAPPED})?(?:${NUMBER}\\.){3}${NUMBER}$`);
 export function canonical(text: string): string | undefined {
   // what most sockets tell
   if (FOUR_NUMBERS.test(text)) return text.startsWith(MAPPED) ? text.slice(MAPPED.length) : text;
+  const groups = plainGroups(text);
+  if (groups !== undefined) return network(groups);
   const address = parse(text);
   if (address === undefined) return undefined;
-  if (address.kind() === "ipv4") return address.toString();
-  const [a, b, c, d] = (address as ipaddr.IPv6).parts.map((part) => part.toString(16));
+  return address.kind() === "ipv4" ? address.toString() : network((address as ipaddr.IPv6).parts);
+}
+
+function network(groups: readonly number[]): string {
+  const [a, b, c, d] = groups.map((group) => group.toString(16));
   return `${a}:${b}:${c}:${d}::/64`;
+}
+
+/**
+ * The groups of an IPv6 address that is nothing but groups, as most are: the parser takes as long
+ * as Node does for a whole request. Undefined for all that it must look at.
+ */
+function plainGroups(text: string): readonly number[] | undefined {
+  if (!GROUPS.test(text)) return undefined;
+  const [before = "", after, more] = text.split("::");
+  const front = before === "" ? [] : before.split(":");
+  const back = after ? after.split(":") : [];
+  const zeros = 8 - front.length - back.length;
+  if (more !== undefined || (after === undefined ? zeros !== 0 : zeros < 1)) return undefined;
+  const groups = [...front, ...Array<string>(zeros).fill("0"), ...back];
+  if (groups.some(({ length }) => length < 1 || length > 4)) return undefined;
+  const numbers = groups.map((group) => Number.parseInt(group, 16));
+  return isMapped(numbers) ? undefined : numbers;
+}
+
+const GROUPS = /^[0-9a-f:]{2,39}$/i;
+
+/** It is an IPv4 address. */
+function isMapped(groups: readonly number[]): boolean {
+  return groups[5] === 0xffff && groups.findIndex(Boolean) === 5;
 }
 
 const WITH_PORT = /^(?:\[([^\]]*)\]|([0-9.]+))(?::[0-9]{1,5})?$/;

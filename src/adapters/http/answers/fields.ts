@@ -18,11 +18,17 @@ type Writer = (shown: readonly PolicyOutcome[], retryMs: number) => readonly Fie
 
 export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
   "draft-11": (shown) => {
-    const items = shown.map(policyItem);
-    const limits = shown.map(limitItem);
+    let policies = "";
+    let limits = "";
+    for (const outcome of shown) {
+      const written = writtenOf(outcome);
+      const comma = policies === "" ? "" : ", ";
+      policies += comma + written.policy;
+      limits += comma + limitItem(outcome, written);
+    }
     return [
-      ["RateLimit-Policy", items.length === 1 ? String(items[0]) : items.join(", ")],
-      ["RateLimit", limits.length === 1 ? String(limits[0]) : limits.join(", ")],
+      ["RateLimit-Policy", policies],
+      ["RateLimit", limits],
     ];
   },
 
@@ -88,24 +94,22 @@ export function seconds(ms: number): number {
   return Math.min(LARGEST, Math.max(0, Math.ceil(ms / 1000)));
 }
 
-/** The item of a rule is the same for most of its requests. */
+/** What is the same for most requests that a rule holds for. */
 interface Written {
   readonly limit: number;
   readonly windowMs: number;
-  readonly name: string;
-  readonly item: string;
+  /** Its item in RateLimit-Policy. */
+  readonly policy: string;
+  /** How its item in RateLimit begins. */
+  readonly left: string;
 }
 
-const written = new WeakMap<object, Written>();
-
-function policyItem(outcome: PolicyOutcome): string {
-  return writtenOf(outcome).item;
-}
+const known = new WeakMap<object, Written>();
 
 function writtenOf(outcome: PolicyOutcome): Written {
   const { limit } = outcome.decision;
   const windowMs = windowOf(outcome);
-  const before = written.get(outcome.rule);
+  const before = known.get(outcome.rule);
   if (before !== undefined && before.limit === limit && before.windowMs === windowMs) {
     return before;
   }
@@ -113,16 +117,16 @@ function writtenOf(outcome: PolicyOutcome): Written {
   const name = quoted(outcome.rule.name);
   const unit = quotaUnit === undefined ? "" : `;qu=${quoted(quotaUnit)}`;
   const window = windowMs > 0 ? `;w=${seconds(windowMs)}` : "";
-  const item = `${name};q=${requests(limit, outcome)}${unit}${window}`;
-  const now = { limit, windowMs, name, item };
-  written.set(outcome.rule, now);
+  const policy = `${name};q=${requests(limit, outcome)}${unit}${window}`;
+  const now = { limit, windowMs, policy, left: `${name};r=` };
+  known.set(outcome.rule, now);
   return now;
 }
 
 /** `t` is when more can be had: who is refused learns when it would pass. */
-function limitItem(outcome: PolicyOutcome): string {
+function limitItem(outcome: PolicyOutcome, written: Written): string {
   const { allowed, decision } = outcome;
-  const left = `${writtenOf(outcome).name};r=${requests(decision.remaining, outcome)}`;
+  const left = written.left + requests(decision.remaining, outcome);
   const moreMs = allowed ? decision.resetMs : decision.waitMs;
   return moreMs > 0 && moreMs < Infinity ? `${left};t=${seconds(moreMs)}` : left;
 }

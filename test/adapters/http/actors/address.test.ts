@@ -1,4 +1,5 @@
 import * as fc from "fast-check";
+import ipaddr from "ipaddr.js";
 import * as assert from "uvu/assert";
 import { exemption } from "../../../../src/adapters/http/actors/address.ts";
 import { fromAddress, fromHeader } from "../../../../src/adapters/http/index.ts";
@@ -102,6 +103,34 @@ test("whatever an address claims to be, the key is short, or there is none", asy
   );
   await fc.assert(fc.property(fc.ipV4(), (text) => assert.is(of(text), text)));
 });
+
+test("an IPv6 address that is only groups is read as the parser reads it", async () => {
+  const groups = fc.array(fc.constantFrom("0", "1", "ffff", "FFFF", "0dB8", "", "12345", "g"), {
+    minLength: 2,
+    maxLength: 10,
+  });
+  const pieces = fc.array(fc.constantFrom("0", "ffff", "1:", ":", "::", "12345", "0:", "ffff:"), {
+    maxLength: 12,
+  });
+  const text = fc.oneof(
+    fc.ipV6(),
+    groups.map((all) => all.join(":")),
+    pieces.map((all) => all.join("")),
+  );
+  await fc.assert(
+    fc.property(text, (address) => {
+      const isSix = ipaddr.IPv6.isValid(address);
+      assert.is(of(address), isSix ? keyOfParsed(ipaddr.process(address)) : undefined, address);
+    }),
+    { numRuns: 5000 },
+  );
+});
+
+function keyOfParsed(address: ipaddr.IPv4 | ipaddr.IPv6): string {
+  if (!("parts" in address)) return address.toString();
+  const [a, b, c, d] = address.parts.map((part) => part.toString(16));
+  return `${a}:${b}:${c}:${d}::/64`;
+}
 
 test("long lists take no time", () => {
   const start = performance.now();

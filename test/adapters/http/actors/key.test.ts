@@ -11,6 +11,13 @@ test("here a short value is its own key, a long one is hashed", () => {
   assert.match(keyOf("x".repeat(65), "local"), /^#[\w-]{43}$/);
 });
 
+test("here nobody's value is the key of another's", () => {
+  const long = "x".repeat(65);
+  const forged = keyOf(long, "local");
+  assert.is.not(keyOf(forged, "local"), forged);
+  assert.is.not(keyOf("#", "local"), "#");
+});
+
 test("on Redis all are hashed, well-formed or not, and no two are the same", async () => {
   assert.match(keyOf("", "global"), /^#[\w-]{43}$/);
   const text = fc.string({ unit: "grapheme" });

@@ -1,14 +1,17 @@
 import { once } from "node:events";
-import { request as ask, createServer, type IncomingMessage } from "node:http";
+import { request as ask, createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import express from "express";
 import * as assert from "uvu/assert";
 import {
+  createGateway,
   expressGateway,
   type GatewayRequest,
   nodeGateway,
+  readRules,
   type Screen,
 } from "../../../../src/adapters/http/index.ts";
+import { FakeClock } from "../../../../src/testing/index.ts";
 import { suite } from "../../../suite.ts";
 
 const test = suite("Node's servers");
@@ -62,6 +65,34 @@ test("the filter sees the request as it came, wherever a middleware is mounted",
     told += 1;
   });
   assert.is(told, 1);
+});
+
+test("the application reads the fields, adds its own, and has the last word", async () => {
+  const rules = readRules(
+    "{ url: /, rules: [{ name: r, actor: all, unit: hour, rpu: 5, algo: sliding window }] }",
+  );
+  const gateway = await createGateway({ rules, clock: new FakeClock() });
+  let read: unknown;
+  const { response } = await answer(
+    nodeGateway(gateway, (_: IncomingMessage, res: ServerResponse) => {
+      read = [res.getHeader("ratelimit-policy"), res.hasHeader("RateLimit")];
+      res.removeHeader("RateLimit-Policy");
+      res.writeHead(201, { "X-Own": "1" }).end();
+    }),
+  );
+  assert.equal(read, ['"r";q=5;w=3600', true]);
+  assert.is(response.statusCode, 201);
+  assert.is(response.headers["x-own"], "1");
+  assert.is(response.headers["ratelimit-policy"], undefined);
+  assert.match(String(response.headers.ratelimit), /^"r";r=4;t=\d+$/);
+
+  const other = await answer(
+    nodeGateway(gateway, (_: IncomingMessage, res: ServerResponse) => {
+      res.writeHead(200, { ratelimit: "mine" }).end();
+    }),
+  );
+  assert.is(other.response.headers.ratelimit, "mine");
+  assert.is(other.response.headers["ratelimit-policy"], '"r";q=5;w=3600');
 });
 
 test("nobody knows when: no Retry-After", async () => {
