@@ -65,8 +65,12 @@ export function checkRemoteAddress(remoteAddress: unknown): void {
 /** nginx's number, for its own log: nobody reads it. */
 export const CLIENT_GONE = 499;
 
+/** A `Response` takes not even an empty one. */
+const WITHOUT_BODY = [204, 205, 304];
+
 export function responseOf({ status, headers, body }: Answer): Response {
-  return new Response(body, { status, headers: { ...headers } });
+  const hasBody = !WITHOUT_BODY.includes(status);
+  return new Response(hasBody ? body : null, { status, headers: { ...headers } });
 }
 
 /** What was fetched elsewhere has header fields that do not change: it is copied. */
@@ -109,8 +113,13 @@ export class FetchGatewayRequest implements GatewayRequest {
   }
 
   onClose(closed: () => void): void {
+    const { signal } = this.#request;
+    if (signal.aborted) {
+      closed();
+      return;
+    }
     if (this.#listeners.push(closed) > 1) return;
-    this.#request.signal.addEventListener("abort", () => this.close(), { once: true });
+    signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   close(): void {

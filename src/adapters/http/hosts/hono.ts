@@ -50,7 +50,12 @@ export function honoGateway(
     const ruling = await guard.ask(seen);
     if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
     if (ruling.answer !== undefined) return responseOf(ruling.answer);
-    await next();
+    try {
+      await next();
+    } catch (error) {
+      seen.close();
+      throw error;
+    }
     // afterwards, for a handler may have answered a Response of its own
     for (const [name, value] of ruling.fields) context.header(name, value);
     const closing = seen.closing(context.res);
