@@ -1,5 +1,5 @@
 /** Handlers that take a `Request` and answer a `Response`: Deno, Bun, Workers, Next and others. */
-import { show } from "../../../check.ts";
+import { checkFunction } from "../../../check.ts";
 import type { Answer } from "../answers/answer.ts";
 import type { Field } from "../answers/fields.ts";
 import type { Screen } from "../answers/screen.ts";
@@ -37,8 +37,9 @@ export function fetchGateway<Context extends readonly unknown[]>(
   options: FetchHostOptions<Context> = {},
 ): (request: Request, ...context: Context) => Promise<Response> {
   const guard = new Guard(gateway, options, ["remoteAddress"]);
+  checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
-  checkRemoteAddress(remoteAddress);
+  checkFunction("remoteAddress", remoteAddress);
   return async (request, ...context) => {
     const seen = new FetchGatewayRequest(
       request,
@@ -55,11 +56,6 @@ export function fetchGateway<Context extends readonly unknown[]>(
       throw error;
     }
   };
-}
-
-export function checkRemoteAddress(remoteAddress: unknown): void {
-  if (typeof remoteAddress === "function") return;
-  throw new TypeError(`remoteAddress must be a function, got ${show(remoteAddress)}`);
 }
 
 /** nginx's number, for its own log: nobody reads it. */

@@ -12,9 +12,9 @@ import {
   visit,
 } from "yaml";
 import type * as z from "zod";
-import { show } from "../../../check.ts";
+import { checkOptions, checkText, show } from "../../../check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
-import type { RuleAlgorithm } from "./algorithms.ts";
+import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
 import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
@@ -40,12 +40,20 @@ const DEEPEST = 32;
  * @param options.actors names of actors besides all, account and device
  * @param options.algorithms algorithms besides the built-in ones, by name
  * @returns the rules, in the order of the text; none for an empty list
- * @throws RulesError that lists what is wrong, with line and column
+ * @throws RulesError that lists what is wrong, with line and column; TypeError on a bad argument
  * @example
  * const rules = readRules(await readFile("rules.yaml", "utf8"), { source: "rules.yaml" });
  */
 export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
+  checkText("text", text);
+  checkOptions("options", options, ["source", "actors", "algorithms"]);
   const { source = "rules", actors = [], algorithms = {} } = options;
+  checkText("source", source);
+  if (!Array.isArray(actors)) {
+    throw new TypeError(`actors must be an array of names, got ${show(actors)}`);
+  }
+  for (const actor of actors) checkText("actors", actor);
+  checkAlgorithms(algorithms);
   const names: Names = {
     actors: [...BUILT_IN.actors, ...actors],
     algorithms: { ...BUILT_IN.algorithms, ...algorithms },
@@ -303,7 +311,14 @@ function numbersProblem(
 function derivedName({ url, methods, actor, algo, units, unit }: Rule): string {
   const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
   const per = units === 1 ? unit : `${units} ${unit}`;
-  return [path, ...(methods ?? []), actor, `per ${per}`, algo].join(" ");
+  return [path, ...(methods ?? []), printable(actor), `per ${per}`, printable(algo)].join(" ");
+}
+
+/** Names go into header fields: what these cannot hold is escaped as in a URL. */
+function printable(name: string): string {
+  return name
+    .replace(/\p{Surrogate}/gu, "\ufffd")
+    .replace(/[^ -~]/gu, (char) => encodeURIComponent(char));
 }
 
 // -- places in the text --

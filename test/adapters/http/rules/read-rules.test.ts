@@ -329,4 +329,29 @@ test("a name is the same wherever the rule stands", () => {
   assert.equal(names(b + a), names(a + b).reverse());
 });
 
+test("a name is printable ASCII, whatever the actor and the algorithm are called", () => {
+  const policy = () => tokenBucket({ capacity: 1, refill: 1, everyMs: 1 });
+  const [rule] = readRules(
+    '{ url: /, rules: [{ actor: "日\\n\\ud800", unit: day, rpu: 1, algo: ü }] }',
+    {
+      actors: ["日\n\ud800"],
+      algorithms: { ü: { policy } },
+    },
+  );
+  assert.is(rule?.name, "/ %E6%97%A5%0A%EF%BF%BD per day %C3%BC");
+});
+
+test("bad arguments are named", () => {
+  const refuses = (says: RegExp, ...args: unknown[]) =>
+    assert.throws(() => readRules(...(args as Parameters<typeof readRules>)), says);
+  refuses(/text must be a string, got an object/, Buffer.from("[]"));
+  refuses(/options must be an object, got null/, "[]", null);
+  refuses(/options has no "actor"; it knows source, actors, algorithms/, "[]", { actor: [] });
+  refuses(/source must be a string, got 1/, "[]", { source: 1 });
+  refuses(/actors must be an array of names, got "tenant"/, "[]", { actors: "tenant" });
+  refuses(/actors must be a string, got 1/, "[]", { actors: [1] });
+  refuses(/algorithms must be an object, got an array/, "[]", { algorithms: [] });
+  refuses(/algorithms\.x must have policy\(numbers\), got null/, "[]", { algorithms: { x: null } });
+});
+
 test.run();
