@@ -1,4 +1,4 @@
-import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -70,6 +70,23 @@ test("a file is watched, written or replaced", async () => {
     await writeFile(`${path}.new`, rules(3));
     await rename(`${path}.new`, path);
   });
+});
+
+test("a file that somebody still writes to is not read yet", async () => {
+  const path = join(folder, "half.yaml");
+  await writeFile(path, rules(1));
+  const { mtimeMs } = await stat(path);
+  assert.is(await loaded(fileSource(path)), rules(1));
+  const agoMs = Date.now() - mtimeMs;
+  assert.ok(agoMs >= 100, `${agoMs}`);
+  await writeFile(path, rules(2));
+  const closing = new AbortController();
+  const asking = fileSource(path).load(closing.signal);
+  closing.abort();
+  assert.is(await asking.catch(({ name }) => name), "AbortError", "closing does not wait");
+  const ahead = Date.now() / 1000 + 3600;
+  await utimes(path, ahead, ahead);
+  assert.is(await loaded(fileSource(path)), rules(2), "another clock");
 });
 
 test("a file that is not there, or is no file for rules", async () => {
