@@ -301,7 +301,11 @@ function numbersProblem(
     Limiter.create(policy(numbers)).peek(cost);
     return undefined;
   } catch (error) {
-    if (!(error instanceof PermitsExceedCapacityError)) return (error as Error).message;
+    if (!(error instanceof PermitsExceedCapacityError)) {
+      const { message } = error as Error;
+      // what a rule calls its burst
+      return given.burst ? message.replace(/^capacity /, "burst ") : message;
+    }
     const { capacity } = error.facts;
     return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
   }

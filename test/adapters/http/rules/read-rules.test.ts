@@ -188,7 +188,23 @@ test("an error names file, line, column, what was found and what is allowed", ()
   for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
 });
 
+test("what an override does not say is the rule's, the length of its period too", () => {
+  const [rule] = readRules(
+    "{ url: /, rules: [{ actor: device, unit: minute, units: 5, rpu: 10, overrides: { a: { rpu: 99 }, b: { unit: hour }, c: { units: 2 } } }] }",
+  );
+  assert.equal(
+    rule?.overrides.map(({ value, rpu, periodMs }) => [value, rpu, periodMs]),
+    [
+      ["a", 99, 5 * 60_000],
+      ["b", 10, 5 * 3_600_000],
+      ["c", 10, 2 * 60_000],
+    ],
+  );
+});
+
 test("numbers that are none", () => {
+  const none = "url: /\nrules: [{ actor: all, unit: second, rpu: 1, burst: 0 }]";
+  assert.match(problems(none).join(), /burst must be a finite number above 0, got 0/);
   for (const found of ['"100"', ".inf", ".nan", "-1", "0", "null", "[]", "true"]) {
     const text = `url: /\nrules: [{ actor: all, unit: second, rpu: ${found} }]`;
     assert.match(
