@@ -6,6 +6,7 @@ import {
   isMap,
   isNode,
   isScalar,
+  Lexer,
   LineCounter,
   type Node,
   parseAllDocuments,
@@ -30,6 +31,7 @@ const MOST_PROBLEMS = 20;
 /** Who needs more than this has written a bomb. */
 const MOST_ALIASES = 100;
 const DEEPEST = 32;
+const MOST_BLANKS = 128;
 
 /**
  * Reads rules.
@@ -95,7 +97,7 @@ class Reader {
     }
     const deep = tooDeep(this.#text);
     if (deep !== undefined) {
-      this.#wrong(deep, `found more than ${DEEPEST} brackets in one another`);
+      this.#wrong(deep.at, `found ${deep.found}`);
       return [];
     }
     // the parser's own look for duplicate keys takes the square of their number
@@ -360,17 +362,47 @@ function isEmpty(contents: Node | null): boolean {
   return contents === null || (isScalar(contents) && contents.value === null);
 }
 
-/** Where brackets begin that lie deeper in one another than any rule; a parser might recurse. */
-function tooDeep(text: string): number | undefined {
-  let depth = 0;
-  for (let i = 0; i < text.length; i++) {
-    const char = text[i];
-    if (char === "[" || char === "{") depth += 1;
-    else if (char === "]" || char === "}") depth = Math.max(0, depth - 1);
-    if (depth > DEEPEST) return i;
+/**
+ * Where a text nests deeper than rules do, and what it does there. The parser recurses, and catching
+ * that is not enough: a regular expression that V8 compiles at the end of the stack ends the process.
+ * The lexer is only asked for as much as is in order.
+ */
+function tooDeep(text: string): { readonly at: number; readonly found: string } | undefined {
+  let at = 0;
+  // of the line, and in each bracket that is open of the item: what a level may begin with
+  const marks = [0];
+  let isLineStart = true;
+  let isText = false;
+  for (const token of new Lexer().lex(text)) {
+    if (UNWRITTEN.has(token)) continue;
+    if (token === TEXT_FOLLOWS) {
+      isText = true;
+      continue;
+    }
+    const last = marks.length - 1;
+    if (isText) isText = false;
+    else if (token === "[" || token === "{") marks.push(0);
+    else if ((token === "]" || token === "}") && last > 0) marks.pop();
+    else if (token === "," && last > 0) marks[last] = 0;
+    else if (/^[-?:]$|^[!&]/.test(token)) marks[last] = (marks[last] ?? 0) + 1;
+    if (marks.length > DEEPEST + 1)
+      return { at, found: `more than ${DEEPEST} brackets in one another` };
+    if (marks.reduce((sum, count) => sum + count) > 2 * DEEPEST) {
+      return { at, found: `more than ${2 * DEEPEST} levels in one line` };
+    }
+    if (isLineStart && token.length > MOST_BLANKS && token.trim() === "") {
+      return { at, found: `an indentation of more than ${MOST_BLANKS}` };
+    }
+    at += token.length;
+    isLineStart = token.endsWith("\n") || token.endsWith("\r");
+    if (isLineStart && marks.length === 1) marks[0] = 0;
   }
   return undefined;
 }
+
+/** What the lexer says besides what is written: a plain text follows, a document, a collection's end. */
+const TEXT_FOLLOWS = "\x1f";
+const UNWRITTEN = new Set(["\x02", "\x18"]);
 
 /** The parser's words, but for a text that is too much for it. */
 function worded(message: string): string {

@@ -294,7 +294,17 @@ test("hostile texts are refused quickly and in words", () => {
     ["url: !!binary aGVsbG8=\nrules: []", /url: found an object/],
     ["x".repeat(10_000_000), /found 10000000 characters, allowed: at most 524288/],
     ["[".repeat(400_000), /r\.yaml:1:33: found more than 32 brackets/],
-    ["- ".repeat(5000), /found more levels in one another than can be read/],
+    ["- ".repeat(5000), /r\.yaml:1:129: found more than 64 levels in one line/],
+    ["? a: ".repeat(5000), /found more than 64 levels in one line/],
+    ["a: ".repeat(5000), /found more than 64 levels in one line/],
+    [`'[': ${'"a": '.repeat(5000)}`, /found more than 64 levels in one line/],
+    [`{ a: b, ${"a: ".repeat(5000)}`, /found more than 64 levels in one line/],
+    ["[a,\na: a: ".repeat(5000), /found more than 32 brackets/],
+    [
+      Array.from({ length: 500 }, (_, i) => `${" ".repeat(i)}- `).join("\n"),
+      /r\.yaml:130:1: found an indentation of more than 128/,
+    ],
+    [`url: '${"[".repeat(50)}'\nrules: []`, /url: found "\[/],
     [Array.from({ length: 5000 }, (_, i) => `a${i}: x`).join("\n"), /url: found nothing/],
   ];
   const start = performance.now();
