@@ -165,7 +165,10 @@ class Reader {
       const path = Array.isArray(data) ? [i] : [];
       const parsed = schema.safeParse(each);
       if (!parsed.success) {
-        for (const issue of parsed.error.issues) this.#report(document, path, each, issue);
+        // to find the place of each takes its time, and nobody is told of more
+        for (const issue of parsed.error.issues.slice(0, MOST_PROBLEMS)) {
+          this.#report(document, path, each, issue);
+        }
         return [];
       }
       return this.#rules(document, path, parsed.data);
