@@ -47,6 +47,7 @@ export class Filter {
   readonly #device: (request: GatewayRequest) => Maybe<string | undefined>;
   readonly #whenActorMissing: WhenActorMissing;
   readonly #waiting = new Set<Reservation>();
+  #isDismissed = false;
 
   constructor(
     device: (request: GatewayRequest) => Maybe<string | undefined>,
@@ -66,8 +67,9 @@ export class Filter {
     return chain(asks, (known) => this.#judge(known.filter(isDefined), request));
   }
 
-  /** Nobody waits any more: whoever does is told that its place is gone. */
+  /** Nobody waits any more: whoever does, or would, is told that its place is gone. */
   dismiss(): void {
+    this.#isDismissed = true;
     for (const reservation of this.#waiting) void settled(() => reservation.cancel());
   }
 
@@ -143,7 +145,9 @@ export class Filter {
   async #wait(lines: readonly Reservation[], signal: AbortSignal | undefined): Promise<number> {
     for (const line of lines) this.#waiting.add(line);
     try {
-      return Math.max(...(await Promise.all(lines.map((line) => line.ready({ signal })))));
+      const waits = lines.map((line) => line.ready({ signal }));
+      if (this.#isDismissed) this.dismiss();
+      return Math.max(...(await Promise.all(waits)));
     } finally {
       for (const line of lines) this.#waiting.delete(line);
     }

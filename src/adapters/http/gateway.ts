@@ -8,13 +8,14 @@ import {
   show,
 } from "../../check.ts";
 import { type Clock, checkClock } from "../../clock.ts";
-import type { RedisClient } from "../../redis.ts";
+import { gcra } from "../../index.ts";
+import { type RedisClient, RedisLimiter } from "../../redis.ts";
 import type { Actors } from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
 import { Filter, type WhenActorMissing } from "./filter.ts";
 import type { Workshop } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import { ALGORITHMS, type RuleAlgorithms } from "./rules/algorithms.ts";
+import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { readRules } from "./rules/read-rules.ts";
 import type { Rule } from "./rules/rule.ts";
 import { RuleSet } from "./ruleset.ts";
@@ -76,8 +77,8 @@ export interface GatewayOptions {
    */
   readonly whenSourceGone?: WhenSourceGone | undefined;
   /**
-   * Hears what happens to the rules: applied, refused, a source gone or back. What it throws is
-   * ignored.
+   * Hears what happens to the rules: applied, refused, a source gone or back. What it throws, or
+   * rejects with, is ignored.
    */
   readonly onRules?: ((event: RulesEvent) => void) | undefined;
   /** Where the time comes from, for tests and simulations: Redis goes by it too. */
@@ -122,8 +123,8 @@ export interface Gateway {
 
   /**
    * Ends the watching of sources and the lines: nothing of the gateway keeps the process alive
-   * afterwards. Requests that still wait reject, and so do those that come later where a rule is
-   * counted on Redis.
+   * afterwards. Requests that still wait reject, and so do those that come later where they would
+   * have to wait, or where a rule is counted on Redis.
    */
   close(): Promise<void>;
 }
@@ -155,6 +156,8 @@ class RuledGateway implements Gateway {
     checkOptions("options", options, OPTIONS);
     const { actors = {}, algorithms = {}, onRules, whenActorMissing = "device" } = options;
     const { whenSourceGone = "keep", trustedProxies } = options;
+    checkActors(actors);
+    checkAlgorithms(algorithms);
     if (actors.device !== undefined && trustedProxies !== undefined) {
       throw new TypeError("trustedProxies is for the default device: give it to yours instead");
     }
@@ -166,7 +169,7 @@ class RuledGateway implements Gateway {
     }
     this.#workshop = {
       ...checkWorkshop(options),
-      actors: { all: () => "", ...checkActors(actors), device },
+      actors: { all: () => "", ...actors, device },
       algorithms: { ...ALGORITHMS, ...algorithms },
     };
     this.#filter = new Filter(device, whenActorMissing);
@@ -177,13 +180,8 @@ class RuledGateway implements Gateway {
       apply: (rules) => {
         this.#set = new RuleSet(rules, this.#workshop, this.#set);
       },
-      report: (event) => {
-        try {
-          onRules?.(event);
-        } catch {
-          // whoever listens does not stop the rules
-        }
-      },
+      // whoever listens does not stop the rules, now or later
+      report: (event) => void (async () => onRules?.(event))().catch(() => {}),
     });
   }
 
@@ -217,10 +215,14 @@ function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algo
     throw new TypeError('whenUnavailable "local" needs instances: how many share the global rules');
   }
   checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
+  checkText("prefix", prefix);
+  checkNumber("timeoutMs", timeoutMs, aboveZero);
+  // what is no client is told of now, and not when the first rule of scope global comes
+  if (redis !== undefined) RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }));
   return {
     redis,
-    prefix: checkText("prefix", prefix),
-    timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
+    prefix,
+    timeoutMs,
     maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
     instances,
     whenUnavailable,
@@ -229,12 +231,14 @@ function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algo
   };
 }
 
-function checkActors(actors: Actors): Actors {
+function checkActors(actors: unknown): void {
+  if (typeof actors !== "object" || actors === null || Array.isArray(actors)) {
+    throw new TypeError(`actors must be an object, got ${show(actors)}`);
+  }
   for (const [name, actor] of Object.entries(actors)) {
     if (typeof actor === "function") continue;
     throw new TypeError(`actors.${name} must be a function, got ${show(actor)}`);
   }
-  return actors;
 }
 
 function sourcesOf(rules: GatewayOptions["rules"]): readonly RuleSource[] {

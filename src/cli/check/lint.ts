@@ -1,5 +1,5 @@
 /** What a file of rules allows and hardly anybody wants. */
-import { canonical } from "../../adapters/http/actors/address.ts";
+import { canonical, range } from "../../adapters/http/actors/address.ts";
 import { readRulePath } from "../../adapters/http/match/readings.ts";
 import type { Rule } from "../../adapters/http/rules/rule.ts";
 import type { Problem } from "../../adapters/http/rules/rules-error.ts";
@@ -134,6 +134,9 @@ function globalWithoutRedis({ rule }: Known): readonly Finding[] {
   return [warning(rule, "global-without-redis", message)];
 }
 
+/** What was meant to be one. */
+const ADDRESS = /^[0-9a-f]*[.:][0-9a-f.:]*(?:\/[0-9]+)?$/i;
+
 /** An override or an exemption that no actor's value is ever equal to. */
 function noSuchValue({ rule }: Known): readonly Finding[] {
   if (rule.actor === "all") {
@@ -146,7 +149,11 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
     );
   }
   if (rule.actor !== "device") return [];
-  return rule.overrides.flatMap(({ value }) => {
+  const broken = rule.exempt.filter((value) => ADDRESS.test(value) && range(value) === undefined);
+  const nobody = broken.map((value) =>
+    warning(rule, "no-such-value", `exempt "${value}" holds for nobody: it is no address or range`),
+  );
+  const overridden = rule.overrides.flatMap(({ value }) => {
     const address = canonical(value.replace(/\/64$/, ""));
     if (address === undefined || address === value) return [];
     return warning(
@@ -155,6 +162,7 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
       `override "${value}" holds for nobody: this address counts as "${address}"`,
     );
   });
+  return [...nobody, ...overridden];
 }
 
 function shadowedUrls(

@@ -21,8 +21,14 @@ export async function* readLines(
   const decoder = new StringDecoder("utf8");
   let rest = "";
   let isTooLong = false;
+  let isFirst = true;
   for await (const chunk of unpacked(source, onBytes)) {
-    const lines: Line[] = (rest + decoder.write(chunk)).split("\n");
+    let text = decoder.write(chunk);
+    if (isFirst && text !== "") {
+      text = text.replace(/^\ufeff/, "");
+      isFirst = false;
+    }
+    const lines: Line[] = (rest + text).split("\n");
     rest = lines.pop() ?? "";
     if (isTooLong && lines.length > 0) {
       lines[0] = undefined;

@@ -72,8 +72,10 @@ export const DEFAULT_FIELDS: Fields = {
 
 /** @returns the request, or why there is none */
 export function readLine(line: string, fields: Fields): LogEntry | Unread {
-  return line.startsWith("{") ? readJson(line, fields) : readCombined(line);
+  return JSON_LINE.test(line) ? readJson(line, fields) : readCombined(line);
 }
+
+const JSON_LINE = /^\s*\{/;
 
 // -- the combined format: address identity user [time] "method target protocol" … --
 
@@ -160,7 +162,8 @@ function readJson(line: string, fields: Fields): LogEntry | Unread {
   }
   const told = pick(data, fields.time);
   const atMs = readTime(told);
-  if (Number.isNaN(atMs)) {
+  // what no calendar tells would take the clock with it
+  if (!(Math.abs(atMs) <= LATEST_MS)) {
     return { column: 1, message: `found no time in ${fields.time.join(", ")}` };
   }
   const request = textOf(pick(data, ["request"]));
@@ -201,6 +204,9 @@ function textOf(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" ? known(value) : undefined;
 }
+
+/** Of a `Date`. */
+const LATEST_MS = 8.64e15;
 
 /** After 1973 as milliseconds, before 5138 as seconds. */
 const LEAST_MS = 1e11;

@@ -315,6 +315,8 @@ test("closing ends the lines", async () => {
   await gateway.close();
   assert.is(await ended, "RESERVATION_CANCELLED");
   assert.ok(ask(gateway, "/", { headers: { account: "bob" } }).allowed);
+  const later = await Promise.resolve(gateway.check(request("/", ann))).catch(({ code }) => code);
+  assert.is(later, "RESERVATION_CANCELLED", "nobody waits who comes afterwards");
 });
 
 test("keys are bounded, however long or many the values are", async () => {

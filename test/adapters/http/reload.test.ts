@@ -2,6 +2,7 @@ import * as assert from "uvu/assert";
 import {
   createGateway,
   fromHeader,
+  functionSource,
   type GatewayOptions,
   type RuleSource,
   RulesError,
@@ -235,6 +236,19 @@ test("at the start: with no rules at all there is no gateway", async () => {
   assert.is((both as AggregateError).errors.length, 2);
 });
 
+test("a listener that rejects stops nothing", async () => {
+  const heard: unknown[] = [];
+  const hear = (error: unknown) => heard.push(error);
+  process.once("unhandledRejection", hear);
+  const onRules = async () => {
+    throw new Error("a listener's fault");
+  };
+  await (await createGateway({ rules: [], onRules })).close();
+  await turn();
+  process.off("unhandledRejection", hear);
+  assert.equal(heard, []);
+});
+
 test("changes that come during a load are looked at after it", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
@@ -271,6 +285,22 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
     [{ rules: rules.map((one) => ({ ...one, algo: "x" })), actors }, /options\.algorithms\["x"\]/],
     [{ rules: [], actors: { a: "b" } }, /actors\.a must be a function, got "b"/],
+    [{ rules: [], actors: null }, /actors must be an object, got null/],
+    [{ rules: [], actors: "tenant" }, /actors must be an object, got "tenant"/],
+    [{ rules: [], algorithms: "x" }, /algorithms must be an object, got "x"/],
+    [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
+    [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
+    [{ rules: [], redis: null }, /redis must be a client of ioredis/],
+    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must be one that readRules made, got an/],
+    [
+      { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
+      /name of rule 0 must be prin/,
+    ],
+    [
+      { rules: functionSource(() => undefined as never) },
+      /function must tell YAML or .* undefined/,
+    ],
+    [{ rules: functionSource(() => 42 as never) }, /function must tell YAML or .*, got 42/],
     [{ rules: [], onRules: 1 }, /onRules must be a function, got 1/],
     [{ rules: [], rulez: 1 }, /options has no "rulez"/],
     [{ rules: [], whenActorMissing: "x" }, /whenActorMissing must be one of/],

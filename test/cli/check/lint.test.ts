@@ -130,6 +130,11 @@ test("overrides and exemptions of which no actor is", () => {
   assert.equal(found(["/", { ...device, ...over("2001:db8::1") }]), ["no-such-value r"]);
   assert.equal(found(["/", { ...device, ...over("2001:db8:0:0::/64") }]), []);
   assert.equal(found(["/", { ...device, ...over("192.0.2.1") }]), []);
+  const exempt = (...values: string[]) => found(["/", { ...device, exempt: values, name: "r" }]);
+  assert.equal(exempt("192.0.2.0/24", "::1", "2001:db8::/32", "phone", "a.example"), []);
+  for (const wrong of ["192.0.2.0/33", "192.0.2", "010.0.0.1", "2001:db8/32", "::1/129"]) {
+    assert.equal(exempt(wrong), ["no-such-value r"], wrong);
+  }
   assert.equal(found(["/", { ...slow, ...over("x"), exempt: ["y"] }]), [
     "no-such-value r",
     "no-such-value r",

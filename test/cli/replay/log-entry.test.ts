@@ -108,6 +108,14 @@ test("times in all units, and which of them are whole seconds", () => {
   }
 });
 
+test("a time that no calendar tells is none; blanks around JSON do not matter", () => {
+  for (const time of ["1e25", "1e999", "-1e30"]) {
+    const entry = readLine(`{"time":${time},"url":"/"}`, DEFAULT_FIELDS);
+    assert.match((entry as { message: string }).message, /found no time in time, timestamp/, time);
+  }
+  assert.is(read('\t {"time":8.64e21,"url":"/"}\r')[0], "+275760-09-13T00:00:00.000Z");
+});
+
 test("fields of one's own, and what is inherited is none", () => {
   const fields = {
     ...DEFAULT_FIELDS,

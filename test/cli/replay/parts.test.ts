@@ -21,6 +21,14 @@ async function linesOf(chunks: readonly Buffer[]): Promise<(string | undefined)[
   return lines;
 }
 
+test("lines: a byte order mark does not matter, however it is cut", async () => {
+  const bytes = Buffer.from("\ufeffa\n\ufeffb");
+  for (const cut of [0, 1, 2, 3, 4, bytes.length]) {
+    const lines = await linesOf([bytes.subarray(0, cut), bytes.subarray(cut)]);
+    assert.equal(lines, ["a", "\ufeffb"], `cut at ${cut}`);
+  }
+});
+
 test("lines: the same however the bytes are cut, packed or not", async () => {
   const text = fc.array(fc.string({ unit: "grapheme", maxLength: 8 }), {
     minLength: 1,

@@ -1,3 +1,4 @@
+import { checkText } from "../../../check.ts";
 import type { GatewayRequest } from "../request.ts";
 
 type Maybe<T> = T | Promise<T>;
@@ -16,10 +17,13 @@ export type Actors = Readonly<Record<string, Actor>>;
  * before, or for a value that is secret to its owner, as an API key is.
  *
  * @param name of the field
+ * @returns an actor
+ * @throws TypeError where the name is no text, or empty
  * @example
  * createGateway({ actors: { account: fromHeader("x-api-key") }, … });
  */
 export function fromHeader(name: string): Actor {
-  const lower = name.toLowerCase();
+  const lower = checkText("name", name).toLowerCase();
+  if (lower === "") throw new TypeError('name must be that of a header field, got ""');
   return (request) => request.header(lower);
 }

@@ -166,11 +166,18 @@ interface Range {
   readonly bits: number;
 }
 
-/** Undefined for what is neither a range nor an address: an actor may give any text. */
-function range(text: string): Range | undefined {
+/**
+ * Undefined for what is neither a range nor an address: an actor may give any text. As part of the
+ * /64 that an IPv6 address counts by, a smaller range is all of it.
+ */
+export function range(text: string): Range | undefined {
   if (ipaddr.isValidCIDR(text)) {
     const [base, bits] = ipaddr.parseCIDR(text);
-    return { base, bits };
+    if (base.kind() === "ipv4") return { base, bits };
+    const address = base as ipaddr.IPv6;
+    return address.isIPv4MappedAddress() && bits >= 96
+      ? { base: address.toIPv4Address(), bits: bits - 96 }
+      : { base, bits: Math.min(bits, 64) };
   }
   const base = parse(text);
   return base && { base, bits: base.kind() === "ipv4" ? 32 : 64 };

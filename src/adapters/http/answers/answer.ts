@@ -1,5 +1,5 @@
 /** What a client gets that is refused. */
-import { type Bound, checkNumber, checkOneOf, show } from "../../../check.ts";
+import { type Bound, checkNumber, checkOneOf, checkText, show } from "../../../check.ts";
 import type { GatewayRequest } from "../request.ts";
 import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
 import type { Screened } from "./screen.ts";
@@ -25,7 +25,8 @@ export interface AnswerOptions {
    *
    * @param usual what they would get
    * @param verdict why: what the gateway said
-   * @returns the answer: change what you like of the usual one
+   * @returns the answer: change what you like of the usual one. Where it throws, or answers what
+   *   cannot be sent, they get the usual one, and `onError` hears of it
    * @example
    * answer: (usual) => ({ ...usual, body: "slow down" })
    */
@@ -62,6 +63,30 @@ export function checkAnswerOptions(options: AnswerOptions): AnswerStyle {
     throw new TypeError(`answer must be a function, got ${show(answer)}`);
   }
   return { status, dialects: [...new Set(dialects)], answer };
+}
+
+const answering: Bound = {
+  words: "a whole number from 200 to 599",
+  holds: (value) => Number.isInteger(value) && value >= 200 && value <= 599,
+};
+
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** What Node lets through; other characters would end the process where the answer is sent. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** The application's answer, or an error that says why it cannot be sent. */
+export function checkAnswer(answer: Answer): Answer {
+  const { status, headers, body } = Object(answer) as Partial<Answer>;
+  checkNumber("the status of an answer", status, answering);
+  checkText("the body of an answer", body);
+  for (const [name, value] of Object.entries(Object(headers))) {
+    if (!FIELD_NAME.test(name)) throw new TypeError(`an answer has the header ${show(name)}`);
+    if (typeof value === "string" && FIELD_VALUE.test(value)) continue;
+    throw new TypeError(
+      `header ${name} of an answer must be a string that can be sent, got ${show(value)}`,
+    );
+  }
+  return { status: status as number, headers: { ...headers }, body: body as string };
 }
 
 /** The problem types that the draft of the RateLimit fields registers. */

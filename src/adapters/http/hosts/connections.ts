@@ -10,7 +10,7 @@ import type { GatewayRequest } from "../request.ts";
 export interface ConnectionsOptions {
   /** Whose requests are counted together. Default: the client's address, `fromAddress()`. */
   readonly actor?: Actor | undefined;
-  /** What refusals call it. Default "connections". */
+  /** What refusals call it: printable ASCII. Default "connections". */
   readonly name?: string | undefined;
 }
 
@@ -39,7 +39,9 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   if (typeof actor !== "function") {
     throw new TypeError(`actor must be a function, got ${show(actor)}`);
   }
-  checkText("name", name);
+  if (!/^[ -~]+$/.test(checkText("name", name))) {
+    throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
+  }
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const underWay = new Map<string, number>();
 

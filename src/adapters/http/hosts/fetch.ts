@@ -1,5 +1,5 @@
 /** Handlers that take a `Request` and answer a `Response`: Deno, Bun, Workers, Next and others. */
-import { show } from "../../../check.ts";
+import { checkFunction } from "../../../check.ts";
 import type { Answer } from "../answers/answer.ts";
 import type { Field } from "../answers/fields.ts";
 import type { Screen } from "../answers/screen.ts";
@@ -37,8 +37,9 @@ export function fetchGateway<Context extends readonly unknown[]>(
   options: FetchHostOptions<Context> = {},
 ): (request: Request, ...context: Context) => Promise<Response> {
   const guard = new Guard(gateway, options, ["remoteAddress"]);
+  checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
-  checkRemoteAddress(remoteAddress);
+  checkFunction("remoteAddress", remoteAddress);
   return async (request, ...context) => {
     const seen = new FetchGatewayRequest(
       request,
@@ -57,16 +58,15 @@ export function fetchGateway<Context extends readonly unknown[]>(
   };
 }
 
-export function checkRemoteAddress(remoteAddress: unknown): void {
-  if (typeof remoteAddress === "function") return;
-  throw new TypeError(`remoteAddress must be a function, got ${show(remoteAddress)}`);
-}
-
 /** nginx's number, for its own log: nobody reads it. */
 export const CLIENT_GONE = 499;
 
+/** A `Response` takes not even an empty one. */
+const WITHOUT_BODY = [204, 205, 304];
+
 export function responseOf({ status, headers, body }: Answer): Response {
-  return new Response(body, { status, headers: { ...headers } });
+  const hasBody = !WITHOUT_BODY.includes(status);
+  return new Response(hasBody ? body : null, { status, headers: { ...headers } });
 }
 
 /** What was fetched elsewhere has header fields that do not change: it is copied. */
@@ -109,8 +109,13 @@ export class FetchGatewayRequest implements GatewayRequest {
   }
 
   onClose(closed: () => void): void {
+    const { signal } = this.#request;
+    if (signal.aborted) {
+      closed();
+      return;
+    }
     if (this.#listeners.push(closed) > 1) return;
-    this.#request.signal.addEventListener("abort", () => this.close(), { once: true });
+    signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   close(): void {

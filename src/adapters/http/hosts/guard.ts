@@ -9,6 +9,7 @@ import {
   type Answer,
   type AnswerOptions,
   type AnswerStyle,
+  checkAnswer,
   checkAnswerOptions,
   refusal,
   unavailable,
@@ -88,7 +89,7 @@ export class Guard {
     const usual = refusal(verdict, status, fields);
     if (answer === undefined) return { answer: usual };
     try {
-      return { answer: answer(usual, verdict, request) };
+      return { answer: checkAnswer(answer(usual, verdict, request)) };
     } catch (error) {
       // refused it is: only the words are missing
       void this.#judge(error, request).catch(() => {});

@@ -1,11 +1,6 @@
+import { checkFunction } from "../../../check.ts";
 import type { Screen } from "../answers/screen.ts";
-import {
-  CLIENT_GONE,
-  checkRemoteAddress,
-  FetchGatewayRequest,
-  peerOf,
-  responseOf,
-} from "./fetch.ts";
+import { CLIENT_GONE, FetchGatewayRequest, peerOf, responseOf } from "./fetch.ts";
 import { Guard, type HostOptions } from "./guard.ts";
 
 /** What is needed of a Hono context. */
@@ -44,13 +39,18 @@ export function honoGateway(
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
   const guard = new Guard(gateway, options, ["remoteAddress"]);
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
-  checkRemoteAddress(remoteAddress);
+  checkFunction("remoteAddress", remoteAddress);
   return async (context, next) => {
     const seen = new FetchGatewayRequest(context.req.raw, () => remoteAddress(context), context);
     const ruling = await guard.ask(seen);
     if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
     if (ruling.answer !== undefined) return responseOf(ruling.answer);
-    await next();
+    try {
+      await next();
+    } catch (error) {
+      seen.close();
+      throw error;
+    }
     // afterwards, for a handler may have answered a Response of its own
     for (const [name, value] of ruling.fields) context.header(name, value);
     const closing = seen.closing(context.res);

@@ -38,8 +38,9 @@ export function koaGateway(
 }
 
 function carryOut(ruling: Ruling, context: KoaContext): boolean {
-  if (ruling === undefined) {
-    context.respond = false; // nobody is there to be answered
+  // nobody is there to be answered, or somebody else has answered while it waited
+  if (ruling === undefined || context.res.headersSent) {
+    context.respond = false;
     return false;
   }
   if (ruling.answer === undefined) {

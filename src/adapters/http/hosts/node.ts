@@ -1,4 +1,5 @@
 /** Node's own `http`, `https` and `http2`, and what all servers share that are built on these. */
+import { checkFunction } from "../../../check.ts";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Screen } from "../answers/screen.ts";
 import type { GatewayRequest } from "../request.ts";
@@ -41,6 +42,7 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
   options: HostOptions = {},
 ): (req: Req, res: Res) => void {
   const guard = new Guard(gateway, options);
+  checkFunction("handler", handler);
   return (req, res) => {
     const go = (ruling: Ruling) => {
       if (carryOut(ruling, res)) handler(req, res);

@@ -1,4 +1,5 @@
 /** The algorithms by the names that rules use. A registered one is known to rules as these are. */
+import { show } from "../../../check.ts";
 import {
   fixedWindow,
   gcra,
@@ -30,6 +31,17 @@ export interface RuleAlgorithm {
 }
 
 export type RuleAlgorithms = Readonly<Record<string, RuleAlgorithm>>;
+
+export function checkAlgorithms(algorithms: unknown): RuleAlgorithms {
+  if (typeof algorithms !== "object" || algorithms === null || Array.isArray(algorithms)) {
+    throw new TypeError(`algorithms must be an object, got ${show(algorithms)}`);
+  }
+  for (const [name, one] of Object.entries(algorithms)) {
+    if (typeof (Object(one) as Partial<RuleAlgorithm>).policy === "function") continue;
+    throw new TypeError(`algorithms.${name} must have policy(numbers), got ${show(one)}`);
+  }
+  return algorithms as RuleAlgorithms;
+}
 
 /** Who must wait longer than this for the end of the line does better to come back, ms. */
 const LONGEST_LINE_MS = 5000;

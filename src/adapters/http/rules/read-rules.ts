@@ -6,15 +6,16 @@ import {
   isMap,
   isNode,
   isScalar,
+  Lexer,
   LineCounter,
   type Node,
   parseAllDocuments,
   visit,
 } from "yaml";
 import type * as z from "zod";
-import { show } from "../../../check.ts";
+import { checkOptions, checkText, show } from "../../../check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
-import type { RuleAlgorithm } from "./algorithms.ts";
+import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
 import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
@@ -30,6 +31,7 @@ const MOST_PROBLEMS = 20;
 /** Who needs more than this has written a bomb. */
 const MOST_ALIASES = 100;
 const DEEPEST = 32;
+const MOST_BLANKS = 128;
 
 /**
  * Reads rules.
@@ -40,12 +42,20 @@ const DEEPEST = 32;
  * @param options.actors names of actors besides all, account and device
  * @param options.algorithms algorithms besides the built-in ones, by name
  * @returns the rules, in the order of the text; none for an empty list
- * @throws RulesError that lists what is wrong, with line and column
+ * @throws RulesError that lists what is wrong, with line and column; TypeError on a bad argument
  * @example
  * const rules = readRules(await readFile("rules.yaml", "utf8"), { source: "rules.yaml" });
  */
 export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
+  checkText("text", text);
+  checkOptions("options", options, ["source", "actors", "algorithms"]);
   const { source = "rules", actors = [], algorithms = {} } = options;
+  checkText("source", source);
+  if (!Array.isArray(actors)) {
+    throw new TypeError(`actors must be an array of names, got ${show(actors)}`);
+  }
+  for (const actor of actors) checkText("actors", actor);
+  checkAlgorithms(algorithms);
   const names: Names = {
     actors: [...BUILT_IN.actors, ...actors],
     algorithms: { ...BUILT_IN.algorithms, ...algorithms },
@@ -87,7 +97,7 @@ class Reader {
     }
     const deep = tooDeep(this.#text);
     if (deep !== undefined) {
-      this.#wrong(deep, `found more than ${DEEPEST} brackets in one another`);
+      this.#wrong(deep.at, `found ${deep.found}`);
       return [];
     }
     // the parser's own look for duplicate keys takes the square of their number
@@ -155,7 +165,10 @@ class Reader {
       const path = Array.isArray(data) ? [i] : [];
       const parsed = schema.safeParse(each);
       if (!parsed.success) {
-        for (const issue of parsed.error.issues) this.#report(document, path, each, issue);
+        // to find the place of each takes its time, and nobody is told of more
+        for (const issue of parsed.error.issues.slice(0, MOST_PROBLEMS)) {
+          this.#report(document, path, each, issue);
+        }
         return [];
       }
       return this.#rules(document, path, parsed.data);
@@ -293,7 +306,11 @@ function numbersProblem(
     Limiter.create(policy(numbers)).peek(cost);
     return undefined;
   } catch (error) {
-    if (!(error instanceof PermitsExceedCapacityError)) return (error as Error).message;
+    if (!(error instanceof PermitsExceedCapacityError)) {
+      const { message } = error as Error;
+      // what a rule calls its burst
+      return given.burst ? message.replace(/^capacity /, "burst ") : message;
+    }
     const { capacity } = error.facts;
     return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
   }
@@ -303,7 +320,14 @@ function numbersProblem(
 function derivedName({ url, methods, actor, algo, units, unit }: Rule): string {
   const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
   const per = units === 1 ? unit : `${units} ${unit}`;
-  return [path, ...(methods ?? []), actor, `per ${per}`, algo].join(" ");
+  return [path, ...(methods ?? []), printable(actor), `per ${per}`, printable(algo)].join(" ");
+}
+
+/** Names go into header fields: what these cannot hold is escaped as in a URL. */
+function printable(name: string): string {
+  return name
+    .replace(/\p{Surrogate}/gu, "\ufffd")
+    .replace(/[^ -~]/gu, (char) => encodeURIComponent(char));
 }
 
 // -- places in the text --
@@ -341,17 +365,47 @@ function isEmpty(contents: Node | null): boolean {
   return contents === null || (isScalar(contents) && contents.value === null);
 }
 
-/** Where brackets begin that lie deeper in one another than any rule; a parser might recurse. */
-function tooDeep(text: string): number | undefined {
-  let depth = 0;
-  for (let i = 0; i < text.length; i++) {
-    const char = text[i];
-    if (char === "[" || char === "{") depth += 1;
-    else if (char === "]" || char === "}") depth = Math.max(0, depth - 1);
-    if (depth > DEEPEST) return i;
+/**
+ * Where a text nests deeper than rules do, and what it does there. The parser recurses, and catching
+ * that is not enough: a regular expression that V8 compiles at the end of the stack ends the process.
+ * The lexer is only asked for as much as is in order.
+ */
+function tooDeep(text: string): { readonly at: number; readonly found: string } | undefined {
+  let at = 0;
+  // of the line, and in each bracket that is open of the item: what a level may begin with
+  const marks = [0];
+  let isLineStart = true;
+  let isText = false;
+  for (const token of new Lexer().lex(text)) {
+    if (UNWRITTEN.has(token)) continue;
+    if (token === TEXT_FOLLOWS) {
+      isText = true;
+      continue;
+    }
+    const last = marks.length - 1;
+    if (isText) isText = false;
+    else if (token === "[" || token === "{") marks.push(0);
+    else if ((token === "]" || token === "}") && last > 0) marks.pop();
+    else if (token === "," && last > 0) marks[last] = 0;
+    else if (/^[-?:]$|^[!&]/.test(token)) marks[last] = (marks[last] ?? 0) + 1;
+    if (marks.length > DEEPEST + 1)
+      return { at, found: `more than ${DEEPEST} brackets in one another` };
+    if (marks.reduce((sum, count) => sum + count) > 2 * DEEPEST) {
+      return { at, found: `more than ${2 * DEEPEST} levels in one line` };
+    }
+    if (isLineStart && token.length > MOST_BLANKS && token.trim() === "") {
+      return { at, found: `an indentation of more than ${MOST_BLANKS}` };
+    }
+    at += token.length;
+    isLineStart = token.endsWith("\n") || token.endsWith("\r");
+    if (isLineStart && marks.length === 1) marks[0] = 0;
   }
   return undefined;
 }
+
+/** What the lexer says besides what is written: a plain text follows, a document, a collection's end. */
+const TEXT_FOLLOWS = "\x1f";
+const UNWRITTEN = new Set(["\x02", "\x18"]);
 
 /** The parser's words, but for a text that is too much for it. */
 function worded(message: string): string {

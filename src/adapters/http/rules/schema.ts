@@ -78,7 +78,7 @@ const numbers = {
   unit: word(vocabulary(Object.keys(UNITS).map((unit) => [unit]))).transform(
     (unit) => unit as Unit,
   ),
-  units: number("how many units, a number above 0").default(1),
+  units: number("how many units, a number above 0").optional(),
   burst: z
     .number(says("a number, 0 or more"))
     .min(0, says("a number, 0 or more"))
@@ -105,6 +105,7 @@ function ruleSchema({ actors, algorithms }: Names) {
     name: text("a name: printable ASCII, at most 200 characters", NAME).optional(),
     actor: word(vocabulary(actors.map((actor) => [actor])), true),
     ...numbers,
+    units: numbers.units.default(1),
     algo: word(algorithmWords, true).default("token bucket"),
     scope: word(vocabulary([["local"], ["global"]])).default("local"),
     mode: word(vocabulary([["enforce"], ["shadow"]])).default("enforce"),

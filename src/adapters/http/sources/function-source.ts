@@ -16,7 +16,7 @@ export interface FunctionSourceOptions {
  * Rules from any function: a database, a vault, a service of yours.
  *
  * @param load answers YAML, or what `readRules` made, now or later; it throws or rejects where it
- *   cannot. Its signal is aborted when the gateway is closed
+ *   cannot. Its signal is aborted when the answer is late or the gateway is closed
  * @param options see `FunctionSourceOptions`
  * @returns a source for `createGateway`
  * @throws TypeError or RangeError that names the argument, its bound and what it got
@@ -35,7 +35,7 @@ export function functionSource(
   checkText("name", name);
   checkPeriod("timeoutMs", timeoutMs);
   const ask = async (signal: AbortSignal) => load(signal);
-  const source = { name, load: (signal: AbortSignal) => within(timeoutMs, name, ask(signal)) };
+  const source = { name, load: (signal: AbortSignal) => within(timeoutMs, name, signal, ask) };
   if (everyMs === undefined) return source;
   checkPeriod("everyMs", everyMs);
   return { ...source, watch: (changed) => poll(changed, everyMs) };

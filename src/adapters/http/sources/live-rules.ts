@@ -2,6 +2,7 @@
  * The rules in force, out of several sources: those of the first source that has good ones. A
  * version that is broken is refused whole and reported, and what was there before stays.
  */
+import { show } from "../../../check.ts";
 import type { Rule } from "../rules/rule.ts";
 import type { RuleSource } from "./source.ts";
 
@@ -84,7 +85,7 @@ export class LiveRules {
     if (told === feed.told) return;
     feed.told = told;
     try {
-      feed.rules = typeof told === "string" ? this.#desk.read(told, name) : told;
+      feed.rules = typeof told === "string" ? this.#desk.read(told, name) : checkRules(told, name);
     } catch (error) {
       feed.fault = error;
       this.#desk.report({ type: "refused", source: name, error });
@@ -113,10 +114,34 @@ export class LiveRules {
   }
 }
 
+/** Which no source tells. */
+const NOTHING = Symbol();
+
+/** What is no rules would be no limit, or a fault at each request. */
+function checkRules(told: unknown, name: string): readonly Rule[] {
+  if (!Array.isArray(told)) {
+    throw new TypeError(`${name} must tell YAML or what readRules made, got ${show(told)}`);
+  }
+  for (const [i, one] of told.entries()) {
+    const { name: called, url, place } = Object(one) as Partial<Rule>;
+    if (typeof url !== "string" || typeof place !== "object") {
+      throw new TypeError(`${name}: rule ${i} must be one that readRules made, got ${show(one)}`);
+    }
+    if (typeof called === "string" && PRINTABLE.test(called)) continue;
+    throw new TypeError(
+      `${name}: the name of rule ${i} must be printable ASCII, got ${show(called)}`,
+    );
+  }
+  return told;
+}
+
+/** A name goes into header fields. */
+const PRINTABLE = /^[ -~]+$/;
+
 /** A source, and what it told last. */
 class Feed {
   readonly source: RuleSource;
-  told: string | readonly Rule[] | undefined;
+  told: string | readonly Rule[] | typeof NOTHING = NOTHING;
   rules: readonly Rule[] | undefined;
   isGone = false;
   fault: unknown;

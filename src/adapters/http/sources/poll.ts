@@ -32,16 +32,32 @@ export function poll(look: () => void, everyMs: number): () => void {
   return () => clearTimeout(timer);
 }
 
-/** The answer, or an error where none has come in time. */
-export async function within<T>(ms: number, what: string, answer: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    const error = new DOMException(`${what}: no answer within ${ms} ms`, "TimeoutError");
-    timer = setTimeout(() => reject(error), ms);
+/**
+ * An answer, or an error where none has come in time or nobody wants it any more: also of those who
+ * do not look at their signal.
+ *
+ * @param signal aborted when nobody wants it any more
+ * @param ask gets a signal that is aborted then, or when it is late
+ */
+export async function within<T>(
+  ms: number,
+  what: string,
+  signal: AbortSignal,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const asking = new AbortController();
+  const late = new DOMException(`${what}: no answer within ${ms} ms`, "TimeoutError");
+  const timer = setTimeout(() => asking.abort(late), ms);
+  const stop = () => asking.abort(signal.reason);
+  signal.addEventListener("abort", stop);
+  const ended = new Promise<never>((_, reject) => {
+    asking.signal.addEventListener("abort", () => reject(asking.signal.reason));
   });
+  if (signal.aborted) stop();
   try {
-    return await Promise.race([answer, late]);
+    return await Promise.race([ask(asking.signal), ended]);
   } finally {
     clearTimeout(timer);
+    signal.removeEventListener("abort", stop);
   }
 }

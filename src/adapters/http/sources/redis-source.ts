@@ -44,6 +44,10 @@ export function redisSource(
   if (typeof (Object(redis) as Partial<RedisReader>).get !== "function") {
     throw new TypeError("redis must be a client with get(key)");
   }
+  const { subscribe, unsubscribe } = Object(subscriber) as Partial<RedisSubscriber>;
+  if (subscriber !== undefined && !(subscribe && unsubscribe)) {
+    throw new TypeError("subscriber must have subscribe and unsubscribe, as clients do");
+  }
   const name = `redis key ${checkText("key", key)}`;
   checkText("channel", channel);
   checkPeriod("everyMs", everyMs);
@@ -51,8 +55,8 @@ export function redisSource(
   return {
     name,
 
-    async load() {
-      const text = await within(timeoutMs, name, redis.get(key));
+    async load(signal) {
+      const text = await within(timeoutMs, name, signal, async () => redis.get(key));
       if (text === null) throw new Error(`${name} does not exist`);
       if (text.length > LONGEST_TEXT) throw tooLong(name);
       return text;
@@ -69,19 +73,50 @@ export function redisSource(
   };
 }
 
-/** A subscription that fails is the client's to repeat; until then there is the look every so often. */
+/**
+ * A subscription that fails is the client's to repeat; until then there is the look every so often.
+ * What changed before it stood was told to nobody, so there is a look as soon as it does.
+ */
 function listen(subscriber: RedisSubscriber, channel: string, hear: () => void): () => void {
+  let isOver = false;
+  const subscribed = () => {
+    if (!isOver) hear();
+  };
+  const quietly = (deed: () => Promise<unknown>) => (async () => deed())().catch(() => {});
   if (!("psubscribe" in subscriber)) {
-    subscriber.subscribe(channel, hear).catch(() => {});
-    return () => void subscriber.unsubscribe(channel, hear).catch(() => {});
+    void quietly(() => subscriber.subscribe(channel, hear).then(subscribed));
+    return () => {
+      isOver = true;
+      void quietly(() => subscriber.unsubscribe(channel, hear));
+    };
   }
   const listener = (from: string) => {
     if (from === channel) hear();
   };
   subscriber.on("message", listener);
-  subscriber.subscribe(channel).catch(() => {});
+  const leave = join(subscriber, channel);
+  void quietly(() => subscriber.subscribe(channel).then(subscribed));
   return () => {
+    isOver = true;
     subscriber.off("message", listener);
-    subscriber.unsubscribe(channel).catch(() => {});
+    if (leave()) void quietly(() => subscriber.unsubscribe(channel));
+  };
+}
+
+const listeners = new WeakMap<object, Map<string, number>>();
+
+/**
+ * A connection of ioredis has one subscription of a channel, however many listen there.
+ *
+ * @returns leaves, and says whether it was the last
+ */
+function join(subscriber: object, channel: string): () => boolean {
+  const channels = listeners.get(subscriber) ?? new Map<string, number>();
+  listeners.set(subscriber, channels);
+  channels.set(channel, (channels.get(channel) ?? 0) + 1);
+  return () => {
+    const left = (channels.get(channel) ?? 1) - 1;
+    channels.set(channel, left);
+    return left === 0;
   };
 }

@@ -1,5 +1,5 @@
-import { checkOptions, checkText, show } from "../../../check.ts";
-import { checkPeriod, poll } from "./poll.ts";
+import { checkFunction, checkOptions, checkText, show } from "../../../check.ts";
+import { checkPeriod, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
 export interface UrlSourceOptions {
@@ -28,6 +28,8 @@ export interface UrlSourceOptions {
 export function urlSource(url: string | URL, options: UrlSourceOptions = {}): RuleSource {
   checkOptions("options", options, ["everyMs", "timeoutMs", "headers", "fetch"]);
   const { everyMs = 30_000, timeoutMs = 5000, headers = {} } = options;
+  new Headers(headers); // which throws where they cannot be sent
+  if (options.fetch !== undefined) checkFunction("fetch", options.fetch);
   const address = checkUrl(url);
   checkPeriod("everyMs", everyMs);
   checkPeriod("timeoutMs", timeoutMs);
@@ -51,19 +53,7 @@ export function urlSource(url: string | URL, options: UrlSourceOptions = {}): Ru
   return {
     name: address,
 
-    async load(signal) {
-      const asking = new AbortController();
-      const stop = () => asking.abort(signal.reason);
-      const late = new DOMException(`${address}: no answer within ${timeoutMs} ms`, "TimeoutError");
-      const timer = setTimeout(() => asking.abort(late), timeoutMs);
-      signal.addEventListener("abort", stop);
-      try {
-        return await ask(asking.signal);
-      } finally {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", stop);
-      }
-    },
+    load: (signal) => within(timeoutMs, address, signal, ask),
 
     watch: (changed) => poll(changed, everyMs),
   };
@@ -71,8 +61,15 @@ export function urlSource(url: string | URL, options: UrlSourceOptions = {}): Ru
 
 function checkUrl(url: string | URL): string {
   const text = checkText("url", url instanceof URL ? url.href : url);
-  if (URL.canParse(text) && /^https?:/i.test(text)) return new URL(text).href;
-  throw new TypeError(`url must be an http or https URL, got ${show(text)}`);
+  const parsed = URL.canParse(text) ? new URL(text) : undefined;
+  if (parsed === undefined || !/^https?:$/.test(parsed.protocol)) {
+    throw new TypeError(`url must be an http or https URL, got ${show(text)}`);
+  }
+  // fetch refuses these, and messages would tell them
+  if (parsed.username !== "" || parsed.password !== "") {
+    throw new TypeError("url must be without user and password: send an authorization header");
+  }
+  return parsed.href;
 }
 
 /** No more of it than is allowed, whatever the server says about its length. */

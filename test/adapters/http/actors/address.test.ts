@@ -164,6 +164,11 @@ test("exemptions of addresses are addresses or ranges", () => {
     ["ann", false],
   ];
   for (const [value, is] of rows) assert.is(exempt(value), is, value);
+  const one = exemption(["2001:db8:0:1::5/128", "::ffff:198.51.100.0/120"], true);
+  assert.ok(one("2001:db8:0:1::/64"), "what counts by its /64 is exempt by it");
+  assert.not(one("2001:db8:0:2::/64"));
+  assert.ok(one("198.51.100.9"), "IPv4 in IPv6 dress");
+  assert.not(one("198.51.101.9"));
   const named = exemption(["ann", "192.0.2.0/24"], false);
   assert.equal(["ann", "bob", "192.0.2.1"].map(named), [true, false, false]);
   assert.is(exemption(["ann"], true)("ann"), true);

@@ -73,6 +73,7 @@ test("bad arguments", () => {
   const wrong = (options: object) => () => limitConnections(1, options);
   assert.throws(wrong({ actor: "device" }), /actor must be a function, got "device"/);
   assert.throws(wrong({ name: 1 }), /name must be a string, got 1/);
+  assert.throws(wrong({ name: "日" }), /name must be printable ASCII, got "日"/);
   assert.throws(wrong({ key: who }), /options has no "key"; it knows actor, name/);
 });
 

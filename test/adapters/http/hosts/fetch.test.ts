@@ -1,5 +1,7 @@
+import { Hono } from "hono";
 import * as assert from "uvu/assert";
 import {
+  type Answer,
   createGateway,
   fetchGateway,
   type Gateway,
@@ -106,6 +108,28 @@ test("a place is free when the body is read, given up, empty, or never comes", a
     assert.is(String(error), "Error: bad");
   }
   assert.equal([(await get()).status, (await get()).status], [200, 200], "no body, no wait");
+});
+
+test("a place is free where the client had gone before, or Hono's handler throws anything", async () => {
+  const controller = new AbortController();
+  controller.abort();
+  const handle = fetchGateway(limitConnections(1), () => new Response("hello"));
+  await handle(new Request(URL, { signal: controller.signal }));
+  assert.is((await handle(new Request(URL))).status, 200, "nobody reads what the first one got");
+
+  const app = new Hono();
+  app.use(honoGateway(limitConnections(1)));
+  app.get("/", () => Promise.reject("no error at all"));
+  for (let i = 0; i < 2; i++) {
+    assert.is(await Promise.resolve(app.request("/")).catch(String), "no error at all");
+  }
+});
+
+test("an answer that has no body", async () => {
+  const screen: Screen = { check: () => ({ allowed: false, retryMs: 0, outcomes: [] }) };
+  const answer = (usual: Answer) => ({ ...usual, status: 204, body: "" });
+  const handle = fetchGateway(screen, () => new Response("hello"), { answer });
+  assert.is((await handle(new Request(URL))).status, 204);
 });
 
 test("a client that has gone while it waited is not answered by the handler", async () => {

@@ -2,11 +2,14 @@ import { once } from "node:events";
 import { request as ask, createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import express from "express";
+import Koa from "koa";
 import * as assert from "uvu/assert";
 import {
+  type Answer,
   createGateway,
   expressGateway,
   type GatewayRequest,
+  koaGateway,
   nodeGateway,
   readRules,
   type Screen,
@@ -118,6 +121,38 @@ test("an answer of the application's that throws is the usual one, and reported"
   assert.equal(heard, ["Error: no words"]);
 });
 
+test("an answer of the application's that cannot be sent is the usual one, and reported", async () => {
+  const answers: Record<string, unknown> = {
+    "the status of an answer must be a whole number from 200 to 599, got undefined": undefined,
+    "the status of an answer must be a whole number from 200 to 599, got 1000": { status: 1000 },
+    "the body of an answer must be a string, got an object": { body: { slow: "down" } },
+    'an answer has the header "X Y"': { headers: { "X Y": "z" } },
+    'header X-A of an answer must be a string that can be sent, got "a\\nb"': {
+      headers: { "X-A": "a\nb" },
+    },
+    'header X-A of an answer must be a string that can be sent, got "日"': {
+      headers: { "X-A": "日" },
+    },
+    "header X-A of an answer must be a string that can be sent, got undefined": {
+      headers: { "X-A": undefined },
+    },
+  };
+  for (const [message, change] of Object.entries(answers)) {
+    const heard: string[] = [];
+    const listener = nodeGateway({ check: () => REFUSED }, () => assert.unreachable("it passed"), {
+      answer: (usual) =>
+        (change === undefined ? change : { ...usual, ...(change as object) }) as Answer,
+      onError: (error) => {
+        heard.push((error as Error).message);
+        return "allow";
+      },
+    });
+    const { response, body } = await answer(listener);
+    assert.equal([response.statusCode, JSON.parse(body).status], [429, 429]);
+    assert.equal(heard, [message]);
+  }
+});
+
 test("a filter that throws at once fails as one that rejects", async () => {
   const check = () => {
     throw new Error("tea");
@@ -142,9 +177,21 @@ test("who was answered while it waited does not go on", async () => {
     res.statusCode = 504;
     res.end();
   });
+  const app = new Koa();
+  app.use((context, next) => {
+    const rest = next();
+    context.res.statusCode = 504;
+    context.res.end();
+    return rest;
+  });
+  app.use(koaGateway({ check: () => waiting }));
+  app.use(() => {
+    served += 1;
+  });
+  const { response: ofKoa } = await answer(app.callback());
   pass(PASSED);
   await new Promise(setImmediate);
-  assert.equal([response.statusCode, served], [504, 0]);
+  assert.equal([response.statusCode, ofKoa.statusCode, served], [504, 504, 0]);
 });
 
 test.run();

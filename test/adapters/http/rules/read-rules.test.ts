@@ -188,7 +188,23 @@ test("an error names file, line, column, what was found and what is allowed", ()
   for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
 });
 
+test("what an override does not say is the rule's, the length of its period too", () => {
+  const [rule] = readRules(
+    "{ url: /, rules: [{ actor: device, unit: minute, units: 5, rpu: 10, overrides: { a: { rpu: 99 }, b: { unit: hour }, c: { units: 2 } } }] }",
+  );
+  assert.equal(
+    rule?.overrides.map(({ value, rpu, periodMs }) => [value, rpu, periodMs]),
+    [
+      ["a", 99, 5 * 60_000],
+      ["b", 10, 5 * 3_600_000],
+      ["c", 10, 2 * 60_000],
+    ],
+  );
+});
+
 test("numbers that are none", () => {
+  const none = "url: /\nrules: [{ actor: all, unit: second, rpu: 1, burst: 0 }]";
+  assert.match(problems(none).join(), /burst must be a finite number above 0, got 0/);
   for (const found of ['"100"', ".inf", ".nan", "-1", "0", "null", "[]", "true"]) {
     const text = `url: /\nrules: [{ actor: all, unit: second, rpu: ${found} }]`;
     assert.match(
@@ -278,7 +294,17 @@ test("hostile texts are refused quickly and in words", () => {
     ["url: !!binary aGVsbG8=\nrules: []", /url: found an object/],
     ["x".repeat(10_000_000), /found 10000000 characters, allowed: at most 524288/],
     ["[".repeat(400_000), /r\.yaml:1:33: found more than 32 brackets/],
-    ["- ".repeat(5000), /found more levels in one another than can be read/],
+    ["- ".repeat(5000), /r\.yaml:1:129: found more than 64 levels in one line/],
+    ["? a: ".repeat(5000), /found more than 64 levels in one line/],
+    ["a: ".repeat(5000), /found more than 64 levels in one line/],
+    [`'[': ${'"a": '.repeat(5000)}`, /found more than 64 levels in one line/],
+    [`{ a: b, ${"a: ".repeat(5000)}`, /found more than 64 levels in one line/],
+    ["[a,\na: a: ".repeat(5000), /found more than 32 brackets/],
+    [
+      Array.from({ length: 500 }, (_, i) => `${" ".repeat(i)}- `).join("\n"),
+      /r\.yaml:130:1: found an indentation of more than 128/,
+    ],
+    [`url: '${"[".repeat(50)}'\nrules: []`, /url: found "\[/],
     [Array.from({ length: 5000 }, (_, i) => `a${i}: x`).join("\n"), /url: found nothing/],
   ];
   const start = performance.now();
@@ -327,6 +353,31 @@ test("a name is the same wherever the rule stands", () => {
   const b = "- { url: /b, rules: [{ actor: device, unit: day, rpu: 1, algo: W }] }\n";
   assert.equal(names(a + b), ["/%C3%A9 GET all per day token bucket", "/b device per day window"]);
   assert.equal(names(b + a), names(a + b).reverse());
+});
+
+test("a name is printable ASCII, whatever the actor and the algorithm are called", () => {
+  const policy = () => tokenBucket({ capacity: 1, refill: 1, everyMs: 1 });
+  const [rule] = readRules(
+    '{ url: /, rules: [{ actor: "日\\n\\ud800", unit: day, rpu: 1, algo: ü }] }',
+    {
+      actors: ["日\n\ud800"],
+      algorithms: { ü: { policy } },
+    },
+  );
+  assert.is(rule?.name, "/ %E6%97%A5%0A%EF%BF%BD per day %C3%BC");
+});
+
+test("bad arguments are named", () => {
+  const refuses = (says: RegExp, ...args: unknown[]) =>
+    assert.throws(() => readRules(...(args as Parameters<typeof readRules>)), says);
+  refuses(/text must be a string, got an object/, Buffer.from("[]"));
+  refuses(/options must be an object, got null/, "[]", null);
+  refuses(/options has no "actor"; it knows source, actors, algorithms/, "[]", { actor: [] });
+  refuses(/source must be a string, got 1/, "[]", { source: 1 });
+  refuses(/actors must be an array of names, got "tenant"/, "[]", { actors: "tenant" });
+  refuses(/actors must be a string, got 1/, "[]", { actors: [1] });
+  refuses(/algorithms must be an object, got an array/, "[]", { algorithms: [] });
+  refuses(/algorithms\.x must have policy\(numbers\), got null/, "[]", { algorithms: { x: null } });
 });
 
 test.run();

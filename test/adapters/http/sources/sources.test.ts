@@ -1,4 +1,4 @@
-import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -70,6 +70,23 @@ test("a file is watched, written or replaced", async () => {
     await writeFile(`${path}.new`, rules(3));
     await rename(`${path}.new`, path);
   });
+});
+
+test("a file that somebody still writes to is not read yet", async () => {
+  const path = join(folder, "half.yaml");
+  await writeFile(path, rules(1));
+  const { mtimeMs } = await stat(path);
+  assert.is(await loaded(fileSource(path)), rules(1));
+  const agoMs = Date.now() - mtimeMs;
+  assert.ok(agoMs >= 100, `${agoMs}`);
+  await writeFile(path, rules(2));
+  const closing = new AbortController();
+  const asking = fileSource(path).load(closing.signal);
+  closing.abort();
+  assert.is(await asking.catch(({ name }) => name), "AbortError", "closing does not wait");
+  const ahead = Date.now() / 1000 + 3600;
+  await utimes(path, ahead, ahead);
+  assert.is(await loaded(fileSource(path)), rules(2), "another clock");
 });
 
 test("a file that is not there, or is no file for rules", async () => {
@@ -222,7 +239,70 @@ test("any function, now or later, asked once or every so often", async () => {
   );
 });
 
+test("closing ends a load that nobody answers, and a fetch that looks at no signal is late", async () => {
+  const silent = () => new Promise<never>(() => {});
+  const ask = async (source: RuleSource) => {
+    const closing = new AbortController();
+    const asking = loaded(source, closing.signal);
+    closing.abort(new Error("closed"));
+    return [await asking, await loaded(source, closing.signal)];
+  };
+  const timeoutMs = 1e9;
+  const closed = ["closed", "closed"];
+  assert.equal(await ask(functionSource(silent, { timeoutMs })), closed);
+  assert.equal(await ask(redisSource({ get: silent }, "rules", { timeoutMs })), closed);
+  assert.equal(await ask(urlSource("http://x", { fetch: silent, timeoutMs })), closed);
+  const late = urlSource("http://x", { fetch: silent, timeoutMs: 20 });
+  assert.is(await loaded(late), "http://x/: no answer within 20 ms");
+});
+
+test("a key of Redis: what changes before the subscription stands is seen", async () => {
+  let rpu = 1;
+  let stand = () => {};
+  const subscribed = new Promise<void>((resolve) => {
+    stand = resolve;
+  });
+  const subscriber = { subscribe: () => subscribed, unsubscribe: async () => {} };
+  const source = redisSource({ get: async () => rules(rpu) }, "rules", { subscriber });
+  await reaches(source, 2, () => {
+    rpu = 2;
+    stand();
+  });
+});
+
+test("a key of Redis: a gateway that closes leaves others on its connection their messages", async () => {
+  const url = await freshUrl();
+  const redis = new Redis(url);
+  const subscriber = redis.duplicate();
+  await redis.set("rules", rules(1));
+  const source = redisSource(redis, "rules", { subscriber });
+  const other = await createGateway({ rules: source });
+  await reaches(source, 2, async () => {
+    await other.close();
+    await redis.set("rules", rules(2));
+    assert.is(await redis.publish("rules", ""), 1);
+  });
+  while ((await redis.publish("rules", "")) > 0) await sleep(5);
+  redis.disconnect();
+  subscriber.disconnect();
+});
+
 test("bad arguments are named", () => {
+  assert.throws(
+    () => urlSource("http://ann:secret@x/"),
+    /url must be without user and password: send an/,
+  );
+  assert.throws(
+    () => urlSource("http://x", { fetch: 1 as never }),
+    /fetch must be a function, got 1/,
+  );
+  assert.throws(() => urlSource("http://x", { headers: { "a b": "c" } }), TypeError);
+  const get = async () => null;
+  const subscriber = {} as RedisSubscriber;
+  assert.throws(
+    () => redisSource({ get }, "k", { subscriber }),
+    /subscriber must have subscribe and/,
+  );
   assert.throws(
     () => urlSource("rules.yaml"),
     /url must be an http or https URL, got "rules.yaml"/,
