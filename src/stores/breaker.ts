@@ -177,9 +177,15 @@ export class Breaker {
   }
 }
 
+/**
+ * What a server says of a key, a user or itself that stays as it is. Rights that a script lacks have
+ * no code of their own in Redis 6 and 7.0, nor has a key whose value the script cannot read. (A
+ * Cluster's client wraps `MOVED`, which passes there.)
+ */
+const PERMANENT =
+  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|attempt to (?:call|compare|concatenate|index|perform) /;
+
 /** The store is there, and waiting does not mend it. */
 export function isPermanent(cause: unknown): boolean {
-  return (
-    cause instanceof TypeError || /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT/.test(`${cause}`)
-  );
+  return cause instanceof TypeError || PERMANENT.test(`${cause}`);
 }
