@@ -65,6 +65,7 @@ for (const prefetch of [undefined, { permits: 10, maxAgeMs: 1000 }]) {
     }
     await turn();
     assert.is(store.trips.length, length);
+    assert.is(limiter.stats.waiting, 0);
   });
 
   closing(`what is under way is awaited, and goes to nobody${which}`, async () => {

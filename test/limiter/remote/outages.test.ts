@@ -261,6 +261,26 @@ test("all keys of a limiter have one outage and one set of counters", async () =
   assert.equal([event, key], ["refused", "ann"]);
 });
 
+test("an outage lasts no longer than the limiter", async () => {
+  const { limiter, store } = make();
+  const leases = new HandLeaseStore();
+  const places = new RemoteConcurrency(leases, "key", 1, {
+    ...{ name: "pages", leaseMs: 9000, maxWaiting: 2, timeoutMs: 100, whenUnavailable: "throw" },
+  });
+  store.away = gone;
+  leases.away = gone;
+  for (const each of [limiter, places]) {
+    await failure(() => each.acquire());
+    await timers.tickAsync(30);
+    const closed = each.close();
+    await timers.tickAsync(0);
+    await closed;
+    await timers.tickAsync(1000);
+    assert.equal([each.state, each.stats.unavailableMs], ["closed", 30]);
+  }
+  heard();
+});
+
 test("places: waits, refusals, cancellations, failures, outages", async () => {
   const store = new HandLeaseStore();
   const limiter = new RemoteConcurrency(store, "key", 1, {
