@@ -297,7 +297,7 @@ shared("options and names are checked, as RateLimiter's are", () => {
     [{ whenUnavailable: "local" }, /"local" needs instances/],
     [{ whenUnavailable: "local", instances: 0.5 }, /instances must be .*1 or more, got 0.5/],
     [{ whenUnavailable: "local", instances: () => NaN }, /instances\(\) must be .*got NaN/],
-    [{ instances: "many" }, /instances must be .*got "many"/],
+    [{ instances: "many" }, /instances must be .*a function.*got "many"/],
     [{ clock: {} }, /clock/],
     [{ warmupMs: -1 }, /warmupMs/],
     [{ prefix: 5 }, /prefix/],
