@@ -232,6 +232,63 @@ test("wait: who waited for the store is told to have waited; a try ends in time"
   });
 });
 
+test("wait: who gave up before the store was away is not told of when its time is over", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait" });
+  store.held = true;
+  const first = limiter.acquire();
+  await pass(0);
+  const controller = new AbortController();
+  const tried = limiter.tryAcquire(1, { timeoutMs: 1500, signal: controller.signal });
+  const gaveUp = failure(() => tried);
+  const other = limiter.acquire();
+  controller.abort("enough");
+  assert.is(await gaveUp, "enough");
+  await pass(1000);
+  assert.is(limiter.state, "unavailable");
+  await pass(600);
+  await store.deliver();
+  await pass(100);
+  await Promise.all([first, other]);
+  const { waiting, refused, cancelled } = limiter.stats;
+  assert.equal([waiting, refused, cancelled], [0, 0, 1]);
+  assert.is(timers.countTimers(), 0);
+  heard();
+});
+
+test("wait: nor is who was told an error", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait" });
+  store.held = true;
+  const first = limiter.acquire();
+  await pass(1000);
+  const refused = failure(() => limiter.tryAcquire(1, 1500));
+  store.away = new Error("NOPERM");
+  await store.deliver();
+  await first;
+  assert.instance(await refused, StoreUnavailableError);
+  assert.is(timers.countTimers(), 0);
+  await pass(2000);
+  assert.equal([limiter.stats.waiting, limiter.stats.refused], [0, 0]);
+  heard();
+});
+
+test("wait: a try that is asked for again still ends in time", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait", timeoutMs: 100 });
+  await limiter.acquire(20);
+  store.held = true;
+  const tried = limiter.tryAcquire(1, 3000);
+  await pass(150);
+  await store.deliver();
+  await pass(0);
+  store.held = true;
+  const paused = limiter.pause(10);
+  await pass(3000);
+  assert.is(await Promise.race([tried, turn().then(() => "waits")]), false);
+  await store.deliver();
+  await pass(1000);
+  await paused;
+  heard();
+});
+
 test("an error that waiting does not mend is no outage", async () => {
   for (const whenUnavailable of ["throw", "wait", "allow"] as const) {
     const { limiter, store } = make({ whenUnavailable });
