@@ -208,7 +208,8 @@ export class Trips implements Absentee {
   }
 
   get #isDrained(): boolean {
-    return !this.#blocked && this.#queue.length === 0;
+    const isUnderWay = this.#away ? (this.#trip ?? this.#lost) !== undefined : this.#blocked;
+    return !isUnderWay && this.#queue.length === 0;
   }
 
   #abandon(error: Error): void {
@@ -264,6 +265,7 @@ export class Trips implements Absentee {
       .finally(() => {
         clearTimeout(deadline);
         if (this.#trip === trip) this.#trip = undefined;
+        if (this.#lost === trip && !this.#patient) this.#lost = undefined;
       })
       .then(
         (reply) => this.#arrive(trip, reply),
