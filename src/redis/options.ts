@@ -39,8 +39,8 @@ export interface RedisLimiterOptions {
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
    * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it. What a function tells is asked for anew
-   * every second of an outage; if it is no number of 1 or more, the one before stays.
+   * `"local"` needs it: a share is the limit divided by it. A function is asked at once, and anew
+   * every second of an outage; if it tells no number of 1 or more then, the one before stays.
    */
   readonly instances?: number | (() => number) | undefined;
   /** What the keys begin with. Default "l:". */
