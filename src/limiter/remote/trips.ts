@@ -110,7 +110,8 @@ export class Trips implements Absentee {
     this.#options = options;
     this.#patient = options.whenAway === "wait";
     // to who is patient a late answer is as good as one in time
-    this.#breaker = (this.#patient ? undefined : store.breaker) ?? new Breaker(this.#patient);
+    const shared = this.#patient ? store.breaker?.forPatient() : store.breaker;
+    this.#breaker = shared ?? new Breaker(this.#patient);
   }
 
   /** The numbers in force, as the last reply told them. */

@@ -318,6 +318,28 @@ test("all keys of a limiter have one outage and one set of counters", async () =
   assert.equal([event, key], ["refused", "ann"]);
 });
 
+test("wait: of all keys for which somebody waits, one at a time looks for the store", async () => {
+  let probes = 0;
+  const redis = {
+    runScript: (_: unknown, __: unknown, args: readonly string[]) => {
+      if (args.includes("pause")) probes += 1;
+      return Promise.reject(gone);
+    },
+  };
+  const limiter = RedisLimiter.create(redis, "users", gcra({ limit: 5, periodMs: 1000 }), {
+    whenUnavailable: "wait",
+  });
+  const waits = Array.from({ length: 100 }, (_, i) => limiter.for(`${i}`).acquire());
+  const ends = Promise.allSettled(waits);
+  await timers.tickAsync(10_000);
+  assert.ok(probes > 10 && probes < 30, `${probes} probes in 10 s`);
+  const closed = limiter.close();
+  await timers.tickAsync(1000);
+  await Promise.all([closed, ends]);
+  assert.is(timers.countTimers(), 0);
+  heard();
+});
+
 test("an outage lasts no longer than the limiter", async () => {
   const { limiter, store } = make();
   const leases = new HandLeaseStore();
