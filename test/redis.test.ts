@@ -295,7 +295,7 @@ shared("options and names are checked, as RateLimiter's are", () => {
     [{ timeoutMs: Infinity }, /timeoutMs/],
     [{ whenUnavailable: "hope" }, /whenUnavailable.*throw, wait, local, allow/],
     [{ whenUnavailable: "local" }, /"local" needs instances/],
-    [{ whenUnavailable: "local", instances: 0.5 }, /instances must be .*1 or more, got 0.5/],
+    [{ whenUnavailable: "local", instances: 0.5 }, /instances must be .*1 or more.*, got 0.5/],
     [{ whenUnavailable: "local", instances: () => NaN }, /instances\(\) must be .*got NaN/],
     [{ instances: "many" }, /instances must be .*a function.*got "many"/],
     [{ clock: {} }, /clock/],
