@@ -54,7 +54,7 @@ export interface CancelledMessage extends Teller {
 
 /** The limiter's store could not be asked, though it could the last time. */
 export interface UnavailableMessage extends Teller {
-  /** The client's or the server's own error, or a TimeoutError. */
+  /** The client's or the server's own error, a TimeoutError, or that the client has no connection. */
   readonly cause: unknown;
 }
 

@@ -16,6 +16,7 @@ import { LONGEST_TIMEOUT_MS } from "./clock.ts";
 import type { Limiter } from "./limiter/face.ts";
 import { RemoteConcurrency } from "./limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
+import type { RemoteStats, StoreState } from "./limiter/remote/outages.ts";
 import { RemoteLimiter } from "./limiter/remote/remote-limiter.ts";
 import {
   checkKey,
@@ -59,6 +60,10 @@ export type {
 
 /** A limiter that can be ended. */
 export interface ClosableLimiter extends Limiter, AsyncDisposable {
+  /** Whether the store answered when it was last asked; or `"closed"`. */
+  readonly state: StoreState;
+  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  readonly stats: RemoteStats;
   /**
    * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
    * every further call; what they were promised, and what was reserved ahead, is given back.
@@ -223,9 +228,9 @@ export interface RedisConcurrencyOptions {
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
    * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. What a
-   * function tells is asked for anew every second of an outage; if it is no number of 1 or more, the
-   * one before stays.
+   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. A
+   * function is asked at once, and anew every second of an outage; if it tells no number of 1 or more
+   * then, the one before stays.
    */
   readonly instances?: number | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */

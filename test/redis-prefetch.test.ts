@@ -164,13 +164,16 @@ own("bad options are refused", () => {
   const create = (prefetch: unknown) =>
     RedisRateLimiter.create(watched.runner, "never asked", 5, { prefetch: prefetch as "auto" });
   const rows: [prefetch: unknown, error: RegExp][] = [
-    [0, /prefetch must be an object, got 0/],
-    [null, /prefetch must be an object, got null/],
-    ["manual", /prefetch must be one of auto, got "manual"/],
+    [0, /prefetch must be "auto" or .*, got 0/],
+    [null, /prefetch must be "auto" or .*, got null/],
+    ["manual", /prefetch must be "auto" or .*, got "manual"/],
     [{ permit: 5 }, /prefetch has no "permit"; it knows permits, maxAgeMs/],
-    [{ permits: 0 }, /prefetch\.permits must be a finite number above 0, got 0/],
-    [{ permits: Infinity }, /prefetch\.permits must be a finite number above 0, got Infinity/],
-    [{ permits: "all" }, /prefetch\.permits must be a finite number above 0, got "all"/],
+    [{ permits: 0 }, /prefetch\.permits must be a finite number above 0, or "auto", got 0/],
+    [
+      { permits: Infinity },
+      /prefetch\.permits must be a finite number above 0, or "auto", got Infinity/,
+    ],
+    [{ permits: "all" }, /prefetch\.permits must be a finite number above 0, or "auto", got "all"/],
     [{ maxAgeMs: 0 }, /prefetch\.maxAgeMs must be a finite number above 0, got 0/],
     [{ permits: 5, maxAgeMs: -1 }, /prefetch\.maxAgeMs must be a finite number above 0, got -1/],
   ];

@@ -1,12 +1,14 @@
 /** The options of limiters on Redis, and what becomes of them. */
 import {
   aboveZero,
+  atLeastOne,
   atLeastZeroOrInfinity,
   type Bound,
   checkNumber,
   checkOneOf,
   checkOptions,
   checkText,
+  show,
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
@@ -37,8 +39,8 @@ export interface RedisLimiterOptions {
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
    * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it. What a function tells is asked for anew
-   * every second of an outage; if it is no number of 1 or more, the one before stays.
+   * `"local"` needs it: a share is the limit divided by it. A function is asked at once, and anew
+   * every second of an outage; if it tells no number of 1 or more then, the one before stays.
    */
   readonly instances?: number | (() => number) | undefined;
   /** What the keys begin with. Default "l:". */
@@ -128,12 +130,14 @@ export function open(
 
 function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions | undefined {
   if (prefetch === undefined) return undefined;
-  if (typeof prefetch === "string") checkOneOf("prefetch", prefetch, ["auto"]);
+  if (prefetch !== "auto" && Object(prefetch) !== prefetch) {
+    throw new TypeError(`prefetch must be "auto" or { permits, maxAgeMs }, got ${show(prefetch)}`);
+  }
   const options = prefetch === "auto" ? {} : prefetch;
   checkOptions("prefetch", options, ["permits", "maxAgeMs"]);
   const { permits = "auto", maxAgeMs = 1000 } = options;
   return {
-    permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, aboveZero),
+    permits: permits === "auto" ? permits : checkNumber("prefetch.permits", permits, permitsOrAuto),
     maxAgeMs: checkNumber("prefetch.maxAgeMs", maxAgeMs, aboveZero),
   };
 }
@@ -152,10 +156,11 @@ export function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>)
   return whenUnavailable === "local" || whenUnavailable === "allow";
 }
 
-const atLeastOne: Bound = {
-  words: "a finite number, 1 or more",
-  holds: (n) => n >= 1 && n < Infinity,
+const howMany: Bound = {
+  ...atLeastOne,
+  words: `${atLeastOne.words}, or a function that tells one`,
 };
+const permitsOrAuto: Bound = { ...aboveZero, words: `${aboveZero.words}, or "auto"` };
 
 /** How many share the limit, now. */
 function countInstances(
@@ -168,7 +173,7 @@ function countInstances(
     );
   }
   if (typeof instances !== "function") {
-    const fixed = checkNumber("instances", instances ?? 1, atLeastOne);
+    const fixed = checkNumber("instances", instances ?? 1, howMany);
     return () => fixed;
   }
   let last = checkNumber("instances()", instances(), atLeastOne);

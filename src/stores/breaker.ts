@@ -27,6 +27,45 @@ export interface Absentee {
   forgotten?(): void;
 }
 
+/**
+ * Those whose callers wait find the store each by themselves, but only one of them at a time looks
+ * for it; the others do when that one has found it, or when it gives up.
+ */
+class Patrol {
+  pauseMs = FIRST_PAUSE_MS;
+  readonly #followers = new Set<Breaker>();
+  #leader: Breaker | undefined;
+
+  /** @returns whether it is the one who looks */
+  leads(breaker: Breaker): boolean {
+    this.#leader ??= breaker;
+    if (this.#leader !== breaker) this.#followers.add(breaker);
+    return this.#leader === breaker;
+  }
+
+  /** The next one's turn. */
+  leave(breaker: Breaker): void {
+    this.#followers.delete(breaker);
+    if (this.#leader !== breaker) return;
+    this.#leader = undefined;
+    for (const follower of this.#followers) {
+      this.#followers.delete(follower);
+      follower.awaited();
+      if (this.#leader !== undefined) return;
+    }
+  }
+
+  /** One has found it: the others look, too. */
+  found(breaker: Breaker): void {
+    const others = new Set(this.#followers);
+    if (this.#leader !== undefined) others.add(this.#leader);
+    others.delete(breaker);
+    this.#followers.clear();
+    this.#leader = undefined;
+    for (const other of others) other.mended();
+  }
+}
+
 /** So many are looked through at each probe for those who are idle. */
 const MANY = 100;
 
@@ -38,15 +77,27 @@ export class Breaker {
   #cause: unknown;
   #isOpen = false;
   #isCut = false;
-  #pauseMs = FIRST_PAUSE_MS;
+  readonly #patrol: Patrol | undefined;
+  /** How long to pause before the next probe. */
+  readonly #pace: { pauseMs: number };
+  #ofPatient: Patrol | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /**
    * @param patient a store that answers, but too late, is there; and it is looked for only while
    *   somebody waits for it
+   * @param patrol of those who take turns in that
    */
-  constructor(patient = false) {
+  constructor(patient = false, patrol?: Patrol) {
     this.#patient = patient;
+    this.#patrol = patrol;
+    this.#pace = patrol ?? { pauseMs: FIRST_PAUSE_MS };
+  }
+
+  /** A patient one over the same connection: all these take turns in looking for the store. */
+  forPatient(): Breaker {
+    this.#ofPatient ??= new Patrol();
+    return new Breaker(true, this.#ofPatient);
   }
 
   /** Somebody has asked in vain, and the store has not been found since. */
@@ -77,7 +128,7 @@ export class Breaker {
   /** The client has a connection again: no need to wait for the end of a pause. */
   mended(): void {
     this.#isCut = false;
-    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#pace.pauseMs = FIRST_PAUSE_MS;
     if (this.#isOpen) this.#probe();
   }
 
@@ -98,6 +149,7 @@ export class Breaker {
     if (this.#absentees.size > 0) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#patrol?.leave(this);
   }
 
   /** Keys that are asked once would otherwise pile up as long as the store is away. */
@@ -113,11 +165,12 @@ export class Breaker {
   close(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#pace.pauseMs = FIRST_PAUSE_MS;
     this.#isOpen = false;
     const absentees = [...this.#absentees];
     this.#absentees.clear();
     for (const absentee of absentees) absentee.found();
+    this.#patrol?.found(this);
   }
 
   /** Somebody waits for the store now. */
@@ -132,8 +185,10 @@ export class Breaker {
 
   #lookOut(): void {
     if (this.#timer !== undefined || (this.#patient && !this.#isAwaited)) return;
-    this.#sleep(this.#pauseMs * (0.5 + Math.random() / 2), () => this.#probe());
-    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
+    if (this.#patrol?.leads(this) === false) return;
+    const { pauseMs } = this.#pace;
+    this.#sleep(pauseMs * (0.5 + Math.random() / 2), () => this.#probe());
+    this.#pace.pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
   }
 
   #sleep(ms: number, then: () => void): void {
@@ -146,7 +201,10 @@ export class Breaker {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const [absentee] = this.#absentees;
-    if (absentee === undefined || (this.#patient && !absentee.isAwaited)) return;
+    if (absentee === undefined || (this.#patient && !absentee.isAwaited)) {
+      this.#patrol?.leave(this);
+      return;
+    }
     if (this.#absentees.size > MANY) this.#forgetIdle(absentee);
     // the next one is another's, lest the trouble of one be taken for that of all
     this.#absentees.delete(absentee);
@@ -156,6 +214,7 @@ export class Breaker {
     const again = () => {
       late = true;
       this.#timer = undefined;
+      this.#patrol?.leave(this);
       if (this.#isOpen) this.#lookOut();
     };
     this.#sleep(absentee.timeoutMs, again);
@@ -177,9 +236,15 @@ export class Breaker {
   }
 }
 
+/**
+ * What a server says of a key, a user or itself that stays as it is. Rights that a script lacks have
+ * no code of their own in Redis 6 and 7.0, nor has a key whose value the script cannot read. (A
+ * Cluster's client wraps `MOVED`, which passes there.)
+ */
+const PERMANENT =
+  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|attempt to (?:call|compare|concatenate|index|perform) /;
+
 /** The store is there, and waiting does not mend it. */
 export function isPermanent(cause: unknown): boolean {
-  return (
-    cause instanceof TypeError || /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT/.test(`${cause}`)
-  );
+  return cause instanceof TypeError || PERMANENT.test(`${cause}`);
 }

@@ -22,6 +22,7 @@ import { startCluster } from "../../scripts/redis/cluster.ts";
 import { startProxy } from "../../scripts/redis/proxy.ts";
 import { promote, type RedisServer, startRedis, startReplica } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
+import type { Reservation } from "../../src/index.ts";
 import { type RedisClient, RedisRateLimiter, StoreUnavailableError } from "../../src/redis.ts";
 import { suite } from "../suite.ts";
 
@@ -104,8 +105,18 @@ class Crowd {
       const limitMs = this.patient ? Infinity : TIMEOUT_MS;
       const reservation = await this.#within(limitMs, this.limiter.reserve());
       await sleep(Math.random() * Math.min(1000, reservation.waitMs));
+      await this.#cancel(reservation, limitMs);
+    }
+  }
+
+  async #cancel(reservation: Reservation, limitMs: number): Promise<void> {
+    try {
       if (await this.#within(limitMs, reservation.cancel())) this.#end("cancelled");
       else this.#use("cancelled too late");
+    } catch (error) {
+      // one that is under way when the connection breaks fails, whoever waits: it is not sent twice
+      if (!this.patient || !(error instanceof StoreUnavailableError)) throw error;
+      this.#end("cancelled perhaps");
     }
   }
 

@@ -487,6 +487,23 @@ faults("a text that is too short to be a state is left alone", async () => {
   }
 });
 
+for (const whenUnavailable of ["wait", "allow", "local"] as const) {
+  faults(
+    `${whenUnavailable}: trouble of one key is an error, and no trouble of others`,
+    async () => {
+      await redis.set(KEY, "short");
+      const options = { whenUnavailable, instances: 2 };
+      const [limiter, other] = [open("troubled", 5, options), open("untroubled", 1000, options)];
+      for (let i = 0; i < 5; i++) {
+        await trouble(() => limiter.acquire(), /too short/);
+        await other.acquire();
+      }
+      assert.equal([limiter.state, other.state, other.stats.outages], ["ready", "ready", 0]);
+      await Promise.all([limiter.close(), other.close()]);
+    },
+  );
+}
+
 faults("NOPERM: without the right commands or keys; and which commands are enough", async () => {
   const before = await openUsed().then(() => redis.dumpBuffer(KEY));
   const rights: [rights: string[], words: RegExp][] = [

@@ -178,6 +178,7 @@ export class LeaseDesk {
     this.#trips.end(error);
     this.#news.close();
     await Promise.all(left);
+    this.outages.end();
   }
 
   #send(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {

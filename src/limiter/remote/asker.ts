@@ -242,7 +242,7 @@ export class TryAsker extends Asker<boolean> {
   override delayed(): void {
     super.delayed();
     const ms = this.longest / 1000 - (performance.now() - this.#askedMs);
-    if (this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
+    if (this.gone || this.#patience !== undefined || ms > LONGEST_TIMEOUT_MS) return;
     this.#patience = setTimeout(() => {
       this.withdraw();
       this.tellRefusal();
@@ -251,13 +251,23 @@ export class TryAsker extends Asker<boolean> {
   }
 
   override answer(answer: Answer, sentAt: number): void {
-    clearTimeout(this.#patience);
+    this.#heard();
     super.answer(answer, sentAt);
   }
 
+  override fail(error: unknown): void {
+    this.#heard();
+    super.fail(error);
+  }
+
   protected override withdraw(): void {
-    clearTimeout(this.#patience);
+    this.#heard();
     super.withdraw();
+  }
+
+  #heard(): void {
+    clearTimeout(this.#patience);
+    this.#patience = undefined;
   }
 }
 

@@ -38,6 +38,7 @@ export class Outages {
   readonly counts = new RemoteCounts();
   readonly #teller: Teller;
   #outage: Outage | undefined;
+  #ended = false;
 
   constructor(limiter: string) {
     this.#teller = { limiter };
@@ -59,7 +60,7 @@ export class Outages {
 
   /** A call could not be answered: the store is away, unless waiting would not mend it. */
   lost(cause: unknown): void {
-    if (this.#outage !== undefined || isPermanent(cause)) return;
+    if (this.#outage !== undefined || this.#ended || isPermanent(cause)) return;
     this.counts.outages += 1;
     this.#outage = { cause, startedAt: performance.now(), before: { ...this.counts } };
     if (!diagnostics.unavailable.hasSubscribers) return;
@@ -87,6 +88,13 @@ export class Outages {
         failed: failed - before.failed,
       });
     });
+  }
+
+  /** The limiter is closed, and will not learn when the store is back. */
+  end(): void {
+    this.#ended = true;
+    this.counts.unavailableMs += this.#lasted();
+    this.#outage = undefined;
   }
 
   /** Let in while the store could not be asked. */

@@ -215,6 +215,8 @@ export class RemoteDesk implements Desk, BookingDesk {
     // the line closes its ranks, and what is left over goes back
     await Promise.resolve();
     await this.#trips.close(error);
+    // a limiter for a key has those of all keys
+    if (this.#options.outages === undefined) this.outages.end();
   }
 
   checkOpen(): void {
@@ -303,7 +305,6 @@ export class RemoteDesk implements Desk, BookingDesk {
   }
 
   ask(asker: Asker): void {
-    this.checkOpen();
     if (asker.signal !== undefined) this.#signals.add(asker.signal, asker);
     this.#askers.add(asker);
     this.#send(asker);

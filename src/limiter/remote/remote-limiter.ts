@@ -32,6 +32,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const amount = this.#desk.cell.amount(permits);
+      this.#desk.checkOpen();
       const longest = this.#desk.hasRoom(amount) ? Infinity : 0;
       this.#desk.ask(
         new AcquireAsker(this.#desk, this.#desk.now(), amount, longest, signal, resolve),
@@ -45,6 +46,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const amount = this.#desk.cell.amount(permits);
+      this.#desk.checkOpen();
       const longest = this.#desk.hasRoom(amount) ? micros : 0;
       this.#desk.ask(new TryAsker(this.#desk, this.#desk.now(), amount, longest, signal, resolve));
     });

@@ -110,7 +110,8 @@ export class Trips implements Absentee {
     this.#options = options;
     this.#patient = options.whenAway === "wait";
     // to who is patient a late answer is as good as one in time
-    this.#breaker = (this.#patient ? undefined : store.breaker) ?? new Breaker(this.#patient);
+    const shared = this.#patient ? store.breaker?.forPatient() : store.breaker;
+    this.#breaker = shared ?? new Breaker(this.#patient);
   }
 
   /** The numbers in force, as the last reply told them. */
@@ -215,7 +216,8 @@ export class Trips implements Absentee {
   }
 
   get #isDrained(): boolean {
-    return !this.#blocked && this.#queue.length === 0;
+    const isUnderWay = this.#away ? (this.#trip ?? this.#lost) !== undefined : this.#blocked;
+    return !isUnderWay && this.#queue.length === 0;
   }
 
   #abandon(error: Error): void {
@@ -271,6 +273,7 @@ export class Trips implements Absentee {
       .finally(() => {
         clearTimeout(deadline);
         if (this.#trip === trip) this.#trip = undefined;
+        if (this.#lost === trip && !this.#patient) this.#lost = undefined;
       })
       .then(
         (reply) => this.#arrive(trip, reply),

@@ -1,3 +1,5 @@
+import { show } from "../../check.ts";
+
 /** The one thing that is asked of a Redis client: run a script. */
 export interface ScriptRunner {
   runScript(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown>;
@@ -49,7 +51,7 @@ function makeRunner(client: RedisClient): ScriptRunner {
     );
   }
   throw new TypeError(
-    "redis must be a client of ioredis, iovalkey or node-redis, or have runScript(script, keys, args)",
+    `redis must be a client of ioredis, iovalkey or node-redis, or have runScript(script, keys, args), got ${show(client)}`,
   );
 }
 

@@ -65,6 +65,7 @@ for (const prefetch of [undefined, { permits: 10, maxAgeMs: 1000 }]) {
     }
     await turn();
     assert.is(store.trips.length, length);
+    assert.is(limiter.stats.waiting, 0);
   });
 
   closing(`what is under way is awaited, and goes to nobody${which}`, async () => {
@@ -241,6 +242,30 @@ for (const whenUnavailable of ["throw", "allow", "local"] as const) {
     const end = two.limiter.close();
     await timers.tickAsync(300);
     await end;
+    assert.is(timers.countTimers(), 0);
+  });
+}
+
+for (const whenUnavailable of ["throw", "allow", "local"] as const) {
+  away(`nothing is awaited where nothing is under way: ${whenUnavailable}`, async () => {
+    const store = Object.assign(new HandStore(new FakeClock()), { breaker: new Breaker() });
+    const options = { store, whenUnavailable, timeoutMs: 300, instances: () => 2 };
+    const { limiter } = onHand(unsaving(10), options);
+    store.held = true;
+    const asked = failure(() => limiter.update(unsaving(5)));
+    await timers.tickAsync(300);
+    store.away = new Error("gone");
+    await store.deliver();
+    await timers.tickAsync(5000);
+    assert.is(limiter.state, "unavailable");
+    let closed = false;
+    const done = limiter.close().then(() => {
+      closed = true;
+    });
+    await timers.tickAsync(1);
+    assert.is(closed, true);
+    await done;
+    await asked;
     assert.is(timers.countTimers(), 0);
   });
 }

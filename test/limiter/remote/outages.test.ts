@@ -232,6 +232,63 @@ test("wait: who waited for the store is told to have waited; a try ends in time"
   });
 });
 
+test("wait: who gave up before the store was away is not told of when its time is over", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait" });
+  store.held = true;
+  const first = limiter.acquire();
+  await pass(0);
+  const controller = new AbortController();
+  const tried = limiter.tryAcquire(1, { timeoutMs: 1500, signal: controller.signal });
+  const gaveUp = failure(() => tried);
+  const other = limiter.acquire();
+  controller.abort("enough");
+  assert.is(await gaveUp, "enough");
+  await pass(1000);
+  assert.is(limiter.state, "unavailable");
+  await pass(600);
+  await store.deliver();
+  await pass(100);
+  await Promise.all([first, other]);
+  const { waiting, refused, cancelled } = limiter.stats;
+  assert.equal([waiting, refused, cancelled], [0, 0, 1]);
+  assert.is(timers.countTimers(), 0);
+  heard();
+});
+
+test("wait: nor is who was told an error", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait" });
+  store.held = true;
+  const first = limiter.acquire();
+  await pass(1000);
+  const refused = failure(() => limiter.tryAcquire(1, 1500));
+  store.away = new Error("NOPERM");
+  await store.deliver();
+  await first;
+  assert.instance(await refused, StoreUnavailableError);
+  assert.is(timers.countTimers(), 0);
+  await pass(2000);
+  assert.equal([limiter.stats.waiting, limiter.stats.refused], [0, 0]);
+  heard();
+});
+
+test("wait: a try that is asked for again still ends in time", async () => {
+  const { limiter, store, pass } = make({ whenUnavailable: "wait", timeoutMs: 100 });
+  await limiter.acquire(20);
+  store.held = true;
+  const tried = limiter.tryAcquire(1, 3000);
+  await pass(150);
+  await store.deliver();
+  await pass(0);
+  store.held = true;
+  const paused = limiter.pause(10);
+  await pass(3000);
+  assert.is(await Promise.race([tried, turn().then(() => "waits")]), false);
+  await store.deliver();
+  await pass(1000);
+  await paused;
+  heard();
+});
+
 test("an error that waiting does not mend is no outage", async () => {
   for (const whenUnavailable of ["throw", "wait", "allow"] as const) {
     const { limiter, store } = make({ whenUnavailable });
@@ -259,6 +316,48 @@ test("all keys of a limiter have one outage and one set of counters", async () =
   assert.is(await limiter.for("ann").tryAcquire(1, 50), false);
   const [[event, { key }] = ["wait", {} as Record<string, unknown>]] = heard();
   assert.equal([event, key], ["refused", "ann"]);
+});
+
+test("wait: of all keys for which somebody waits, one at a time looks for the store", async () => {
+  let probes = 0;
+  const redis = {
+    runScript: (_: unknown, __: unknown, args: readonly string[]) => {
+      if (args.includes("pause")) probes += 1;
+      return Promise.reject(gone);
+    },
+  };
+  const limiter = RedisLimiter.create(redis, "users", gcra({ limit: 5, periodMs: 1000 }), {
+    whenUnavailable: "wait",
+  });
+  const waits = Array.from({ length: 100 }, (_, i) => limiter.for(`${i}`).acquire());
+  const ends = Promise.allSettled(waits);
+  await timers.tickAsync(10_000);
+  assert.ok(probes > 10 && probes < 30, `${probes} probes in 10 s`);
+  const closed = limiter.close();
+  await timers.tickAsync(1000);
+  await Promise.all([closed, ends]);
+  assert.is(timers.countTimers(), 0);
+  heard();
+});
+
+test("an outage lasts no longer than the limiter", async () => {
+  const { limiter, store } = make();
+  const leases = new HandLeaseStore();
+  const places = new RemoteConcurrency(leases, "key", 1, {
+    ...{ name: "pages", leaseMs: 9000, maxWaiting: 2, timeoutMs: 100, whenUnavailable: "throw" },
+  });
+  store.away = gone;
+  leases.away = gone;
+  for (const each of [limiter, places]) {
+    await failure(() => each.acquire());
+    await timers.tickAsync(30);
+    const closed = each.close();
+    await timers.tickAsync(0);
+    await closed;
+    await timers.tickAsync(1000);
+    assert.equal([each.state, each.stats.unavailableMs], ["closed", 30]);
+  }
+  heard();
 });
 
 test("places: waits, refusals, cancellations, failures, outages", async () => {

@@ -8,6 +8,7 @@ import {
   slidingLog,
   smoothBursty,
   smoothWarmingUp,
+  tokenBucket,
 } from "../../../src/index.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-desk.ts";
 import { StoreUnavailableError } from "../../../src/redis.ts";
@@ -21,7 +22,10 @@ import { HandStore, onHand } from "./remote.ts";
 // the store is looked for, and both move together in `pass`.
 let timers: FakeTimers.Clock;
 
-function make(policies: Parameters<typeof onHand>[0], options: Partial<RemoteOptions> = {}) {
+function make(
+  policies: Parameters<typeof onHand>[0],
+  options: Partial<RemoteOptions> & { store?: HandStore } = {},
+) {
   const made = onHand(policies, {
     ...{ whenUnavailable: "local", instances: () => 4 },
     ...options,
@@ -124,6 +128,33 @@ standIn("where nothing was ever told it begins as a new one does", async () => {
   await pass(400);
   assert.is(await limiter.tryAcquire(), true);
 });
+
+standIn(
+  "who begins while it is away has a new share, and whoever ends charges nothing",
+  async () => {
+    const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
+    const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
+    await limiter.tryAcquire(30); // 10 are left, and 2 more soon
+    await pass(50);
+    leave();
+    const open = () => make(policy, { clock, store }).limiter;
+    const all = (of: typeof limiter) =>
+      grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
+    assert.is(await all(limiter), 3, "a quarter of what was left");
+    let last = limiter;
+    for (let i = 0; i < 3; i++) {
+      const closed = last.close();
+      await pass(0);
+      await closed;
+      last = open();
+      assert.is(await all(last), 10, "a quarter of the capacity");
+    }
+    await comeBack();
+    await pass(0);
+    const { remaining } = await open().peek();
+    assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
+  },
+);
 
 standIn("nobody pays for the outage: once late, then at once", async () => {
   const { limiter, store, pass } = await idle(ten);

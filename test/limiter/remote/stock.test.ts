@@ -16,7 +16,7 @@ import {
 } from "../../../src/index.ts";
 import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import { StoreUnavailableError } from "../../../src/redis.ts";
-import type { FakeClock } from "../../../src/testing/index.ts";
+import { FakeClock } from "../../../src/testing/index.ts";
 import { suite } from "../../suite.ts";
 import { failure, turn, watch } from "../watch.ts";
 import { onHand } from "./remote.ts";
@@ -323,6 +323,26 @@ bounds("while others wait, at most maxAgeMs after it could be used", async () =>
   assert.is(await other.tryAcquire(), false);
   await clock.advance(1);
   assert.is((await other.peek()).remaining, 9);
+});
+
+bounds("a process that stood still uses what lies here, however old, and no more", async () => {
+  const fake = new FakeClock();
+  let stoodStill = 0;
+  const clock = {
+    now: () => fake.now() + stoodStill,
+    wakeAt: (timeMs: number, wake: () => void) => fake.wakeAt(timeMs - stoodStill, wake),
+  };
+  const policy = fixedWindow({ limit: 10, windowMs: 1000, align: "first" });
+  const { limiter, other } = open(policy, 4, { maxAgeMs: 100, clock });
+  await limiter.acquire();
+  await turn();
+  stoodStill = 5000;
+  const at = (of: RemoteLimiter) =>
+    Promise.all(Array.from({ length: 20 }, () => of.tryAcquire())).then(
+      (answers) => answers.filter((granted) => granted).length,
+    );
+  const [here, there] = [await at(limiter), await at(other)];
+  assert.is(here + there, 10 + 4, "the limit, and `permits` of before");
 });
 
 bounds("who uses it keeps it", async () => {

@@ -666,8 +666,13 @@ for (const fault of [
   "WRONGTYPE Operation against a key holding the wrong kind of value",
   "NOPERM this user has no permissions to run the 'evalsha' command",
   "NOAUTH Authentication required.",
+  "MOVED 15307 127.0.0.1:18793",
+  "ERR The user executing the script can't run this command or subcommand script: 477f, on @user_script:358.",
+  "ERR unknown command 'evalsha', with args beginning with: '477f' '1' 'l:x'",
+  "ERR user_script:235: bad argument #2 to 'unpack' (data string too short)",
+  "user_script:70: attempt to compare number with nil",
 ]) {
-  trouble(`patient, but waiting does not mend ${fault.split(" ")[0]}`, async () => {
+  trouble(`patient, but waiting does not mend ${fault}`, async () => {
     const { store, ask } = make({ whenAway: "wait" });
     const [first, second] = [new TestCall(), new TestCall(2)];
     ask(first);
@@ -686,6 +691,23 @@ for (const fault of [
     await microtasks();
     assert.match(`${second.failures[0]?.cause}`, fault);
     assert.is(timers.countTimers(), 0);
+  });
+}
+
+for (const fault of [
+  "OOM command not allowed when used memory > 'maxmemory'. script: 477f, on @user_script:358.",
+  "Too many Cluster redirections. Last error: ReplyError: MOVED 15307 127.0.0.1:18793",
+]) {
+  trouble(`patient: waiting mends ${fault}`, async () => {
+    const { store, ask } = make({ whenAway: "wait" });
+    const call = new TestCall();
+    ask(call);
+    await microtasks();
+    store.last.fail(new Error(fault));
+    await timers.tickAsync(38);
+    await store.grant();
+    await store.grant();
+    assert.equal([call.told, call.failures], [[GRANTED], []]);
   });
 }
 
