@@ -5,8 +5,9 @@ import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
-  cut,
+  headOf,
   type PaceOptions,
+  restOf,
   sizeOf,
   type Weigh,
   type WeighedOptions,
@@ -69,8 +70,8 @@ async function* pass<T>(
         if (size === undefined) {
           await credit.buy(left);
         } else {
-          yield cut(rest, 0, size);
-          rest = cut(rest, size);
+          yield headOf(rest, size);
+          rest = restOf(rest, size);
           left -= size;
         }
       }

@@ -12,8 +12,9 @@ import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
-  cut,
+  headOf,
   type PaceOptions,
+  restOf,
   sizeOf,
   type Weigh,
   type WeighedOptions,
@@ -116,8 +117,8 @@ class Passage<T> {
         if (size === undefined) {
           await this.#credit.buy(left);
         } else {
-          this.#hand(cut(rest, 0, size));
-          rest = cut(rest, size);
+          this.#hand(headOf(rest, size));
+          rest = restOf(rest, size);
           left -= size;
         }
       }
