@@ -2,6 +2,7 @@ import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
 import { checkPermits, correct } from "../correct.ts";
+import { untilAborted } from "../on-abort.ts";
 import { type Call, readCall } from "./call.ts";
 import { Gate, quietly } from "./gate.ts";
 import { checkLimitedFetchOptions, type LimitedFetchOptions, type Settings } from "./options.ts";
@@ -35,14 +36,20 @@ export function limitedFetch(
     return gate;
   };
 
-  return async (input, init) => {
-    const call = readCall(input, init);
-    const { request, signal } = call;
-    signal?.throwIfAborted();
+  const exchange = async (call: Call, send: () => Promise<Response>) => {
+    const { request } = call;
     const own = typeof limiter === "function" ? await limiter(request.clone()) : limiter;
     const permits = await weigh(settings, request);
-    const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
     return new Exchange(gateOf(own), settings, call, permits, send).run();
+  };
+
+  return async (input, init) => {
+    const call = readCall(input, init);
+    const { signal } = call;
+    signal?.throwIfAborted();
+    const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
+    // what is asked on the way, of functions and of stores, may never answer
+    return untilAborted(signal, exchange(call, send));
   };
 }
 
@@ -142,9 +149,8 @@ class Exchange {
   #settle(response: Response): void {
     const { used } = this.#settings;
     if (used === undefined || !response.ok) return;
-    const copy = response.clone();
     void quietly(async () => {
-      const actual = await used(copy);
+      const actual = await used(response.clone());
       if (actual === undefined) return;
       checkPermits("used", actual);
       await correct(this.#gate.limiter, this.#permits, actual);

@@ -6,8 +6,8 @@
  */
 import { Transform, type TransformCallback } from "node:stream";
 import type { Limiter } from "../../limiter/face.ts";
+import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
-import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,

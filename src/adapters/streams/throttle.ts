@@ -7,8 +7,8 @@
  * and the end of either side ends the wait at once.
  */
 import type { Limiter } from "../../limiter/face.ts";
+import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
-import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,

@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
 import { type LimitedFetchOptions, limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import {
@@ -13,6 +14,7 @@ import {
 } from "../../../src/index.ts";
 import { failure, turn, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
+import { elsewhere } from "../streams/forms.ts";
 import { type Answer, fakeServer, inTurn, ok, status } from "./fake-server.ts";
 
 const test = suite("limited fetch");
@@ -299,6 +301,41 @@ test("a signal is heeded in every phase, with its own reason", async () => {
   }
 });
 
+test("a signal ends a call whose limiter, weight or store never answers", async () => {
+  const never = () => new Promise<never>(() => {});
+  const fetch = async () => new Response(null, { status: 429 });
+  const limiter = RateLimiter.create(1000);
+  const away: Limiter = { ...elsewhere(limiter), pause: never };
+  const calls = {
+    "its limiter": limitedFetch(never, { fetch }),
+    "its weight": limitedFetch(limiter, { fetch, permits: never }),
+    "its store": limitedFetch(away, { fetch }),
+  };
+  for (const [title, call] of Object.entries(calls)) {
+    const controller = new AbortController();
+    const reason = new Error(title);
+    const error = failure(() => call(URL_OF, { signal: controller.signal }));
+    await turn();
+    controller.abort(reason);
+    assert.is(await error, reason);
+  }
+});
+
+test("many calls of one signal, on the way or in a backoff, add one listener", async () => {
+  const { clock, fetch } = fakeServer(status(503));
+  const limiter = RateLimiter.create(1e6, { clock });
+  const call = limitedFetch(limiter, { clock, fetch: (input) => fetch(input) });
+  const controller = new AbortController();
+  const { signal } = controller;
+  const calls = Array.from({ length: 20 }, () => failure(() => call(URL_OF, { signal })));
+  for (const ms of [5, 100]) {
+    await clock.advance(ms);
+    assert.is(getEventListeners(signal, "abort").length, 1);
+  }
+  controller.abort(new Error("enough"));
+  assert.ok((await Promise.all(calls)).every((error) => /enough/.test(String(error))));
+});
+
 test("who gave up in the line took nothing", async () => {
   const { clock, get, arrivals } = setUp(ok);
   const controller = new AbortController();
@@ -408,6 +445,16 @@ test("where it cannot be told what was used, the estimate stands", async () => {
     assert.is(await (await response).text(), "fine");
     assert.equal(taken(), [1, 40]);
   }
+});
+
+test("a response that was read before is handed out all the same", async () => {
+  const fetch = async () => {
+    const response = new Response("fine");
+    await response.text();
+    return response;
+  };
+  const { call } = both(ok, { fetch, used: () => 1 });
+  assert.is((await call(URL_OF)).status, 200);
 });
 
 test("what failed counts as told", async () => {
