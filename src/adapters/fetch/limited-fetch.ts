@@ -1,6 +1,6 @@
-import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
+import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
 import { type Call, readCall } from "./call.ts";
@@ -28,7 +28,7 @@ export function limitedFetch(
   options: LimitedFetchOptions = {},
 ): typeof globalThis.fetch {
   const settings = checkLimitedFetchOptions(options);
-  if (typeof limiter !== "function") checkLimiter(limiter);
+  if (typeof limiter !== "function") checkLimiter(limiter, "a limiter or a function");
   const gates = new WeakMap<Limiter, Gate>();
   const gateOf = (own: Limiter) => {
     const gate = gates.get(own) ?? new Gate(checkLimiter(own), settings);
@@ -160,9 +160,4 @@ class Exchange {
 
 async function weigh({ permits }: Settings, request: Request): Promise<Permits> {
   return typeof permits === "function" ? permits(request.clone()) : permits;
-}
-
-function checkLimiter(limiter: Limiter): Limiter {
-  if (typeof (limiter as Partial<Limiter> | null)?.acquire === "function") return limiter;
-  throw new TypeError(`limiter must be a limiter or a function, got ${show(limiter)}`);
 }

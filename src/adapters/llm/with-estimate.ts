@@ -1,6 +1,7 @@
 import { checkFunction, checkOptions } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
+import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 
 export interface EstimateOptions {
@@ -43,6 +44,7 @@ export async function withEstimate<T>(
   fn: (settle: (actual: Permits) => Promise<void>) => T | PromiseLike<T>,
   options: EstimateOptions = {},
 ): Promise<T> {
+  checkLimiter(limiter);
   checkFunction("fn", fn);
   checkOptions("options", options, ["signal", "failed"]);
   const { signal, failed = 0 } = options;

@@ -2,6 +2,7 @@ import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
 import { type LimitedFetchOptions, limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import {
+  ConcurrencyLimiter,
   KeyedLimiter,
   type Limiter,
   Limiter as Limiters,
@@ -549,6 +550,8 @@ test("bad arguments are refused before anything has happened", async () => {
   }
   const none = await failure(() => limitedFetch(undefined as never));
   assert.match(String(none), "limiter must be a limiter or a function, got undefined");
+  const leases = await failure(() => limitedFetch(ConcurrencyLimiter.create(2) as never));
+  assert.match(String(leases), "limiter must be a limiter or a function, got an object");
   const call = limitedFetch(() => 5 as never);
   assert.match(String(await failure(() => call(URL_OF))), "limiter must be a limiter");
   const known = limitedFetch(limiter);
