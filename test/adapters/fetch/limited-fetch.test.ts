@@ -525,6 +525,20 @@ test("a limiter that cannot be told of a refusal costs nobody the response", asy
   );
 });
 
+test("a rate that cannot be set costs nobody the response", async () => {
+  const { clock, limiter, server } = setUp(ok);
+  let calls = 0;
+  const setRate = () => {
+    if (calls++ > 0) throw new Error("the store is away");
+  };
+  const adaptive = { min: 1, max: 100, start: 10, setRate };
+  const call = limitedFetch(limiter, { fetch: server.fetch, clock, adaptive });
+  const ends = Array.from({ length: 15 }, () => call(URL_OF));
+  await clock.advance(3000);
+  for (const { status } of await Promise.all(ends)) assert.is(status, 200);
+  assert.ok(calls > 1, "the rate has risen");
+});
+
 test("bad arguments are refused before anything has happened", async () => {
   const limiter = RateLimiter.create(1);
   const rows: [LimitedFetchOptions, string][] = [
