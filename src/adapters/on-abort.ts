@@ -1,19 +1,28 @@
 type End = (reason: unknown) => void;
 
-const listening = new WeakMap<AbortSignal, Set<End>>();
+/** Who waits for a signal, and what ends the listening. */
+interface Group {
+  readonly ends: Set<End>;
+  unlisten(): void;
+}
+
+const groups = new WeakMap<AbortSignal, Group>();
 
 /**
  * Calls `end` with the signal's reason when it is aborted, or now. All who wait for a signal share one
- * listener: a server has one signal for thousands, and Node warns of eleven listeners.
+ * listener: a server has one signal for thousands, and Node warns of eleven listeners. The last one
+ * takes it away: Node keeps a signal with a time-out alive while somebody listens.
  *
  * @returns what ends the listening
  */
 export function onAbort(signal: AbortSignal | undefined, end: End): () => void {
   if (signal?.aborted) end(signal.reason);
   if (signal === undefined || signal.aborted) return () => {};
-  const ends = listening.get(signal) ?? listen(signal);
+  const { ends, unlisten } = groups.get(signal) ?? listen(signal);
   ends.add(end);
-  return () => void ends.delete(end);
+  return () => {
+    if (ends.delete(end) && ends.size === 0) unlisten();
+  };
 }
 
 /** What a promise comes to, or the signal's own reason as soon as that is aborted. */
@@ -25,11 +34,17 @@ export function untilAborted<T>(signal: AbortSignal | undefined, promise: Promis
   });
 }
 
-function listen(signal: AbortSignal): Set<End> {
+function listen(signal: AbortSignal): Group {
   const ends = new Set<End>();
-  listening.set(signal, ends);
-  signal.addEventListener("abort", () => {
+  const abort = () => {
     for (const end of ends) end(signal.reason);
-  });
-  return ends;
+  };
+  const unlisten = () => {
+    groups.delete(signal);
+    signal.removeEventListener("abort", abort);
+  };
+  const group = { ends, unlisten };
+  groups.set(signal, group);
+  signal.addEventListener("abort", abort);
+  return group;
 }

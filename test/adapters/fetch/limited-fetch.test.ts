@@ -335,6 +335,8 @@ test("many calls of one signal, on the way or in a backoff, add one listener", a
   }
   controller.abort(new Error("enough"));
   assert.ok((await Promise.all(calls)).every((error) => /enough/.test(String(error))));
+  await turn();
+  assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
 test("who gave up in the line took nothing", async () => {
