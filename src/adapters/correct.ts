@@ -1,4 +1,4 @@
-import { atLeastZero, type Bound, checkNumber } from "../check.ts";
+import { atLeastZero, checkNumber } from "../check.ts";
 import { PermitsExceedCapacityError } from "../errors.ts";
 import type { Limiter } from "../limiter/face.ts";
 import type { Permits } from "../permits.ts";
@@ -61,8 +61,11 @@ function toPermits(amounts: readonly Amount[]): Permits {
 }
 
 /** What can be known of permits where the policies are not: the limiter checks the rest. */
-export function checkPermits(name: string, permits: unknown, bound: Bound = atLeastZero): void {
-  if (typeof permits !== "object" || permits === null) checkNumber(name, permits, bound);
-  else
-    for (const [key, each] of Object.entries(permits)) checkNumber(`${name}.${key}`, each, bound);
+export function checkPermits(name: string, permits: unknown): void {
+  if (typeof permits !== "object" || permits === null || Array.isArray(permits)) {
+    checkNumber(name, permits, atLeastZero);
+  } else {
+    for (const [key, each] of Object.entries(permits))
+      checkNumber(`${name}.${key}`, each, atLeastZero);
+  }
 }

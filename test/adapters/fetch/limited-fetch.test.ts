@@ -546,6 +546,8 @@ test("bad arguments are refused before anything has happened", async () => {
   const rows: [LimitedFetchOptions, string][] = [
     [{ permits: 0 }, "permits must be a finite number above 0, got 0"],
     [{ permits: { tokens: -1 } }, "permits.tokens must be a finite number above 0, got -1"],
+    [{ permits: {} }, "permits must name a policy"],
+    [{ failed: [] as never }, "failed must be a finite number, 0 or more, got an array"],
     [{ failed: -1 }, "failed must be a finite number, 0 or more, got -1"],
     [{ used: 5 as never }, "used must be a function, got 5"],
     [{ fetch: "fetch" as never }, 'fetch must be a function, got "fetch"'],

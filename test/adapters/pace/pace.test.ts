@@ -121,7 +121,7 @@ test("bad arguments are named", () => {
     [[fn, limiter, 5], /options/],
     [[fn, limiter, { permit: 1 }], /permit/],
     [[fn, limiter, { permits: 0 }], /permits must be/],
-    [[fn, limiter, { permits: {} }], /permits must name/],
+    [[fn, limiter, { permits: {} }], /permits must name a policy$/],
     [[fn, limiter, { permits: null }], /permits must be/],
     [[fn, limiter, { signal: 5 }], /signal must be/],
   ] as [[() => void, RateLimiter, PaceOptions?], RegExp][]) {
