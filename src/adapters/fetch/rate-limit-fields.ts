@@ -56,8 +56,7 @@ export function comesBackMs({ resetMs, limit, gradual }: ServerQuota): number | 
 
 /** The server's own clock: a date is told by it, and ours may be wrong. */
 function serverTime(headers: Headers, epochMs: number): number {
-  const date = headers.get("date") ?? "";
-  return (isDate(date) && Date.parse(date)) || epochMs;
+  return readDate(headers.get("date") ?? "") || epochMs;
 }
 
 /** `RateLimit: "name";r=50;t=30`, with `RateLimit-Policy: "name";q=100;w=60`. */
@@ -154,13 +153,15 @@ function msUntil(text: Text, now: number): number | undefined {
     const sum = [...parts].reduce((ms, [, n, unit = ""]) => ms + Number(n) * (UNITS[unit] ?? 0), 0);
     return Number.isFinite(sum) ? sum : undefined;
   }
-  const at = isDate(value) ? Date.parse(value) : Number.NaN;
+  const at = readDate(value);
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
 }
 
-/** `Date.parse` makes a date of nearly anything. */
-function isDate(text: string): boolean {
-  return /^(\d{4}-\d\d-\d\dT|[a-z]{3,9}, )/i.test(text);
+/** ISO's and the three of HTTP; `Date.parse` makes a date of nearly anything. */
+function readDate(text: string): number {
+  // C's asctime, which is told without its zone
+  if (/^[a-z]{3} [a-z]{3} [ \d]\d [\d:]{8} \d{4}$/i.test(text)) return Date.parse(`${text} GMT`);
+  return /^(\d{4}-\d\d-\d\dT|[a-z]{3,9}, )/i.test(text) ? Date.parse(text) : Number.NaN;
 }
 
 function seconds(text: Text): number | undefined {

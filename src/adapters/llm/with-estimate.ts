@@ -1,6 +1,8 @@
 import { checkFunction, checkOptions } from "../../check.ts";
+import { LimiterError } from "../../errors.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
+import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 
 export interface EstimateOptions {
@@ -25,7 +27,7 @@ export interface EstimateOptions {
  * @param estimate the permits that it probably needs, above 0; rather too many than too few, for
  *   what is short is charged to those who come next
  * @param fn what to run; it is given `settle`, which it calls with what was used in all (0 or more)
- *   as soon as it knows. The first call counts
+ *   as soon as it knows. The first call counts; where the store cannot be told, the estimate stands
  * @param options `signal` ends the wait; `failed`: what a call counts for that throws without having
  *   settled (default 0: all is given back)
  * @returns what `fn` returns. Without `settle` the estimate stands
@@ -43,6 +45,7 @@ export async function withEstimate<T>(
   fn: (settle: (actual: Permits) => Promise<void>) => T | PromiseLike<T>,
   options: EstimateOptions = {},
 ): Promise<T> {
+  checkLimiter(limiter);
   checkFunction("fn", fn);
   checkOptions("options", options, ["signal", "failed"]);
   const { signal, failed = 0 } = options;
@@ -53,7 +56,12 @@ export async function withEstimate<T>(
     checkPermits("actual", actual);
     if (settled) return;
     settled = true;
-    await correct(limiter, estimate, actual);
+    try {
+      await correct(limiter, estimate, actual);
+    } catch (error) {
+      // an answer is not to be lost because a store is away: the estimate stands
+      if (!(error instanceof LimiterError)) throw error;
+    }
   };
   try {
     return await fn(settle);

@@ -17,9 +17,10 @@
  * 500 ms D comes, of a higher priority: at 1000 ms D starts.
  */
 import PQueue from "p-queue";
-import { checkBoolean, checkOptions, show } from "../../check.ts";
+import { type Bound, checkBoolean, checkFunction, checkNumber, checkOptions } from "../../check.ts";
 import type { Limiter, Reservation } from "../../limiter/face.ts";
 import { listPermits, type Permits } from "../../permits.ts";
+import { checkLimiter } from "../check-limiter.ts";
 import { JobHeap, type PacedAddOptions } from "./job-heap.ts";
 
 export interface PacedQueueOptions {
@@ -34,6 +35,9 @@ export interface PacedQueueOptions {
 }
 
 const OPTIONS = ["limiter", "concurrency", "autoStart", "timeout"] as const;
+const ADD_OPTIONS = ["permits", "priority", "id", "signal", "timeout"] as const;
+
+const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
 
 /** What `add` runs; it is given the signal of its options. */
 export type PacedJob<Result> = (options: {
@@ -83,9 +87,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   constructor(options: PacedQueueOptions) {
     checkOptions("options", options, OPTIONS);
     const { limiter, concurrency = Infinity, autoStart = true, timeout } = options;
-    if (typeof (limiter as Limiter | undefined)?.reserve !== "function") {
-      throw new TypeError(`limiter must be a limiter, got ${show(limiter)}`);
-    }
+    checkLimiter(limiter);
     checkBoolean("autoStart", autoStart);
     const line: Line = { jobs: new JobHeap(), onTake: idle, onEnd: idle, onRemove: idle };
     super({
@@ -112,17 +114,20 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
    *   costs (default 1)
    * @returns what the job returns
    * @throws (as a rejection) what the job throws, PQueue's TimeoutError or the signal's own reason;
-   *   RangeError or TypeError on bad permits; and when the job is next and the limiter refuses it,
+   *   RangeError or TypeError on bad options; and when the job is next and the limiter refuses it,
    *   the limiter's error: the job has not been called then
    * @example
    * const page = await queue.add(({ signal }) => fetch(url, { signal }), { priority: 1, signal });
    */
   override add<Result>(
     job: PacedJob<Result>,
-    options?: Partial<PacedAddOptions>,
+    options: Partial<PacedAddOptions> = {},
   ): Promise<Result & Awaited<Result>> {
-    const { permits = 1 } = options ?? {};
     try {
+      checkFunction("job", job);
+      checkOptions("options", options, ADD_OPTIONS);
+      const { permits = 1, priority = 0 } = options;
+      checkNumber("priority", priority, anyPriority);
       listPermits(permits, Object.keys(Object(permits)));
     } catch (error) {
       return Promise.reject(error);

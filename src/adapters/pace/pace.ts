@@ -1,6 +1,7 @@
 import { checkOptions, checkSignal, show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { listPermits, type Permits } from "../../permits.ts";
+import { checkLimiter } from "../check-limiter.ts";
 
 export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]> {
   /** What a call costs, or how to tell from its arguments. Default 1. */
@@ -31,9 +32,7 @@ export function pace<This, Args extends unknown[], Result>(
   options: PaceOptions<Args> = {},
 ): (this: This, ...args: Args) => Promise<Awaited<Result>> {
   if (typeof fn !== "function") throw new TypeError(`fn must be a function, got ${show(fn)}`);
-  if (typeof (limiter as Limiter | undefined)?.acquire !== "function") {
-    throw new TypeError(`limiter must be a limiter, got ${show(limiter)}`);
-  }
+  checkLimiter(limiter);
   checkOptions("options", options, ["permits", "signal"]);
   const { permits = 1, signal } = options;
   if (typeof permits !== "function") listPermits(permits, Object.keys(Object(permits)));

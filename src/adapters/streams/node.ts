@@ -6,13 +6,14 @@
  */
 import { Transform, type TransformCallback } from "node:stream";
 import type { Limiter } from "../../limiter/face.ts";
+import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
-import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
-  cut,
+  headOf,
   type PaceOptions,
+  restOf,
   sizeOf,
   type Weigh,
   type WeighedOptions,
@@ -91,8 +92,8 @@ class Throttle<T> extends Transform {
         );
         return;
       }
-      const more = this.push(cut(rest, 0, passes));
-      rest = cut(rest, passes);
+      const more = this.push(headOf(rest, passes));
+      rest = restOf(rest, passes);
       left -= passes;
       if (!more) {
         this.#resume = () => this.#pass(rest, left, callback);

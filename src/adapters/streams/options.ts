@@ -72,7 +72,15 @@ export function sizeOf<T>(chunk: T, weigh: Weigh<T> | undefined): number {
   throw new TypeError(`chunk must be a Uint8Array where no weigh is given, got ${show(chunk)}`);
 }
 
-/** A part of a chunk that may be cut, without copying. */
-export function cut<T>(chunk: T, from: number, to?: number): T {
-  return (chunk as T & Uint8Array).subarray(from, to) as T;
+/**
+ * The beginning of a chunk that may be cut. It is a copy: whoever takes it may transfer its buffer,
+ * and the rest of the chunk must outlive that.
+ */
+export function headOf<T>(chunk: T, size: number): T {
+  return Uint8Array.prototype.slice.call(chunk, 0, size) as T;
+}
+
+/** What comes after the head, without copying. */
+export function restOf<T>(chunk: T, size: number): T {
+  return (chunk as T & Uint8Array).subarray(size) as T;
 }

@@ -1,12 +1,13 @@
 import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
+import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
-import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
-  cut,
+  headOf,
   type PaceOptions,
+  restOf,
   sizeOf,
   type Weigh,
   type WeighedOptions,
@@ -69,8 +70,8 @@ async function* pass<T>(
         if (size === undefined) {
           await credit.buy(left);
         } else {
-          yield cut(rest, 0, size);
-          rest = cut(rest, size);
+          yield headOf(rest, size);
+          rest = restOf(rest, size);
           left -= size;
         }
       }

@@ -7,13 +7,14 @@
  * and the end of either side ends the wait at once.
  */
 import type { Limiter } from "../../limiter/face.ts";
+import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
-import { onAbort } from "./on-abort.ts";
 import {
   type CheckedOptions,
   checkPaceOptions,
-  cut,
+  headOf,
   type PaceOptions,
+  restOf,
   sizeOf,
   type Weigh,
   type WeighedOptions,
@@ -116,8 +117,8 @@ class Passage<T> {
         if (size === undefined) {
           await this.#credit.buy(left);
         } else {
-          this.#hand(cut(rest, 0, size));
-          rest = cut(rest, size);
+          this.#hand(headOf(rest, size));
+          rest = restOf(rest, size);
           left -= size;
         }
       }

@@ -1,6 +1,8 @@
+import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
 import { type LimitedFetchOptions, limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import {
+  ConcurrencyLimiter,
   KeyedLimiter,
   type Limiter,
   Limiter as Limiters,
@@ -13,6 +15,7 @@ import {
 } from "../../../src/index.ts";
 import { failure, turn, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
+import { elsewhere } from "../streams/forms.ts";
 import { type Answer, fakeServer, inTurn, ok, status } from "./fake-server.ts";
 
 const test = suite("limited fetch");
@@ -299,6 +302,43 @@ test("a signal is heeded in every phase, with its own reason", async () => {
   }
 });
 
+test("a signal ends a call whose limiter, weight or store never answers", async () => {
+  const never = () => new Promise<never>(() => {});
+  const fetch = async () => new Response(null, { status: 429 });
+  const limiter = RateLimiter.create(1000);
+  const away: Limiter = { ...elsewhere(limiter), pause: never };
+  const calls = {
+    "its limiter": limitedFetch(never, { fetch }),
+    "its weight": limitedFetch(limiter, { fetch, permits: never }),
+    "its store": limitedFetch(away, { fetch }),
+  };
+  for (const [title, call] of Object.entries(calls)) {
+    const controller = new AbortController();
+    const reason = new Error(title);
+    const error = failure(() => call(URL_OF, { signal: controller.signal }));
+    await turn();
+    controller.abort(reason);
+    assert.is(await error, reason);
+  }
+});
+
+test("many calls of one signal, on the way or in a backoff, add one listener", async () => {
+  const { clock, fetch } = fakeServer(status(503));
+  const limiter = RateLimiter.create(1e6, { clock });
+  const call = limitedFetch(limiter, { clock, fetch: (input) => fetch(input) });
+  const controller = new AbortController();
+  const { signal } = controller;
+  const calls = Array.from({ length: 20 }, () => failure(() => call(URL_OF, { signal })));
+  for (const ms of [5, 100]) {
+    await clock.advance(ms);
+    assert.is(getEventListeners(signal, "abort").length, 1);
+  }
+  controller.abort(new Error("enough"));
+  assert.ok((await Promise.all(calls)).every((error) => /enough/.test(String(error))));
+  await turn();
+  assert.is(getEventListeners(signal, "abort").length, 0);
+});
+
 test("who gave up in the line took nothing", async () => {
   const { clock, get, arrivals } = setUp(ok);
   const controller = new AbortController();
@@ -410,6 +450,16 @@ test("where it cannot be told what was used, the estimate stands", async () => {
   }
 });
 
+test("a response that was read before is handed out all the same", async () => {
+  const fetch = async () => {
+    const response = new Response("fine");
+    await response.text();
+    return response;
+  };
+  const { call } = both(ok, { fetch, used: () => 1 });
+  assert.is((await call(URL_OF)).status, 200);
+});
+
 test("what failed counts as told", async () => {
   const rows: [answer: Answer, failed: LimitedFetchOptions["failed"], taken: number[]][] = [
     [status(400), undefined, [1, 40]],
@@ -477,11 +527,27 @@ test("a limiter that cannot be told of a refusal costs nobody the response", asy
   );
 });
 
+test("a rate that cannot be set costs nobody the response", async () => {
+  const { clock, limiter, server } = setUp(ok);
+  let calls = 0;
+  const setRate = () => {
+    if (calls++ > 0) throw new Error("the store is away");
+  };
+  const adaptive = { min: 1, max: 100, start: 10, setRate };
+  const call = limitedFetch(limiter, { fetch: server.fetch, clock, adaptive });
+  const ends = Array.from({ length: 15 }, () => call(URL_OF));
+  await clock.advance(3000);
+  for (const { status } of await Promise.all(ends)) assert.is(status, 200);
+  assert.ok(calls > 1, "the rate has risen");
+});
+
 test("bad arguments are refused before anything has happened", async () => {
   const limiter = RateLimiter.create(1);
   const rows: [LimitedFetchOptions, string][] = [
     [{ permits: 0 }, "permits must be a finite number above 0, got 0"],
     [{ permits: { tokens: -1 } }, "permits.tokens must be a finite number above 0, got -1"],
+    [{ permits: {} }, "permits must name a policy"],
+    [{ failed: [] as never }, "failed must be a finite number, 0 or more, got an array"],
     [{ failed: -1 }, "failed must be a finite number, 0 or more, got -1"],
     [{ used: 5 as never }, "used must be a function, got 5"],
     [{ fetch: "fetch" as never }, 'fetch must be a function, got "fetch"'],
@@ -502,6 +568,8 @@ test("bad arguments are refused before anything has happened", async () => {
   }
   const none = await failure(() => limitedFetch(undefined as never));
   assert.match(String(none), "limiter must be a limiter or a function, got undefined");
+  const leases = await failure(() => limitedFetch(ConcurrencyLimiter.create(2) as never));
+  assert.match(String(leases), "limiter must be a limiter or a function, got an object");
   const call = limitedFetch(() => 5 as never);
   assert.match(String(await failure(() => call(URL_OF))), "limiter must be a limiter");
   const known = limitedFetch(limiter);

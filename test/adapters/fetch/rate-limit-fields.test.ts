@@ -126,6 +126,8 @@ test("Retry-After in seconds, as a date, in ms, and senseless", () => {
     [{ "retry-after": "Thu, 01 Jan 2026 12:00:07 GMT" }, 7000],
     [{ "retry-after": "Thu, 01 Jan 2026 11:00:00 GMT" }, 0],
     [{ "retry-after": "Thursday, 01-Jan-26 12:00:07 GMT" }, 7000],
+    [{ "retry-after": "Thu Jan  1 12:00:07 2026" }, 7000],
+    [{ "retry-after": "Thu Jan  1" }, undefined],
     [
       {
         "retry-after": "Thu, 01 Jan 2026 12:00:07 GMT",

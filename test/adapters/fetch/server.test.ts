@@ -89,18 +89,17 @@ test("a server that is not there: the error of fetch, after the retries", async 
 test("on Redis a refusal holds back who was not refused", async () => {
   let n = 0;
   const server = await httpServer(() =>
-    ++n === 1 ? { status: 429, headers: { "retry-after-ms": "400" } } : { status: 200 },
+    ++n === 1 ? { status: 429, headers: { "retry-after-ms": "1000" } } : { status: 200 },
   );
   const redis = new Redis(await freshUrl());
   try {
-    const make = () => limitedFetch(RedisRateLimiter.create(redis, "api", 1000));
+    const make = () => RedisRateLimiter.create(redis, "api", 1000);
     const [here, there] = [make(), make()];
     const startedAt = performance.now();
-    const first = here(server.url);
-    while (n === 0) await new Promise((resolve) => setTimeout(resolve, 1));
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    const second = await there(server.url);
-    assert.ok(performance.now() - startedAt >= 395, "it waited for the pause");
+    const first = limitedFetch(here)(server.url);
+    while ((await there.peek()).waitMs < 10) await new Promise((done) => setTimeout(done, 1));
+    const second = await limitedFetch(there)(server.url);
+    assert.ok(performance.now() - startedAt >= 995, "it waited for the pause");
     assert.equal([(await first).status, second.status, n], [200, 200, 3]);
   } finally {
     redis.disconnect();

@@ -3,10 +3,11 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type EstimateOptions, withEstimate } from "../../../src/adapters/llm/index.ts";
 import { Limiter, type Permits, tokenBucket } from "../../../src/index.ts";
-import { RedisLimiter } from "../../../src/redis.ts";
+import { RedisLimiter, StoreUnavailableError } from "../../../src/redis.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
+import { elsewhere } from "../streams/forms.ts";
 
 const test = suite("with an estimate");
 
@@ -64,6 +65,41 @@ test("one number: of it, and of all policies", async () => {
   }
 });
 
+test("more than a policy holds is charged too, and the answer is there", async () => {
+  for (const [asked, actual, waits] of [
+    [5, 37, [2900, 1800]],
+    [{ tokens: 5 }, { tokens: 37 }, [2900, 0]],
+    [{ tokens: 5, requests: 1 }, { tokens: 12, requests: 22 }, [400, 300]],
+  ] as [Permits, Permits, number[]][]) {
+    const clock = new FakeClock();
+    const bucket = (capacity: number, everyMs: number) =>
+      tokenBucket({ capacity, refill: 1, everyMs });
+    const policies = { tokens: bucket(10, 100), requests: bucket(20, 100) };
+    const limiter = Limiter.create(policies, { clock });
+    const answer = await withEstimate(limiter, asked, async (settle) => {
+      await settle(actual);
+      return "answer";
+    });
+    assert.is(answer, "answer");
+    assert.equal([limiter.peek({ tokens: 2 }).waitMs, limiter.peek({ requests: 1 }).waitMs], waits);
+  }
+});
+
+test("a store that is away when it is told costs nobody the answer", async () => {
+  const { limiter, taken } = setUp();
+  const away = async () => {
+    throw new StoreUnavailableError("model", 50, "gone");
+  };
+  const shared = { ...elsewhere(limiter), charge: away, refund: away };
+  for (const tokens of [120, 450]) {
+    const answer = await withEstimate(shared, estimate, (settle) =>
+      settle({ tokens }).then(() => 1),
+    );
+    assert.is(answer, 1);
+  }
+  assert.equal(taken(), [2, 600]);
+});
+
 test("waits for its turn, hands on what comes of it, and gives up with its signal", async () => {
   const { clock, limiter } = setUp();
   limiter.tryAcquire({ tokens: 900 });
@@ -93,6 +129,7 @@ test("bad arguments are refused before anything has happened", async () => {
   const fn = () => assert.unreachable();
   const rows: [() => Promise<unknown>, string][] = [
     [() => withEstimate(limiter, estimate, 5 as never), "fn must be a function, got 5"],
+    [() => withEstimate(undefined as never, 1, fn), "limiter must be a limiter, got undefined"],
     [() => withEstimate(limiter, 0, fn), "permits must be a finite number above 0, got 0"],
     [
       () => withEstimate(limiter, estimate, fn, { failed: -1 }),

@@ -173,7 +173,7 @@ test("permits of several policies, by name", async () => {
   await queue.onIdle();
 });
 
-test("bad permits are refused at the door", async () => {
+test("bad jobs, permits and options are refused at the door", async () => {
   const { queue, starts, run, limiter } = steady({ autoStart: false });
   for (const [permits, words] of [
     [0, "permits must be a finite number above 0, got 0"],
@@ -185,6 +185,16 @@ test("bad permits are refused at the door", async () => {
   ] as [number, string][]) {
     assert.match(`${await failure(() => queue.add(run("a"), { permits }))}`, words);
   }
+  for (const [options, words] of [
+    [{ permit: 5 }, 'options has no "permit"; it knows permits, priority, id, signal, timeout'],
+    [{ priority: Number.NaN }, "priority must be a number, got NaN"],
+    [{ priority: "5" }, 'priority must be a number, got "5"'],
+    [null, "options must be an object, got null"],
+  ] as [object, string][]) {
+    assert.match(`${await failure(() => queue.add(run("a"), options))}`, words);
+  }
+  const none = await failure(() => queue.add(undefined as never));
+  assert.match(`${none}`, "job must be a function, got undefined");
   assert.equal([queue.size, starts, limiter.peek().allowed], [0, [], true]);
 });
 
@@ -515,6 +525,7 @@ test("granted, and aborted before the job could start: the permits are not the n
   let grant = () => {};
   let givenBack = 0;
   const limiter = {
+    acquire: () => assert.unreachable(),
     reserve: (permits: number) => {
       asked.push(permits);
       return {

@@ -1,6 +1,7 @@
 import * as assert from "uvu/assert";
 import { type PaceOptions, pace } from "../../../src/adapters/pace/index.ts";
 import {
+  ConcurrencyLimiter,
   Limiter,
   PermitsExceedCapacityError,
   RateLimiter,
@@ -116,10 +117,11 @@ test("bad arguments are named", () => {
     [[5, limiter], /fn must be a function, got 5/],
     [[fn, undefined], /limiter must be a limiter, got undefined/],
     [[fn, null], /limiter must be a limiter, got null/],
+    [[fn, ConcurrencyLimiter.create(2)], /limiter must be a limiter, got an object/],
     [[fn, limiter, 5], /options/],
     [[fn, limiter, { permit: 1 }], /permit/],
     [[fn, limiter, { permits: 0 }], /permits must be/],
-    [[fn, limiter, { permits: {} }], /permits must name/],
+    [[fn, limiter, { permits: {} }], /permits must name a policy$/],
     [[fn, limiter, { permits: null }], /permits must be/],
     [[fn, limiter, { signal: 5 }], /signal must be/],
   ] as [[() => void, RateLimiter, PaceOptions?], RegExp][]) {

@@ -79,6 +79,19 @@ for (const [form, pass] of Object.entries(forms)) {
     );
   });
 
+  test("who takes a piece may transfer its buffer, and the rest comes all the same", async () => {
+    const clock = new FakeClock();
+    const bytes = randomFillSync(new Uint8Array(320));
+    const got: Uint8Array[] = [];
+    const passed = pass([bytes.slice()], RateLimiter.create(1000, { clock }), (chunk) => {
+      got.push(structuredClone(chunk, { transfer: [chunk.buffer as ArrayBuffer] }));
+    });
+    await clock.advance(1000);
+    await passed;
+    assert.equal(Buffer.concat(got), Buffer.from(bytes));
+    assert.ok(got.length > 5);
+  });
+
   test("small chunks are paid for together, and none waits for that", async () => {
     const clock = new FakeClock();
     const { limiter, calls } = counted(RateLimiter.create(100_000, { clock }));

@@ -1,7 +1,11 @@
+import { getEventListeners } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
 import * as assert from "uvu/assert";
-import { throttle } from "../../../src/adapters/streams/index.ts";
+import { paced, throttle } from "../../../src/adapters/streams/index.ts";
+import { throttleNode } from "../../../src/adapters/streams/node.ts";
 import { RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, turn, watch } from "../../limiter/watch.ts";
@@ -136,6 +140,19 @@ test("many streams of one signal add one listener", async () => {
     assert.match(String(await failure(() => readable.getReader().read())), /enough/);
   }
   assert.ok((await first?.readable.getReader().read())?.done);
+});
+
+test("a signal that is done with has no listener, whatever the stream has come to", async () => {
+  const limiter = RateLimiter.create(Infinity);
+  const { signal } = new AbortController();
+  const body = () => new Response("hello").body as ReadableStream<Uint8Array>;
+  const streams = [1, 2].map(() => body().pipeThrough(throttle(limiter, { signal })));
+  const node = Readable.from(["hello"]).pipe(throttleNode(limiter, { signal }));
+  assert.is(getEventListeners(signal, "abort").length, 1);
+  const texts = streams.map((stream) => new Response(stream).text());
+  assert.equal(await Promise.all([...texts, text(node)]), ["hello", "hello", "hello"]);
+  for await (const _ of paced(body(), limiter, { signal })) break;
+  assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
 test("streams that have ended leave the others larger turns", async () => {
