@@ -66,7 +66,9 @@ export class RemoteDesk implements Desk, BookingDesk {
   readonly #trips: Trips;
   readonly #line: WaitLine;
   readonly #stock: Stock | undefined;
-  readonly #signals = new AbortGroups<Asker>((asker, reason) => asker.abort(reason));
+  readonly #signals = new AbortGroups<Asker | RemoteReservation>((one, reason) =>
+    one.abort(reason),
+  );
   /** Who has no answer yet, and those for whose reservation somebody waits. */
   readonly #askers = new Set<Asker | Booking>();
   readonly #awaited = new Set<RemoteReservation>();
@@ -85,6 +87,7 @@ export class RemoteDesk implements Desk, BookingDesk {
     refund: (amount) => this.#change("refund", amount),
     giveBack: (amount, answer) => this.#restore(amount, answer),
     awaited: this.#awaited,
+    signals: this.#signals,
     checkOpen: () => this.checkOpen(),
     cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
   };

@@ -4,6 +4,7 @@ import { ReservationCancelledError } from "../../errors.ts";
 import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../permits.ts";
 import type { Cell } from "../../stores/memory.ts";
 import type { Answer } from "../../stores/store.ts";
+import type { AbortGroups } from "../abort-groups.ts";
 import type { Reservation, WaitOptions } from "../face.ts";
 import { checkWaitOptions } from "../options.ts";
 import type { WaitLine } from "./wait-line.ts";
@@ -15,6 +16,8 @@ export interface RemoteAccount {
   giveBack(amount: Amount, answer: Answer): Promise<void>;
   /** Those for which somebody waits in `ready()`. */
   readonly awaited: Set<RemoteReservation>;
+  /** Those that a signal gives up. */
+  readonly signals: Pick<AbortGroups<RemoteReservation>, "add" | "delete">;
   /** Throws when the limiter was closed. */
   checkOpen(): void;
   /** It is told who gives up, after that many microseconds. */
@@ -140,7 +143,7 @@ export class RemoteReservation implements Reservation {
       const end = () => {
         this.#stop.delete(stop);
         if (this.#stop.size === 0) this.#account.awaited.delete(this);
-        signal?.removeEventListener("abort", abort);
+        if (signal !== undefined) this.#account.signals.delete(signal, this);
       };
       const timer = this.#line.alarm(this.#due, () => {
         end();
@@ -151,10 +154,9 @@ export class RemoteReservation implements Reservation {
         end();
         reject(reason);
       };
-      const abort = () => this.abort(signal?.reason);
       this.#stop.add(stop);
       this.#account.awaited.add(this);
-      signal?.addEventListener("abort", abort);
+      if (signal !== undefined) this.#account.signals.add(signal, this);
     });
   }
 }
