@@ -36,6 +36,8 @@ const TIMEOUT_MS = 300;
 const MARGIN_MS = 2000;
 /** How late its own timer makes a caller ask as if on time, ms. */
 const CREDIT_MS = 10;
+/** By how much answers may be later at one time than at another on a busy machine, ms. */
+const JITTER_MS = 100;
 
 /** Many who ask one limiter, without an end. */
 class Crowd {
@@ -173,7 +175,7 @@ class Crowd {
       lowest = Math.min(lowest, i - (RATE * at) / 1000);
       most = Math.max(most, i + 1 - (RATE * at) / 1000 - lowest);
     }
-    return most - STORE - 1 - (RATE * (this.#lateMs + CREDIT_MS)) / 1000;
+    return most - STORE - 1 - (RATE * (this.#lateMs + CREDIT_MS + JITTER_MS)) / 1000;
   }
 }
 
