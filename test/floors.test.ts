@@ -11,7 +11,7 @@ interface Room {
   refused: string[];
 }
 
-// What each room may import, and what it must not: the floors of DESIGN, asked of biome.json.
+// What each room may import, and what it must not: the floors of CONTRIBUTING.md, asked of biome.json.
 const rooms: Room[] = [
   {
     file: "src/ground.ts",
