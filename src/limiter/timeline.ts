@@ -8,6 +8,9 @@ import { type Clock, type Timer, toMicros } from "../clock.ts";
 const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
 
+/** A blocked event loop is no late timer: more than this is not made up for, microseconds. */
+export const LONGEST_CREDIT = 10_000;
+
 /**
  * A limiter's own time: whole microseconds that never go back, and small enough for exact
  * fractions.

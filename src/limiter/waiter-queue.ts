@@ -20,11 +20,8 @@ import { type Cell, openCell, type PolicyList } from "../stores/memory.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import { held } from "./decision.ts";
 import { Line } from "./line.ts";
-import { Timeline } from "./timeline.ts";
+import { LONGEST_CREDIT, Timeline } from "./timeline.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
-
-/** A blocked event loop is no late timer: more than this is not made up for. */
-const LONGEST_CREDIT = 10_000;
 
 /** The state after everyone in the line up to `last`, who goes at `at`. */
 interface Promised {

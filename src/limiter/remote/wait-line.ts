@@ -1,5 +1,6 @@
 import { type Clock, type Timer, toMicros } from "../../clock.ts";
 import { Fifo } from "../fifo.ts";
+import { LONGEST_CREDIT } from "../timeline.ts";
 
 /** What a store elsewhere has promised. */
 export interface Promised {
@@ -23,8 +24,6 @@ export interface Sleeper {
   giveUp(): void;
 }
 
-/** A blocked event loop is no late timer: more than this is not made up for, microseconds. */
-const LONGEST_CREDIT = 10_000;
 /** Answers take now longer, now shorter: an instant earlier than the last by this is not news. */
 const JITTER = 1000;
 
