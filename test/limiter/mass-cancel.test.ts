@@ -65,19 +65,20 @@ test("100 000 of 200 000 by one signal: the others go in order, at moved-up inst
 });
 
 /**
- * Twice as many take at most 2.5 times as long, told by the best of some attempts: a busy machine
- * may spoil any, a cost that grows with the square spoils all.
+ * Four times as many take at most 8 times as long, told by the best of some attempts: a busy machine
+ * may spoil any, a cost that grows with the square, which would be 16, spoils all.
  */
 async function checkLinear(count: number, time: (count: number) => Promise<number>): Promise<void> {
-  await time(count / 2);
+  await time(count / 4);
   const ratios: number[] = [];
   while (ratios.length < 8) {
-    const half = await time(count / 2);
-    const whole = await time(count);
-    ratios.push(whole / Math.max(half, 5));
-    if (Math.min(...ratios) <= 2.5) return;
+    const few = await time(count / 4);
+    const many = await time(count);
+    ratios.push(many / Math.max(few, 2.5));
+    if (Math.min(...ratios) <= 8) return;
   }
-  assert.unreachable(`twice as many took ${ratios.map((ratio) => ratio.toFixed(1))} times as long`);
+  const told = ratios.map((ratio) => ratio.toFixed(1));
+  assert.unreachable(`four times as many took ${told} times as long`);
 }
 
 test("cancelling takes time linear in their number", () => checkLinear(200_000, timeToCancel));
