@@ -1,24 +1,14 @@
 /** From YAML to rules, or to a list of what is wrong, each with its line and column. */
-import {
-  type Document,
-  isAlias,
-  isCollection,
-  isMap,
-  isNode,
-  isScalar,
-  Lexer,
-  LineCounter,
-  type Node,
-  parseAllDocuments,
-  visit,
-} from "yaml";
+import { type Document, isScalar, LineCounter, type Node, parseAllDocuments, visit } from "yaml";
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../../../check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
 import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
+import { keyOffset, nodeOffset, offset } from "./offset.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
 import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
+import { tooDeep } from "./too-deep.ts";
 
 export interface ReadOptions extends Partial<Names> {
   /** What messages call the text: a file's name. Default "rules". */
@@ -30,8 +20,6 @@ const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
 /** Who needs more than this has written a bomb. */
 const MOST_ALIASES = 100;
-const DEEPEST = 32;
-const MOST_BLANKS = 128;
 
 /**
  * Reads rules.
@@ -330,82 +318,9 @@ function printable(name: string): string {
     .replace(/[^ -~]/gu, (char) => encodeURIComponent(char));
 }
 
-// -- places in the text --
-
-function offset(node: unknown): number {
-  return isNode(node) ? (node.range?.[0] ?? 0) : 0;
-}
-
-/** Of the node at a path, or of the nearest around it. */
-function nodeOffset(document: Document.Parsed, path: readonly PropertyKey[]): number {
-  return offset(find(document, path));
-}
-
-function find(document: Document.Parsed, path: readonly PropertyKey[]): Node | null | undefined {
-  let node: Node | null | undefined = document.contents;
-  for (const key of path) {
-    if (isAlias(node)) node = node.resolve(document) as Node | undefined;
-    const next: unknown = isCollection(node) ? node.get(key, true) : undefined;
-    if (!isNode(next)) break;
-    node = next;
-  }
-  return node;
-}
-
-function keyOffset(document: Document.Parsed, path: readonly PropertyKey[], name: string): number {
-  const around = find(document, path);
-  const map = isAlias(around) ? around.resolve(document) : around;
-  const pair = isMap(map)
-    ? map.items.find(({ key }) => isScalar(key) && key.value === name)
-    : undefined;
-  return offset(pair?.key ?? around);
-}
-
 function isEmpty(contents: Node | null): boolean {
   return contents === null || (isScalar(contents) && contents.value === null);
 }
-
-/**
- * Where a text nests deeper than rules do, and what it does there. The parser recurses, and catching
- * that is not enough: a regular expression that V8 compiles at the end of the stack ends the process.
- * The lexer is only asked for as much as is in order.
- */
-function tooDeep(text: string): { readonly at: number; readonly found: string } | undefined {
-  let at = 0;
-  // of the line, and in each bracket that is open of the item: what a level may begin with
-  const marks = [0];
-  let isLineStart = true;
-  let isText = false;
-  for (const token of new Lexer().lex(text)) {
-    if (UNWRITTEN.has(token)) continue;
-    if (token === TEXT_FOLLOWS) {
-      isText = true;
-      continue;
-    }
-    const last = marks.length - 1;
-    if (isText) isText = false;
-    else if (token === "[" || token === "{") marks.push(0);
-    else if ((token === "]" || token === "}") && last > 0) marks.pop();
-    else if (token === "," && last > 0) marks[last] = 0;
-    else if (/^[-?:]$|^[!&]/.test(token)) marks[last] = (marks[last] ?? 0) + 1;
-    if (marks.length > DEEPEST + 1)
-      return { at, found: `more than ${DEEPEST} brackets in one another` };
-    if (marks.reduce((sum, count) => sum + count) > 2 * DEEPEST) {
-      return { at, found: `more than ${2 * DEEPEST} levels in one line` };
-    }
-    if (isLineStart && token.length > MOST_BLANKS && token.trim() === "") {
-      return { at, found: `an indentation of more than ${MOST_BLANKS}` };
-    }
-    at += token.length;
-    isLineStart = token.endsWith("\n") || token.endsWith("\r");
-    if (isLineStart && marks.length === 1) marks[0] = 0;
-  }
-  return undefined;
-}
-
-/** What the lexer says besides what is written: a plain text follows, a document, a collection's end. */
-const TEXT_FOLLOWS = "\x1f";
-const UNWRITTEN = new Set(["\x02", "\x18"]);
 
 /** The parser's words, but for a text that is too much for it. */
 function worded(message: string): string {
