@@ -16,7 +16,7 @@ import { LONGEST_TIMEOUT_MS } from "./clock.ts";
 import type { Limiter } from "./limiter/face.ts";
 import { RemoteConcurrency } from "./limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
-import type { RemoteStats, StoreState } from "./limiter/remote/outages.ts";
+import type { RemoteStats, StoreState } from "./limiter/remote/outage-stats.ts";
 import { RemoteLimiter } from "./limiter/remote/remote-limiter.ts";
 import {
   checkKey,
@@ -36,9 +36,9 @@ import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
-export type { ConcurrencyStatus } from "./limiter/leases/lease-desk.ts";
+export type { ConcurrencyStatus } from "./limiter/leases/lease-options.ts";
 export type { RemoteLease as RedisLease } from "./limiter/leases/remote-lease.ts";
-export type { RemoteStats as RedisStats, StoreState } from "./limiter/remote/outages.ts";
+export type { RemoteStats as RedisStats, StoreState } from "./limiter/remote/outage-stats.ts";
 export type {
   PrefetchOptions,
   RedisLimiterOptions,
@@ -109,10 +109,10 @@ export class RedisLimiter extends RemoteLimiter {
   private constructor(...opened: Opened) {
     super(...opened);
     const [store, name, policies, options] = opened;
-    const { outages } = this;
+    const { outageStats } = this;
     this.#of = (key) => {
       const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outages });
+      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outageStats });
     };
   }
 

@@ -52,6 +52,9 @@ export const Limiter = {
   },
 };
 
+/** What was asked for, when, and how long it has to wait. */
+export type Reserved = [permits: Permits, now: number, amount: Amount, waitMs: number];
+
 /** What an `acquire` that need not wait answers; one for all, for it never changes. */
 export const AT_ONCE = Promise.resolve(0);
 
@@ -151,13 +154,13 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   reserve(permits: Permits = 1): LocalReservation {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) return this.#reservation(permits, now, amount, 0);
+    if (this.#queue.grant(now, amount)) return this.reservation(permits, now, amount, 0);
     this.#checkRoom(now, amount);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
-    return this.#reservation(permits, now, amount, waitMs);
+    return this.reservation(permits, now, amount, waitMs);
   }
 
-  #reservation(permits: Permits, now: number, amount: Amount, waitMs: number): LocalReservation {
+  protected reservation(...[permits, now, amount, waitMs]: Reserved): LocalReservation {
     this.#meter.granted(amount, waitMs * 1000);
     const accounts = [this.#queue, this.#account, this.#meter] as const;
     return new QueuedReservation(...accounts, permits, now, amount, waitMs);

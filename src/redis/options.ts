@@ -12,8 +12,8 @@ import {
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
+import type { PrefetchOptions as Prefetch } from "../limiter/remote/prefetcher.ts";
 import type { RemoteLimiter } from "../limiter/remote/remote-limiter.ts";
-import type { StockOptions } from "../limiter/remote/stock.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
 import { breakerOf } from "../stores/redis/connection.ts";
@@ -128,7 +128,7 @@ export function open(
   ];
 }
 
-function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): StockOptions | undefined {
+function checkPrefetch(prefetch: RedisLimiterOptions["prefetch"]): Prefetch | undefined {
   if (prefetch === undefined) return undefined;
   if (prefetch !== "auto" && Object(prefetch) !== prefetch) {
     throw new TypeError(`prefetch must be "auto" or { permits, maxAgeMs }, got ${show(prefetch)}`);

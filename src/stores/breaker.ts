@@ -1,42 +1,41 @@
 /**
- * A circuit breaker: whether a store can be reached, for all limiters that ask it over the same
- * connection. Once one of them has waited in vain nobody else does: while the breaker is open,
- * nothing is asked but, after growing and jittered pauses, by one of those who are affected,
- * whether the store is back. As soon as it is, all of them are told.
+ * A circuit breaker: whether a store can be reached, shared by all limiters that ask it over the same
+ * connection. Once one of them has waited for a reply in vain, the others do not: while the breaker is
+ * open nothing is sent but probes, one at a time, after growing and jittered pauses. The first probe
+ * that succeeds closes the breaker for all.
  */
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 
-/** Pauses before a store that is away is looked for again, ms: each twice the one before. */
+/** Pauses before the next probe, ms: each twice the one before. */
 const FIRST_PAUSE_MS = 25;
 export const LONGEST_PAUSE_MS = 1000;
 
 /** A limiter whose store is away. */
-export interface Absentee {
+export interface BreakerListener {
   readonly timeoutMs: number;
-  /** Asks for as little as can be; it must write, for a store that can only read does not help. */
+  /** Sends the smallest request that writes: a store that can only read does not help. */
   probe(): Promise<unknown>;
-  /** Somebody waits for the store, which keeps the process alive. */
+  /** The error comes from a store that is there: a retry does not help. */
+  isPermanent(error: unknown): boolean;
+  /** A caller waits for the store, which keeps the process alive. */
   readonly isAwaited: boolean;
   /** The store answers, or is to be asked as if it did. */
   found(): void;
-  /**
-   * Nothing would be lost if it were forgotten; then it joins again when it is asked. Absent: it is
-   * one of few.
-   */
-  readonly isIdle?: boolean;
-  forgotten?(): void;
+  /** Nothing would be lost if it were forgotten; it joins again with its next call. */
+  readonly isIdle: boolean;
+  forgotten(): void;
 }
 
 /**
- * Those whose callers wait find the store each by themselves, but only one of them at a time looks
- * for it; the others do when that one has found it, or when it gives up.
+ * Breakers of limiters whose callers wait find the store each by themselves, but only one of them
+ * probes at a time. The others probe when that one has found the store, or when its probe fails.
  */
-class Patrol {
+class ProbeCoordinator {
   pauseMs = FIRST_PAUSE_MS;
   readonly #followers = new Set<Breaker>();
   #leader: Breaker | undefined;
 
-  /** @returns whether it is the one who looks */
+  /** @returns whether this breaker is the one that probes */
   leads(breaker: Breaker): boolean {
     this.#leader ??= breaker;
     if (this.#leader !== breaker) this.#followers.add(breaker);
@@ -55,109 +54,109 @@ class Patrol {
     }
   }
 
-  /** One has found it: the others look, too. */
+  /** One has found the store: the others probe at once. */
   found(breaker: Breaker): void {
     const others = new Set(this.#followers);
     if (this.#leader !== undefined) others.add(this.#leader);
     others.delete(breaker);
     this.#followers.clear();
     this.#leader = undefined;
-    for (const other of others) other.mended();
+    for (const other of others) other.reconnected();
   }
 }
 
-/** So many are looked through at each probe for those who are idle. */
+/** With more listeners than this, each probe forgets those that are idle. */
 const MANY = 100;
 
 export class Breaker {
-  readonly #patient: boolean;
-  readonly #absentees = new Set<Absentee>();
-  /** How often the store has been away: what was asked before says nothing of this time. */
-  #absences = 0;
+  readonly #acceptsLate: boolean;
+  readonly #listeners = new Set<BreakerListener>();
+  /** How many outages there were: the reply to an earlier probe says nothing of this one. */
+  #outages = 0;
   #cause: unknown;
   #isOpen = false;
-  #isCut = false;
-  readonly #patrol: Patrol | undefined;
+  #isDisconnected = false;
+  readonly #coordinator: ProbeCoordinator | undefined;
   /** How long to pause before the next probe. */
   readonly #pace: { pauseMs: number };
-  #ofPatient: Patrol | undefined;
+  #forWaiting: ProbeCoordinator | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /**
-   * @param patient a store that answers, but too late, is there; and it is looked for only while
-   *   somebody waits for it
-   * @param patrol of those who take turns in that
+   * @param acceptsLate a store that answers too late counts as there, and is probed only while a
+   *   listener is not idle
+   * @param coordinator of breakers that take turns in probing
    */
-  constructor(patient = false, patrol?: Patrol) {
-    this.#patient = patient;
-    this.#patrol = patrol;
-    this.#pace = patrol ?? { pauseMs: FIRST_PAUSE_MS };
+  constructor(acceptsLate = false, coordinator?: ProbeCoordinator) {
+    this.#acceptsLate = acceptsLate;
+    this.#coordinator = coordinator;
+    this.#pace = coordinator ?? { pauseMs: FIRST_PAUSE_MS };
   }
 
-  /** A patient one over the same connection: all these take turns in looking for the store. */
-  forPatient(): Breaker {
-    this.#ofPatient ??= new Patrol();
-    return new Breaker(true, this.#ofPatient);
+  /** A breaker that accepts late replies, over the same connection; all these take turns in probing. */
+  forWaiting(): Breaker {
+    this.#forWaiting ??= new ProbeCoordinator();
+    return new Breaker(true, this.#forWaiting);
   }
 
-  /** Somebody has asked in vain, and the store has not been found since. */
+  /** A call has failed, and the store has not been found since. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
 
-  /** The client has no connection, as it says itself; who waits may get one in time. */
-  get isCut(): boolean {
-    return this.#isCut;
+  /** The client says that it has no connection; a caller that waits may get one in time. */
+  get isDisconnected(): boolean {
+    return this.#isDisconnected;
   }
 
-  /** Why the store is taken to be away. */
+  /** Why the store counts as away. */
   get cause(): unknown {
     return this.#cause;
   }
 
-  /** How many wait to be told that the store is back. */
+  /** How many listeners will be notified when the store is back. */
   get size(): number {
-    return this.#absentees.size;
+    return this.#listeners.size;
   }
 
-  cut(cause: unknown): void {
-    this.#isCut = true;
+  disconnected(cause: unknown): void {
+    this.#isDisconnected = true;
     if (!this.#isOpen) this.#cause = cause;
   }
 
-  /** The client has a connection again: no need to wait for the end of a pause. */
-  mended(): void {
-    this.#isCut = false;
+  /** The client has a connection again: probes at once. */
+  reconnected(): void {
+    this.#isDisconnected = false;
     this.#pace.pauseMs = FIRST_PAUSE_MS;
     if (this.#isOpen) this.#probe();
   }
 
-  /** It has asked in vain, or would: it is told when the store is back. */
-  join(absentee: Absentee, cause: unknown): void {
+  /** The listener's call has failed, or would: it is notified when the store is back. */
+  join(listener: BreakerListener, cause: unknown): void {
     if (!this.#isOpen) {
       this.#isOpen = true;
-      this.#absences += 1;
+      this.#outages += 1;
       this.#cause = cause;
     }
-    this.#absentees.add(absentee);
-    this.#lookOut();
+    this.#listeners.add(listener);
+    this.#scheduleProbe();
   }
 
-  /** It needs the store no more. */
-  leave(absentee: Absentee): void {
-    this.#absentees.delete(absentee);
-    if (this.#absentees.size > 0) return;
+  /** The listener does not need the store any more. */
+  leave(listener: BreakerListener): void {
+    this.#listeners.delete(listener);
+    if (this.#listeners.size > 0) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#patrol?.leave(this);
+    this.#coordinator?.leave(this);
   }
 
   /** Keys that are asked once would otherwise pile up as long as the store is away. */
-  #forgetIdle(prober: Absentee): void {
-    for (const absentee of this.#absentees) {
-      if (absentee === prober || !absentee.isIdle) continue;
-      this.#absentees.delete(absentee);
-      absentee.forgotten?.();
+  #forgetIdle(prober: BreakerListener): void {
+    for (const listener of this.#listeners) {
+      if (listener === prober || !listener.isIdle) continue;
+      this.#listeners.delete(listener);
+      listener.forgotten();
     }
   }
 
@@ -167,25 +166,29 @@ export class Breaker {
     this.#timer = undefined;
     this.#pace.pauseMs = FIRST_PAUSE_MS;
     this.#isOpen = false;
-    const absentees = [...this.#absentees];
-    this.#absentees.clear();
-    for (const absentee of absentees) absentee.found();
-    this.#patrol?.found(this);
+    const listeners = [...this.#listeners];
+    this.#listeners.clear();
+    for (const listener of listeners) listener.found();
+    this.#coordinator?.found(this);
   }
 
-  /** Somebody waits for the store now. */
+  /** A caller waits for the store now. */
   awaited(): void {
     this.#timer?.ref?.();
-    this.#lookOut();
+    this.#scheduleProbe();
   }
 
   get #isAwaited(): boolean {
-    return [...this.#absentees].some((absentee) => absentee.isAwaited);
+    return [...this.#listeners].some((listener) => listener.isAwaited);
   }
 
-  #lookOut(): void {
-    if (this.#timer !== undefined || (this.#patient && !this.#isAwaited)) return;
-    if (this.#patrol?.leads(this) === false) return;
+  #isWorthProbing(listeners: Iterable<BreakerListener>): boolean {
+    return !this.#acceptsLate || [...listeners].some((listener) => !listener.isIdle);
+  }
+
+  #scheduleProbe(): void {
+    if (this.#timer !== undefined || !this.#isWorthProbing(this.#listeners)) return;
+    if (this.#coordinator?.leads(this) === false) return;
     const { pauseMs } = this.#pace;
     this.#sleep(pauseMs * (0.5 + Math.random() / 2), () => this.#probe());
     this.#pace.pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
@@ -200,33 +203,33 @@ export class Breaker {
   #probe(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const [absentee] = this.#absentees;
-    if (absentee === undefined || (this.#patient && !absentee.isAwaited)) {
-      this.#patrol?.leave(this);
+    const [listener] = this.#listeners;
+    if (listener === undefined || !this.#isWorthProbing([listener])) {
+      this.#coordinator?.leave(this);
       return;
     }
-    if (this.#absentees.size > MANY) this.#forgetIdle(absentee);
-    // the next one is another's, lest the trouble of one be taken for that of all
-    this.#absentees.delete(absentee);
-    this.#absentees.add(absentee);
-    const absence = this.#absences;
+    if (this.#listeners.size > MANY) this.#forgetIdle(listener);
+    // the next probe is another listener's: the trouble of one key is not taken for that of all
+    this.#listeners.delete(listener);
+    this.#listeners.add(listener);
+    const outage = this.#outages;
     let late = false;
     const again = () => {
       late = true;
       this.#timer = undefined;
-      this.#patrol?.leave(this);
-      if (this.#isOpen) this.#lookOut();
+      this.#coordinator?.leave(this);
+      if (this.#isOpen) this.#scheduleProbe();
     };
-    this.#sleep(absentee.timeoutMs, again);
+    this.#sleep(listener.timeoutMs, again);
     const probe = this.#timer;
-    const isNews = () => this.#isOpen && absence === this.#absences;
-    absentee.probe().then(
+    const isCurrent = () => this.#isOpen && outage === this.#outages;
+    listener.probe().then(
       () => {
-        if (isNews() && (!late || this.#patient)) this.close();
+        if (isCurrent() && (!late || this.#acceptsLate)) this.close();
       },
       (error) => {
-        // those who ask will hear it themselves
-        if (isNews() && isPermanent(error)) this.close();
+        // callers get this error themselves
+        if (isCurrent() && listener.isPermanent(error)) this.close();
         else if (this.#timer === probe) {
           clearTimeout(probe);
           again();
@@ -234,17 +237,4 @@ export class Breaker {
       },
     );
   }
-}
-
-/**
- * What a server says of a key, a user or itself that stays as it is. Rights that a script lacks have
- * no code of their own in Redis 6 and 7.0, nor has a key whose value the script cannot read. (A
- * Cluster's client wraps `MOVED`, which passes there.)
- */
-const PERMANENT =
-  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|attempt to (?:call|compare|concatenate|index|perform) /;
-
-/** The store is there, and waiting does not mend it. */
-export function isPermanent(cause: unknown): boolean {
-  return cause instanceof TypeError || PERMANENT.test(`${cause}`);
 }

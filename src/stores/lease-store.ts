@@ -39,8 +39,9 @@ export interface LeaseReply {
 }
 
 export interface LeaseStore {
-  /** Shared by all whose stores go away together; absent: each has its own. */
-  readonly breaker?: Breaker | undefined;
+  /** As those of `Store`. */
+  breakerOf?(key: string): Breaker | undefined;
+  isPermanent?(error: unknown): boolean;
 
   /**
    * Runs the requests in order, atomically.

@@ -8,8 +8,13 @@ import type { Amount } from "../permits.ts";
 import type { Breaker } from "./breaker.ts";
 
 export interface Store {
-  /** Shared by all whose stores go away together; absent: each has its own. */
-  readonly breaker?: Breaker | undefined;
+  /**
+   * Shared by all limiters whose keys go away together with this one; absent, or undefined: each
+   * limiter has its own.
+   */
+  breakerOf?(key: string): Breaker | undefined;
+  /** Whether the error comes from a store that is there, and a retry does not help; absent: never. */
+  isPermanent?(error: unknown): boolean;
   /**
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code has them

@@ -1,9 +1,9 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import { type Absentee, Breaker } from "../../src/stores/breaker.ts";
+import { Breaker, type BreakerListener } from "../../src/stores/breaker.ts";
 import { suite } from "../suite.ts";
 
-const patrol = suite("breakers of those whose callers wait");
+const patrol = suite("breakers of limiters whose callers wait");
 let timers: FakeTimers.Clock;
 
 patrol.before.each(() => {
@@ -17,7 +17,7 @@ patrol.after.each(() => {
 const gone = new Error("gone");
 
 /** A limiter that somebody waits for; its store answers as the test says. */
-class Waiting implements Absentee {
+class Waiting implements BreakerListener {
   readonly timeoutMs = 300;
   readonly breaker: Breaker;
   isAwaited = true;
@@ -35,6 +35,16 @@ class Waiting implements Absentee {
     return this.answer();
   }
 
+  isPermanent(): boolean {
+    return false;
+  }
+
+  get isIdle(): boolean {
+    return !this.isAwaited;
+  }
+
+  forgotten(): void {}
+
   found(): void {
     this.isBack = true;
   }
@@ -42,7 +52,7 @@ class Waiting implements Absentee {
 
 function many(count: number) {
   const client = new Breaker();
-  const all = Array.from({ length: count }, () => new Waiting(client.forPatient()));
+  const all = Array.from({ length: count }, () => new Waiting(client.forWaiting()));
   const probes = () => all.reduce((sum, each) => sum + each.probes, 0);
   return { all, probes };
 }

@@ -1,14 +1,14 @@
 /**
- * Keeps what a process has at a store of leases, and delivers what the store could not be told when
- * it should have been. One timer does both; it keeps no process alive.
+ * Keeps what a process has at a store of leases, and delivers releases that could not be delivered
+ * when they should have been. One timer does both; it keeps no process alive.
  */
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import type { LeaseTrips } from "./lease-trips.ts";
+import type { LeaseLink } from "./lease-link.ts";
 import type { Claim } from "./remote-lease.ts";
 
 /** A store that refuses is asked again after this, ms, or a tenth of the lease. */
 const LONGEST_RETRY_MS = 1000;
-/** Those who look at the same instant do so a little apart, ms. */
+/** Processes that look at the same instant do so a little apart, ms. */
 const SPREAD_MS = 20;
 
 /** What comes of keeping. */
@@ -31,22 +31,23 @@ export interface KeeperOptions {
 
 export class LeaseKeeper {
   readonly claims = new Map<string, Claim>();
-  readonly #trips: LeaseTrips;
+  readonly #link: LeaseLink;
   readonly #options: KeeperOptions;
   readonly #kept: Kept;
-  /** What the store could not be told is given back, and when it will have lapsed by itself, ms. */
+  /** Releases that could not be delivered, and when each lease will have lapsed by itself, ms. */
   readonly #debts = new Map<string, number>();
+  readonly #releases = new Set<Promise<void>>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Infinity;
   #closed = false;
 
-  constructor(trips: LeaseTrips, options: KeeperOptions, kept: Kept) {
-    this.#trips = trips;
+  constructor(link: LeaseLink, options: KeeperOptions, kept: Kept) {
+    this.#link = link;
     this.#options = options;
     this.#kept = kept;
   }
 
-  /** Nothing is kept any more; what is given back is told once. */
+  /** Nothing is kept any more; a release is delivered once. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -61,29 +62,34 @@ export class LeaseKeeper {
     this.#timer.unref?.();
   }
 
-  /** When the first lease lapses, somebody has to look. */
+  /** When the first lease lapses, a process has to look. */
   wakeAtLapse({ lapseMs }: LeaseReply): void {
     if (lapseMs >= 0) this.wakeIn(lapseMs + Math.random() * SPREAD_MS);
   }
 
-  /** The store is told, or will be. */
+  /** The store releases it, or will. */
   giveBack(id: string): Promise<void> {
     return this.#giveBack(id, performance.now() + this.#options.leaseMs);
   }
 
-  /** The store does not know of it, and is told, or will be: it is held whatever the limit. */
+  /** When no release is under way. */
+  async released(): Promise<void> {
+    while (this.#releases.size > 0) await Promise.all(this.#releases);
+  }
+
+  /** The store does not know of it, and learns of it, or will: it is held whatever the limit. */
   adopt(claim: Claim): void {
     claim.verb = "adopt";
     claim.deadline = performance.now() + this.#options.leaseMs;
     this.#keep(claim);
   }
 
-  /** The store has told of it. */
+  /** The store has answered about it. */
   extend(claim: Claim, sentAt: number): void {
     claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
   }
 
-  /** Looks after all: leases first, lest what is given back lets in somebody too many. */
+  /** Looks after all: leases first, since what is released lets others in. */
   wake(): void {
     clearTimeout(this.#timer);
     this.#timerAt = Infinity;
@@ -104,10 +110,10 @@ export class LeaseKeeper {
   }
 
   #keep(claim: Claim): void {
-    if (this.#trips.isAway) return;
+    if (this.#link.isAway) return;
     const { verb } = claim;
     claim.isKnown = true;
-    this.#trips.send(verb, claim.id).then(
+    this.#link.ask(verb, claim.id).then(
       ({ standing, sentAt }) => {
         if (claim.state !== "waiting" && claim.state !== "held") return;
         if (standing !== "none") {
@@ -124,9 +130,15 @@ export class LeaseKeeper {
     );
   }
 
-  async #giveBack(id: string, lapsed: number): Promise<void> {
+  #giveBack(id: string, lapsed: number): Promise<void> {
+    const release = this.#release(id, lapsed).finally(() => this.#releases.delete(release));
+    this.#releases.add(release);
+    return release;
+  }
+
+  async #release(id: string, lapsed: number): Promise<void> {
     try {
-      await this.#trips.send("release", id);
+      await this.#link.ask("release", id);
     } catch {
       // one that is asked for again has it, or a ticket, by right
       if (this.claims.has(id)) return;
@@ -137,14 +149,14 @@ export class LeaseKeeper {
 
   #payDebts(now: number): void {
     for (const [id, lapsed] of this.#debts) {
-      if (this.#trips.isAway && now < lapsed) continue;
+      if (this.#link.isAway && now < lapsed) continue;
       this.#debts.delete(id);
       if (now < lapsed) void this.#giveBack(id, lapsed);
     }
   }
 
-  /** A store that is away says itself when it is back. */
+  /** While the store is away, its return is the next occasion. */
   #retry(): void {
-    if (!this.#trips.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
+    if (!this.#link.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
   }
 }

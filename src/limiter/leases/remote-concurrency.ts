@@ -21,40 +21,41 @@ import type { LeaseStore } from "../../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "../face.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
-import type { RemoteStats, StoreState } from "../remote/outages.ts";
-import { type ConcurrencyStatus, LeaseDesk, type RemoteConcurrencyOptions } from "./lease-desk.ts";
+import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
+import type { ConcurrencyStatus, RemoteConcurrencyOptions } from "./lease-options.ts";
+import { LeaseQueue } from "./lease-queue.ts";
 import type { Claim, RemoteLease } from "./remote-lease.ts";
 
 export class RemoteConcurrency implements Counted, AsyncDisposable {
-  readonly #desk: LeaseDesk;
+  readonly #queue: LeaseQueue;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    this.#desk = new LeaseDesk(store, key, declared, options);
+    this.#queue = new LeaseQueue(store, key, declared, options);
   }
 
   /** How many may run at once, as the last reply told; before the first, what was declared. */
   get limit(): number {
-    return this.#desk.limit;
+    return this.#queue.limit;
   }
 
   /** How many leases this process holds; `peek` tells of all. */
   get active(): number {
-    return this.#desk.active;
+    return this.#queue.active;
   }
 
   /** How many wait in this process. */
   get waiting(): number {
-    return this.#desk.waiting;
+    return this.#queue.waiting;
   }
 
   /** Whether the store answered when it was last asked; or `"closed"`. */
   get state(): StoreState {
-    return this.#desk.state;
+    return this.#queue.state;
   }
 
   /** The counters of this process, as they are now. */
   get stats(): RemoteStats {
-    return this.#desk.outages.stats;
+    return this.#queue.stats.stats;
   }
 
   /**
@@ -73,7 +74,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      this.#desk.ask(true, Infinity, signal, resolve as Claim["resolve"]);
+      this.#queue.claim(true, Infinity, signal, resolve as Claim["resolve"]);
     });
   }
 
@@ -96,7 +97,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      this.#desk.ask(false, micros / 1000, signal, resolve);
+      this.#queue.claim(false, micros / 1000, signal, resolve);
     });
   }
 
@@ -129,12 +130,12 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
    * @param limit how many, a whole number, 1 or more
    */
   async setLimit(limit: number): Promise<void> {
-    await this.#desk.setLimit(checkNumber("limit", limit, wholeAtLeastOne));
+    await this.#queue.setLimit(checkNumber("limit", limit, wholeAtLeastOne));
   }
 
   /** The declared limit again. */
   async resetLimit(): Promise<void> {
-    await this.#desk.setLimit();
+    await this.#queue.setLimit();
   }
 
   /**
@@ -142,7 +143,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
    * it stands here.
    */
   peek(): Promise<ConcurrencyStatus> {
-    return this.#desk.status();
+    return this.#queue.status();
   }
 
   /**
@@ -154,7 +155,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
    * @returns when the store knows who does not wait any more, or could not be told
    */
   close(): Promise<void> {
-    return this.#desk.close();
+    return this.#queue.close();
   }
 
   [asyncDispose](): Promise<void> {

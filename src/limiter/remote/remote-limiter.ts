@@ -1,126 +1,287 @@
-/** A limiter whose state lives in a store elsewhere: each verb is a few lines over its desk. */
-import type { Policy } from "../../algorithms/algorithm.ts";
-import { writePolicies } from "../../algorithms/index.ts";
+/**
+ * A limiter whose state lives in a store elsewhere. The verbs are a few lines over `#reserve`, which
+ * asks for permits and waits for their instant, and `#call`, which asks for anything else.
+ */
+import type { Policy, Quota } from "../../algorithms/algorithm.ts";
+import { readPolicies, writePolicies } from "../../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../../check.ts";
+import type { Clock } from "../../clock.ts";
 import { asyncDispose } from "../../dispose.ts";
-import { QueueFullError } from "../../errors.ts";
-import type { Permits } from "../../permits.ts";
-import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/memory.ts";
-import type { Store } from "../../stores/store.ts";
+import { LimiterClosedError } from "../../errors.ts";
+import type { Amount, Permits } from "../../permits.ts";
+import {
+  type Cell,
+  listPolicies,
+  openCell,
+  type Policies,
+  type PolicyList,
+  renumber,
+} from "../../stores/memory.ts";
+import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
+import { decision } from "../decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
-import type { Counted } from "../meter.ts";
+import type { Counted, Meter } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
-import { AcquireAsker, TryAsker } from "./asker.ts";
-import type { Outages, RemoteStats, StoreState } from "./outages.ts";
-import { RemoteDesk, type RemoteOptions } from "./remote-desk.ts";
+import { ACQUIRED, Caller, TRIED } from "./caller.ts";
+import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
+import { PermitLink, type PermitSource } from "./permit-link.ts";
+import { type CallOptions, type ChangeVerb, changeOf, StoreCall } from "./permit-request.ts";
+import { Prefetcher, type PrefetchOptions } from "./prefetcher.ts";
+import { RemoteQueue } from "./remote-queue.ts";
+import { RemoteReservation } from "./remote-reservation.ts";
+import type { RemoteWaiter, Wanted } from "./remote-waiter.ts";
+import { WaitLine } from "./wait-line.ts";
+import { whenUnavailable } from "./when-unavailable/index.ts";
 
 const GRANTED = Promise.resolve(true);
 
+export interface RemoteOptions {
+  readonly name: string;
+  readonly maxWaiting: number;
+  readonly timeoutMs: number;
+  /**
+   * What calls do while the store is away: fail, wait for it, or be let in here: all of them, or as
+   * many as this process' share of the limit allows.
+   */
+  readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
+  /** How many processes share the limit, which `"local"` has to know: 1 or more. */
+  readonly instances?: () => number;
+  readonly clock: Clock;
+  /**
+   * The clock is the store's too, and the time travels with every batch: this, microseconds, added
+   * to the clock's is Unix time. Absent: the store goes by its own clock.
+   */
+  readonly epoch: number | undefined;
+  /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
+  readonly limitsKeptAt?: readonly (number | undefined)[];
+  /** Permits are reserved before a caller asks. */
+  readonly prefetch?: PrefetchOptions | undefined;
+  /** Of a limiter for each key: which one; what happens is published and counted with the others. */
+  readonly key?: string;
+  readonly outageStats?: OutageStats;
+}
+
 export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
-  readonly #desk: RemoteDesk;
+  readonly #options: RemoteOptions;
+  /** Knows the policies' names and what can be asked of them; the state is not here. */
+  readonly #cell: Cell;
+  readonly #line: WaitLine;
+  readonly #meter: Meter;
+  readonly #link: PermitLink;
+  readonly #prefetcher: Prefetcher | undefined;
+  readonly #queue: RemoteQueue;
+  /** Shared with the limiters of its keys. */
+  protected readonly outageStats: OutageStats;
+  #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
+    const { name, clock, epoch, maxWaiting, prefetch, instances = () => 1 } = options;
+    const cell = openCell(declared, 0, 0);
+    const line = new WaitLine(clock);
+    const stats = options.outageStats ?? new OutageStats(name);
+    const meter = stats.meter(declared.names, options.key);
+    const dueAt = (wait: number, sentAt: number) =>
+      wait + (epoch === undefined ? line.now() : sentAt);
+    const strategy = whenUnavailable(options.whenUnavailable, cell.amount(1), {
+      ...{ name, clock, line, meter, instances, names: declared.names },
+      policies: () => this.policies,
+      hasRoom: (amount) => this.#queue.hasRoom(amount),
+      full: (amount, policies) => this.#queue.full(amount, policies),
+      granted: (amount) => stats.granted(amount),
+      send: (request) => this.#source.send(request),
+      pause: (micros) => void this.#pause(micros).catch(() => {}),
+    });
     this.#declared = declared;
-    this.#desk = new RemoteDesk(store, key, declared, options);
+    this.#options = options;
+    this.#cell = cell;
+    this.#line = line;
+    this.#meter = meter;
+    this.outageStats = stats;
+    this.#link = new PermitLink(store, key, declared, line, strategy, stats, options);
+    const amountOf = (permits: number) => cell.amount(permits);
+    const context = { clock, line, link: this.#link, policies: declared, amountOf, dueAt };
+    this.#prefetcher = prefetch && new Prefetcher(context, prefetch);
+    this.#queue = new RemoteQueue({
+      ...{ name, maxWaiting, cell, line, meter, stats, dueAt },
+      source: this.#prefetcher ?? this.#link,
+      policies: () => this.policies,
+      waitingHere: () => strategy.waiting,
+      change: (verb, amount) => this.#change(verb, amount),
+      checkOpen: () => this.checkOpen(),
+    });
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
-    if (options === undefined && this.#desk.isHere(permits)) return AT_ONCE;
+    if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
-      signal?.throwIfAborted();
-      const amount = this.#desk.cell.amount(permits);
-      this.#desk.checkOpen();
-      const longest = this.#desk.hasRoom(amount) ? Infinity : 0;
-      this.#desk.ask(
-        new AcquireAsker(this.#desk, this.#desk.now(), amount, longest, signal, resolve),
-      );
+      this.#reserve(permits, Infinity, signal, (wanted) => {
+        return new Caller(this.#queue, wanted, ACQUIRED, resolve);
+      });
     });
   }
 
   tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
-    if (wait === 0 && this.#desk.isHere(permits)) return GRANTED;
+    if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
-      signal?.throwIfAborted();
-      const amount = this.#desk.cell.amount(permits);
-      this.#desk.checkOpen();
-      const longest = this.#desk.hasRoom(amount) ? micros : 0;
-      this.#desk.ask(new TryAsker(this.#desk, this.#desk.now(), amount, longest, signal, resolve));
+      this.#reserve(permits, micros, signal, (wanted) => {
+        return new Caller(this.#queue, wanted, TRIED, resolve);
+      });
     });
   }
 
-  async reserve(permits: Permits = 1): Promise<Reservation> {
-    const amount = this.#desk.cell.amount(permits);
-    try {
-      const reservation = await this.#desk.orHere(
-        amount,
-        () => this.#desk.reserve(permits, amount),
-        (standIn) => standIn.reserve(permits, amount),
-      );
-      this.#desk.meter.granted(amount, reservation.waitMs * 1000);
-      return reservation;
-    } catch (error) {
-      if (error instanceof QueueFullError) this.#desk.meter.refused(amount, "queue-full");
-      throw error;
-    }
+  reserve(permits: Permits = 1): Promise<Reservation> {
+    return new Promise((resolve) => {
+      this.#reserve(permits, Infinity, undefined, (wanted) => {
+        return new RemoteReservation(this.#queue, wanted, resolve);
+      });
+    });
+  }
+
+  /** Asks for permits that can be used within `longest`, microseconds. */
+  #reserve(
+    permits: Permits,
+    longest: number,
+    signal: AbortSignal | undefined,
+    waiter: (wanted: Wanted) => RemoteWaiter,
+  ): void {
+    signal?.throwIfAborted();
+    const amount = this.#cell.amount(permits);
+    this.checkOpen();
+    const wait = this.#queue.hasRoom(amount) ? longest : 0;
+    this.#source.send(waiter({ permits, amount, longest: wait, signal }));
+  }
+
+  /** Takes permits that were prefetched, if there are enough and no caller waits. */
+  #isPrefetched(permits: Permits): boolean {
+    if (!this.#prefetcher?.take(permits)) return false;
+    this.#meter.counts.granted += 1;
+    return true;
   }
 
   async decide(permits: Permits = 1): Promise<Decision> {
-    const amount = this.#desk.cell.amount(permits);
-    const decided = await this.#desk.orHere(
-      amount,
-      () => this.#desk.look("decide", amount),
-      (standIn) => standIn.decide(amount),
-    );
-    if (decided.allowed) this.#desk.meter.granted(amount, 0);
-    else this.#desk.meter.refused(amount, "too-long", () => decided);
+    const amount = this.#cell.amount(permits);
+    const decided = await this.#look("decide", permits, amount);
+    if (decided.allowed) this.#meter.granted(amount, 0);
+    else this.#meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
-    const amount = this.#desk.cell.amount(permits);
-    return this.#desk.orHere(
-      amount,
-      () => this.#desk.look("peek", amount),
-      (standIn) => standIn.peek(amount),
-    );
+    return this.#look("peek", permits, this.#cell.amount(permits));
+  }
+
+  /** Prefetched permits decide where possible; quotas always come from the store. */
+  #look(verb: "decide" | "peek", permits: Permits, amount: Amount): Promise<Decision> {
+    this.checkOpen();
+    const buffered = this.#prefetcher?.look(amount, verb === "decide");
+    const asked = buffered?.wait === undefined ? verb : "peek";
+    const ready = buffered?.ready ?? 0;
+    let taken = buffered?.grant;
+    const giveBack = (answer: Answer | undefined) => {
+      if (answer !== undefined) this.#source.returnToStore(amount, answer).catch(() => {});
+    };
+    const giveBackTaken = () => {
+      giveBack(taken);
+      taken = undefined;
+    };
+    return this.#call({
+      request: (late) => ({ verb: asked, amount, late }),
+      takes: asked === "decide" ? amount : 0,
+      returnToStore: giveBack,
+      result: (answer) => {
+        if (answer.wait === Infinity) throw this.#queue.excess(amount);
+        const quotas = answer.quotas.map((each) => (ready > 0 ? atLeast(each, ready) : each));
+        const wait = buffered?.wait ?? answer.wait;
+        return decision(this.#cell.names, quotas, amount, wait, answer.slowest);
+      },
+      here: (here) => {
+        giveBackTaken();
+        return here[verb](permits, amount);
+      },
+      failed: giveBackTaken,
+    });
   }
 
   async charge(permits: Permits): Promise<void> {
-    await this.#desk.account.charge(this.#desk.possible(permits));
+    await this.#change("charge", this.#possible(permits));
   }
 
   async refund(permits: Permits): Promise<void> {
-    await this.#desk.account.refund(this.#desk.possible(permits));
+    await this.#change("refund", this.#possible(permits));
+  }
+
+  #change(verb: ChangeVerb, amount: Amount): Promise<void> {
+    return this.#call(changeOf(verb, amount));
+  }
+
+  /** The amount, unless it is more than the policies could ever let through. */
+  #possible(permits: Permits): Amount {
+    const amount = this.#cell.amount(permits);
+    if (this.#cell.earliest(0, amount) === Infinity) throw this.#queue.excess(amount);
+    return amount;
   }
 
   /**
-   * For everybody who asks from now on, and for those who wait here; what other processes were told
-   * before stays.
+   * For all callers that ask from now on, and for those that wait here; what other processes were
+   * promised before stays.
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
-    await this.#desk.pause(micros);
+    this.checkOpen();
+    this.#line.holdUntil(this.#line.now() + micros);
+    await this.#pause(micros);
   }
 
-  /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
+  async #pause(micros: number): Promise<void> {
+    const paused = this.#call({
+      request: () => ({ verb: "pause", micros }),
+      result: () => {},
+      here: (here) => here.pause(micros),
+    });
+    const callers = this.#queue.recall();
+    this.#prefetcher?.release();
+    for (const caller of callers) this.#source.send(caller);
+    await paused;
+  }
+
+  /** Holds for all processes, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
     const { list } = renumber(this.#declared, listPolicies(policies));
-    await this.#desk.renumber({ verb: "set", numbers: writePolicies(list) });
+    await this.#renumber({ verb: "set", numbers: writePolicies(list) });
   }
 
   /** The declared numbers are in force again. */
   async reset(): Promise<void> {
-    await this.#desk.renumber({ verb: "reset" });
+    await this.#renumber({ verb: "reset" });
+  }
+
+  async #renumber(request: StoreRequest): Promise<void> {
+    this.checkOpen();
+    // reserved by the numbers of before
+    this.#prefetcher?.release();
+    await this.#call({ request: () => request, result: () => {} });
+  }
+
+  /** Sends a request, and counts it where it fails. */
+  #call<T>(options: CallOptions<T>): Promise<T> {
+    this.checkOpen();
+    const failed = (error: unknown) => {
+      this.outageStats.failed(error);
+      options.failed?.(error);
+    };
+    const call = new StoreCall({ ...options, failed });
+    this.#link.send(call);
+    return call.promise;
   }
 
   /**
-   * Ends the limiter in this process: who waits, in `ready()` too, is rejected with a
-   * LimiterClosedError, and so is every further call. What they were promised is given back, and what
-   * was reserved ahead. Reservations for which nobody waits stay their holders'.
+   * Ends the limiter in this process: callers that wait, in `ready()` too, are rejected with a
+   * LimiterClosedError, and so is every further call. What they were promised returns to the store,
+   * and what was prefetched. Reservations that no caller awaits stay their holders'.
    *
    * @returns when all that is done and nothing is under way any more, or after `timeoutMs`
    * @example
@@ -128,7 +289,18 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
    * redis.disconnect();
    */
   close(): Promise<void> {
-    return this.#desk.close();
+    this.#closing ??= this.#close(new LimiterClosedError(this.#options.name));
+    return this.#closing;
+  }
+
+  async #close(error: Error): Promise<void> {
+    this.#queue.close(error);
+    this.#prefetcher?.close();
+    // the line closes its ranks, and what is left over returns to the store
+    await Promise.resolve();
+    await this.#link.close(error);
+    // a limiter for a key shares those of all keys
+    if (this.#options.outageStats === undefined) this.outageStats.end();
   }
 
   [asyncDispose](): Promise<void> {
@@ -137,26 +309,30 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 
   /** Whether the store answered when it was last asked; or `"closed"`. */
   get state(): StoreState {
-    return this.#desk.isClosed ? "closed" : this.#desk.outages.state;
+    return this.#closing === undefined ? this.outageStats.state : "closed";
   }
 
   /** The counters, as they are now; those of a limiter for each key are of all keys together. */
   get stats(): RemoteStats {
-    return this.#desk.outages.stats;
+    return this.outageStats.stats;
   }
 
   /** The policies in force, as the last reply told. */
   get policies(): readonly Policy[] {
-    return this.#desk.policies;
-  }
-
-  /** Shared with the limiters of its keys. */
-  protected get outages(): Outages {
-    return this.#desk.outages;
+    return readPolicies(this.#link.inForce);
   }
 
   /** @throws LimiterClosedError */
   protected checkOpen(): void {
-    this.#desk.checkOpen();
+    if (this.#closing !== undefined) throw new LimiterClosedError(this.#options.name);
   }
+
+  get #source(): PermitSource {
+    return this.#prefetcher ?? this.#link;
+  }
+}
+
+/** What is prefetched may be used whatever the store has. */
+function atLeast(quota: Quota, remaining: number): Quota {
+  return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
 }

@@ -1,162 +1,191 @@
 import { atLeastZero } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
-import { ReservationCancelledError } from "../../errors.ts";
+import { type Timer, toMillis } from "../../clock.ts";
+import type { RefusedMessage } from "../../diagnostics.ts";
+import { QueueFullError, ReservationCancelledError } from "../../errors.ts";
 import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../permits.ts";
-import type { Cell } from "../../stores/memory.ts";
-import type { Answer } from "../../stores/store.ts";
-import type { AbortGroups } from "../abort-groups.ts";
 import type { Reservation, WaitOptions } from "../face.ts";
 import { checkWaitOptions } from "../options.ts";
-import type { WaitLine } from "./wait-line.ts";
+import type { Here } from "./permit-request.ts";
+import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
-/** Where more or less than was reserved is settled, and what is not used goes. */
-export interface RemoteAccount {
-  charge(amount: Amount): Promise<void>;
-  refund(amount: Amount): Promise<void>;
-  giveBack(amount: Amount, answer: Answer): Promise<void>;
-  /** Those for which somebody waits in `ready()`. */
-  readonly awaited: Set<RemoteReservation>;
-  /** Those that a signal gives up. */
-  readonly signals: Pick<AbortGroups<RemoteReservation>, "add" | "delete">;
-  /** Throws when the limiter was closed. */
+/** What a reservation needs of its limiter beyond what every waiter does. */
+export interface ReservationHost extends WaiterHost {
+  /** Checks what is asked for. */
+  amount(permits: Permits, bound: typeof atLeastZero): Amount;
+  /** The store has promised it. */
+  reserved(reservation: RemoteReservation): void;
+  change(verb: "charge" | "refund", amount: Amount): Promise<void>;
   checkOpen(): void;
-  /** It is told who gives up, after that many microseconds. */
-  cancelled(amount: Amount, waited: number, reason: unknown): void;
 }
 
 /**
- * Permits that a store elsewhere has promised. The instant stays as it was told; a pause alone
- * defers it.
+ * Permits that a store has promised, or is asked for: a waiter that nobody awaits until `ready()` is
+ * called. Its instant stays as it was promised; only a pause defers it.
  */
-export class RemoteReservation implements Reservation {
+export class RemoteReservation extends RemoteWaiter implements Reservation {
   readonly permits: Permits;
-  readonly waitMs: number;
-  readonly #account: RemoteAccount;
-  readonly #line: WaitLine;
-  readonly #cell: Cell;
-  readonly #amount: Amount;
-  readonly #answer: Answer;
-  readonly #due: number;
+  waitMs = 0;
+  readonly #host: ReservationHost;
+  readonly #resolve: (outcome: Reservation | PromiseLike<never>) => void;
   /** What it has taken: the estimate, what `settle` made of it, or nothing any more. */
   #taken: Amount;
-  #cancelled = false;
-  /** Those who wait in `ready()`. */
-  readonly #stop = new Set<(reason: unknown) => void>();
+  #isCancelled = false;
+  /** What `ready()` answers with, and the signals that end that. */
+  #ready: Promise<void> | undefined;
+  #rejectReady: ((reason: unknown) => void) | undefined;
+  #alarm: Timer | undefined;
+  readonly #signals = new Set<AbortSignal>();
 
   constructor(
-    account: RemoteAccount,
-    line: WaitLine,
-    cell: Cell,
-    permits: Permits,
-    amount: Amount,
-    answer: Answer,
-    due: number,
+    host: ReservationHost,
+    wanted: Wanted,
+    resolve: (outcome: Reservation | PromiseLike<never>) => void,
   ) {
-    this.#account = account;
-    this.#line = line;
-    this.#cell = cell;
-    this.permits = permits;
-    this.waitMs = toMillis(answer.wait);
-    this.#amount = amount;
-    this.#taken = amount;
-    this.#answer = answer;
-    this.#due = due;
+    super(host, wanted);
+    this.#host = host;
+    this.permits = wanted.permits;
+    this.#taken = wanted.amount;
+    this.#resolve = resolve;
+  }
+
+  // -- requested --
+
+  protected override granted(wait: number): void {
+    this.waitMs = toMillis(wait);
+    this.untrack();
+    this.#host.reserved(this);
+    this.#host.meter.granted(this.amount, wait);
+    this.#resolve(this);
+  }
+
+  override refuse(full: () => Error, _reason?: RefusedMessage["reason"]): void {
+    this.untrack();
+    this.#host.meter.refused(this.amount, "queue-full");
+    this.reject(full());
+  }
+
+  protected override reject(reason: unknown): void {
+    this.#resolve(Promise.reject(reason));
+  }
+
+  override runHere(here: Here): void {
+    this.untrack();
+    this.answered();
+    try {
+      const reservation = here.reserve(this.permits, this.amount);
+      this.#host.meter.granted(this.amount, reservation.waitMs * 1000);
+      this.#resolve(reservation);
+    } catch (error) {
+      if (error instanceof QueueFullError) this.refuse(() => error);
+      else this.reject(error);
+    }
+  }
+
+  override delayed(): void {}
+
+  override leave(reason: unknown): void {
+    const taken = this.#taken;
+    if (this.grant !== undefined) {
+      // no caller waits for that: at worst the permits are lost
+      if (this.#giveUp(reason)) this.#return(taken).catch(() => {});
+    } else {
+      this.gone = true;
+      this.fail(reason);
+    }
+  }
+
+  // -- promised --
+
+  /** Whether a caller may still wait for it. */
+  get isPending(): boolean {
+    return !this.#isCancelled && !this.#isDue;
+  }
+
+  get #isDue(): boolean {
+    return this.#host.line.reached(this.#instant);
+  }
+
+  get #instant(): number {
+    return this.grant?.instant ?? Infinity;
   }
 
   async ready(options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     if (signal?.aborted) {
-      this.abort(signal.reason);
+      this.leave(signal.reason);
       throw signal.reason;
     }
-    if (this.#cancelled) throw new ReservationCancelledError(this.waitMs);
-    if (this.#line.reached(this.#due)) return this.waitMs;
-    this.#account.checkOpen();
-    await this.#whenDue(signal);
+    if (this.#isCancelled) throw new ReservationCancelledError(this.waitMs);
+    if (this.#isDue) return this.waitMs;
+    this.#host.checkOpen();
+    this.#host.track(this, signal);
+    if (signal !== undefined) this.#signals.add(signal);
+    this.#ready ??= new Promise((resolve, reject) => {
+      this.#rejectReady = reject;
+      this.#alarm = this.#host.line.alarm(this.#instant, () => {
+        this.#stopWaiting();
+        resolve();
+      });
+    });
+    await this.#ready;
     return this.waitMs;
   }
 
   async cancel(): Promise<boolean> {
-    const amount = this.#taken;
+    const taken = this.#taken;
     if (!this.#giveUp(new ReservationCancelledError(this.waitMs))) return false;
-    await this.#giveBack(amount);
+    await this.#return(taken);
     return true;
   }
 
   /** As if it had not been made, whether its instant has come or not. */
   async undo(): Promise<void> {
-    const amount = this.#taken;
-    if (sizeOf(amount) === 0) return;
+    const taken = this.#taken;
+    if (sizeOf(taken) === 0) return;
     this.#giveUp(new ReservationCancelledError(this.waitMs));
-    this.#taken = combine(amount, amount, () => 0);
-    await this.#giveBack(amount);
-  }
-
-  /** Whether somebody may still wait for it. */
-  get pending(): boolean {
-    return !this.#cancelled && !this.#line.reached(this.#due);
-  }
-
-  get size(): number {
-    return sizeOf(this.#amount);
+    this.#taken = combine(taken, taken, () => 0);
+    await this.#return(taken);
   }
 
   async settle(actual: Permits): Promise<void> {
-    const used = this.#cell.amount(actual, atLeastZero);
+    const used = this.#host.amount(actual, atLeastZero);
     const before = this.#taken;
     const after = combine(before, used, (was, is = was) => is);
     const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
     const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
     this.#taken = after;
     try {
-      await Promise.all([this.#account.charge(more), this.#account.refund(less)]);
+      await Promise.all([this.#host.change("charge", more), this.#host.change("refund", less)]);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
       throw error;
     }
   }
 
+  /** @returns whether it could still be given up */
   #giveUp(reason: unknown): boolean {
-    if (!this.pending) return false;
-    this.#cancelled = true;
-    const waited = this.#line.now() - this.#due + this.#answer.wait;
-    this.#account.cancelled(this.#amount, Math.max(0, waited), reason);
+    if (!this.isPending) return false;
+    const waited = this.#host.line.now() - this.asked;
+    this.#isCancelled = true;
     this.#taken = combine(this.#taken, this.#taken, () => 0);
-    for (const stop of this.#stop) stop(reason);
+    this.#host.meter.cancelled(this.amount, Math.max(0, waited), reason);
+    this.#alarm?.cancel();
+    this.#stopWaiting();
+    this.#rejectReady?.(reason);
     return true;
   }
 
-  /** Nobody waits for the answer: at worst the permits are lost. */
-  abort(reason: unknown): void {
-    const amount = this.#taken;
-    if (this.#giveUp(reason)) this.#giveBack(amount).catch(() => {});
+  #stopWaiting(): void {
+    this.#host.untrack(this, undefined);
+    for (const signal of this.#signals) this.#host.untrack(this, signal);
+    this.#signals.clear();
   }
 
-  async #giveBack(amount: Amount): Promise<void> {
+  #return(taken: Amount): Promise<void> {
     // once settled it is not what was granted any more
-    if (sameAmount(amount, this.#amount)) await this.#account.giveBack(amount, this.#answer);
-    else await this.#account.refund(amount);
-  }
-
-  #whenDue(signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const end = () => {
-        this.#stop.delete(stop);
-        if (this.#stop.size === 0) this.#account.awaited.delete(this);
-        if (signal !== undefined) this.#account.signals.delete(signal, this);
-      };
-      const timer = this.#line.alarm(this.#due, () => {
-        end();
-        resolve();
-      });
-      const stop = (reason: unknown) => {
-        timer.cancel();
-        end();
-        reject(reason);
-      };
-      this.#stop.add(stop);
-      this.#account.awaited.add(this);
-      if (signal !== undefined) this.#account.signals.add(signal, this);
-    });
+    if (this.grant !== undefined && sameAmount(taken, this.amount)) {
+      return this.#host.returnToStore(taken, this.grant.answer);
+    }
+    return this.#host.change("refund", taken);
   }
 }

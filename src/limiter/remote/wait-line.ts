@@ -8,31 +8,35 @@ export interface Promised {
   readonly instant: number;
 }
 
-/** Someone who was promised something. */
+/** A caller that was promised something. */
 export interface Sleeper {
   /** When it goes: at the instant that it was promised, and not before the one before it. */
   due: number;
-  readonly promised: Promised;
+  promised: Promised;
+  /** How many permits it waits for. */
+  readonly size: number;
   /** It wants its permits no more. */
   readonly gone: boolean;
   wake(now: number): void;
   /** Whether each could use what the other was promised. */
   isLike(other: Sleeper): boolean;
-  /** Takes what one like it was promised. */
-  takeOver(promised: Promised): void;
-  /** What it was promised is for nobody here. */
-  giveUp(): void;
+  /** No caller here wants what it was promised. */
+  returnPromised(): void;
 }
 
-/** Answers take now longer, now shorter: an instant earlier than the last by this is not news. */
+/** Replies take now longer, now shorter: ignores instants that are earlier by less than this (µs). */
 const JITTER = 1000;
 
 /**
- * Those who sleep until the instant that a store told them: first in, first out, with one timer for
- * the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere. But
- * neighbours who asked for the same can take over each other's instants, and so the earliest are
- * always those of who stand in front, whoever leaves and whatever a later one is told. What is left
- * over at the end goes back to the store.
+ * Callers that sleep until the instant that a store has promised: first in, first out, with one timer
+ * for the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere. But
+ * neighbours that asked for the same exchange instants: so the earliest are always those of the
+ * callers in front, whoever leaves and whatever a later one was promised. What is left over at the
+ * end returns to the store.
+ *
+ * Only neighbours that asked for the same: an earlier grant for fewer permits would have to be kept
+ * until the rest of the amount is there, and permits that are used later than they were granted for
+ * come on top of what the limit lets through in that time.
  */
 export class WaitLine {
   readonly #clock: Clock;
@@ -45,7 +49,8 @@ export class WaitLine {
   #timerAt = 0;
   #lateBy = 0;
   #lateUntil = 0;
-  #closing = false;
+  #isClosing = false;
+  #permits = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -60,8 +65,14 @@ export class WaitLine {
     return this.#sleepers.size === 0 ? 0 : Math.max(0, this.#lastDue - this.now());
   }
 
+  /** How many permits are waited for. */
+  get permits(): number {
+    return this.#permits;
+  }
+
   /** @param latest when it must have gone, the clock's microseconds */
   add(sleeper: Sleeper, latest = Infinity): void {
+    this.#permits += sleeper.size;
     if (this.#sleepers.size === 0) this.#lastDue = 0;
     const { instant } = sleeper.promised;
     const due = Math.max(this.#lastDue, instant);
@@ -82,36 +93,34 @@ export class WaitLine {
     sleeper.due = sleeper.promised.instant;
     const timer = this.alarm(sleeper.due, () => {
       this.#aside.delete(sleeper);
+      this.#permits -= sleeper.size;
       sleeper.wake(this.now());
     });
     this.#aside.set(sleeper, timer);
   }
 
-  remove(sleeper: Sleeper): void {
-    this.#aside.get(sleeper)?.cancel();
-    this.#aside.delete(sleeper);
-    if (this.#sleepers.remove(sleeper) && this.#sleepers.size === 0) this.#arm();
-  }
-
-  /** It is gone, and what it was promised can be somebody else's. */
+  /** The sleeper is gone: what it was promised goes to those behind it, or returns to the store. */
   leave(sleeper: Sleeper): void {
-    if (this.#aside.has(sleeper)) {
-      this.remove(sleeper);
-      sleeper.giveUp();
-    } else {
+    this.#permits -= sleeper.size;
+    const alarm = this.#aside.get(sleeper);
+    if (alarm === undefined) {
       this.#closeRanksSoon();
+    } else {
+      alarm.cancel();
+      this.#aside.delete(sleeper);
+      sleeper.returnPromised();
     }
   }
 
-  /** Once for all who come and leave in one turn. */
+  /** Once for all that come and leave in one turn. */
   #closeRanksSoon(): void {
-    if (this.#closing) return;
-    this.#closing = true;
+    if (this.#isClosing) return;
+    this.#isClosing = true;
     queueMicrotask(() => this.#closeRanks());
   }
 
   #closeRanks(): void {
-    this.#closing = false;
+    this.#isClosing = false;
     this.#lastDue = 0;
     let rank: Sleeper[] = [];
     for (const sleeper of [...this.#sleepers]) {
@@ -125,41 +134,44 @@ export class WaitLine {
     this.#arm();
   }
 
-  /** What neighbours were promised, in turn to those of them who want it. */
+  /** What neighbours were promised, in turn to those of them that want it. */
   #deal(rank: readonly Sleeper[]): void {
     const promised = rank.map((sleeper) => sleeper.promised);
     promised.sort((a, b) => a.instant - b.instant);
     const stay = rank.filter((sleeper) => !sleeper.gone);
-    const leave = rank.filter((sleeper) => sleeper.gone);
-    for (const [i, sleeper] of [...stay, ...leave].entries()) {
-      sleeper.takeOver(promised[i] as Promised);
+    const gone = rank.filter((sleeper) => sleeper.gone);
+    for (const [i, sleeper] of [...stay, ...gone].entries()) {
+      sleeper.promised = promised[i] as Promised;
     }
     for (const sleeper of stay) {
       this.#lastDue = Math.max(this.#lastDue, sleeper.promised.instant);
       sleeper.due = this.#lastDue;
     }
-    for (const sleeper of leave) {
+    for (const sleeper of gone) {
       this.#sleepers.remove(sleeper);
-      sleeper.giveUp();
+      sleeper.returnPromised();
     }
   }
 
-  /** Everybody, in order, is in the line no more. */
+  /** Takes all out of the line. @returns them in order */
   clear(): readonly Sleeper[] {
     const sleepers = [...this.#sleepers];
-    for (const sleeper of sleepers) this.#sleepers.remove(sleeper);
+    for (const sleeper of sleepers) {
+      this.#sleepers.remove(sleeper);
+      if (!sleeper.gone) this.#permits -= sleeper.size;
+    }
     this.#lastDue = 0;
     this.#arm();
     return sleepers;
   }
 
-  /** Nobody wakes before that. */
+  /** No sleeper wakes before that. */
   holdUntil(instant: number): void {
     this.#heldUntil = Math.max(this.#heldUntil, instant);
     this.#arm();
   }
 
-  /** Who comes now goes no sooner than this: behind all who sleep, and after a pause. */
+  /** A caller that comes now goes no sooner than this: behind all that sleep, and after a pause. */
   get turn(): number {
     return Math.max(this.#sleepers.size === 0 ? 0 : this.#lastDue, this.#heldUntil);
   }
@@ -180,7 +192,7 @@ export class WaitLine {
     return { cancel: () => timer?.cancel() };
   }
 
-  /** How late our timer was for those who come back now: see `WaiterQueue`. */
+  /** How late our timer was for callers that come back now: see `WaiterQueue`. */
   lateBy(): number {
     return this.now() < this.#lateUntil ? this.#lateBy : 0;
   }
@@ -199,14 +211,16 @@ export class WaitLine {
     this.catchUp();
   };
 
-  /** Wakes who is due, though the timer may not have fired yet. */
+  /** Wakes those that are due, though the timer may not have fired yet. */
   catchUp(): void {
+    if (this.#isClosing) this.#closeRanks();
     if (this.#sleepers.size === 0) return;
     const now = this.now();
     for (let sleeper = this.#sleepers.head; sleeper !== undefined; sleeper = this.#sleepers.head) {
       const at = Math.max(sleeper.due, this.#heldUntil);
       if (at > now) break;
       this.#sleepers.remove(sleeper);
+      this.#permits -= sleeper.size;
       sleeper.wake(now);
       this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
       this.#lateUntil = now + this.#lateBy;

@@ -36,9 +36,9 @@ function isCluster(client: RedisClient): boolean {
 }
 
 function heed(connection: Connection, breaker: Breaker): void {
-  const cut = () => breaker.cut(new Error("the client has no connection"));
+  const cut = () => breaker.disconnected(new Error("the client has no connection"));
   if (["close", "reconnecting", "end"].includes(String(connection.status))) cut();
   if (typeof connection.on !== "function") return;
   for (const event of ["close", "end", "reconnecting"] as const) connection.on(event, cut);
-  connection.on("ready", () => breaker.mended());
+  connection.on("ready", () => breaker.reconnected());
 }

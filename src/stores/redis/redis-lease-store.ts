@@ -11,6 +11,7 @@ import type {
 } from "../lease-store.ts";
 import type { Script, ScriptRunner } from "./client.ts";
 import { lua } from "./lua.gen.ts";
+import { isPermanent } from "./permanent.ts";
 import type { Subscriptions } from "./subscriber.ts";
 
 const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: String(lua.concurrency) };
@@ -32,7 +33,7 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #runner: ScriptRunner;
   readonly #subscriptions: Subscriptions;
   readonly #prefix: string;
-  readonly breaker: Breaker | undefined;
+  readonly #breaker: Breaker | undefined;
 
   constructor(
     runner: ScriptRunner,
@@ -40,10 +41,18 @@ export class RedisLeaseStore implements LeaseStore {
     prefix: string,
     breaker?: Breaker,
   ) {
-    this.breaker = breaker;
+    this.#breaker = breaker;
     this.#runner = runner;
     this.#subscriptions = subscriptions;
     this.#prefix = prefix;
+  }
+
+  breakerOf(): Breaker | undefined {
+    return this.#breaker;
+  }
+
+  isPermanent(error: unknown): boolean {
+    return isPermanent(error);
   }
 
   async run(key: string, declared: number, requests: readonly LeaseRequest[]): Promise<LeaseReply> {

@@ -11,6 +11,7 @@ import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } 
 import type { ScriptRunner } from "./client.ts";
 import { Courier, type KeyScript } from "./courier.ts";
 import { lua } from "./lua.gen.ts";
+import { isPermanent } from "./permanent.ts";
 
 export class RedisStore implements Store {
   readonly #courier: Courier;
@@ -20,7 +21,7 @@ export class RedisStore implements Store {
   readonly #anything: KeyScript;
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
-  readonly breaker: Breaker | undefined;
+  readonly #breaker: Breaker | undefined;
 
   /**
    * @param names of the algorithms, one for each policy
@@ -34,13 +35,21 @@ export class RedisStore implements Store {
     limitKeys: readonly string[] = [],
     breaker?: Breaker,
   ) {
-    this.breaker = breaker;
+    this.#breaker = breaker;
     this.#limitKeys = limitKeys;
     this.#courier = Courier.of(runner);
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
     this.#anything = scriptFor(names, String(lua.verbs));
     this.#policies = names.length;
+  }
+
+  breakerOf(): Breaker | undefined {
+    return this.#breaker;
+  }
+
+  isPermanent(error: unknown): boolean {
+    return isPermanent(error);
   }
 
   run(

@@ -6,6 +6,7 @@ import type {
   Listening,
   Standing,
 } from "../../../src/stores/lease-store.ts";
+import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 
 /** What `concurrency.lua` does, in this process, and every fault on demand. */
 export class HandLeaseStore implements LeaseStore {
@@ -22,6 +23,15 @@ export class HandLeaseStore implements LeaseStore {
   deaf = false;
   unheard: Error | undefined;
   breaker: Breaker | undefined;
+
+  breakerOf(): Breaker | undefined {
+    return this.breaker;
+  }
+
+  isPermanent(error: unknown): boolean {
+    return isPermanent(error);
+  }
+
   /** How many listen now, and how many did. */
   listening = 0;
   subscriptions = 0;

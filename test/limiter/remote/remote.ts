@@ -1,14 +1,15 @@
 import { Redis } from "ioredis";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type Clock, type Timer, toMicros } from "../../../src/clock.ts";
-import type { RemoteOptions } from "../../../src/limiter/remote/remote-desk.ts";
-import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
+import { RemoteLimiter, type RemoteOptions } from "../../../src/limiter/remote/remote-limiter.ts";
+import type { Breaker } from "../../../src/stores/breaker.ts";
 import { listPolicies, type Policies } from "../../../src/stores/memory.ts";
 import {
   type RedisClient,
   type ScriptRunner,
   scriptRunner,
 } from "../../../src/stores/redis/client.ts";
+import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { FrameStore } from "../../stores/frame.ts";
@@ -105,9 +106,19 @@ export class HandStore implements Store {
   /** Its own clock, for those who do not tell the time. */
   readonly #clock: Clock;
   readonly #undelivered: (() => void)[] = [];
+  readonly breaker: Breaker | undefined;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, breaker?: Breaker) {
     this.#clock = clock;
+    this.breaker = breaker;
+  }
+
+  breakerOf(): Breaker | undefined {
+    return this.breaker;
+  }
+
+  isPermanent(error: unknown): boolean {
+    return isPermanent(error);
   }
 
   run(

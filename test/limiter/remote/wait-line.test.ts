@@ -47,7 +47,7 @@ class Someone implements Sleeper {
   promised: Promised;
   gone = false;
   size = 1;
-  static readonly givenUp: number[] = [];
+  static readonly returned: number[] = [];
   readonly #onWake: (someone: Someone, now: number) => void;
   wokenAt: number | undefined;
 
@@ -60,12 +60,8 @@ class Someone implements Sleeper {
     return other instanceof Someone && other.size === this.size;
   }
 
-  takeOver(promised: Promised): void {
-    this.promised = promised;
-  }
-
-  giveUp(): void {
-    Someone.givenUp.push(this.promised.instant / 1000);
+  returnPromised(): void {
+    Someone.returned.push(this.promised.instant / 1000);
   }
 
   wake(now: number): void {
@@ -85,6 +81,17 @@ function lay(line: WaitLine, ...dueMs: number[]): Someone[] {
     line.add(someone);
     return someone;
   });
+}
+
+/** They leave in one turn; what they gave up, ms, the latest first. */
+async function leave(line: WaitLine, ...sleepers: readonly Someone[]): Promise<number[]> {
+  Someone.returned.length = 0;
+  for (const sleeper of sleepers) {
+    sleeper.gone = true;
+    line.leave(sleeper);
+  }
+  await turn();
+  return Someone.returned.slice().sort((a, b) => b - a);
 }
 
 const wokenAt = (sleepers: readonly Someone[]) => sleepers.map((someone) => someone.wokenAt);
@@ -143,18 +150,27 @@ test("instants that do not come in order, from another turn each", async () => {
   assert.equal(wokenAt(sleepers), [10, 20, 30, 40]);
 });
 
-test("whoever leaves is not woken, and the last one takes the timer along", async () => {
+test("a sleeper that leaves is not woken, and the last one takes the timer along", async () => {
   const { clock, line } = make();
   const [first, second, third] = lay(line, 10, 20, 30) as [Someone, Someone, Someone];
-  line.remove(first);
-  line.remove(first);
-  await clock.fake.advance(20);
-  assert.equal(wokenAt([first, second, third]), [undefined, 20, undefined]);
-  line.remove(third);
-  assert.is(clock.pending, 0);
-  line.remove(third);
+  await leave(line, first);
+  assert.equal([second.due, third.due, line.permits], [10_000, 20_000, 2]);
+  await clock.fake.advance(10);
+  assert.equal(wokenAt([first, second, third]), [undefined, 10, undefined]);
+  await leave(line, third);
+  assert.equal([clock.pending, line.permits], [0, 0]);
   await clock.fake.advance(100);
   assert.is(third.wokenAt, undefined);
+});
+
+test("a sleeper that leaves in the moment in which it is due is not woken", async () => {
+  const { clock, line } = make(new CarelessClock(() => 5));
+  const [first, second] = lay(line, 10, 20) as [Someone, Someone];
+  await clock.fake.advance(12);
+  first.gone = true;
+  line.leave(first);
+  line.catchUp();
+  assert.equal(wokenAt([first, second]), [undefined, 12]);
 });
 
 test("a timer that fires early wakes nobody", async () => {
@@ -261,10 +277,10 @@ test("a clock may count from any origin", async () => {
 test("a hundred thousand come and go in a moment", async () => {
   const { clock, line } = make();
   const sleepers = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
-  for (const [i, someone] of sleepers.entries()) if (i % 2 === 0) line.remove(someone);
   const started = performance.now();
+  await leave(line, ...sleepers.filter((_, i) => i % 2 === 0));
   await clock.fake.advance(9.999);
-  for (const someone of sleepers) line.remove(someone);
+  await leave(line, ...sleepers.filter(({ gone }) => !gone));
   assert.ok(performance.now() - started < 5000);
   assert.is(clock.pending, 0);
 });
@@ -280,7 +296,7 @@ test("who cannot wait for those before it goes at its own instant", async () => 
   line.add(hurried, 500_000);
   line.add(gone, 500_000);
   line.add(next, 5_000_000);
-  line.remove(gone);
+  await leave(line, gone);
   await clock.advance(99.999);
   assert.is(hurried.wokenAt, undefined);
   await clock.advance(5000);
@@ -289,17 +305,6 @@ test("who cannot wait for those before it goes at its own instant", async () => 
 });
 
 const closing = suite("wait line, those who leave");
-
-/** They leave in one turn; what they gave up, ms, the latest first. */
-async function leave(line: WaitLine, ...sleepers: readonly Someone[]): Promise<number[]> {
-  Someone.givenUp.length = 0;
-  for (const sleeper of sleepers) {
-    sleeper.gone = true;
-    line.leave(sleeper);
-  }
-  await turn();
-  return Someone.givenUp.slice().sort((a, b) => b - a);
-}
 
 const dues = (sleepers: readonly Someone[]) => sleepers.map(({ due }) => due / 1000);
 

@@ -1,5 +1,5 @@
 /**
- * What stands in for the state of a store that is away: the same policies with a share of the
+ * The state that a process goes by while its store is away: the same policies with a share of the
  * permits, from where the store was last known to be; or no limit at all.
  */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
@@ -12,15 +12,25 @@ import { type Cell, openCell, type PolicyList } from "./memory.ts";
 /** A state that has been left alone for so long is as full as it ever gets: a year, microseconds. */
 const FOR_EVER = 2 ** 45;
 
-export interface StandInCell extends Cell {
-  /** What is to be charged to the store when it is back. */
-  used(now: number): Amount;
+export interface OutageCell extends Cell {
+  /**
+   * What is to be charged to the store when it is back.
+   *
+   * @param sentWasRun the store has run what was sent before it went away
+   */
+  used(now: number, sentWasRun: boolean): Amount;
+  /**
+   * A change that was sent before the store went away.
+   *
+   * @param countsAsRun it must not happen twice, so the store does not learn of it again
+   */
+  changeSent(deed: (cell: Cell) => void, countsAsRun: boolean): void;
   /** Other numbers, or another share of them. */
   reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void;
 }
 
-/** How the store stood. */
-export interface Standing {
+/** How the store stood when it last answered that. */
+export interface Snapshot {
   /** How many permits each policy lacked. */
   readonly owed: readonly number[];
   /** How long ago that was, microseconds. */
@@ -112,27 +122,29 @@ abstract class DelegatingCell implements Cell {
  * the share is full, and the next ones pay. So whatever could pass before still can, and the mean
  * rate stays the share's.
  */
-export class ShareCell extends DelegatingCell implements StandInCell {
+export class ShareCell extends DelegatingCell implements OutageCell {
   /** The same, had nobody been let in here. */
   readonly #idle: Cell;
+  /** The same, had the store run what was sent before it went away. */
+  #idleIfRun: Cell | undefined;
   #most: Amount;
 
   /**
-   * @param standing undefined where nothing is known: it begins as a new limiter does
+   * @param snapshot undefined where nothing is known: it begins as a new limiter does
    * @param epoch Unix time at 0, whole microseconds
    */
   static open(
     policies: PolicyList,
     fraction: number,
-    standing: Standing | undefined,
+    snapshot: Snapshot | undefined,
     now: number,
     epoch: number,
   ): ShareCell {
     const list = policies.list.map((policy) => share(policy, fraction));
-    const begin = standing === undefined ? now : now - FOR_EVER;
+    const begin = snapshot === undefined ? now : now - FOR_EVER;
     const cell = openCell({ names: policies.names, list }, begin, epoch);
-    if (standing !== undefined) {
-      const { owed, ago, since } = standing;
+    if (snapshot !== undefined) {
+      const { owed, ago, since } = snapshot;
       const shape = cell.amount(1);
       const part = combine(shape, amountLike(shape, owed), (_, permits = 0) => permits * fraction);
       if (sizeOf(part) > 0) cell.settle(now - ago, part);
@@ -159,21 +171,33 @@ export class ShareCell extends DelegatingCell implements StandInCell {
   override shift(by: number): void {
     this.cell.shift(by);
     this.#idle.shift(by);
+    this.#idleIfRun?.shift(by);
   }
 
   override copy(): ShareCell {
-    return new ShareCell(this.cell.copy(), this.#idle.copy(), this.#most);
+    const copy = new ShareCell(this.cell.copy(), this.#idle.copy(), this.#most);
+    copy.#idleIfRun = this.#idleIfRun?.copy();
+    return copy;
   }
 
-  used(now: number): Amount {
+  used(now: number, sentWasRun: boolean): Amount {
     const owed = amountLike(this.#most, this.cell.owed(now));
-    return combine(owed, amountLike(owed, this.#idle.owed(now)), (more, less = 0) => more - less);
+    const idle = (sentWasRun ? this.#idleIfRun : undefined) ?? this.#idle;
+    return combine(owed, amountLike(owed, idle.owed(now)), (more, less = 0) => more - less);
+  }
+
+  changeSent(deed: (cell: Cell) => void, countsAsRun: boolean): void {
+    this.#idleIfRun ??= this.#idle.copy();
+    deed(this.cell);
+    deed(this.#idleIfRun);
+    if (countsAsRun) deed(this.#idle);
   }
 
   reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void {
     const list = policies.map((policy) => share(policy, fraction));
     this.cell.resize(now, list, epoch);
     this.#idle.resize(now, list, epoch);
+    this.#idleIfRun?.resize(now, list, epoch);
     this.#most = mostOf(this.cell, list, now);
   }
 
@@ -183,7 +207,7 @@ export class ShareCell extends DelegatingCell implements StandInCell {
 }
 
 /** Everybody is let in. */
-export class OpenCell extends DelegatingCell implements StandInCell {
+export class OpenCell extends DelegatingCell implements OutageCell {
   earliest(from: number): number {
     return from;
   }
@@ -209,6 +233,8 @@ export class OpenCell extends DelegatingCell implements StandInCell {
   used(): Amount {
     return 0;
   }
+
+  changeSent(): void {}
 
   reshare(): void {}
 }

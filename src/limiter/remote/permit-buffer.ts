@@ -1,7 +1,7 @@
 import type { Answer } from "../../stores/store.ts";
 
 /** Permits that a store granted together, for one instant. */
-export interface Piece {
+export interface Chunk {
   /** From when they can be used, the clock's microseconds. */
   readonly due: number;
   readonly answer: Answer;
@@ -10,15 +10,15 @@ export interface Piece {
   left: number;
 }
 
-/** What was drawn from a piece. */
+/** What was drawn from a chunk. */
 export interface Part {
-  readonly piece: Piece;
+  readonly chunk: Chunk;
   readonly permits: number;
 }
 
-/** Permits that are there before anybody has asked for them, the earliest in front. */
-export class Shelf {
-  #pieces: Piece[] = [];
+/** Permits that were granted before a caller has asked for them, the earliest in front. */
+export class PermitBuffer {
+  #chunks: Chunk[] = [];
   #first = 0;
   #left = 0;
 
@@ -28,32 +28,32 @@ export class Shelf {
   }
 
   /** What can be used first. */
-  get head(): Piece | undefined {
-    return this.#pieces[this.#first];
+  get head(): Chunk | undefined {
+    return this.#chunks[this.#first];
   }
 
-  add(piece: Piece): void {
-    this.#left += piece.left;
+  add(chunk: Chunk): void {
+    this.#left += chunk.left;
     let low = this.#first;
-    let high = this.#pieces.length;
-    if ((this.#pieces.at(-1)?.due ?? 0) <= piece.due) low = high;
+    let high = this.#chunks.length;
+    if ((this.#chunks.at(-1)?.due ?? 0) <= chunk.due) low = high;
     while (low < high) {
       const middle = Math.floor((low + high) / 2);
-      if ((this.#pieces[middle] as Piece).due > piece.due) high = middle;
+      if ((this.#chunks[middle] as Chunk).due > chunk.due) high = middle;
       else low = middle + 1;
     }
-    if (low === this.#pieces.length) this.#pieces.push(piece);
-    else this.#pieces.splice(low, 0, piece);
+    if (low === this.#chunks.length) this.#chunks.push(chunk);
+    else this.#chunks.splice(low, 0, chunk);
   }
 
   /** From when so many permits, which are here, can be used. */
   dueOf(permits: number): number {
     let due = 0;
     let missing = permits;
-    for (let i = this.#first; missing > 0 && i < this.#pieces.length; i++) {
-      const piece = this.#pieces[i] as Piece;
-      due = piece.due;
-      missing -= piece.left;
+    for (let i = this.#first; missing > 0 && i < this.#chunks.length; i++) {
+      const chunk = this.#chunks[i] as Chunk;
+      due = chunk.due;
+      missing -= chunk.left;
     }
     return due;
   }
@@ -61,8 +61,8 @@ export class Shelf {
   /** How many permits can be used by then. */
   readyAt(instant: number): number {
     let ready = 0;
-    for (let i = this.#first; i < this.#pieces.length; i++) {
-      const { due, left } = this.#pieces[i] as Piece;
+    for (let i = this.#first; i < this.#chunks.length; i++) {
+      const { due, left } = this.#chunks[i] as Chunk;
       if (due > instant) break;
       ready += left;
     }
@@ -76,13 +76,13 @@ export class Shelf {
    */
   draw(permits: number, parts?: Part[]): void {
     let missing = permits;
-    for (let piece = this.head; piece !== undefined; piece = this.head) {
-      const drawn = Math.min(missing, piece.left);
-      parts?.push({ piece, permits: drawn });
-      piece.left -= drawn;
+    for (let chunk = this.head; chunk !== undefined; chunk = this.head) {
+      const drawn = Math.min(missing, chunk.left);
+      parts?.push({ chunk, permits: drawn });
+      chunk.left -= drawn;
       this.#left -= drawn;
       missing -= drawn;
-      if (piece.left > 0) return;
+      if (chunk.left > 0) return;
       this.#first += 1;
       if (missing <= 0) break;
     }
@@ -91,34 +91,34 @@ export class Shelf {
 
   /** They were not used after all. */
   putBack(parts: readonly Part[]): void {
-    for (const { piece, permits } of parts) {
-      const isHere = piece.left > 0;
-      piece.left += permits;
+    for (const { chunk, permits } of parts) {
+      const isHere = chunk.left > 0;
+      chunk.left += permits;
       if (isHere) this.#left += permits;
-      else this.add(piece);
+      else this.add(chunk);
     }
   }
 
   /** Takes away what is more than that, the last of it first. */
   dropBeyond(permits: number): Part[] {
     const parts: Part[] = [];
-    while (this.#left > permits && this.#first < this.#pieces.length) {
-      const piece = this.#pieces.pop() as Piece;
-      const dropped = Math.min(piece.left, this.#left - permits);
-      parts.push({ piece, permits: dropped });
-      piece.left -= dropped;
+    while (this.#left > permits && this.#first < this.#chunks.length) {
+      const chunk = this.#chunks.pop() as Chunk;
+      const dropped = Math.min(chunk.left, this.#left - permits);
+      parts.push({ chunk, permits: dropped });
+      chunk.left -= dropped;
       this.#left -= dropped;
-      if (piece.left > 0) this.#pieces.push(piece);
+      if (chunk.left > 0) this.#chunks.push(chunk);
     }
     this.#tidy();
     return parts;
   }
 
   #tidy(): void {
-    if (this.#first < this.#pieces.length / 2) return;
-    this.#pieces = this.#pieces.slice(this.#first);
+    if (this.#first < this.#chunks.length / 2) return;
+    this.#chunks = this.#chunks.slice(this.#first);
     this.#first = 0;
     // sums of fractions are rounded
-    if (this.#pieces.length === 0) this.#left = 0;
+    if (this.#chunks.length === 0) this.#left = 0;
   }
 }

@@ -10,7 +10,7 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../src/index.ts";
-import type { RemoteOptions } from "../../../src/limiter/remote/remote-desk.ts";
+import type { RemoteOptions } from "../../../src/limiter/remote/remote-limiter.ts";
 import { StoreUnavailableError } from "../../../src/redis.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
@@ -46,13 +46,13 @@ function make(
   return { ...made, pass, leave, comeBack };
 }
 
-const standIn = suite("stand-in");
+const away = suite("when unavailable");
 
-standIn.before.each(() => {
+away.before.each(() => {
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
 });
 
-standIn.after.each(() => {
+away.after.each(() => {
   timers.uninstall();
 });
 
@@ -70,7 +70,7 @@ async function idle(policies: Parameters<typeof onHand>[0], options?: Partial<Re
   return made;
 }
 
-standIn("an outage right after a burst gives no second one", async () => {
+away("an outage right after a burst gives no second one", async () => {
   const { limiter, pass, leave } = await idle(ten);
   await limiter.acquire(11);
   leave();
@@ -81,7 +81,7 @@ standIn("an outage right after a burst gives no second one", async () => {
   assert.is(await grantedOf(asked), 3);
 });
 
-standIn("nor where the burst came after the store last told how it stands", async () => {
+away("nor where the burst came after the store last told how it stands", async () => {
   const { limiter, store, pass, leave } = await idle(ten);
   await limiter.peek();
   assert.is(store.sent(), "peek 1, owed");
@@ -95,7 +95,7 @@ standIn("nor where the burst came after the store last told how it stands", asyn
   assert.is(await limiter.tryAcquire(), true);
 });
 
-standIn("what was told last is not long ago: a last trip asks when nobody else does", async () => {
+away("what was told last is not long ago: a last trip asks when nobody else does", async () => {
   const { limiter, store, pass } = await idle(ten);
   await limiter.peek();
   await limiter.acquire(11);
@@ -107,7 +107,7 @@ standIn("what was told last is not long ago: a last trip asks when nobody else d
   assert.is(timers.countTimers(), 0);
 });
 
-standIn("what was there is shared; the rate is the share's", async () => {
+away("what was there is shared; the rate is the share's", async () => {
   const { limiter, pass, leave } = await idle(smoothBursty({ permitsPerSecond: 40 }));
   await limiter.tryAcquire(20);
   await pass(60);
@@ -121,7 +121,7 @@ standIn("what was there is shared; the rate is the share's", async () => {
   assert.is(waitMs, 40);
 });
 
-standIn("where nothing was ever told it begins as a new one does", async () => {
+away("where nothing was ever told it begins as a new one does", async () => {
   const { limiter, leave, pass } = make(ten);
   leave();
   assert.equal(await Promise.all([limiter.tryAcquire(), limiter.tryAcquire()]), [true, false]);
@@ -129,34 +129,30 @@ standIn("where nothing was ever told it begins as a new one does", async () => {
   assert.is(await limiter.tryAcquire(), true);
 });
 
-standIn(
-  "who begins while it is away has a new share, and whoever ends charges nothing",
-  async () => {
-    const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
-    const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
-    await limiter.tryAcquire(30); // 10 are left, and 2 more soon
-    await pass(50);
-    leave();
-    const open = () => make(policy, { clock, store }).limiter;
-    const all = (of: typeof limiter) =>
-      grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
-    assert.is(await all(limiter), 3, "a quarter of what was left");
-    let last = limiter;
-    for (let i = 0; i < 3; i++) {
-      const closed = last.close();
-      await pass(0);
-      await closed;
-      last = open();
-      assert.is(await all(last), 10, "a quarter of the capacity");
-    }
-    await comeBack();
+away("who begins while it is away has a new share, and whoever ends charges nothing", async () => {
+  const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
+  const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
+  await limiter.tryAcquire(30); // 10 are left, and 2 more soon
+  await pass(50);
+  leave();
+  const open = () => make(policy, { clock, store }).limiter;
+  const all = (of: typeof limiter) => grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
+  assert.is(await all(limiter), 3, "a quarter of what was left");
+  let last = limiter;
+  for (let i = 0; i < 3; i++) {
+    const closed = last.close();
     await pass(0);
-    const { remaining } = await open().peek();
-    assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
-  },
-);
+    await closed;
+    last = open();
+    assert.is(await all(last), 10, "a quarter of the capacity");
+  }
+  await comeBack();
+  await pass(0);
+  const { remaining } = await open().peek();
+  assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
+});
 
-standIn("nobody pays for the outage: once late, then at once", async () => {
+away("nobody pays for the outage: once late, then at once", async () => {
   const { limiter, store, pass } = await idle(ten);
   store.held = true;
   const first = watch({ now: () => timers.now } as never, limiter.tryAcquire());
@@ -168,35 +164,32 @@ standIn("nobody pays for the outage: once late, then at once", async () => {
   assert.is(store.trips.length, length);
 });
 
-standIn(
-  "those who wait are let in at the share's pace, in order; who leaves makes room",
-  async () => {
-    const { limiter, clock, pass, leave } = await idle(ten);
-    await limiter.acquire(11);
-    leave();
-    const controller = new AbortController();
-    const reason = new Error("enough");
-    const waiting = [
-      watch(clock, limiter.acquire()),
-      watch(clock, limiter.acquire(1, { signal: controller.signal })),
-      watch(clock, limiter.acquire()),
-      watch(clock, limiter.tryAcquire(1, 5000)),
-      watch(clock, limiter.tryAcquire(1, 100)),
-    ];
-    const start = clock.now();
-    await turn();
-    controller.abort(reason);
-    await pass(3000);
-    assert.is(waiting[1]?.error, reason);
-    assert.equal(
-      waiting.map(({ at }) => Number(at) - start),
-      [100, 0, 500, 900, 0],
-    );
-    assert.equal([waiting[3]?.value, waiting[4]?.value], [true, false]);
-  },
-);
+away("those who wait are let in at the share's pace, in order; who leaves makes room", async () => {
+  const { limiter, clock, pass, leave } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  const controller = new AbortController();
+  const reason = new Error("enough");
+  const waiting = [
+    watch(clock, limiter.acquire()),
+    watch(clock, limiter.acquire(1, { signal: controller.signal })),
+    watch(clock, limiter.acquire()),
+    watch(clock, limiter.tryAcquire(1, 5000)),
+    watch(clock, limiter.tryAcquire(1, 100)),
+  ];
+  const start = clock.now();
+  await turn();
+  controller.abort(reason);
+  await pass(3000);
+  assert.is(waiting[1]?.error, reason);
+  assert.equal(
+    waiting.map(({ at }) => Number(at) - start),
+    [100, 0, 500, 900, 0],
+  );
+  assert.equal([waiting[3]?.value, waiting[4]?.value], [true, false]);
+});
 
-standIn("known to be away: hardly anybody else runs between question and answer", async () => {
+away("known to be away: hardly anybody else runs between question and answer", async () => {
   for (const whenUnavailable of ["local", "allow", "throw"] as const) {
     const { limiter, store, pass } = make(gcra({ limit: 1000, periodMs: 1000 }), {
       whenUnavailable,
@@ -224,7 +217,7 @@ async function stepsOf(answer: Promise<unknown>): Promise<number> {
   return steps;
 }
 
-standIn("back again: it is charged, and those who wait ask the store, in order", async () => {
+away("back again: it is charged, and those who wait ask the store, in order", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
   leave();
@@ -248,7 +241,7 @@ standIn("back again: it is charged, and those who wait ask the store, in order",
   assert.is(timers.countTimers(), 0);
 });
 
-standIn(
+away(
   "who waited here and is told a later instant there is re-timed, not let in early",
   async () => {
     const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
@@ -272,7 +265,7 @@ standIn(
   },
 );
 
-standIn("away again before it was told: nothing is forgotten", async () => {
+away("away again before it was told: nothing is forgotten", async () => {
   const { limiter, store, pass, leave, comeBack } = await idle(ten);
   leave();
   assert.is(await limiter.tryAcquire(3), true);
@@ -294,7 +287,7 @@ standIn("away again before it was told: nothing is forgotten", async () => {
   await pass(100);
 });
 
-standIn("those to whom the store promised instants go first, and at these", async () => {
+away("those to whom the store promised instants go first, and at these", async () => {
   const { limiter, clock, pass, leave } = await idle(ten, { instances: () => 1 });
   await limiter.acquire(11);
   const promised = [watch(clock, limiter.acquire()), watch(clock, limiter.acquire())];
@@ -309,7 +302,7 @@ standIn("those to whom the store promised instants go first, and at these", asyn
   );
 });
 
-standIn("what is larger than the share is lent, and the next ones pay", async () => {
+away("what is larger than the share is lent, and the next ones pay", async () => {
   const log = slidingLog({ limit: 2, windowMs: 1000 });
   const { limiter, clock, pass, leave } = await idle(log);
   leave();
@@ -325,7 +318,7 @@ standIn("what is larger than the share is lent, and the next ones pay", async ()
   assert.instance(await failure(() => limiter.decide(3)), PermitsExceedCapacityError);
 });
 
-standIn("maxWaiting counts those who wait here and those whom the store promised", async () => {
+away("maxWaiting counts those who wait here and those whom the store promised", async () => {
   const { limiter, leave } = await idle(ten, { maxWaiting: 2 });
   await limiter.acquire(11);
   const first = limiter.acquire();
@@ -341,7 +334,7 @@ standIn("maxWaiting counts those who wait here and those whom the store promised
   for (const waiting of [first, second]) waiting.catch(() => {});
 });
 
-standIn("a bounded policy bounds who waits here to its share", async () => {
+away("a bounded policy bounds who waits here to its share", async () => {
   const { limiter, leave } = await idle(leakyBucket({ permitsPerSecond: 4, capacity: 8 }));
   leave();
   assert.is(await limiter.tryAcquire(), true);
@@ -357,7 +350,7 @@ standIn("a bounded policy bounds who waits here to its share", async () => {
   assert.match(`${outcomes[0]}`, "1 are waited for and maxWaiting is 2");
 });
 
-standIn("decide and peek tell how the share stands", async () => {
+away("decide and peek tell how the share stands", async () => {
   const { limiter, leave } = await idle(gcra({ limit: 40, periodMs: 1000 }));
   leave();
   const told = await limiter.decide(4);
@@ -367,7 +360,7 @@ standIn("decide and peek tell how the share stands", async () => {
   assert.equal((await limiter.peek(6)).allowed, true);
 });
 
-standIn("charges, refunds and pauses hold here, and there when it is back", async () => {
+away("charges, refunds and pauses hold here, and there when it is back", async () => {
   // 4 are used, and 1.25 have come back when the store does
   const { limiter, store, pass, leave, comeBack } = await idle(ten);
   leave();
@@ -385,43 +378,40 @@ standIn("charges, refunds and pauses hold here, and there when it is back", asyn
   );
 });
 
-standIn(
-  "reservations keep their instants; corrections find the state, wherever it is",
-  async () => {
-    const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
-    await limiter.acquire(11);
-    leave();
-    const [used, kept, cancelled, aborted] = await Promise.all([
-      limiter.reserve(),
-      limiter.reserve(2),
-      limiter.reserve(3),
-      limiter.reserve(4),
-    ]);
-    assert.equal([used?.waitMs, kept?.waitMs, cancelled?.waitMs], [100, 500, 1300]);
-    const ready = watch(clock, kept?.ready() as Promise<number>);
-    const controller = new AbortController();
-    const gone = watch(clock, aborted?.ready({ signal: controller.signal }) as Promise<number>);
-    await pass(150);
-    await used?.settle(2);
-    assert.is(await limiter.tryAcquire(), false);
-    await comeBack();
-    // 1 + 1 more, 2, 3 and 4
-    assert.match(store.sent(), "settle 11");
-    const before = await limiter.peek();
-    assert.is(await cancelled?.cancel(), true);
-    controller.abort(new Error("enough"));
-    await kept?.settle(1);
-    await used?.settle(5);
-    await turn();
-    assert.ok(gone.error);
-    assert.is(Math.round(before.waitMs - (await limiter.peek()).waitMs), 500);
-    await pass(1000);
-    // whoever waits for it pays for the one more
-    assert.is(ready.value, 900);
-  },
-);
+away("reservations keep their instants; corrections find the state, wherever it is", async () => {
+  const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  const [used, kept, cancelled, aborted] = await Promise.all([
+    limiter.reserve(),
+    limiter.reserve(2),
+    limiter.reserve(3),
+    limiter.reserve(4),
+  ]);
+  assert.equal([used?.waitMs, kept?.waitMs, cancelled?.waitMs], [100, 500, 1300]);
+  const ready = watch(clock, kept?.ready() as Promise<number>);
+  const controller = new AbortController();
+  const gone = watch(clock, aborted?.ready({ signal: controller.signal }) as Promise<number>);
+  await pass(150);
+  await used?.settle(2);
+  assert.is(await limiter.tryAcquire(), false);
+  await comeBack();
+  // 1 + 1 more, 2, 3 and 4
+  assert.match(store.sent(), "settle 11");
+  const before = await limiter.peek();
+  assert.is(await cancelled?.cancel(), true);
+  controller.abort(new Error("enough"));
+  await kept?.settle(1);
+  await used?.settle(5);
+  await turn();
+  assert.ok(gone.error);
+  assert.is(Math.round(before.waitMs - (await limiter.peek()).waitMs), 500);
+  await pass(1000);
+  // whoever waits for it pays for the one more
+  assert.is(ready.value, 900);
+});
 
-standIn("what the store granted is corrected here while it is away", async () => {
+away("what the store granted is corrected here while it is away", async () => {
   const { limiter, store, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
   const [small, large] = await Promise.all([limiter.reserve(), limiter.reserve()]);
@@ -432,7 +422,7 @@ standIn("what the store granted is corrected here while it is away", async () =>
   assert.match(store.sent(), /back 1.*settle 2/);
 });
 
-standIn("how many share it is asked for every second; nonsense changes nothing", async () => {
+away("how many share it is asked for every second; nonsense changes nothing", async () => {
   let instances = 4;
   const { limiter, pass, leave } = await idle(ten, { instances: () => instances });
   leave();
@@ -445,11 +435,11 @@ standIn("how many share it is asked for every second; nonsense changes nothing",
   assert.is((await limiter.peek()).limit, 11);
 });
 
-standIn("keys that are asked once do not pile up while the store is away", async () => {
+away("keys that are asked once do not pile up while the store is away", async () => {
   const breaker = new Breaker();
   const policy = gcra({ limit: 10, periodMs: 1000 });
   const clock = new FakeClock();
-  const store = Object.assign(new HandStore(clock), { breaker });
+  const store = new HandStore(clock, breaker);
   const open = (whenUnavailable: RemoteOptions["whenUnavailable"]) =>
     onHand(policy, { clock, store, whenUnavailable, instances: () => 1 }).limiter;
   store.away = new Error("gone");
@@ -475,7 +465,7 @@ standIn("keys that are asked once do not pile up while the store is away", async
   assert.is(count(), 0);
 });
 
-standIn("allow: everybody is let in, and nothing is charged; pauses hold", async () => {
+away("allow: everybody is let in, and nothing is charged; pauses hold", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten, {
     whenUnavailable: "allow",
   });
@@ -498,7 +488,7 @@ standIn("allow: everybody is let in, and nothing is charged; pauses hold", async
 });
 
 for (const whenUnavailable of ["local", "allow"] as const) {
-  standIn(`${whenUnavailable}: what is everybody's cannot be set here`, async () => {
+  away(`${whenUnavailable}: what is everybody's cannot be set here`, async () => {
     const { limiter, store, leave } = await idle(ten, { whenUnavailable });
     leave();
     assert.instance(await failure(() => limiter.update(ten)), StoreUnavailableError);
@@ -506,7 +496,7 @@ for (const whenUnavailable of ["local", "allow"] as const) {
     store.away = new Error("WRONGTYPE");
   });
 
-  standIn(`${whenUnavailable}: an error that waiting does not mend is one`, async () => {
+  away(`${whenUnavailable}: an error that waiting does not mend is one`, async () => {
     const { limiter, store } = await idle(ten, { whenUnavailable });
     store.away = new Error("WRONGTYPE");
     for (const deed of [() => limiter.acquire(), () => limiter.decide(), () => limiter.charge(1)]) {
@@ -515,7 +505,7 @@ for (const whenUnavailable of ["local", "allow"] as const) {
   });
 }
 
-standIn("several policies: each has its share, and is charged its own", async () => {
+away("several policies: each has its share, and is charged its own", async () => {
   const { limiter, store, leave, comeBack } = await idle(
     { requests: ten, bytes: gcra({ limit: 4000, periodMs: 1000 }) },
     { instances: () => 2 },
@@ -531,7 +521,7 @@ standIn("several policies: each has its share, and is charged its own", async ()
   assert.is(store.sent(), "settle 4,1500, owed");
 });
 
-standIn("a warm limiter stays warm through an outage", async () => {
+away("a warm limiter stays warm through an outage", async () => {
   const { limiter, pass, leave, comeBack } = await idle(
     smoothWarmingUp({ permitsPerSecond: 10, warmupMs: 4000 }),
     { instances: () => 1 },
@@ -552,4 +542,4 @@ standIn("a warm limiter stays warm through an outage", async () => {
   assert.ok((await pace(50)) <= 101);
 });
 
-standIn.run();
+away.run();

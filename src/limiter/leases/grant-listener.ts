@@ -1,30 +1,30 @@
-/** Hears of tickets that became leases, while somebody waits and a little longer. */
+/** Subscribes to tickets that become leases, while a caller waits and a little longer. */
 import type { Listening } from "../../stores/lease-store.ts";
 
-/** How long the connection that listens is kept after the last has waited, ms. */
+/** How long the connection that listens is kept after the last caller has waited, ms. */
 const LINGER_MS = 1000;
 
-export interface LeaseNewsOptions {
-  readonly listen: (told: (ids: readonly string[]) => void) => Listening;
-  readonly told: (ids: readonly string[]) => void;
-  /** Nothing is missed from now on. */
+export interface GrantListenerOptions {
+  readonly listen: (granted: (ids: readonly string[]) => void) => Listening;
+  readonly granted: (ids: readonly string[]) => void;
+  /** No message is missed from now on. */
   readonly ready: () => void;
-  /** Whether somebody waits. */
+  /** Whether a caller waits. */
   readonly isNeeded: () => boolean;
 }
 
-export class LeaseNews {
-  readonly #options: LeaseNewsOptions;
+export class GrantListener {
+  readonly #options: GrantListenerOptions;
   #listening: Listening | undefined;
   #linger: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(options: LeaseNewsOptions) {
+  constructor(options: GrantListenerOptions) {
     this.#options = options;
   }
 
   listen(): void {
     if (this.#listening !== undefined) return;
-    const listening = this.#options.listen(this.#options.told);
+    const listening = this.#options.listen(this.#options.granted);
     this.#listening = listening;
     listening.ready.then(
       () => this.#options.ready(),
@@ -35,7 +35,7 @@ export class LeaseNews {
     );
   }
 
-  /** Nobody waits any more. */
+  /** No caller waits any more. */
   linger(): void {
     if (this.#linger !== undefined) return;
     this.#linger = setTimeout(() => {

@@ -8,15 +8,15 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../src/index.ts";
-import { RunSize } from "../../../src/limiter/remote/run-size.ts";
+import { RefillSize } from "../../../src/limiter/remote/refill-size.ts";
 import { suite } from "../../suite.ts";
 
 const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });
 
-const test = suite("the size of a run");
+const test = suite("the size of a refill");
 
-test("a piece is what the policies let go in a millisecond, and they can let it pass", () => {
-  const rows: [policies: Policy[], permits: number, piece: number][] = [
+test("a chunk is what the policies let go in a millisecond, and they can let it pass", () => {
+  const rows: [policies: Policy[], permits: number, chunk: number][] = [
     [[bursty(0.1)], 100, 1],
     [[bursty(999)], 100, 1],
     [[bursty(5000)], 100, 5],
@@ -34,19 +34,19 @@ test("a piece is what the policies let go in a millisecond, and they can let it 
     [[bursty(1e6)], 1, 1],
     [[bursty(1e6)], 0.25, 0.25],
   ];
-  for (const [policies, permits, piece] of rows) {
-    assert.equal(new RunSize(permits).of(writePolicies(policies)), { permits, piece });
+  for (const [policies, permits, chunk] of rows) {
+    assert.equal(new RefillSize(permits).of(writePolicies(policies)), { permits, chunk });
   }
 });
 
-test("a run has at most 1024 pieces, at the pace in force", () => {
-  const size = new RunSize(1e9);
-  assert.equal(size.of("s10"), { permits: 1024, piece: 1 });
-  assert.equal(size.of("s100000"), { permits: 102_400, piece: 100 });
+test("a refill has at most 1024 chunks, at the pace in force", () => {
+  const size = new RefillSize(1e9);
+  assert.equal(size.of("s10"), { permits: 1024, chunk: 1 });
+  assert.equal(size.of("s100000"), { permits: 102_400, chunk: 100 });
 });
 
-test("auto: doubles while runs are short, halves while they are long", () => {
-  const size = new RunSize("auto");
+test("auto: doubles while refills are short, halves while they are long", () => {
+  const size = new RefillSize("auto");
   const after = (...micros: number[]) => micros.map((each) => grow(size, each));
   assert.equal(after(0, 25_001, 100_000), [0, 0, 0]);
   assert.equal(after(24_999, 1, 1, 1), [1, 2, 4, 8]);
@@ -57,7 +57,7 @@ test("auto: doubles while runs are short, halves while they are long", () => {
 });
 
 test("auto: what came back unused was too much", () => {
-  const size = new RunSize("auto");
+  const size = new RefillSize("auto");
   for (let i = 0; i < 8; i++) grow(size, 1);
   assert.is(size.of("s10").permits, 64);
   size.shrink(32);
@@ -67,17 +67,17 @@ test("auto: what came back unused was too much", () => {
 });
 
 test("a number stays what it is", () => {
-  const size = new RunSize(10);
+  const size = new RefillSize(10);
   for (const each of [0, 1, 1e9]) grow(size, each);
   size.shrink(10);
   assert.is(size.of("s10").permits, 10);
   assert.equal([size.fits(10), size.fits(10.5), size.fits(Infinity)], [true, false, false]);
 });
 
-const clocks = new WeakMap<RunSize, number>();
+const clocks = new WeakMap<RefillSize, number>();
 
 /** The size after a run that is wanted so much later than the one before. */
-function grow(size: RunSize, micros: number): number {
+function grow(size: RefillSize, micros: number): number {
   const now = (clocks.get(size) ?? 0) + micros;
   clocks.set(size, now);
   size.adapt(now);

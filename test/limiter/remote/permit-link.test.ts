@@ -1,10 +1,17 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import type { StoreUnavailableError } from "../../../src/errors.ts";
-import type { Call } from "../../../src/limiter/remote/call.ts";
-import { type TripOptions, Trips } from "../../../src/limiter/remote/trips.ts";
+import { smoothBursty } from "../../../src/index.ts";
+import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
+import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
+import { type PermitRequest, StoreCall } from "../../../src/limiter/remote/permit-request.ts";
+import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
+import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
+import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
 import type { Amount } from "../../../src/permits.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
+import { listPolicies } from "../../../src/stores/memory.ts";
+import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { suite } from "../../suite.ts";
 
@@ -27,6 +34,19 @@ interface SentTrip {
 /** Answers when it is told to. */
 class HandStore implements Store {
   readonly trips: SentTrip[] = [];
+  readonly breaker: Breaker | undefined;
+
+  constructor(breaker?: Breaker) {
+    this.breaker = breaker;
+  }
+
+  breakerOf(): Breaker | undefined {
+    return this.breaker;
+  }
+
+  isPermanent(error: unknown): boolean {
+    return isPermanent(error);
+  }
 
   run(
     key: string,
@@ -58,22 +78,23 @@ function countOf(request: StoreRequest): number {
   return request.verb === "reserve" ? request.count : 1;
 }
 
-/** What became of a call. */
-class TestCall implements Call {
+/** What became of a request. */
+class TestCall implements PermitRequest {
   gone = false;
   readonly told: Answer[] = [];
   readonly undone: Answer[] = [];
   readonly failures: StoreUnavailableError[] = [];
   sentAt: number | undefined;
   delays = 0;
-  readonly #request: (late: number) => StoreRequest;
+  readonly toStore: (late: number) => StoreRequest;
+  readonly isRepeatable = true;
 
   constructor(amount: Amount = 1, longest = Infinity) {
-    this.#request = (late) => ({ verb: "reserve", amount, longest, late, count: 1 });
+    this.toStore = (late) => ({ verb: "reserve", amount, longest, late, count: 1 });
   }
 
-  request(late: number): StoreRequest {
-    return this.#request(late);
+  taken(): Amount {
+    return 0;
   }
 
   answer(answer: Answer, sentAt: number): void {
@@ -81,36 +102,71 @@ class TestCall implements Call {
     this.sentAt = sentAt;
   }
 
-  undo(answer: Answer): void {
+  returnToStore(answer: Answer): void {
     this.undone.push(answer);
   }
 
-  fail(error: StoreUnavailableError): void {
-    this.failures.push(error);
+  fail(error: unknown): void {
+    this.failures.push(error as StoreUnavailableError);
   }
-
-  readonly repeatable = true;
 
   delayed(): void {
     this.delays += 1;
   }
 }
 
+/** Fails, as "throw" does, at the first error and at the client's word. */
+class FailEarly extends ThrowWhenUnavailable {
+  override readonly awayOnError = true;
+  override readonly awayOnDisconnect = true;
+}
+
+const STRATEGIES = {
+  throw: () => new ThrowWhenUnavailable(),
+  wait: () => new WaitWhenUnavailable(),
+  early: () => new FailEarly(),
+};
+
+interface Made {
+  readonly store?: HandStore;
+  readonly key?: string;
+  readonly when?: keyof typeof STRATEGIES;
+  readonly timeoutMs?: number;
+  readonly epoch?: number;
+  readonly now?: () => number;
+  readonly lateBy?: () => number;
+}
+
 async function microtasks(): Promise<void> {
   for (let i = 0; i < 20; i++) await Promise.resolve();
 }
 
-function make(options: Partial<TripOptions> = {}) {
-  const store = new HandStore();
-  const trips = new Trips(store, "key", "s5", {
-    ...{ name: "test", timeoutMs: 1000, whenAway: "fail", epoch: undefined },
-    ...{ now: () => 77, lateBy: () => 0 },
-    ...options,
+function make({ key = "key", when = "throw", ...options }: Made = {}) {
+  const { store = new HandStore(), timeoutMs = 1000, epoch } = options;
+  const { now = () => 77, lateBy = () => 0 } = options;
+  const line = { now, lateBy } as Partial<WaitLine> as WaitLine;
+  const strategy = STRATEGIES[when]();
+  const policies = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
+  const link = new PermitLink(store, key, policies, line, strategy, new OutageStats("test"), {
+    ...{ name: "test", timeoutMs, epoch },
   });
   const ask = (...calls: TestCall[]) => {
-    for (const call of calls) trips.ask(call);
+    for (const call of calls) link.send(call);
   };
-  return { store, trips, ask };
+  const send = (
+    request: (late: number) => StoreRequest,
+    { taken = 0, again = true }: { taken?: Amount; again?: boolean } = {},
+  ) => {
+    const call = new StoreCall({
+      ...{ request, isRepeatable: again, result: (answer: Answer) => answer },
+      returnToStore: (answer) => {
+        if (taken !== 0) link.returnToStore(taken, answer).catch(() => {});
+      },
+    });
+    link.send(call);
+    return call.promise;
+  };
+  return { store, link, strategy, ask, send };
 }
 
 function many(count: number): TestCall[] {
@@ -124,7 +180,7 @@ function packed({ requests }: SentTrip): string {
     .join(" ");
 }
 
-const sharing = suite("trips, sharing");
+const sharing = suite("permit link, sharing");
 
 sharing("a lone call leaves with the microtasks of its turn", async () => {
   const { store, ask } = make();
@@ -142,10 +198,10 @@ sharing("a lone call leaves with the microtasks of its turn", async () => {
 });
 
 sharing("calls of one turn travel together, and each gets its own answer", async () => {
-  const { store, trips, ask } = make();
+  const { store, ask, send } = make();
   const calls = [...many(3), new TestCall(2), new TestCall(2, 5), ...many(2)];
   ask(...calls.slice(0, 5));
-  const charged = trips.send(() => ({ verb: "charge", amount: 1 }));
+  const charged = send(() => ({ verb: "charge", amount: 1 }));
   ask(...calls.slice(5));
   await microtasks();
   assert.is(store.trips.length, 1);
@@ -157,7 +213,7 @@ sharing("calls of one turn travel together, and each gets its own answer", async
     calls.map(({ told }) => told[0]?.wait),
     [0, 1, 2, 3, 4, 6, 7],
   );
-  assert.equal((await charged).answer.wait, 5);
+  assert.equal((await charged).wait, 5);
 });
 
 sharing("neighbours are one request where they ask the same of each policy", async () => {
@@ -229,7 +285,7 @@ sharing("the time and the lateness are those of the departure", async () => {
   const call = new TestCall();
   ask(call);
   await microtasks();
-  assert.equal([store.last.now, store.last.requests[0]], [5, call.request(3)]);
+  assert.equal([store.last.now, store.last.requests[0]], [5, call.toStore(3)]);
   now = 9;
   late = 0;
   await store.grant();
@@ -237,18 +293,18 @@ sharing("the time and the lateness are those of the departure", async () => {
 });
 
 sharing("the numbers in force are those of the last reply", async () => {
-  const { store, trips, ask } = make();
-  assert.is(trips.inForce, "s5");
+  const { store, link, ask } = make();
+  assert.is(link.inForce, "s5");
   ask(new TestCall());
   await microtasks();
   store.last.reply([GRANTED], "s9");
   await microtasks();
-  assert.is(trips.inForce, "s9");
+  assert.is(link.inForce, "s9");
 });
 
 sharing.run();
 
-const trouble = suite("trips, trouble");
+const trouble = suite("permit link, trouble");
 let timers: FakeTimers.Clock;
 
 trouble.before.each(() => {
@@ -287,7 +343,7 @@ trouble("an error is everybody's who travelled, with its cause; the next trip le
 });
 
 trouble("nobody pays for the outage: late once, then at once, until it is back", async () => {
-  const { store, trips, ask } = make();
+  const { store, link, ask } = make();
   const first = new TestCall();
   ask(first);
   await timers.tickAsync(600);
@@ -300,20 +356,20 @@ trouble("nobody pays for the outage: late once, then at once, until it is back",
   assert.match(error.message, "no answer within 1000 ms");
   assert.is((error.cause as Error).name, "TimeoutError");
   assert.is(second.failures.length, 1, "it has not left, and does not wait any longer");
-  assert.ok(trips.isAway);
+  assert.ok(link.isAway);
   const third = new TestCall(3);
   ask(third);
   assert.equal(third.failures[0]?.cause, error.cause);
 
-  first.undo = (answer) => trips.giveBack(1, answer);
+  first.returnToStore = (answer) => link.returnToStore(1, answer);
   store.trips[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
-  assert.is(trips.inForce, "s6");
+  assert.is(link.inForce, "s6");
   assert.is(store.trips.length, 1, "too late an answer: it is away still");
   await timers.tickAsync(25);
   assert.is(packed(store.last), "pause");
   await store.grant();
-  assert.not(trips.isAway);
+  assert.not(link.isAway);
   // what is given back goes first
   assert.equal(store.last.requests, [{ verb: "back", amount: 1, receipts: [3] }]);
   await store.grant();
@@ -357,7 +413,7 @@ trouble("looked for with longer and longer pauses; the first answer will do", as
 });
 
 trouble("a probe that is not answered in time is followed by another", async () => {
-  const { store, ask, trips } = make({ timeoutMs: 1e6 });
+  const { store, ask, link } = make({ timeoutMs: 1e6 });
   ask(new TestCall());
   await timers.tickAsync(1e6 + 25);
   assert.is(store.trips.length, 2);
@@ -368,28 +424,20 @@ trouble("a probe that is not answered in time is followed by another", async () 
   // too slow is no better than away
   store.trips[1]?.reply([]);
   await microtasks();
-  assert.ok(trips.isAway);
+  assert.ok(link.isAway);
   store.trips[2]?.reply([]);
   await microtasks();
-  assert.not(trips.isAway);
+  assert.not(link.isAway);
   assert.is(timers.countTimers(), 0);
 });
 
 trouble("a probe tells all who share the connection, whoever has sent it", async () => {
-  const store = new HandStore();
-  const breaker = new Breaker();
-  const shared = Object.assign(store, { breaker });
-  const trips = ["a", "b"].map(
-    (name) =>
-      new Trips(shared, name, "s5", {
-        ...{ name, timeoutMs: 1000, whenAway: "fail", epoch: undefined },
-        ...{ now: () => 77, lateBy: () => 0 },
-      }),
-  );
+  const store = new HandStore(new Breaker());
+  const links = ["a", "b"].map((key) => make({ store, key }).link);
   const calls = many(3);
-  trips[0]?.ask(calls[0] as TestCall);
+  links[0]?.send(calls[0] as TestCall);
   await timers.tickAsync(1000);
-  trips[1]?.ask(calls[1] as TestCall);
+  links[1]?.send(calls[1] as TestCall);
   assert.is(calls[1]?.failures.length, 1, "it does not try for itself");
   assert.is(store.trips.length, 1);
   await timers.tickAsync(25);
@@ -403,10 +451,10 @@ trouble("a probe tells all who share the connection, whoever has sent it", async
   );
   await store.grant();
   assert.equal(
-    trips.map(({ isAway }) => isAway),
+    links.map(({ isAway }) => isAway),
     [false, false],
   );
-  trips[1]?.ask(calls[2] as TestCall);
+  links[1]?.send(calls[2] as TestCall);
   await microtasks();
   await store.grant();
   assert.equal(calls[2]?.told, [GRANTED]);
@@ -415,16 +463,15 @@ trouble("a probe tells all who share the connection, whoever has sent it", async
 
 trouble("whoever was about to leave when the store was lost stays", async () => {
   const breaker = new Breaker();
-  const store = Object.assign(new HandStore(), { breaker });
-  const trips = new Trips(store, "key", "s5", {
-    ...{ name: "test", timeoutMs: 1000, whenAway: "yield", epoch: undefined },
-    ...{ now: () => 77, lateBy: () => 0 },
-  });
+  const { store, link } = make({ store: new HandStore(breaker), when: "early" });
   const calls = many(5) as [TestCall, TestCall, TestCall, TestCall, TestCall];
-  const other = { timeoutMs: 1000, isAwaited: false, probe: async () => {}, found: () => {} };
-  trips.ask(calls[0]);
+  const other = {
+    ...{ timeoutMs: 1000, isAwaited: false, isIdle: true, isPermanent: () => false },
+    ...{ probe: async () => {}, found: () => {}, forgotten: () => {} },
+  };
+  link.send(calls[0]);
   breaker.join(other, new Error("gone"));
-  trips.ask(calls[1]);
+  link.send(calls[1]);
   await microtasks();
   assert.equal(
     calls.map(({ failures }) => failures.length),
@@ -433,11 +480,11 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
   assert.is(store.trips.length, 0);
   // found again within the same turn: one trip leaves, not two
   breaker.close();
-  trips.ask(calls[2]);
+  link.send(calls[2]);
   breaker.join(other, new Error("gone"));
-  trips.ask(calls[3]);
+  link.send(calls[3]);
   breaker.close();
-  trips.ask(calls[4]);
+  link.send(calls[4]);
   await microtasks();
   assert.is(store.trips.length, 1);
   await store.grant();
@@ -446,58 +493,50 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
 });
 
 trouble("who has only something to give back is not idle", async () => {
-  const { store, trips, ask } = make();
+  const { store, link, ask } = make();
   ask(new TestCall());
   await timers.tickAsync(1000);
-  assert.ok(trips.isAway && trips.isIdle);
-  await trips.giveBack(1, answerOf(5, [3]));
-  assert.not(trips.isIdle);
+  assert.ok(link.isAway && link.isIdle);
+  await link.returnToStore(1, answerOf(5, [3]));
+  assert.not(link.isIdle);
   await timers.tickAsync(25);
   await store.grant();
   await store.grant();
-  assert.ok(trips.isIdle && !trips.isAway);
+  assert.ok(link.isIdle && !link.isAway);
 });
 
 trouble("who yields goes at the client's word, and at the first failure", async () => {
   const breaker = new Breaker();
-  const store = Object.assign(new HandStore(), { breaker });
-  const options = {
-    name: "test",
-    timeoutMs: 1000,
-    epoch: undefined,
-    now: () => 77,
-    lateBy: () => 0,
-  };
-  const yielding = new Trips(store, "key", "s5", { ...options, whenAway: "yield" });
-  const failing = new Trips(store, "key", "s5", { ...options, whenAway: "fail" });
+  const { store, link: yielding } = make({ store: new HandStore(breaker), when: "early" });
+  const { link: failing } = make({ store });
   const calls = many(5) as [TestCall, TestCall, TestCall, TestCall, TestCall];
-  yielding.ask(calls[0]);
+  yielding.send(calls[0]);
   await microtasks();
   store.last.fail(new Error("OOM"));
   await microtasks();
   assert.match(`${calls[0].failures[0]?.cause}`, "OOM");
   assert.ok(yielding.isAway);
-  breaker.mended();
+  breaker.reconnected();
   await store.grant();
   assert.not(yielding.isAway);
 
-  failing.ask(calls[1]);
+  failing.send(calls[1]);
   await microtasks();
   store.last.fail(new Error("OOM"));
   await microtasks();
   assert.equal([calls[1].failures.length, failing.isAway], [1, false]);
 
-  breaker.cut(new Error("closed"));
-  failing.ask(calls[2]);
+  breaker.disconnected(new Error("closed"));
+  failing.send(calls[2]);
   assert.is(calls[2].failures.length, 0, "it may get through in time");
-  yielding.ask(calls[3]);
+  yielding.send(calls[3]);
   assert.match(`${calls[3].failures[0]?.cause}`, "closed");
   // the first answer shows that it is there
   await microtasks();
   await store.grant();
   assert.equal([calls[2].told, yielding.isAway, breaker.isOpen], [[GRANTED], false, false]);
-  breaker.mended();
-  yielding.ask(calls[4]);
+  breaker.reconnected();
+  yielding.send(calls[4]);
   await microtasks();
   await store.grant();
   assert.equal(calls[4].told, [GRANTED]);
@@ -533,7 +572,7 @@ trouble("more than 2^31 ms is a long time too", async () => {
 trouble(
   "patient: looked for with longer and longer pauses, then asked again in their order",
   async () => {
-    const { store, ask } = make({ whenAway: "wait" });
+    const { store, ask } = make({ when: "wait" });
     const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
     ask(...calls);
     await microtasks();
@@ -577,7 +616,7 @@ trouble(
 );
 
 trouble("patient: a late answer is as good as one in time", async () => {
-  const { store, ask } = make({ whenAway: "wait" });
+  const { store, ask } = make({ when: "wait" });
   const [call, leaver] = [new TestCall(), new TestCall(2)];
   ask(call, leaver);
   await timers.tickAsync(1000);
@@ -599,7 +638,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
 });
 
 trouble("patient: asked again if the store is back and the trip is lost", async () => {
-  const { store, ask } = make({ whenAway: "wait" });
+  const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
@@ -616,7 +655,7 @@ trouble("patient: asked again if the store is back and the trip is lost", async 
 trouble(
   "an answer to who looked for the store before says nothing of the next silence",
   async () => {
-    const { store, ask } = make({ whenAway: "wait" });
+    const { store, ask } = make({ when: "wait" });
     const [first, second] = [new TestCall(1), new TestCall(2)];
     ask(first);
     await timers.tickAsync(1038);
@@ -637,7 +676,7 @@ trouble(
 );
 
 trouble("the overdue reply and that of who looks for the store come together", async () => {
-  const { store, ask } = make({ whenAway: "wait" });
+  const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
@@ -648,7 +687,7 @@ trouble("the overdue reply and that of who looks for the store come together", a
 });
 
 trouble("patient: and if the trip fails after all", async () => {
-  const { store, ask } = make({ whenAway: "wait" });
+  const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1000);
@@ -673,7 +712,7 @@ for (const fault of [
   "user_script:70: attempt to compare number with nil",
 ]) {
   trouble(`patient, but waiting does not mend ${fault}`, async () => {
-    const { store, ask } = make({ whenAway: "wait" });
+    const { store, ask } = make({ when: "wait" });
     const [first, second] = [new TestCall(), new TestCall(2)];
     ask(first);
     await microtasks();
@@ -699,7 +738,7 @@ for (const fault of [
   "Too many Cluster redirections. Last error: ReplyError: MOVED 15307 127.0.0.1:18793",
 ]) {
   trouble(`patient: waiting mends ${fault}`, async () => {
-    const { store, ask } = make({ whenAway: "wait" });
+    const { store, ask } = make({ when: "wait" });
     const call = new TestCall();
     ask(call);
     await microtasks();
@@ -712,7 +751,7 @@ for (const fault of [
 }
 
 trouble("patient: many more than fit one trip come through after it was away", async () => {
-  const { store, ask } = make({ whenAway: "wait" });
+  const { store, ask } = make({ when: "wait" });
   const calls = many(5000);
   ask(...calls);
   await microtasks();
@@ -731,7 +770,7 @@ trouble("patient: many more than fit one trip come through after it was away", a
 
 trouble.run();
 
-const messages = suite("trips, messages");
+const messages = suite("permit link, calls");
 
 const decide = (late: number) => ({ verb: "decide", amount: 3, late }) as const;
 
@@ -743,19 +782,17 @@ messages.after.each(() => {
   timers.uninstall();
 });
 
-messages("the answer arrives with the instant of departure", async () => {
-  const { store, trips } = make();
-  const arrival = trips.send(decide, { taken: 3 });
+messages("the answer is the promise's", async () => {
+  const { store, send } = make();
+  const arrival = send(decide, { taken: 3 });
   await microtasks();
   store.last.reply([answerOf(5)]);
-  assert.equal(await arrival, { answer: answerOf(5), sentAt: 77 });
+  assert.equal(await arrival, answerOf(5));
 });
 
 messages("what a late reply says that was taken is given back", async () => {
-  const { store, trips } = make();
-  const failed = trips
-    .send(decide, { taken: 3 })
-    .catch((error: StoreUnavailableError) => error.code);
+  const { store, send } = make();
+  const failed = send(decide, { taken: 3 }).catch((error: StoreUnavailableError) => error.code);
   await timers.tickAsync(1000);
   assert.is(await failed, "STORE_UNAVAILABLE");
   await store.grant();
@@ -766,8 +803,8 @@ messages("what a late reply says that was taken is given back", async () => {
 });
 
 messages("what takes nothing is not given back", async () => {
-  const { store, trips } = make();
-  const failed = trips.send(() => ({ verb: "pause", micros: 5 })).catch(() => "failed");
+  const { store, send } = make();
+  const failed = send(() => ({ verb: "pause", micros: 5 })).catch(() => "failed");
   await timers.tickAsync(1000);
   assert.is(await failed, "failed");
   await store.grant();
@@ -777,8 +814,8 @@ messages("what takes nothing is not given back", async () => {
 });
 
 messages("what is given back in vain is an error for who wants to know", async () => {
-  const { store, trips } = make();
-  const given = trips.giveBack(2, answerOf(0, [1])).catch((error) => error.code);
+  const { store, link } = make();
+  const given = link.returnToStore(2, answerOf(0, [1])).catch((error) => error.code);
   await microtasks();
   assert.equal(store.last.requests, [{ verb: "back", amount: 2, receipts: [1] }]);
   store.last.fail(new Error("away"));
@@ -786,21 +823,20 @@ messages("what is given back in vain is an error for who wants to know", async (
 });
 
 messages("patient: a message waits too", async () => {
-  const { store, trips } = make({ whenAway: "wait" });
-  const arrival = trips.send(decide, { taken: 3 });
+  const { store, send } = make({ when: "wait" });
+  const arrival = send(decide, { taken: 3 });
   await microtasks();
   store.last.fail(new Error("away"));
   await timers.tickAsync(38);
   await store.grant();
   await store.grant();
-  assert.equal((await arrival).answer, GRANTED);
+  assert.equal(await arrival, GRANTED);
 });
 
 messages("patient: what must not be done twice may be late, but not lost", async () => {
-  const { store, trips } = make({ whenAway: "wait" });
+  const { store, send } = make({ when: "wait" });
   const refund = () =>
-    trips
-      .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
+    send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
       .then(() => "done")
       .catch((error: StoreUnavailableError) => error.code);
   const late = refund();
@@ -816,10 +852,10 @@ messages("patient: what must not be done twice may be late, but not lost", async
 });
 
 messages("patient: what must not be done twice is not asked for again", async () => {
-  const { store, trips } = make({ whenAway: "wait" });
-  const refund = trips
-    .send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
-    .catch((error: StoreUnavailableError) => error.code);
+  const { store, send } = make({ when: "wait" });
+  const refund = send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false }).catch(
+    (error: StoreUnavailableError) => error.code,
+  );
   await microtasks();
   store.last.fail(new Error("connection lost"));
   assert.is(await refund, "STORE_UNAVAILABLE");

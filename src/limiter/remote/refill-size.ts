@@ -1,38 +1,38 @@
 import { readPolicies } from "../../algorithms/index.ts";
 import { openCell } from "../../stores/memory.ts";
 
-/** A script keeps everybody else waiting while it runs: no run has more pieces than this. */
-const MOST_PIECES = 1024;
+/** A script keeps others waiting while it runs: no refill has more chunks than this. */
+const MOST_CHUNKS = 1024;
 
-/** A run that adapts lasts about as long as two of these, microseconds; and no more permits than that. */
+/** A refill that adapts lasts about as long as two of these, microseconds; and no more permits than that. */
 const FETCHED_TOO_SOON = 25_000;
 const FETCHED_TOO_LATE = 100_000;
 const MOST_PERMITS = 2 ** 20;
 
 /**
- * How many permits are reserved ahead: a number, or as many as are used. The next run is fetched
- * when half of one is used, so that the time between two fetches is half of what a run lasts.
+ * How many permits are reserved ahead: a number, or as many as are used. The next refill is fetched
+ * when half of one is used, so that the time between two fetches is half of what a refill lasts.
  * "auto" begins with none, doubles where that was less than 25 ms and halves where it was more than
- * 100 ms. What came back unused was too much: the next run is half as large as what was used.
+ * 100 ms. What came back unused was too much: the next refill is half as large as what was used.
  */
-export class RunSize {
+export class RefillSize {
   readonly #adapts: boolean;
   #permits: number;
   #fetchedAt = -Infinity;
   #numbers = "";
-  #piece = 1;
+  #chunk = 1;
 
   constructor(permits: number | "auto") {
     this.#adapts = permits === "auto";
     this.#permits = permits === "auto" ? 0 : permits;
   }
 
-  /** Whether a run could serve such a request. */
+  /** Whether a refill could serve such a request. */
   fits(permits: number): boolean {
     return permits <= (this.#adapts ? MOST_PERMITS : this.#permits);
   }
 
-  /** A run is wanted now, microseconds. */
+  /** A refill is wanted now, microseconds. */
   adapt(now: number): void {
     const since = now - this.#fetchedAt;
     this.#fetchedAt = now;
@@ -56,25 +56,25 @@ export class RunSize {
    *
    * @param numbers the policies in force, as the store tells them
    */
-  of(numbers: string): { readonly permits: number; readonly piece: number } {
+  of(numbers: string): { readonly permits: number; readonly chunk: number } {
     if (this.#numbers !== numbers) {
       this.#numbers = numbers;
-      this.#piece = pieceOf(numbers);
+      this.#chunk = chunkOf(numbers);
     }
-    const permits = Math.min(this.#permits, MOST_PIECES * this.#piece);
-    const piece = Math.max(1, Math.min(this.#piece, Math.floor(permits / 2)));
-    return { permits, piece: Math.min(permits, piece) };
+    const permits = Math.min(this.#permits, MOST_CHUNKS * this.#chunk);
+    const chunk = Math.max(1, Math.min(this.#chunk, Math.floor(permits / 2)));
+    return { permits, chunk: Math.min(permits, chunk) };
   }
 }
 
-function pieceOf(numbers: string): number {
+function chunkOf(numbers: string): number {
   const cells = readPolicies(numbers).map((policy) =>
     openCell({ names: ["default"], list: [policy] }, 0, 0),
   );
   const quotas = cells.flatMap((cell) => cell.quotas(0));
   const perMs = quotas.map(({ limit, windowMs }) => limit / windowMs);
-  let piece = Math.max(1, Math.floor(Math.min(MOST_PERMITS, ...perMs)));
-  const canPass = () => cells.every((cell) => cell.earliest(0, piece) < Infinity);
-  while (piece > 1 && !canPass()) piece = Math.ceil(piece / 2);
-  return piece;
+  let chunk = Math.max(1, Math.floor(Math.min(MOST_PERMITS, ...perMs)));
+  const canPass = () => cells.every((cell) => cell.earliest(0, chunk) < Infinity);
+  while (chunk > 1 && !canPass()) chunk = Math.ceil(chunk / 2);
+  return chunk;
 }

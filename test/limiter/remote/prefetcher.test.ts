@@ -51,7 +51,7 @@ async function drive(clock: FakeClock, limiter: RemoteLimiter, ms: number): Prom
   return instants;
 }
 
-const serving = suite("stock, serving");
+const serving = suite("prefetcher, serving");
 
 serving("one caller: the instants of single requests, and few trips", async () => {
   const { clock, store, limiter } = open(unsaving(1000), 100);
@@ -244,7 +244,7 @@ serving("maxWaiting counts who waits, not what lies here", async () => {
 
 serving.run();
 
-const bounds = suite("stock, bounds");
+const bounds = suite("prefetcher, bounds");
 
 bounds("nothing is reserved further ahead than maxAgeMs", async () => {
   const { clock, store, limiter, other } = open(unsaving(10), 1000, { maxAgeMs: 500 });
@@ -550,7 +550,7 @@ bounds(
 
 bounds.run();
 
-const giving = suite("stock, giving up");
+const giving = suite("prefetcher, giving up");
 
 giving("who is aborted while it sleeps leaves its permits here, for those behind", async () => {
   const { clock, store, limiter } = open(unsaving(10), 9);
@@ -623,7 +623,7 @@ giving("who is aborted before it was served takes nothing", async () => {
 });
 
 let timers: FakeTimers.Clock;
-const away = suite("stock, a store that is away");
+const away = suite("prefetcher, a store that is away");
 
 away.before.each(() => {
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });

@@ -1,8 +1,7 @@
-/** When a limiter's store is away: what is counted and told of it. */
+/** What is counted and published about a limiter whose store is elsewhere. */
 import { diagnostics, type Teller } from "../../diagnostics.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { type Amount, sizeOf } from "../../permits.ts";
-import { isPermanent } from "../../stores/breaker.ts";
 import { Counts, type LimiterStats, Meter } from "../meter.ts";
 
 /** Whether the store answered when it was last asked; or the limiter was closed. */
@@ -34,7 +33,7 @@ interface Outage {
 }
 
 /** For a limiter and all of its keys, which have one store. */
-export class Outages {
+export class OutageStats {
   readonly counts = new RemoteCounts();
   readonly #teller: Teller;
   #outage: Outage | undefined;
@@ -58,9 +57,9 @@ export class Outages {
     return { ...this.counts, unavailableMs: this.counts.unavailableMs + this.#lasted() };
   }
 
-  /** A call could not be answered: the store is away, unless waiting would not mend it. */
+  /** A call could not be answered: the store is away. */
   lost(cause: unknown): void {
-    if (this.#outage !== undefined || this.#ended || isPermanent(cause)) return;
+    if (this.#outage !== undefined || this.#ended) return;
     this.counts.outages += 1;
     this.#outage = { cause, startedAt: performance.now(), before: { ...this.counts } };
     if (!diagnostics.unavailable.hasSubscribers) return;
@@ -76,7 +75,7 @@ export class Outages {
     this.counts.unavailableMs += durationMs;
     this.#outage = undefined;
     if (!diagnostics.recovered.hasSubscribers) return;
-    // when all who stood in for the store have let go those who were due
+    // after the callers that are let in at this moment without the store
     queueMicrotask(() => {
       const { grantedInOutages, refused, failed } = this.counts;
       diagnostics.recovered.publish({
@@ -102,7 +101,7 @@ export class Outages {
     this.counts.grantedInOutages += sizeOf(amount);
   }
 
-  /** Counts what a caller gets to hear, and hands it back. */
+  /** Counts an error that a caller gets, and hands it back. */
   failed(error: unknown): unknown {
     if (error instanceof StoreUnavailableError) this.counts.failed += 1;
     return error;

@@ -1,0 +1,43 @@
+/**
+ * Requests about leases share batches to their store, in the order in which they came: what gives a
+ * lease back never overtakes what asked for it.
+ */
+import type { LeaseRequest, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
+import type { OutageStats } from "../remote/outage-stats.ts";
+import { StoreLink } from "../remote/store-link.ts";
+import { type LeaseAnswer, LeaseCall } from "./lease-call.ts";
+import type { ThrowWhenUnavailable } from "./when-unavailable.ts";
+
+/** A script keeps others waiting while it runs: more requests take the next batch. */
+const MOST_REQUESTS = 1024;
+
+export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
+  constructor(
+    store: LeaseStore,
+    key: string,
+    declared: number,
+    strategy: ThrowWhenUnavailable,
+    stats: OutageStats,
+    { name, timeoutMs }: { readonly name: string; readonly timeoutMs: number },
+  ) {
+    const run = async (requests: readonly LeaseRequest[], sentAt: number) => {
+      const reply = await store.run(key, declared, requests);
+      return reply.standings.map((standing): LeaseAnswer => ({ standing, sentAt, reply }));
+    };
+    super({
+      ...{ name, timeoutMs, strategy, stats, run, mostRequests: MOST_REQUESTS },
+      now: () => performance.now(),
+      prepare: (requests) => requests,
+      probe: () => run([{ verb: "probe", what: "" }], performance.now()),
+      breaker: () => store.breakerOf?.(key),
+      isPermanent: (cause) => store.isPermanent?.(cause) === true,
+      answered: (_request, { reply }) => strategy.replied(reply),
+    });
+  }
+
+  ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
+    const call = new LeaseCall(verb, what);
+    this.send(call);
+    return call.promise;
+  }
+}

@@ -1,0 +1,376 @@
+/**
+ * Those who ask for leases in one process: they ask the store, wait there with a ticket or, while it
+ * is away, here, and leave.
+ */
+import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
+import {
+  LeaseLostError,
+  LimiterClosedError,
+  QueueFullError,
+  StoreUnavailableError,
+} from "../../errors.ts";
+import {
+  type LeaseReply,
+  type LeaseStore,
+  type LeaseVerb,
+  leaseId,
+} from "../../stores/lease-store.ts";
+import { AbortGroups } from "../abort-groups.ts";
+import type { Meter } from "../meter.ts";
+import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
+import { GrantListener } from "./grant-listener.ts";
+import type { LeaseAnswer } from "./lease-call.ts";
+import { type FallbackHost, LeaseFallback } from "./lease-fallback.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { LeaseLink } from "./lease-link.ts";
+import type { ConcurrencyStatus, RemoteConcurrencyOptions } from "./lease-options.ts";
+import { Claim } from "./remote-lease.ts";
+import { type LeaseHost, type ThrowWhenUnavailable, whenUnavailable } from "./when-unavailable.ts";
+
+export class LeaseQueue implements LeaseHost, FallbackHost {
+  readonly stats: OutageStats;
+  readonly #meter: Meter;
+  readonly #declared: number;
+  readonly #options: RemoteConcurrencyOptions;
+  readonly #strategy: ThrowWhenUnavailable;
+  readonly #link: LeaseLink;
+  readonly #keeper: LeaseKeeper;
+  readonly #listener: GrantListener;
+  readonly #processId = crypto.randomUUID();
+  readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#dismiss(claim, reason));
+  readonly #fallback: LeaseFallback;
+  #limit: number;
+  #active = 0;
+  #waiting = 0;
+  #lastId = 0;
+  #closed = false;
+
+  constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
+    const { name, leaseMs, instances = () => 1 } = options;
+    this.#declared = declared;
+    this.#limit = declared;
+    this.#options = options;
+    this.stats = new OutageStats(name);
+    this.#meter = this.stats.meter([], undefined);
+    this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, this.stats, options);
+    this.#keeper = new LeaseKeeper(
+      this.#link,
+      { leaseMs, isStrict: !this.#strategy.answersHere },
+      {
+        granted: (claim) => this.#letIn(claim),
+        lost: (claim) => this.#lose(claim),
+        lapsed: (claim) => this.ask(claim),
+        looked: () => this.#looked(),
+      },
+    );
+    this.#fallback = new LeaseFallback(this, this.#keeper, this.#strategy);
+    this.#listener = new GrantListener({
+      listen: (granted) => store.listen(key, this.#processId, granted),
+      // what was granted before is not published again
+      ready: () => this.#keeper.wakeIn(0),
+      granted: (ids) => this.#notified(ids),
+      isNeeded: () => this.#waiting > 0,
+    });
+  }
+
+  /** As the last reply told; before the first, what was declared. */
+  get limit(): number {
+    return this.#limit;
+  }
+
+  /** How many leases this process holds, and how many wait in it. */
+  get active(): number {
+    return this.#active;
+  }
+
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /**
+   * @param insists to be refused is an error
+   * @param longestMs the longest wait
+   */
+  claim(
+    insists: boolean,
+    longestMs: number,
+    signal: AbortSignal | undefined,
+    resolve: Claim["resolve"],
+  ): void {
+    const waits = longestMs > 0 && this.#hasRoom();
+    const claim = this.#newClaim(insists, waits, signal, resolve);
+    if (waits && longestMs < Infinity) this.#limitWait(claim, longestMs);
+    if (this.#fallback.isSettling) this.#fallback.admit(claim);
+    else this.ask(claim);
+  }
+
+  /** Another limit; absent: what was declared. */
+  async setLimit(limit = this.#declared): Promise<void> {
+    await this.#send("limit", String(limit));
+  }
+
+  async status(): Promise<ConcurrencyStatus> {
+    try {
+      const { limit, active, waiting } = (await this.#send("look", "")).reply;
+      return { limit, active, waiting };
+    } catch (error) {
+      if (!this.#strategy.answersHere || !this.#fallback.isActive) throw error;
+      return { limit: this.#fallback.places, active: this.#active, waiting: this.#waiting };
+    }
+  }
+
+  get state(): StoreState {
+    return this.#closed ? "closed" : this.stats.state;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    const error = new LimiterClosedError(this.#options.name);
+    for (const claim of this.#keeper.claims.values()) {
+      if (claim.state === "held") claim.lose(error);
+      else this.#dismiss(claim, error);
+    }
+    this.#fallback.close();
+    this.#keeper.close();
+    this.#link.detach(error);
+    this.#listener.close();
+    // a client that is disconnected now must not leave tickets behind
+    await this.#keeper.released();
+    this.stats.end();
+  }
+
+  #dismiss(claim: Claim, reason: unknown): void {
+    void this.#leave(claim);
+    this.#meter.left(1, claim.waited, reason);
+    claim.reject(reason);
+  }
+
+  #send(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
+    if (this.#closed) return Promise.reject(new LimiterClosedError(this.#options.name));
+    return this.#link.ask(verb, what);
+  }
+
+  #hasRoom(): boolean {
+    return this.#waiting < this.#options.maxWaiting;
+  }
+
+  #newClaim(
+    insists: boolean,
+    waits: boolean,
+    signal: AbortSignal | undefined,
+    resolve: Claim["resolve"],
+  ): Claim {
+    if (this.#closed) throw new LimiterClosedError(this.#options.name);
+    this.#lastId += 1;
+    const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
+    const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
+    this.#keeper.claims.set(id, claim);
+    this.#meter.seat();
+    if (signal !== undefined) this.#signals.add(signal, claim);
+    return claim;
+  }
+
+  #limitWait(claim: Claim, timeoutMs: number): void {
+    const end = performance.now() + timeoutMs;
+    const look = () => {
+      const leftMs = end - performance.now();
+      if (leftMs > 0) {
+        claim.timer = setTimeout(look, Math.min(LONGEST_TIMEOUT_MS, Math.ceil(leftMs)));
+      } else if (claim.state === "asked" && !claim.seated) {
+        claim.overdue = true;
+      } else {
+        void this.#leave(claim);
+        this.#meter.expired(1, claim.waited);
+        claim.expire();
+      }
+    };
+    look();
+  }
+
+  /** Asks the store for a lease, or again: whoever has one, or a ticket, keeps it. */
+  ask(claim: Claim): void {
+    const { leaseMs } = this.#options;
+    claim.state = "asked";
+    claim.deadline = performance.now() + leaseMs;
+    this.#keeper.wakeIn(leaseMs / 3);
+    const asked = this.#link.ask(claim.waits ? "acquire" : "try", claim.id);
+    if (!this.#link.isAway) claim.isKnown = true;
+    asked.then(
+      (answer) => this.#answered(claim, answer),
+      (error) => {
+        if (claim.state === "asked") this.#failed(claim, error);
+      },
+    );
+  }
+
+  #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
+    this.#keeper.extend(claim, sentAt);
+    // given up meanwhile, or a message was faster
+    if (claim.state !== "asked") return;
+    if (standing === "held") {
+      this.#letIn(claim);
+    } else if (standing === "waiting" && this.mayWait(claim)) {
+      this.#seat(claim, "waiting");
+      this.#listener.listen();
+      this.#keeper.wakeAtLapse(reply);
+    } else {
+      this.#refuse(claim, standing !== "none");
+    }
+  }
+
+  #failed(claim: Claim, error: unknown): void {
+    const isAway = error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
+    if (this.#strategy.places === undefined || !isAway) {
+      void this.#leave(claim);
+      this.#meter.ended();
+      claim.reject(this.stats.failed(error));
+    } else if (this.#fallback.isActive) {
+      this.#fallback.admit(claim);
+    } else {
+      // it is back already
+      this.ask(claim);
+    }
+  }
+
+  #refuse(claim: Claim, hasTicket: boolean): void {
+    const { name, maxWaiting } = this.#options;
+    if (hasTicket) void this.#leave(claim);
+    else this.#forget(claim);
+    this.#meter.expired(1, claim.waited, claim.refusal);
+    claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
+  }
+
+  #seat(claim: Claim, state: "waiting" | "parked"): void {
+    claim.state = state;
+    if (!claim.seated) this.#waiting += 1;
+    claim.seated = true;
+  }
+
+  /** By the store; but while this process goes by its share, it holds no more than that. */
+  #letIn(claim: Claim): void {
+    if (this.#fallback.hasPlace) {
+      this.#granted(claim);
+    } else {
+      void this.#keeper.giveBack(claim.id);
+      if (claim.state === "asked") this.#fallback.admit(claim);
+    }
+  }
+
+  #granted(claim: Claim): void {
+    this.#meter.released(1, claim.seated ? claim.waited : 0);
+    this.#settle(claim);
+    this.#active += 1;
+    claim.grant();
+  }
+
+  /** It waits no more. */
+  #settle(claim: Claim): void {
+    clearTimeout(claim.timer);
+    if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
+    this.#fallback.remove(claim);
+    if (!claim.seated) return;
+    claim.seated = false;
+    this.#waiting -= 1;
+    if (this.#waiting === 0) this.#listener.linger();
+  }
+
+  /** The store has nothing of it, as far as we know. */
+  #forget(claim: Claim): void {
+    const wasHeld = claim.state === "held";
+    if (!wasHeld) this.#settle(claim);
+    claim.state = "gone";
+    this.#keeper.claims.delete(claim.id);
+    if (!wasHeld) return;
+    this.#active -= 1;
+    this.#fallback.grant();
+  }
+
+  /** It releases whatever it has, or may come to have by a request that is under way. */
+  #leave(claim: Claim): Promise<void> {
+    if (claim.state === "gone") return Promise.resolve();
+    this.#forget(claim);
+    return claim.isKnown ? this.#keeper.giveBack(claim.id) : Promise.resolve();
+  }
+
+  #lose(claim: Claim): void {
+    const { name, leaseMs } = this.#options;
+    void this.#leave(claim);
+    claim.lose(new LeaseLostError(name, leaseMs));
+  }
+
+  #looked(): void {
+    if (this.#fallback.isActive) this.#fallback.look();
+    else if (this.#waiting > 0) this.#listener.listen();
+  }
+
+  #notified(ids: readonly string[]): void {
+    const now = performance.now();
+    for (const id of ids) {
+      const claim = this.#keeper.claims.get(id);
+      if (claim === undefined || claim.state === "held" || claim.overdue) continue;
+      // what is published so late may have lapsed: the reply to its next request says how it stands
+      if (now >= claim.deadline || (claim.state === "asked" && claim.seated)) continue;
+      this.#letIn(claim);
+    }
+  }
+
+  // -- what the fallback needs --
+
+  get isAway(): boolean {
+    return this.#link.isAway;
+  }
+
+  mayWait(claim: Claim): boolean {
+    return claim.waits && !claim.overdue && (claim.seated || this.#hasRoom());
+  }
+
+  park(claim: Claim): void {
+    this.#seat(claim, "parked");
+  }
+
+  refuse(claim: Claim): void {
+    this.#refuse(claim, true);
+  }
+
+  grant(claim: Claim): void {
+    if (this.isAway) this.stats.granted(1);
+    this.#granted(claim);
+  }
+
+  // -- what the strategy asks, and reports --
+
+  get claims(): number {
+    return this.#keeper.claims.size;
+  }
+
+  get waitingHere(): number {
+    return this.#keeper.claims.size - this.#active;
+  }
+
+  replied(reply: LeaseReply): void {
+    this.#limit = reply.limit;
+    if (this.#waiting > 0) this.#keeper.wakeAtLapse(reply);
+  }
+
+  lost(): void {
+    this.#fallback.begin();
+  }
+
+  recovered(): void {
+    this.#fallback.recovered();
+  }
+
+  /** An answer that comes after its request has failed. */
+  late(id: string, { standing, sentAt }: LeaseAnswer): void {
+    const claim = this.#keeper.claims.get(id);
+    if (claim === undefined) {
+      void this.#keeper.giveBack(id);
+      return;
+    }
+    this.#keeper.extend(claim, sentAt);
+    const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
+    if (isValid && claim.state !== "held" && !claim.overdue) this.#letIn(claim);
+  }
+}

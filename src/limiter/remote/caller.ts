@@ -1,0 +1,164 @@
+import { LONGEST_TIMEOUT_MS, toMillis } from "../../clock.ts";
+import type { RefusedMessage } from "../../diagnostics.ts";
+import { sameAmount, sizeOf } from "../../permits.ts";
+import type { Here, Visitor } from "./permit-request.ts";
+import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+import type { Promised, Sleeper } from "./wait-line.ts";
+
+/** What a caller gets. */
+export interface Outcome<T> {
+  /** Why it is refused, unless there is another reason. */
+  readonly refusal: RefusedMessage["reason"];
+  /** It does not wait longer for a store that is away than for permits. */
+  readonly timesOut: boolean;
+  granted(waitedMs: number): T;
+  refused(full: () => Error): T | Promise<never>;
+}
+
+export const ACQUIRED: Outcome<number> = {
+  refusal: "queue-full",
+  timesOut: false,
+  granted: (waitedMs) => waitedMs,
+  refused: (full) => Promise.reject(full()),
+};
+
+export const TRIED: Outcome<boolean> = {
+  refusal: "too-long",
+  timesOut: true,
+  granted: () => true,
+  refused: () => false,
+};
+
+/** A caller of `acquire` or `tryAcquire`: it sleeps in the line until its permits can be used. */
+export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
+  readonly #host: WaiterHost;
+  readonly #outcome: Outcome<T>;
+  readonly #resolve: (outcome: T | PromiseLike<T>) => void;
+  /** It was requested before, and asks for what is left of its time. */
+  #isAgain = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  due = 0;
+  leaveHere: (() => void) | undefined;
+
+  constructor(
+    host: WaiterHost,
+    wanted: Wanted,
+    outcome: Outcome<T>,
+    resolve: (outcome: T | PromiseLike<T>) => void,
+  ) {
+    super(host, wanted);
+    this.#host = host;
+    this.#outcome = outcome;
+    this.#resolve = resolve;
+    host.meter.seat();
+  }
+
+  override get patience(): number {
+    return this.#isAgain ? this.left : this.longest;
+  }
+
+  get left(): number {
+    return Math.max(0, this.longest - this.#waited);
+  }
+
+  get #waited(): number {
+    return this.#host.line.now() - this.asked;
+  }
+
+  // -- what becomes of it --
+
+  protected override granted(wait: number): void {
+    if (wait > 0) this.#host.line.add(this, this.asked + this.longest);
+    // a reply that came late was waited for, too
+    else this.#release(this.#isAgain ? this.#waited : 0);
+  }
+
+  wake(now: number): void {
+    this.#release(now - this.asked);
+  }
+
+  letIn(): void {
+    this.#release(this.#waited);
+  }
+
+  #release(waited: number): void {
+    this.untrack();
+    this.#host.meter.released(this.amount, waited);
+    this.#resolve(this.#outcome.granted(toMillis(waited)));
+  }
+
+  override refuse(full: () => Error, reason = this.#outcome.refusal): void {
+    this.untrack();
+    this.#host.meter.expired(this.amount, this.#waited, reason);
+    this.#resolve(this.#outcome.refused(full));
+  }
+
+  protected override reject(reason: unknown): void {
+    this.#host.meter.ended();
+    this.#resolve(Promise.reject(reason));
+  }
+
+  override leave(reason: unknown): void {
+    this.#depart();
+    this.#host.meter.cancelled(this.amount, this.#waited, reason);
+    this.reject(reason);
+  }
+
+  #depart(): void {
+    this.gone = true;
+    this.untrack();
+    this.leaveHere?.();
+    if (this.grant === undefined) this.answered();
+    else this.#host.line.leave(this);
+  }
+
+  // -- while the store is away --
+
+  override delayed(): void {
+    this.#isAgain = true;
+    const ms = this.left / 1000;
+    const isTimed = this.#outcome.timesOut && ms <= LONGEST_TIMEOUT_MS;
+    if (!isTimed || this.gone || this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#depart();
+      this.refuse(() => this.#host.full(this.amount));
+    }, ms);
+  }
+
+  override runHere(here: Here): void {
+    this.#isAgain = true;
+    this.answered();
+    here.admit(this);
+  }
+
+  protected override answered(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    super.answered();
+  }
+
+  // -- in the line --
+
+  get size(): number {
+    return sizeOf(this.amount);
+  }
+
+  get promised(): Promised {
+    return this.grant as Grant;
+  }
+
+  set promised(promised: Promised) {
+    this.grant = promised as Grant;
+  }
+
+  isLike(other: Sleeper): boolean {
+    return sameAmount(this.amount, (other as this).amount);
+  }
+
+  /** It is requested again, unless it has left. */
+  returnPromised(): void {
+    if (this.grant !== undefined) this.returnToStore(this.grant.answer);
+    this.grant = undefined;
+    this.#isAgain = true;
+  }
+}

@@ -1,0 +1,50 @@
+import type { Policy } from "../../../algorithms/algorithm.ts";
+import type { Amount } from "../../../permits.ts";
+import { type OutageCell, ShareCell } from "../../../stores/outage-cell.ts";
+import type { Answer } from "../../../stores/store.ts";
+import type { PermitRequest } from "../permit-request.ts";
+import { AnswerHere, type HereOptions } from "./answer-here.ts";
+import { StoreSnapshot } from "./store-snapshot.ts";
+
+/** As many callers are let in as this process' share of the limit allows, from where the store was. */
+export class LocalWhenUnavailable extends AnswerHere {
+  readonly #snapshot: StoreSnapshot;
+
+  /** @param shape an amount of the limiter */
+  constructor(shape: Amount, options: HereOptions) {
+    super(options);
+    this.#snapshot = new StoreSnapshot(shape, options);
+  }
+
+  protected override fraction(): number {
+    return 1 / this.options.instances();
+  }
+
+  protected override begin(list: readonly Policy[]) {
+    const { names } = this.options;
+    const { snapshot } = this.#snapshot;
+    return {
+      open: (fraction: number, now: number, epoch: number): OutageCell =>
+        ShareCell.open({ names, list }, fraction, snapshot, now, epoch),
+      heldFor: snapshot?.held ?? 0,
+    };
+  }
+
+  override piggyback(): PermitRequest | undefined {
+    return this.#snapshot.inquiry();
+  }
+
+  override answered(request: PermitRequest, answer: Answer): void {
+    this.#snapshot.taken(request.taken(answer));
+  }
+
+  override recovered(send: (request: PermitRequest) => void): void {
+    this.#snapshot.outdated();
+    super.recovered(send);
+  }
+
+  override abandon(): Iterable<PermitRequest> {
+    this.#snapshot.close();
+    return super.abandon();
+  }
+}

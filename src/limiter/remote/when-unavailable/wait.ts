@@ -1,0 +1,63 @@
+import type { StoreUnavailableError } from "../../../errors.ts";
+import type { Answer } from "../../../stores/store.ts";
+import type { PermitRequest } from "../permit-request.ts";
+import { ThrowWhenUnavailable } from "./throw.ts";
+
+/**
+ * Requests wait until the store is back. A late reply still counts; a request that has none by then
+ * is sent again, unless it must not be run twice.
+ */
+export class WaitWhenUnavailable extends ThrowWhenUnavailable {
+  override readonly awayOnError = true;
+  override readonly acceptsLate = true;
+  /** In order; and with what those fail that must not be sent again. */
+  readonly #waiting = new Map<PermitRequest, StoreUnavailableError | undefined>();
+
+  override get isAwaited(): boolean {
+    for (const request of this.#waiting.keys()) {
+      if (!request.gone) return true;
+      this.#waiting.delete(request);
+    }
+    return false;
+  }
+
+  override get holdsRequests(): boolean {
+    return this.isAwaited;
+  }
+
+  override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
+    const isLost = isSent && !request.isRepeatable;
+    if (isLost && !isSilence(error)) {
+      request.fail(error);
+    } else {
+      this.#waiting.set(request, isLost ? error : undefined);
+      request.delayed();
+    }
+  }
+
+  override late(request: PermitRequest, answer: Answer, sentAt: number): void {
+    if (this.#waiting.delete(request) && !request.gone) request.answer(answer, sentAt);
+    else request.returnToStore(answer);
+  }
+
+  override recovered(send: (request: PermitRequest) => void): void {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const [request, error] of waiting) {
+      if (request.gone) continue;
+      if (error === undefined) send(request);
+      else request.fail(error);
+    }
+  }
+
+  override abandon(): Iterable<PermitRequest> {
+    const waiting = [...this.#waiting.keys()];
+    this.#waiting.clear();
+    return waiting;
+  }
+}
+
+/** The reply may still come. */
+function isSilence({ cause }: StoreUnavailableError): boolean {
+  return cause instanceof DOMException && cause.name === "TimeoutError";
+}
