@@ -52,7 +52,8 @@ export interface SlidingLogState {
 
 export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> = {
   name: "sliding-log",
-  letter: "l",
+  code: "l",
+  inOrder: true,
   dated: true,
   permitsAt: [0],
 
@@ -103,6 +104,8 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     const index = countUntil(state.times, receipt - policy.window) - 1;
     if (state.times[index] === receipt - policy.window) giveBackEntry(state, now, index, permits);
   },
+
+  bound: ({ limit, window }, micros) => limit * (1 + Math.floor(micros / window)),
 
   quota(policy, state, now): Quota {
     const { times, totals } = state;
