@@ -1,5 +1,7 @@
 /** Attacks on the lines: a request whose client has gone leaves them, and those behind it move up. */
-import { createServer } from "node:http";
+import { createServer, type RequestListener } from "node:http";
+import { createServer as createHttp2Server } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as assert from "uvu/assert";
 import {
@@ -166,7 +168,40 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
   test.run();
 }
 
-const test = suite("clients that have gone, and time-outs");
+const test = suite("clients that have gone, elsewhere");
+
+test("a client leaves before the check begins: neither counted nor served", async () => {
+  let asked = 0;
+  let served = 0;
+  const check = () => {
+    asked += 1;
+    return { allowed: true, retryMs: 0, outcomes: [] };
+  };
+  const listener = nodeGateway({ check }, () => {
+    served += 1;
+  });
+  let late = 0;
+  /** An authentication that takes its time, say. */
+  const slow: RequestListener = (req, res) => {
+    late += 1;
+    void sleep(100).then(() => {
+      listener(req, res);
+      late -= 1;
+    });
+  };
+  for (const isHttp2 of [false, true]) {
+    const server = isHttp2 ? createHttp2Server(slow as never) : createServer(slow);
+    server.listen(0, "127.0.0.1");
+    await until("it listens", () => server.listening);
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const socket = isHttp2 ? (await openStreams({ url }, 5)).socket : await pipeline({ url }, 5);
+    await until("all have come", () => late === 5);
+    socket.destroy();
+    await until("all have been handled", () => late === 0);
+    server.close();
+  }
+  assert.equal([asked, served], [0, 0]);
+});
 
 test("a request that something else has answered leaves the line", () =>
   attacked(

@@ -86,11 +86,13 @@ export class Guard {
   }
 
   /**
-   * Never throws; rejects where `onError` throws.
+   * Never throws; rejects where `onError` throws. A request that is over is neither counted nor
+   * served: its client's address may be unknown by now.
    *
    * @param carrier the server's own request, which the verdict is kept with
    */
   ask(request: HostRequest, carrier: object): Maybe<Ruling> {
+    if (request.isOver) return undefined;
     try {
       const told = this.#check(request, carrier);
       if (!(told instanceof Promise)) return this.#rule(told, request);

@@ -29,7 +29,7 @@ export interface ClosingResponse {
   once(event: "close", listener: () => void): unknown;
 }
 
-/** Under HTTP/2 `socket` stands for the stream, and is null once that is closed. */
+/** The socket of an HTTP/2 session outlives its streams. */
 function connectionOf({ httpVersionMajor, socket, stream }: ConnectedRequest): NodeConnection {
   return httpVersionMajor === 2 && stream !== undefined ? stream : socket;
 }

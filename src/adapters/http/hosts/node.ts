@@ -106,8 +106,7 @@ export class NodeGatewayRequest implements HostRequest {
   }
 
   get remoteAddress(): string | undefined {
-    // under HTTP/2 the socket is null once the stream is closed
-    return (this.#req.socket as NodeRequest["socket"] | null)?.remoteAddress;
+    return this.#req.socket.remoteAddress;
   }
 
   get signal(): AbortSignal {
