@@ -69,7 +69,7 @@ async function attacked(
   }
 }
 
-/** The next client waits for the one turn that was used, and for nobody who has gone. */
+/** The next client waits for the one turn that was used, and for no request that has gone. */
 async function nextClientGoes({ server, clock, asked }: Attack, isFirst: boolean): Promise<void> {
   const before = asked();
   const served = server.served();

@@ -8,6 +8,7 @@ import {
   type GatewayRequest,
   honoGateway,
   limitConnections,
+  nodeGateway,
   type Screen,
   type Screened,
 } from "../../src/adapters/http/index.ts";
@@ -300,6 +301,43 @@ test("a server that reports no end at all: counted for maxAgeMs, and not without
   const wrong = (options: object) => () => limitConnections(1, options);
   assert.throws(wrong({ maxAgeMs: 0 }), /maxAgeMs must be a number above 0.*, got 0/);
   assert.throws(wrong({ clock: {} }), /clock must have now\(\)/);
+});
+
+test("the signal aborts while an asynchronous actor runs: no place, and no work", async () => {
+  const { screen, open, places } = gated();
+  let served = 0;
+  const handle = fetchGateway(screen, () => {
+    served += 1;
+    return new Response("hello");
+  });
+  const controller = new AbortController();
+  const gone = handle(new Request(URL_, { signal: controller.signal }));
+  controller.abort();
+  open();
+  assert.equal([(await gone).status, served, freeOf(places)], [499, 0, PLACES]);
+});
+
+test("a platform that imitates Node's requests without a socket", () => {
+  const screen = places(1);
+  let end = () => {};
+  const once = (_: "close", listener: () => void) => {
+    end = listener;
+  };
+  const response = {
+    statusCode: 200,
+    headersSent: false,
+    closed: false,
+    once,
+    setHeader: () => {},
+  };
+  let served = 0;
+  const listener = nodeGateway(screen, () => {
+    served += 1;
+  });
+  listener({ headers: {} }, { ...response, end: () => {} });
+  assert.equal([served, freeOf(screen)], [1, 0]);
+  end();
+  assert.is(freeOf(screen), 1);
 });
 
 test("on Deno the platform reports the end, whether the body is read or not", async () => {

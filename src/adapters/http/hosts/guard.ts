@@ -30,7 +30,7 @@ export interface HostRequest extends GatewayRequest {
 interface Seen {
   readonly screen: Screen;
   readonly request: GatewayRequest;
-  readonly told: Maybe<Screened>;
+  readonly verdict: Maybe<Screened>;
   readonly before: Seen | undefined;
 }
 
@@ -111,12 +111,12 @@ export class Guard {
       const { url, method } = seen.request;
       // a copy of a request that goes to another route is a request of its own
       if (seen.screen === this.#screen && url === request.url && method === request.method) {
-        return seen.told;
+        return seen.verdict;
       }
     }
-    const told = this.#screen.check(request);
-    carrier[SEEN] = { screen: this.#screen, request, told, before };
-    return told;
+    const verdict = this.#screen.check(request);
+    carrier[SEEN] = { screen: this.#screen, request, verdict, before };
+    return verdict;
   }
 
   #rule(verdict: Screened, request: GatewayRequest): Ruling {

@@ -18,7 +18,8 @@ export interface NodeConnection {
 /** What is needed of a request to know its connection. */
 export interface ConnectedRequest {
   readonly httpVersionMajor?: number | undefined;
-  readonly socket: NodeConnection;
+  /** Absent from requests that some serverless platforms imitate. */
+  readonly socket?: NodeConnection | undefined;
   /** Under HTTP/2. */
   readonly stream?: NodeConnection | undefined;
 }
@@ -30,13 +31,14 @@ export interface ClosingResponse {
 }
 
 /** The socket of an HTTP/2 session outlives its streams. */
-function connectionOf({ httpVersionMajor, socket, stream }: ConnectedRequest): NodeConnection {
+function connectionOf(req: ConnectedRequest): NodeConnection | undefined {
+  const { httpVersionMajor, socket, stream } = req;
   return httpVersionMajor === 2 && stream !== undefined ? stream : socket;
 }
 
 /** @param res absent for an upgrade: such a request lasts as long as its socket */
 export function isOver(req: ConnectedRequest, res: ClosingResponse | undefined): boolean {
-  return res?.closed === true || connectionOf(req).destroyed === true;
+  return res?.closed === true || connectionOf(req)?.destroyed === true;
 }
 
 /** Calls back once when the request is over: at once if it is over already. */
@@ -49,7 +51,8 @@ export function whenOver(
     over();
     return;
   }
-  const open = openOn(connectionOf(req));
+  const connection = connectionOf(req);
+  const open: Ends = connection === undefined ? new Set() : openOn(connection);
   const end = () => {
     if (open.delete(end)) over();
   };

@@ -106,7 +106,7 @@ export class NodeGatewayRequest implements HostRequest {
   }
 
   get remoteAddress(): string | undefined {
-    return this.#req.socket.remoteAddress;
+    return this.#req.socket?.remoteAddress;
   }
 
   get signal(): AbortSignal {
