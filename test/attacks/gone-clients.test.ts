@@ -17,6 +17,7 @@ import { suite } from "../suite.ts";
 import {
   allGone,
   dial,
+  hasLeft,
   LEAVES,
   LEAVES_2,
   openStreams,
@@ -154,8 +155,7 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
           const client = await openStreams(attack.server, 50);
           await until("all have come", () => attack.asked() === 50);
           leave(client);
-          await until("the streams are closed", () => client.streams.every((one) => one.closed));
-          await sleep(20);
+          await hasLeft(client, attack.server.server);
           attack.open();
           await sleep(5);
           assert.is(attack.server.served(), isLate ? 0 : 1);

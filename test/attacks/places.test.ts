@@ -18,6 +18,7 @@ import { suite } from "../suite.ts";
 import {
   allGone,
   dial,
+  hasLeft,
   LEAVES,
   LEAVES_2,
   oneByOne,
@@ -212,8 +213,7 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
         const client = await openStreams(server, PLACES);
         await until("all were asked about", () => asked() === PLACES);
         leave(client);
-        await until("the streams are closed", () => client.streams.every(({ closed }) => closed));
-        await sleep(20);
+        await hasLeft(client, server.server);
         open();
         await sleep(20);
         assert.equal([freeOf(places), server.served()], [PLACES, 0]);

@@ -130,6 +130,17 @@ export async function allGone(server: Server): Promise<void> {
   await sleep(5);
 }
 
+/** Waits until the server has seen that the client has left, its session or only its streams. */
+export async function hasLeft({ session, socket }: Streams, server: Server): Promise<void> {
+  if (session.destroyed || socket.destroyed) {
+    await allGone(server);
+    return;
+  }
+  // frames are handled in order
+  await new Promise<void>((answered) => void session.ping(() => answered()));
+  await sleep(5);
+}
+
 function connectionsOf(server: Server): Promise<number> {
   return new Promise((resolve, reject) => {
     server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
