@@ -20,6 +20,22 @@ import type { GatewayRequest } from "../request.ts";
 
 type Maybe<T> = T | Promise<T>;
 
+/** A request as the adapters of servers show it. */
+export interface HostRequest extends GatewayRequest {
+  /** Whether it was answered already, or its client has gone. */
+  readonly isOver: boolean;
+}
+
+/** What a filter has said about a request, and what the filters before it have said. */
+interface Seen {
+  readonly screen: Screen;
+  readonly request: GatewayRequest;
+  readonly verdict: Maybe<Screened>;
+  readonly before: Seen | undefined;
+}
+
+const SEEN = Symbol("smooth-limiter");
+
 /** What becomes of a request that the filter cannot decide about. */
 export type OnError = "allow" | "refuse";
 
@@ -37,7 +53,7 @@ export interface HostOptions extends AnswerOptions {
 
 export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
 
-/** What is to be done; undefined: nothing, the client has gone away. */
+/** What is to be done; undefined: nothing, the request is over. */
 export type Ruling = Passage | Refusal | undefined;
 
 /** The request goes on, and its answer gets these header fields. */
@@ -69,17 +85,38 @@ export class Guard {
     this.#onError = onError;
   }
 
-  /** Never throws; rejects where `onError` throws. */
-  ask(request: GatewayRequest): Maybe<Ruling> {
+  /**
+   * Never throws; rejects where `onError` throws. A request that is over is neither counted nor
+   * served: its client's address may be unknown by now.
+   *
+   * @param carrier the server's own request, which the verdict is kept with
+   */
+  ask(request: HostRequest, carrier: object): Maybe<Ruling> {
+    if (request.isOver) return undefined;
     try {
-      const told = this.#screen.check(request);
+      const told = this.#check(request, carrier);
       if (!(told instanceof Promise)) return this.#rule(told, request);
       return told
-        .then((verdict) => this.#rule(verdict, request))
+        .then((verdict) => (request.isOver ? undefined : this.#rule(verdict, request)))
         .catch((error) => this.#fault(error, request));
     } catch (error) {
       return this.#fault(error, request);
     }
+  }
+
+  /** A filter that is mounted twice counts a request once: the second one repeats the first. */
+  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<Screened> {
+    const before = carrier[SEEN];
+    for (let seen = before; seen !== undefined; seen = seen.before) {
+      const { url, method } = seen.request;
+      // a copy of a request that goes to another route is a request of its own
+      if (seen.screen === this.#screen && url === request.url && method === request.method) {
+        return seen.verdict;
+      }
+    }
+    const verdict = this.#screen.check(request);
+    carrier[SEEN] = { screen: this.#screen, request, verdict, before };
+    return verdict;
   }
 
   #rule(verdict: Screened, request: GatewayRequest): Ruling {
@@ -97,8 +134,8 @@ export class Guard {
     }
   }
 
-  async #fault(error: unknown, request: GatewayRequest): Promise<Ruling> {
-    if (request.signal?.aborted) return undefined;
+  async #fault(error: unknown, request: HostRequest): Promise<Ruling> {
+    if (request.isOver) return undefined;
     // it stood in a line when the gateway was closed: all at once is no way to empty that
     if (error instanceof ReservationCancelledError) return { answer: unavailable() };
     const word = await this.#judge(error, request);
