@@ -6,6 +6,7 @@ import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { type Bound, show } from "../check.ts";
 import { PermitsExceedCapacityError } from "../errors.ts";
 import { type Amount, listPermits } from "../permits.ts";
+import { noteRenumbering } from "../revision.ts";
 
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;
@@ -77,6 +78,7 @@ export function listPolicies(policies: unknown): PolicyList {
  * The new policies in the order of the old, unless they are not the same ones with other numbers.
  */
 export function renumber(before: PolicyList, after: PolicyList): PolicyList {
+  noteRenumbering();
   const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
   const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
   if (same.length === before.list.length && same.length === after.list.length) {

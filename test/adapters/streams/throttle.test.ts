@@ -165,14 +165,36 @@ test("streams that have ended leave the others larger turns", async () => {
     await reader.cancel();
     return read.value?.value?.length;
   };
-  const others = [1, 2, 3, 4].map(() => throttle(limiter));
+  const reading = async (count: number) => {
+    const readers = Array.from({ length: count }, () =>
+      webSource(endless(5000)).pipeThrough(throttle(limiter)).getReader(),
+    );
+    for (const reader of readers) watch(clock, reader.read());
+    await clock.advance(2000);
+    return readers;
+  };
+  const others = await reading(4);
   assert.is(await first(), 100);
-  for (const { writable } of others) await writable.abort();
+  for (const reader of others) await reader.cancel();
   assert.is(await first(), 500);
   // however many there are, a turn is worth a millisecond
-  const many = Array.from({ length: 200 }, () => throttle(limiter));
+  const many = await reading(200);
   assert.is(await first(), 10);
-  for (const { readable } of many) await readable.cancel();
+  for (const reader of many) await reader.cancel();
+});
+
+test("a stream takes turns from its first purchase on, not before", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(10_000, { clock });
+  const unread = Array.from({ length: 9 }, () => throttle(limiter));
+  const free = throttle(limiter, { freeBytes: 5000 });
+  const sizes: unknown[] = [];
+  for (const stream of [free, throttle(limiter)]) {
+    const reader = webSource(endless(5000)).pipeThrough(stream).getReader();
+    sizes.push((await reader.read()).value?.length);
+  }
+  assert.equal(sizes, [5000, 500]);
+  assert.is(unread.length, 9);
 });
 
 test("loads nothing of Node", () => {
