@@ -58,8 +58,11 @@ function share(limiter: Limiter, change: 1 | -1): void {
 /** The least that a turn is worth, however many streams share the limiter, ms. */
 const SHORTEST_TURN_MS = 1;
 
-/** Where there is no limit, permits are bought for so many chunks at a time. */
-const UNLIMITED_CHUNKS = 64;
+/**
+ * Where there is no limit, permits are bought for so many chunks at a time. Of a limiter in this process
+ * a stream learns at once when one is set; of others with its next purchase.
+ */
+const UNLIMITED_CHUNKS = { local: 4096, remote: 64 };
 
 /**
  * After so many dropped orders at one pace, the next waits without a bound: other requests, not the
@@ -264,7 +267,8 @@ export class Credit {
 
   #amount(size: number): number {
     const short = this.#short(size);
-    return this.#piece < Infinity ? Math.max(short, this.#piece) : UNLIMITED_CHUNKS * short;
+    if (this.#piece < Infinity) return Math.max(short, this.#piece);
+    return short * (this.#isLocal ? UNLIMITED_CHUNKS.local : UNLIMITED_CHUNKS.remote);
   }
 
   #permits(amount: number): Permits {

@@ -118,9 +118,12 @@ class Throttle<T> extends Transform {
   override _read(size: number): void {
     this.#signal.hold(this);
     const resume = this.#resume;
+    if (resume === undefined) {
+      super._read(size);
+      return;
+    }
     this.#resume = undefined;
-    if (resume === undefined) super._read(size);
-    else resume();
+    resume();
   }
 
   override _flush(callback: TransformCallback): void {
