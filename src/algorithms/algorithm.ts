@@ -123,6 +123,11 @@ export interface Policy {
   readonly algorithm: Algorithm;
   /** The numbers that define it, in the order in which the Lua twin takes them. */
   readonly numbers: readonly number[];
+  /**
+   * A waiter is charged at the instant at which it starts, not at the earlier one for which it was
+   * booked when its timer is late. Only a queue in this process knows that instant.
+   */
+  readonly strict?: boolean;
   /** How many permits may wait for it, where the algorithm bounds that. */
   readonly maxWaiting?: number;
   /** The largest request that can ever pass, where that is not the `limit` of its quota. */

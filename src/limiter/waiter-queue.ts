@@ -132,7 +132,7 @@ export class WaiterQueue {
       this.#possible(at, amount);
       return false;
     }
-    this.#released.take(at, amount);
+    this.#released.take(at, amount, now);
     return true;
   }
 
@@ -328,7 +328,7 @@ export class WaiterQueue {
       } else {
         const at = this.#instantOf(place);
         if (at > now) break;
-        this.#released.take(at, place.taken);
+        this.#charge(place, at, now);
         this.#floor = at;
         if (place.awaited) this.#makeUpFor(now - at, now);
         this.#leave(place);
@@ -337,6 +337,13 @@ export class WaiterQueue {
       if (place === this.#promised?.last) this.#promised = undefined;
     }
     this.#specialUntil = this.#lateBy > 0 ? Infinity : this.#pausedUntil;
+  }
+
+  #charge(waiter: Waiter, at: number, now: number): void {
+    // a reservation that is not awaited starts by its holder's own timer
+    this.#released.take(at, waiter.taken, waiter.awaited ? now : at);
+    // those behind were promised the instants that follow its booked one
+    if (now > at && this.#released.isStrict) this.#promised = undefined;
   }
 
   #makeUpFor(lateness: number, now: number): void {

@@ -22,6 +22,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   readonly #desk: RemoteDesk;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
+    refuseStrict(declared);
     this.#declared = declared;
     this.#desk = new RemoteDesk(store, key, declared, options);
   }
@@ -108,7 +109,8 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 
   /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
-    const { list } = renumber(this.#declared, listPolicies(policies));
+    const { names, list } = renumber(this.#declared, listPolicies(policies));
+    refuseStrict({ names, list });
     await this.#desk.renumber({ verb: "set", numbers: writePolicies(list) });
   }
 
@@ -159,4 +161,14 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   protected checkOpen(): void {
     this.#desk.checkOpen();
   }
+}
+
+/** A store books instants ahead: it cannot move them when a caller starts late. */
+function refuseStrict({ names, list }: PolicyList): void {
+  const strict = list.findIndex((policy) => policy.strict);
+  if (strict < 0) return;
+  throw new TypeError(
+    `policy "${names[strict]}" must not be strict on a store, which books instants ahead and does not ` +
+      "know when callers start; leave out strict, or use Limiter.create, which is in this process",
+  );
 }

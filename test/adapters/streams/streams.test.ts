@@ -111,7 +111,7 @@ for (const [form, pass] of Object.entries(forms)) {
     await clock.advance(1000);
     await passed;
     assert.is(pieces.at(-1)?.at, 450);
-    assert.equal(calls, { peek: 1, decide: 10, acquire: 9 });
+    assert.equal(calls, { peek: 1, decide: 10, tryAcquire: 9 });
   });
 
   test("takes what is there where that is enough, rather than wait for a whole piece", async () => {
