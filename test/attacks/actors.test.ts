@@ -1,4 +1,5 @@
 /** Attacks on actors: requests that make one fail must not free them from any other rule. */
+import { runInNewContext } from "node:vm";
 import * as assert from "uvu/assert";
 import {
   type Actor,
@@ -29,18 +30,14 @@ const open = (tenant: Actor, options: Partial<GatewayOptions> = {}) =>
     ...options,
   });
 
-/** A promise of another library. */
-function thenable(then: (resolve: unknown, reject: (error: Error) => void) => void) {
-  return Object.defineProperty({}, "then", { value: then }) as Promise<string>;
-}
+/** No instance of this realm's Promise, as those of other libraries. */
+const foreign = (outcome: string) => runInNewContext(`Promise.${outcome}`) as Promise<string>;
 
 const failing: Record<string, Actor> = {
   "throws an error": () => {
     throw new Error("bad token");
   },
-  "throws undefined": () => {
-    throw undefined;
-  },
+  "rejects with undefined": () => Promise.reject(),
   rejects: () => Promise.reject(new Error("bad token")),
   "returns an object": () => ({ id: "ann" }) as unknown as string,
   "returns a number": () => 5 as unknown as string,
@@ -49,11 +46,8 @@ const failing: Record<string, Actor> = {
   "returns an array": () => ["ann"] as unknown as string,
   "returns a symbol": () => Symbol("ann") as unknown as string,
   "returns a promise of an object": async () => ({ id: "ann" }) as unknown as string,
-  "returns a thenable that rejects": () => thenable((_, reject) => reject(new Error("bad token"))),
-  "returns a thenable that throws": () =>
-    thenable(() => {
-      throw new Error("bad token");
-    }),
+  "returns a promise of another realm that rejects": () => foreign('reject(new Error("x"))'),
+  "returns a promise of another realm of an object": () => foreign("resolve({})"),
 };
 
 for (const [what, actor] of Object.entries(failing)) {
@@ -85,6 +79,12 @@ for (const [what, actor] of Object.entries(failing)) {
     );
   });
 }
+
+test("the promise of another realm is a promise", async () => {
+  const gateway = await open(() => foreign('resolve("acme")'));
+  const { outcomes } = await gateway.check(request("/"), () => assert.unreachable("reported"));
+  assert.is(outcomes[0]?.actor, "acme");
+});
 
 test("an actor without a value has not failed", async () => {
   for (const value of [undefined, null, ""]) {
