@@ -2,7 +2,12 @@ import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
-import { comesBackMs, readQuotas, readRetryAfterMs, type ServerQuota } from "./rate-limit-fields.ts";
+import {
+  comesBackMs,
+  readQuotas,
+  readRetryAfterMs,
+  type ServerQuota,
+} from "./rate-limit-fields.ts";
 import { chargeExcess, type Sent, ServerView } from "./server-view.ts";
 
 /** A request that may be sent now. */

@@ -6,7 +6,7 @@
  * taken from that credit, which is a subtraction. A piece is what the limiter lets through in
  * `pieceMs`, divided by the number of streams that share it here, so that a turn of all of them takes
  * about `pieceMs`, but at least a millisecond's worth, so that a thousand streams do not buy byte by
- * byte; and never more than the limiter can hold. `decide` tells the pace with each answer, so
+ * byte; and never more than the limiter can hold. A look (`peek`) before each purchase shows the pace, so
  * another rate is followed from the next piece on.
  *
  *   chunk of n bytes        n <= piece: passes whole, when the credit covers it
@@ -117,23 +117,20 @@ export class Credit {
     this.ended.throwIfAborted();
   }
 
+  /**
+   * Looks first and takes then: a stream that waits for its turn has not been refused, so it must not
+   * count as such. If others take meanwhile what the look has seen, this waits behind them.
+   */
   async #buyPiece(size: number): Promise<void> {
-    const now = this.#amount(size);
-    const decision = await this.#limiter.decide(this.#permits(now));
-    this.#learn(decision);
-    if (decision.allowed) {
-      this.#gain(now);
-      return;
-    }
-    // the answer may have told of another pace, at which less is due
-    if (this.#short(size) <= 0) return;
-    const amount = this.#amount(size);
-    const there = Math.min(amount, this.#whole(decision.remaining));
-    if (there >= this.#short(size) && (await this.#limiter.tryAcquire(this.#permits(there)))) {
-      this.#gain(there);
-      return;
-    }
+    const look = await this.#limiter.peek(this.#permits(this.#amount(size)));
+    this.#learn(look);
+    // the look may have shown another pace, at which less is due
+    const short = this.#short(size);
+    if (short <= 0) return;
     this.ended.throwIfAborted();
+    const piece = this.#amount(size);
+    const there = Math.min(piece, this.#whole(look.remaining));
+    const amount = !look.allowed && there >= short ? there : piece;
     await this.#limiter.acquire(this.#permits(amount), { signal: this.ended });
     this.#gain(amount);
   }
