@@ -226,20 +226,14 @@ test("a forwarded address that is not expected is a warning, once, and so is one
   assert.equal(await warnings({ trustedProxies: 1 }, [...none(5), "1.2.3.4", ...none(100)]), []);
 });
 
-test("where there is no process, a warning is on the console", async () => {
+test("where the process takes no warnings, there is none", async () => {
   const { emitWarning } = process;
-  const { warn } = console;
-  const seen: unknown[] = [];
-  console.warn = (text) => seen.push(text);
   process.emitWarning = undefined as unknown as typeof emitWarning;
   try {
-    await warnings({}, ["1.2.3.4"]);
+    assert.equal(await warnings({}, ["1.2.3.4"]), []);
   } finally {
     process.emitWarning = emitWarning;
-    console.warn = warn;
   }
-  assert.is(seen.length, 1);
-  assert.match(String(seen[0]), /^SMOOTH_LIMITER_UNTRUSTED_PROXY: a request has the header/);
 });
 
 test.run();

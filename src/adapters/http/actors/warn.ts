@@ -3,12 +3,11 @@ interface Warner {
 }
 
 /**
- * A warning to the operator: of the process where there is one, on the console elsewhere.
+ * A warning of the process to the operator.
  *
- * @param code for whoever listens, or mutes it: `node --disable-warning=CODE`
+ * @param code for listeners, and to mute it: `node --disable-warning=CODE`
  */
 export function warn(code: string, message: string): void {
   const { process } = globalThis as { readonly process?: Warner };
-  if (process?.emitWarning === undefined) console.warn(`${code}: ${message}`);
-  else process.emitWarning(message, { type: "SmoothLimiterWarning", code });
+  process?.emitWarning?.(message, { type: "SmoothLimiterWarning", code });
 }
