@@ -191,10 +191,17 @@ export class Credit {
     const amount = this.#amount(size);
     const revision = timesRenumbered();
     try {
-      return { amount, revision, answer: this.#limiter.decide(this.#permits(amount)) };
+      return { amount, revision, answer: this.#takeIfAllowed(this.#permits(amount)) };
     } catch (error) {
       return { amount, revision, answer: Promise.reject(error) };
     }
+  }
+
+  /** Looks first: a stream that waits for its turn has not been refused and must not count as such. */
+  #takeIfAllowed(permits: Permits): Decision | Promise<Decision> {
+    const take = (look: Decision) => (look.allowed ? this.#limiter.decide(permits) : look);
+    const look = this.#limiter.peek(permits);
+    return look instanceof Promise ? look.then(take) : take(look);
   }
 
   #granted(decision: Decision, { amount, revision, answer }: Question, size: number): boolean {

@@ -41,9 +41,12 @@ export type OnError = "allow" | "refuse";
 
 export interface HostOptions extends AnswerOptions {
   /**
-   * What happens to a request when the filter itself fails: an actor of yours throws, say. It goes
-   * on (`"allow"`, the default), it is answered 503 (`"refuse"`), or a function hears of the error
-   * and says which of the two. A function that throws makes the error the server's: a 500.
+   * What happens to a request when the filter itself fails: Redis is away, say. It goes on
+   * (`"allow"`, the default), it is answered 503 (`"refuse"`), or a function is given the error and
+   * returns which of the two. A function that throws makes the error the server's: a 500.
+   *
+   * A function is also given what an actor of yours throws, and its result is then ignored: the
+   * request counts as one without a value for that actor, and the rules decide.
    */
   readonly onError?:
     | OnError
@@ -70,6 +73,8 @@ export class Guard {
   readonly #screen: Screen;
   readonly #style: AnswerStyle;
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
+  /** For what does not change the ruling. */
+  readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
 
   constructor(screen: Screen, options: HostOptions, more: readonly string[] = []) {
     checkOptions("options", options, [...HOST_OPTIONS, ...more]);
@@ -83,6 +88,8 @@ export class Guard {
     this.#screen = screen;
     this.#style = checkAnswerOptions(options);
     this.#onError = onError;
+    if (typeof onError !== "function") return;
+    this.#report = (error, request) => void this.#judge(error, request).catch(() => {});
   }
 
   /**
@@ -129,7 +136,7 @@ export class Guard {
       return { answer: checkAnswer(answer(usual, verdict, request)) };
     } catch (error) {
       // refused it is: only the words are missing
-      void this.#judge(error, request).catch(() => {});
+      this.#report?.(error, request);
       return { answer: usual };
     }
   }
