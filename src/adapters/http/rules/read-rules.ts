@@ -204,7 +204,7 @@ class Reader {
         ...numbers,
         url,
         name: "",
-        methods: methods && [...new Set(methods.map((method) => method.toUpperCase()))].sort(),
+        methods: methods && [...new Set(methods)].sort(),
         actor: rest.actor,
         algo: rest.algo,
         scope: rest.scope as Rule["scope"],
