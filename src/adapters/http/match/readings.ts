@@ -17,13 +17,12 @@
  */
 import { decode } from "./decode.ts";
 
-/** A way to read a path: its segments, folded. */
-export type Reading = readonly string[];
+/** A way to read a path: its segments, folded, one after the other: most are left before their end. */
+export type Reading = Iterable<string>;
 
 /** What a target holds where it can be read in too many ways: the segments of all of them. */
 export type Parts = ReadonlySet<string>;
 
-const SLASH = /[/\\]/;
 /** What keeps a path from being read as it stands. */
 const TRICK = /[^!-~]|[%\\;#]|\/\/|\.(?:\/|$)/;
 /** Of a query: it may climb out of itself where a server does not cut it off. */
@@ -33,6 +32,8 @@ const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]
 const HOST = /^[a-z0-9._-]*(?::[0-9]*)?$/i;
 const CONTROL = /\p{Cc}/u;
 const CONTROLS = /\p{Cc}+/gu;
+/** More marks on one letter than any language has: to order them takes the square of their number. */
+const TOO_MANY_MARKS = /\p{M}{31,}/gu;
 
 /** The path in lower case of a target that needs no decoding; undefined for all others. */
 export function plainPath(target: string): string | undefined {
@@ -52,10 +53,9 @@ export function readTarget(target: string): readonly Reading[] | Parts {
   // URL parsers do not see these
   const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
   const end = whole.indexOf("?");
-  const path = decode(end < 0 ? whole : whole.slice(0, end));
-  const pieces = path.split(SLASH);
-  const queried = end < 0 ? [] : decode(whole.slice(end)).split(SLASH);
-  if (pieces[0] !== "" || CONTROL.test(path) || pieces.some(climbs) || queried.some(climbs)) {
+  const pieces = piecesOf(end < 0 ? whole : whole.slice(0, end));
+  const queried = end < 0 ? [] : piecesOf(whole.slice(end));
+  if (pieces[0] !== "" || pieces.some(isTrick) || queried.some(climbs)) {
     return partsOf([...pieces, ...queried]);
   }
   const segments = segmentsOf(pieces);
@@ -67,21 +67,23 @@ export function readTarget(target: string): readonly Reading[] | Parts {
 }
 
 /** The one reading of a rule's own path, which has no trick in it. */
-export function readRulePath(path: string): Reading {
-  return segmentsOf(decode(path).split(SLASH));
+export function readRulePath(path: string): readonly string[] {
+  return [...segmentsOf(piecesOf(path))];
 }
 
-/**
- * Segments are the same that differ only by case, by how letters are composed, by control
- * characters, or by what Windows drops from the end of a name: dots and blanks.
- */
-function foldSegment(segment: string): string {
-  const trimmed = withoutTail(segment);
-  if (!/[^ -~]/.test(trimmed)) return trimmed.toLowerCase();
-  const seen = trimmed.replace(CONTROLS, "").normalize("NFC");
-  return seen.toUpperCase().toLowerCase().normalize("NFC");
+/** Decoded and folded, what stands between slashes of either kind. */
+function piecesOf(text: string): readonly string[] {
+  return fold(decode(text)).replaceAll("\\", "/").split("/");
 }
 
+/** The letters that differ by case alone, and those that are written in two ways, are the same. */
+function fold(text: string): string {
+  if (!/[^\0-\x7f]/.test(text)) return text.toLowerCase();
+  const composed = text.replace(TOO_MANY_MARKS, "").normalize("NFC");
+  return composed.toUpperCase().toLowerCase().normalize("NFC");
+}
+
+/** Without dots and blanks at its end, which Windows drops. */
 function withoutTail(segment: string): string {
   let end = segment.length;
   while (end > 0 && (segment[end - 1] === "." || segment[end - 1] === " ")) end -= 1;
@@ -94,16 +96,15 @@ function withoutOrigin(target: string): string {
 }
 
 /** Without those that are empty or "." only, without parameters, and up to what ends a path. */
-function segmentsOf(pieces: readonly string[]): string[] {
-  const segments: string[] = [];
+function* segmentsOf(pieces: readonly string[]): Generator<string> {
   for (const piece of pieces) {
+    if (piece === "") continue;
     const end = piece.search(/[?#]/);
     const path = end < 0 ? piece : piece.slice(0, end);
-    const segment = foldSegment(before(path, ";"));
-    if (segment !== "") segments.push(segment);
-    if (end >= 0) break;
+    const segment = withoutTail(before(path, ";"));
+    if (segment !== "") yield segment;
+    if (end >= 0) return;
   }
-  return segments;
 }
 
 function before(text: string, mark: string): string {
@@ -111,9 +112,15 @@ function before(text: string, mark: string): string {
   return end < 0 ? text : text.slice(0, end);
 }
 
+function isTrick(piece: string): boolean {
+  return climbs(piece) || CONTROL.test(piece);
+}
+
 /** Whether some server takes it for "..". */
 function climbs(piece: string): boolean {
-  if (!/^[. \p{Cc}]*\./u.test(piece)) return false;
+  const [first = ""] = piece;
+  if (piece.length < 2) return false;
+  if (first !== "." && first !== " " && !CONTROL.test(first)) return false;
   const [path = ""] = piece.split(/[;?#]/, 1);
   return /^[. \p{Cc}]*$/u.test(path) && path.replace(/[^.]/g, "").length > 1;
 }
@@ -121,20 +128,17 @@ function climbs(piece: string): boolean {
 /** Each piece whole, and up to each mark that ends a path or begins parameters. */
 function partsOf(pieces: readonly string[]): Parts {
   const parts = new Set<string>();
-  const add = (text: string) => {
-    parts.add(foldSegment(text));
-    // a NUL ends a path, for what is written in C
-    if (text.includes("\0")) parts.add(foldSegment(before(text, "\0")));
-  };
-  for (const piece of pieces) {
+  const add = (text: string) => parts.add(withoutTail(text.replace(CONTROLS, "")));
+  for (const piece of new Set(pieces)) {
     add(piece);
-    for (const mark of ";?#") if (piece.includes(mark)) add(before(piece, mark));
+    // a NUL ends a path for what is written in C
+    for (const mark of ";?#\0") if (piece.includes(mark)) add(before(piece, mark));
   }
   // a scheme and a host stand in front: the path may begin where they end
   for (const piece of pieces.filter((each) => each !== "").slice(0, 3)) {
     const host = piece.slice(piece.lastIndexOf("@") + 1);
     for (const head of new Set([piece, host])) {
-      const at = head.search(/[^a-z0-9.+_-]/i);
+      const at = head.search(/[^a-z0-9.+_-]/);
       if (at >= 0) [head.slice(at), head.slice(at + 1)].forEach(add);
     }
   }
