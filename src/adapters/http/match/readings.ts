@@ -25,6 +25,8 @@ export type Parts = ReadonlySet<string>;
 
 /** What keeps a path from being read as it stands. */
 const TRICK = /[^!-~]|[%\\;#]|\/\/|\.(?:\/|$)/;
+/** The same once it is decoded. */
+const HIDDEN = /[\\;#?\p{Cc}]|\/\/|[. ](?:\/|$)/u;
 /** Of a query: it may climb out of itself where a server does not cut it off. */
 const CLIMBS = /(?:[/\\]|%2f|%5c)(?:\.|%2e)/i;
 /** In absolute form, in front of the path: a host that each server finds the end of. */
@@ -35,14 +37,16 @@ const CONTROLS = /\p{Cc}+/gu;
 /** More marks on one letter than any language has: to order them takes the square of their number. */
 const TOO_MANY_MARKS = /\p{M}{31,}/gu;
 
-/** The path in lower case of a target that needs no decoding; undefined for all others. */
+/** The path, decoded and folded, of a target that can be read in one way only; undefined for all others. */
 export function plainPath(target: string): string | undefined {
   const whole = target.startsWith("/") ? target : withoutOrigin(target);
   if (!whole.startsWith("/")) return undefined;
   const end = whole.indexOf("?");
   if (end >= 0 && CLIMBS.test(whole.slice(end))) return undefined;
   const path = end < 0 ? whole : whole.slice(0, end);
-  return TRICK.test(path) ? undefined : path.toLowerCase();
+  if (!TRICK.test(path)) return path.toLowerCase();
+  const decoded = fold(decode(path));
+  return HIDDEN.test(decoded) ? undefined : decoded;
 }
 
 /**
