@@ -16,7 +16,7 @@ export class KeyedLimiter implements Counted {
    * A limiter for each key: each user, address or URL.
    *
    * @param policies a policy, or several by name; the same for every key
-   * @param options `{ maxKeys, whenFull, maxWaiting, clock, name }`; `maxWaiting` is each key's own
+   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, clock, name }`; `maxWaiting` is each key's own
    * @returns the limiters: ask `for(key)`
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example

@@ -14,7 +14,12 @@ import { decision } from "./decision.ts";
 import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
 import { type Because, Meter } from "./meter.ts";
-import { checkLimiterOptions, LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
+import {
+  type CheckedOptions,
+  checkLimiterOptions,
+  LIMITER_OPTIONS,
+  type LimiterOptions,
+} from "./options.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -52,7 +57,7 @@ export class Keyring {
   readonly #awake = new Map<string, Awake>();
   readonly #round = new Round(this.#awake);
   readonly #time: Timeline;
-  readonly #options: { readonly maxWaiting: number; readonly name: string };
+  readonly #options: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">;
   readonly #maxKeys: number;
   #mayRebase = false;
 

@@ -247,6 +247,29 @@ export class WaiterQueue {
     this.#settleSoon();
   }
 
+  /**
+   * Drops the callers that have waited longest, until that many permits fewer are waited for.
+   *
+   * @returns `false`: that many cannot be dropped, and none was
+   */
+  dropOldest(permits: number, reason: (waiter: Waiter) => Error): boolean {
+    const victims: Waiter[] = [];
+    let left = permits;
+    for (let place = this.#line.head; place !== undefined && left > 0; place = place.next) {
+      if (place instanceof Change || place.drop === undefined) continue;
+      victims.push(place);
+      left -= sizeOf(place.amount);
+    }
+    if (left > 0) return false;
+    const now = this.now();
+    for (const waiter of victims) {
+      const error = reason(waiter);
+      this.remove(waiter);
+      waiter.drop?.(error, now);
+    }
+    return true;
+  }
+
   /** A change has moved up: whoever stands behind it has another instant, from now on. */
   #outdated(): void {
     this.#floor = Math.max(this.#floor, this.#time.last);
