@@ -1,13 +1,19 @@
 /**
- * What does it cost to start jobs at a pace, and how even is it? First 10 000 jobs whose permits are there, beside a bare PQueue:
+ * What does it cost to start jobs at a pace, and how even is it? First processor time a job, one at a time and with 100 000 in the
+ * queue, and the bytes of a job that waits. Then 10 000 jobs whose permits are there, beside a bare PQueue:
  * only the work is left. Then jobs at 200 a second on the real clock, all contenders at once: how many start in the worst 100 ms and in
  * the worst second, and how many ms a start is off from an even row, at the 99th percentile.
  */
+
+import { fileURLToPath } from "node:url";
 import PQueue from "p-queue";
+import PQueue10 from "p-queue-10";
 import pThrottle from "p-throttle";
 import { Limiter, RateLimiter, tokenBucket } from "smooth-limiter";
 import { PacedQueue } from "smooth-limiter/p-queue";
 import { pace } from "smooth-limiter/pace";
+import { apart, heap, reportIfApart } from "./lib/apart.ts";
+import { compareCpu } from "./lib/cpu.ts";
 import { short } from "./lib/options.ts";
 import { table, target, times } from "./lib/report.ts";
 import { median, quantile } from "./lib/stats.ts";
@@ -44,6 +50,78 @@ const workers: Record<string, () => Start> = {
     return (job) => pace(job, limiter)();
   },
 };
+
+const queues: Record<string, () => PQueue | PQueue10 | PacedQueue> = {
+  "PQueue 9": () => new PQueue({ concurrency: 20 }),
+  "PQueue 9, intervalCap": () => new PQueue({ concurrency: 20, intervalCap: 1e9, interval: 1000 }),
+  "PQueue 10": () => new PQueue10({ concurrency: 20 }),
+  PacedQueue: () => new PacedQueue({ limiter: boundless(), concurrency: 20 }),
+};
+const QUEUED = short ? 20_000 : 100_000;
+
+const kept: unknown[] = [];
+await reportIfApart(async (name) => {
+  const queue = (queues[name] as () => PQueue)();
+  kept.push(queue);
+  queue.pause();
+  const results: unknown[] = Array(QUEUED).fill(undefined);
+  for (let i = 0; i < 10; i++) results[i] = queue.add(() => 0);
+  const before = await heap();
+  for (let i = 0; i < QUEUED; i++) results[i] = queue.add(() => 0);
+  return { bytes: ((await heap()) - before) / results.length };
+});
+
+console.log("one job at a time");
+const oneByOne = await compareCpu(
+  MANY,
+  Object.fromEntries(
+    Object.entries(queues).map(([name, make]) => {
+      const queue = make();
+      const run = async (jobs: number) => {
+        for (let i = 0; i < jobs; i++) await queue.add(() => 0);
+      };
+      return [name, () => run];
+    }),
+  ),
+);
+const toBare = oneByOne("PacedQueue", "PQueue 9");
+target("one at a time, at most 1.2 × PQueue 9", toBare <= 1.2, times(toBare));
+
+console.log(`\n${QUEUED.toLocaleString("en")} jobs queued, then drained`);
+const drained = await compareCpu(
+  QUEUED,
+  Object.fromEntries(
+    Object.entries(queues).map(([name, make]) => [
+      name,
+      () => {
+        const queue = make();
+        return async (jobs: number) => {
+          queue.pause();
+          for (let i = 0; i < jobs; i++) void queue.add(() => 0);
+          queue.start();
+          await queue.onIdle();
+        };
+      },
+    ]),
+  ),
+  short ? 5 : 11,
+);
+const drain = drained("PacedQueue", "PQueue 9");
+target("queued, then drained, at most 1.3 × PQueue 9", drain <= 1.3, times(drain));
+
+const file = fileURLToPath(import.meta.url);
+const weights = Object.keys(queues).map((name) => ({
+  name,
+  ...apart<{ bytes: number }>(file, name),
+}));
+console.log("\na job that waits");
+table(
+  ["", "bytes each"],
+  weights.map(({ name, bytes }) => [name, `${bytes.toFixed(0)} B`]),
+);
+const waiting = weights.find(({ name }) => name === "PacedQueue")?.bytes ?? Number.NaN;
+target("a waiting job takes at most 900 B", waiting <= 900, `${waiting.toFixed(0)} B`);
+console.log();
 
 const micros = new Map(Object.keys(workers).map((name) => [name, [] as number[]]));
 for (let round = -3; round < ROUNDS; round++) {

@@ -1,8 +1,8 @@
 /**
  * What does it cost to pace a stream, and is the pace kept? Bytes in chunks of 64 KiB go through each form, beside the same pipeline
  * without a throttle and with the platform's own transformer that does nothing. First the target's own work is to hash them, which is
- * slower than the limiter's 1 GiB a second: what is lost is the throttle's. Then there is no work and no limit, and what is left is the
- * cost of passing. Then the pace itself, on the real clock, all forms at once; and ten streams that share.
+ * slower than the limiter's 1 GiB a second: what is lost is the throttle's. Then there is no work and no limit, a rate beyond reach and
+ * `Infinity`, and what is left is the cost of passing; and chunks of 1 byte and 1 kB as web streams. Then the pace itself, on the real clock, all forms at once; and ten streams that share.
  */
 import { createHash } from "node:crypto";
 import { Duplex, PassThrough, Readable, type Transform, Writable } from "node:stream";
@@ -117,11 +117,26 @@ for (const [ours, bare] of [
   target(`${ours}: at least 75 % of ${bare}`, share >= 0.75, `${(100 * share).toFixed(1)} %`);
 }
 
-const passed = await sideBySide(1e15, short ? 256 * MIB : GIB, 64 * KIB, GIB, false);
-print("nothing done with them, never limited", passed, figure("GiB/s"));
+for (const [name, rate] of [
+  ["never limited", 1e15],
+  ["without a limit", Infinity],
+] as const) {
+  const passed = await sideBySide(rate, short ? 256 * MIB : GIB, 64 * KIB, GIB, false);
+  const ofPassed = print(`nothing done with them, ${name}`, passed, figure("GiB/s"));
+  const share = ofPassed("Node, throttleNode", "Node, PassThrough");
+  const what = `Node, throttleNode, ${name}: at least 80 % of a PassThrough`;
+  target(what, share >= 0.8, `${(100 * share).toFixed(1)} %`);
+  const tiny = await sideBySide(rate, MIB / 4, 20, MIB, false);
+  print(`the same in chunks of 20 bytes, ${name}`, tiny, figure("MiB/s"));
+}
 
-const tiny = await sideBySide(1e15, MIB / 4, 20, MIB, false);
-print("the same in chunks of 20 bytes", tiny, figure("MiB/s"));
+for (const size of [1, 1000]) {
+  const small = await sideBySide(1e9, 10_000 * size, size, MIB, false);
+  const ofSmall = print(`chunks of ${size} bytes, 1 GB a second allowed`, small, figure("MiB/s"));
+  const cost = 1 / ofSmall("web, throttle", "web, identity TransformStream");
+  const what = `web, throttle, ${size} bytes: at most 1.1 × an identity stream`;
+  target(what, cost <= 1.1, `${cost.toFixed(2)} ×`);
+}
 
 const seconds = short ? 2 : 8;
 const rate = 8 * MIB;

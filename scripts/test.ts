@@ -4,11 +4,14 @@
 //   npm test                    every test/**/*.test.ts
 //   npm test -- smooth clock    those whose path contains one of the words
 //   npm run test:soak           every test/**/*.soak.ts
+//
+// Random tests have the same seed in every run, in the soaks a fresh one, which is printed: SEED=<number> repeats it.
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
+import fc from "fast-check";
 import { runShards, shardOf } from "./shards.ts";
 
 const soak = process.argv.includes("--soak");
@@ -21,6 +24,8 @@ const files = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
 const shard = process.env.TEST_SHARD;
+const fresh = Math.floor(Math.random() * 2 ** 31);
+const seed = Number(process.env.SEED ?? (soak ? fresh : 1));
 // what is measured in real time by the long tests wants the machine for itself
 if (words.length === 0 && !soak && shard === undefined) process.exit(await runShards());
 
@@ -33,6 +38,8 @@ const queue: [name: string, ...suites: (() => unknown)[]][] = [];
 const uvuGlobals = Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
 const { exec } = await import("uvu");
 const { progress } = await import("../test/suite.ts");
+fc.configureGlobal({ seed });
+if (soak) console.log(`random tests with SEED=${seed}`);
 
 const own = shard === undefined ? files : shardOf(files, shard);
 for (const file of own) {

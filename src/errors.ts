@@ -32,19 +32,32 @@ export class PermitsExceedCapacityError extends LimiterError<{
 }
 
 /**
- * The caller would have to wait, and as many permits as `maxWaiting` allows are waited for already.
+ * The caller would have to wait, and as many permits as `maxWaiting` allows are waited for already;
+ * or the caller waited, and was dropped to make room for a later one (`onFull`). Of a
+ * ConcurrencyLimiter and of a PacedQueue the numbers count callers and jobs.
  */
 export class QueueFullError extends LimiterError<{
   readonly limiter: string;
   readonly permits: number;
   readonly waiting: number;
   readonly maxWaiting: number;
+  /** `true`: it waited, and was dropped; absent: it was refused at once. */
+  readonly dropped?: true;
 }> {
-  constructor(limiter: string, permits: number, waiting: number, maxWaiting: number) {
+  constructor(
+    limiter: string,
+    permits: number,
+    waiting: number,
+    maxWaiting: number,
+    dropped = false,
+  ) {
+    const what = dropped
+      ? "were dropped to make room for a later request:"
+      : "would have to wait, but";
     super(
       "QUEUE_FULL",
-      `limiter "${limiter}": ${permits} permits would have to wait, but ${waiting} are waited for and maxWaiting is ${maxWaiting}`,
-      { limiter, permits, waiting, maxWaiting },
+      `limiter "${limiter}": ${permits} permits ${what} ${waiting} are waited for and maxWaiting is ${maxWaiting}`,
+      { limiter, permits, waiting, maxWaiting, ...(dropped ? { dropped } : {}) },
     );
   }
 }

@@ -47,7 +47,7 @@ export { KeyedLimiter } from "./limiter/keyed.ts";
 export type { KeyedLimiterOptions } from "./limiter/keyring.ts";
 export { Limiter } from "./limiter/limiter.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
-export type { LimiterOptions } from "./limiter/options.ts";
+export type { LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
 export type { Permits } from "./permits.ts";
 export type { Policies } from "./stores/memory.ts";

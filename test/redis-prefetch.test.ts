@@ -9,19 +9,8 @@ import {
   type RedisSubscriber,
   type ScriptRunner,
 } from "../src/redis.ts";
-import { type Kind, limiterSuite } from "./limiter/limiter.suite.ts";
-import {
-  bucket,
-  bursty,
-  cells,
-  inBuckets,
-  logged,
-  onEpoch,
-  prefilled,
-  shaper,
-  WINDOW,
-  warmingUp,
-} from "./limiter/policies.ts";
+import { pacedPolicies } from "./algorithms/samples.ts";
+import { limiterSuite } from "./limiter/limiter.suite.ts";
 import { connect, RemoteClock, type Watched } from "./limiter/remote/remote.ts";
 import { failure } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
@@ -36,24 +25,7 @@ opening.before(async () => {
 opening("a server is there", () => {});
 opening.run();
 
-const kinds: [
-  name: string,
-  policies: (permitsPerSecond: number) => Kind["policies"],
-  together?: number,
-][] = [
-  ["bursty", bursty],
-  ["warming up", warmingUp],
-  ["prefilled", prefilled],
-  ["cells", cells],
-  ["bucket", bucket],
-  ["shaper", shaper],
-  ["fixed window", onEpoch, WINDOW],
-  ["sliding window", inBuckets, WINDOW],
-  ["sliding log", logged, WINDOW],
-  ["two policies", (rate) => ({ requests: prefilled(rate), tokens: warmingUp((rate * 3) / 7) })],
-];
-
-for (const [name, policies, together = 1] of kinds) {
+for (const [name, { at: policies, together = 1 }] of pacedPolicies) {
   limiterSuite(
     `RedisLimiter that prefetches, ${name}`,
     (clock, { name: own = watched.fresh(), ...options } = {}) =>

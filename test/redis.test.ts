@@ -15,23 +15,8 @@ import {
 } from "../src/index.ts";
 import { RedisLimiter, type RedisLimiterOptions, RedisRateLimiter } from "../src/redis.ts";
 import { FakeClock } from "../src/testing/index.ts";
+import { pacedPolicies, pacedSample } from "./algorithms/samples.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
-import {
-  bucket,
-  bursty,
-  cells,
-  inBuckets,
-  logged,
-  nodelay,
-  onEpoch,
-  onFirst,
-  prefilled,
-  shaper,
-  slack,
-  stepped,
-  WINDOW,
-  warmingUp,
-} from "./limiter/policies.ts";
 import { connect, RemoteClock, type Watched } from "./limiter/remote/remote.ts";
 import { failure, watch } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
@@ -53,16 +38,17 @@ const onRedis =
     RedisLimiter.create(watched.runner, name, policies, { ...patient, ...options, clock });
 
 const kinds: [
-  name: string,
-  make: MakeLimiter,
-  policies: (permitsPerSecond: number) => Kind["policies"],
-  together?: number,
+  string,
+  MakeLimiter,
+  (permitsPerSecond: number) => Kind["policies"],
+  number | undefined,
 ][] = [
   [
     "RedisRateLimiter, bursty",
     (clock, { name = watched.fresh(), ...options } = {}) =>
       RedisRateLimiter.create(watched.runner, name, 7, { ...patient, ...options, clock }),
-    bursty,
+    pacedSample("bursty"),
+    1,
   ],
   [
     "RedisRateLimiter, warming up",
@@ -73,43 +59,15 @@ const kinds: [
         clock,
         warmupMs: 1000,
       }),
-    warmingUp,
+    pacedSample("warming up"),
+    1,
   ],
-  ["RedisLimiter, prefilled", onRedis(prefilled(7)), prefilled],
-  ...Object.entries({ cells, bucket, stepped, shaper, nodelay, slack }).map(
-    ([name, policy]): [string, MakeLimiter, (permitsPerSecond: number) => Kind["policies"]] => [
-      `RedisLimiter, ${name}`,
-      onRedis(policy(7)),
-      policy,
-    ],
-  ),
-  [
-    "RedisLimiter, one policy with a name",
-    onRedis({ requests: bursty(7) }),
-    (permitsPerSecond) => ({ requests: bursty(permitsPerSecond) }),
-  ],
-  [
-    "RedisLimiter, two policies",
-    onRedis({ requests: prefilled(7), tokens: warmingUp(3) }),
-    (permitsPerSecond) => ({
-      requests: prefilled(permitsPerSecond),
-      tokens: warmingUp((permitsPerSecond * 3) / 7),
-    }),
-  ],
-  ["RedisLimiter, fixed window", onRedis(onEpoch(7)), onEpoch, WINDOW],
-  ["RedisLimiter, fixed window from the first request on", onRedis(onFirst(7)), onFirst, WINDOW],
-  ["RedisLimiter, sliding window", onRedis(inBuckets(7)), inBuckets, WINDOW],
-  ["RedisLimiter, sliding log", onRedis(logged(7)), logged, WINDOW],
-  [
-    "RedisLimiter, three policies",
-    onRedis({ window: onEpoch(7), pace: prefilled(9), log: logged(8) }),
-    (permitsPerSecond) => ({
-      window: onEpoch(permitsPerSecond),
-      pace: prefilled((permitsPerSecond * 9) / 7),
-      log: logged((permitsPerSecond * 8) / 7),
-    }),
-    WINDOW,
-  ],
+  ...pacedPolicies.map(([name, { at, together }]): (typeof kinds)[number] => [
+    `RedisLimiter, ${name}`,
+    onRedis(at(7)),
+    at,
+    together,
+  ]),
 ];
 
 for (const [name, make, policies, together = 1] of kinds) {
@@ -305,7 +263,10 @@ shared("options and names are checked, as RateLimiter's are", () => {
   ];
   for (const [options, words] of bad) assert.throws(open(options), words);
   const { runner } = watched;
-  assert.throws(() => RedisLimiter.create(runner, "a", bursty(1), { wait: 1 } as never), /wait/);
+  assert.throws(
+    () => RedisLimiter.create(runner, "a", pacedSample("bursty")(1), { wait: 1 } as never),
+    /wait/,
+  );
   assert.throws(() => RedisLimiter.create(runner, "a", {}, {}), /polic/);
   assert.throws(() => RedisRateLimiter.create(runner, "a", 0), /permitsPerSecond/);
   assert.is(RedisRateLimiter.create(runner, "a", 5, 1000).getRate(), 5);

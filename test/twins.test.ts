@@ -5,17 +5,11 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
-import { fixedWindow } from "../src/algorithms/fixed-window/fixed-window.ts";
-import { gcra } from "../src/algorithms/gcra/gcra.ts";
-import { leakyBucket } from "../src/algorithms/gcra/leaky-bucket.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
-import { slidingLog } from "../src/algorithms/sliding-log/sliding-log.ts";
-import { slidingWindow } from "../src/algorithms/sliding-window/sliding-window.ts";
-import { smoothBursty, smoothWarmingUp } from "../src/algorithms/smooth/smooth.ts";
-import { tokenBucket } from "../src/algorithms/token-bucket/token-bucket.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
+import { samplesOf, wildPermits } from "./algorithms/samples.ts";
 import { describe, FrameStore } from "./stores/frame.ts";
 import { suite } from "./suite.ts";
 
@@ -27,84 +21,7 @@ const PREFIX = "twins:";
 
 // -- what histories are made of --
 
-const oddSize = fc.oneof(
-  fc.constantFrom(1, 2, 3, 10, 0.1, 1 / 3, 0.5, 7.25, 1e-9, 1e6, 1e15, 1e21, 1e-7),
-  fc.constantFrom(5e-324, 1e-300, 1e300, Number.MAX_VALUE),
-  fc.integer({ min: 1, max: 100_000 }),
-  fc.double({ min: 1e-3, max: 1e3, noNaN: true }),
-);
-const permits = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom(1, 1, 1, 2, 5, 0.5, 1 / 3, 20) },
-  { weight: 1, arbitrary: oddSize },
-);
-const permitsPerSecond = fc.oneof(
-  { weight: 3, arbitrary: fc.constantFrom(1, 3, 5, 7, 1000 / 3, 12_345.678, 80_000, 3_000_000) },
-  { weight: 1, arbitrary: fc.constantFrom(Infinity, 0.001, 1e7, 1e-7, 1e21, 5e-324, 1e308) },
-  { weight: 1, arbitrary: oddSize },
-);
-const duration = fc.oneof(
-  { weight: 2, arbitrary: fc.constantFrom(1, 1000, 100, 0.5, 1e-3, 1e7) },
-  { weight: 1, arbitrary: oddSize.filter((ms) => ms < 1e300) },
-);
-const coldFactor = fc.constantFrom(1, 1.5, 3, 3, 10, 1e6, 1e100);
-const finite = permitsPerSecond.filter((rate) => rate < Infinity);
-/** Permits that can be there at once, of algorithms that refuse what is more. */
-const size = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom(1, 2, 5, 7, 20, 49, 0.5, 1e6) },
-  { weight: 1, arbitrary: oddSize },
-);
-const extra = fc.oneof({ weight: 3, arbitrary: fc.constantFrom(0, 0, 1, 2, 5, 0.5) }, oddSize);
-const bucket = fc.record({ capacity: size, refill: finite, everyMs: duration });
-
-/** A few, so that histories are in several windows; and that those of several policies meet. */
-const limit = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom(1, 2, 3, 5, 10, 25) },
-  { weight: 1, arbitrary: fc.constantFrom(0.7, 1.1, 10 / 3) },
-  { weight: 1, arbitrary: oddSize },
-);
-const windowMs = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom(1, 1000, 200, 600, 100, 5000) },
-  { weight: 1, arbitrary: fc.constantFrom(0.001, 0.0004, 0.5, 1 / 3, 1e7, 1e12, 2 ** 24 / 1000) },
-  { weight: 1, arbitrary: oddSize.filter((ms) => ms > 0 && ms <= 1e12) },
-);
-
-/** The policies of each algorithm; one that is registered needs an entry. */
-const policyOf: Record<string, fc.Arbitrary<Policy>> = {
-  smooth: fc.oneof(
-    fc
-      .record({
-        permitsPerSecond,
-        burstSeconds: fc.oneof(fc.constantFrom(1, 1, 0, 0.5, 3), duration),
-        prefilled: fc.boolean(),
-      })
-      .map(smoothBursty),
-    fc.record({ permitsPerSecond, warmupMs: duration, coldFactor }).map(smoothWarmingUp),
-  ),
-  "fixed-window": fc
-    .record({ limit, windowMs, align: fc.constantFrom("epoch", "first") })
-    .map(fixedWindow),
-  "sliding-window": fc
-    .record({ limit, windowMs, buckets: fc.constantFrom(10, 10, 1, 2, 3, 7, 60) })
-    .map(slidingWindow),
-  "sliding-log": fc.record({ limit, windowMs }).map(slidingLog),
-  gcra: fc.oneof(
-    fc.record({ limit: finite, periodMs: duration, burst: extra }).map(gcra),
-    bucket.map(tokenBucket),
-    fc
-      .record({
-        permitsPerSecond: finite,
-        capacity: fc.oneof({ weight: 5, arbitrary: extra }, fc.constant(Infinity)),
-        nodelay: fc.oneof(fc.constantFrom(0, 0, 1, 2, 0.5, Infinity), oddSize),
-        slack: extra,
-      })
-      .map(({ nodelay, ...numbers }) => {
-        const { capacity } = numbers;
-        const most = capacity < Infinity ? capacity : 100;
-        return leakyBucket({ ...numbers, nodelay: Math.min(nodelay, most) });
-      }),
-  ),
-  "token-bucket": bucket.map((numbers) => tokenBucket({ ...numbers, stepped: true })),
-};
+const wild = algorithms.map(({ name }) => samplesOf(name).wild);
 
 /** Who calls: the numbers that one caller's code declares, and others to set them to. */
 interface Caller {
@@ -136,8 +53,8 @@ interface History {
 }
 
 const amount = fc.oneof(
-  permits.map((n) => [n, n, n]),
-  fc.array(fc.oneof({ weight: 3, arbitrary: permits }, fc.constant(0)), {
+  wildPermits.map((n) => [n, n, n]),
+  fc.array(fc.oneof({ weight: 3, arbitrary: wildPermits }, fc.constant(0)), {
     minLength: 3,
     maxLength: 3,
   }),
@@ -222,13 +139,11 @@ function callersOf(policies: fc.Arbitrary<Policy>): fc.Arbitrary<Caller[]> {
 }
 
 /** Each with policies of the same two or three algorithms. */
-const mixedCallers = fc
-  .shuffledSubarray(Object.values(policyOf), { minLength: 2, maxLength: 3 })
-  .chain((kinds) => {
-    const numbers = fc.tuple(...kinds).map(writePolicies);
-    const others = fc.tuple(numbers, numbers, numbers);
-    return fc.array(fc.record({ declared: numbers, others }), { minLength: 1, maxLength: 2 });
-  });
+const mixedCallers = fc.shuffledSubarray(wild, { minLength: 2, maxLength: 3 }).chain((kinds) => {
+  const numbers = fc.tuple(...kinds).map(writePolicies);
+  const others = fc.tuple(numbers, numbers, numbers);
+  return fc.array(fc.record({ declared: numbers, others }), { minLength: 1, maxLength: 2 });
+});
 
 function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
   return fc.record({
@@ -467,7 +382,7 @@ const regressions: Record<string, History[]> = {
 };
 
 async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise<void> {
-  const seed = Number(process.env.TWINS_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  const seed = fc.readConfigureGlobal().seed ?? 1;
   const property = fc.asyncProperty(arbitrary, async (history) => {
     await agree(history);
   });
@@ -495,9 +410,7 @@ async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise
 
 for (const { name } of algorithms) {
   twins(`${name}: Redis answers and saves what TypeScript does, to the last bit`, async () => {
-    const policies = policyOf[name];
-    if (policies === undefined) throw new Error(`twins.test.ts knows no policies of ${name}`);
-    await holdsFor(name, historyOf(callersOf(policies)));
+    await holdsFor(name, historyOf(callersOf(samplesOf(name).wild)));
   });
 }
 

@@ -6,13 +6,15 @@ import type { Permits } from "../permits.ts";
 /** An only number, under a name that no policy has. */
 const ONLY = "";
 
+type Answer = void | Promise<void>;
+
 /**
- * Corrects what was taken to what was used: more is charged to those who come next, less is given
- * back.
+ * Corrects what was taken to what was used: more is charged to later callers, less is given back.
  *
  * @param actual what was used in all, 0 or more; policies that are not named stay as they are
+ * @returns a promise where the limiter answers with one, else it is done
  */
-export async function correct(limiter: Limiter, taken: Permits, actual: Permits): Promise<void> {
+export function correct(limiter: Limiter, taken: Permits, actual: Permits): Answer {
   const names = Object.keys(typeof actual === "number" ? list(taken) : actual);
   const changes = names.map((name) => {
     const used = of(actual, name) ?? 0;
@@ -20,31 +22,39 @@ export async function correct(limiter: Limiter, taken: Permits, actual: Permits)
   });
   const more = changes.filter(([, change]) => change > 0);
   const less = changes.flatMap(([name, change]) => (change < 0 ? [[name, -change] as const] : []));
-  if (more.length > 0) await charge(limiter, more);
-  if (less.length > 0) await limiter.refund(toPermits(less));
+  const charged = more.length > 0 ? charge(limiter, more) : undefined;
+  return after(charged, () => (less.length > 0 ? limiter.refund(toPermits(less)) : undefined));
+}
+
+/** At once, unless there is something to wait for. */
+function after(first: Answer, next: () => Answer): Answer {
+  return first instanceof Promise ? first.then(next) : next();
 }
 
 type Amount = readonly [name: string, amount: number];
 
-/** What was used was used, also if it is more than a policy can hold: then in portions. */
-async function charge(limiter: Limiter, amounts: readonly Amount[]): Promise<void> {
+/** What was used counts, even if it is more than a policy can hold: then in portions. */
+function charge(limiter: Limiter, amounts: readonly Amount[]): Answer {
+  const inPortions = (error: unknown) => chargePortions(limiter, amounts, error);
   try {
-    await limiter.charge(toPermits(amounts));
+    const charged = limiter.charge(toPermits(amounts));
+    return charged instanceof Promise ? charged.catch(inPortions) : charged;
   } catch (error) {
-    if (!(error instanceof PermitsExceedCapacityError)) throw error;
-    const { policy, capacity } = error.facts;
-    const portion = (name: string, amount: number) =>
-      name === policy || name === ONLY ? Math.min(amount, capacity) : amount;
-    const rest = amounts
-      .map(([name, amount]): Amount => [name, amount - portion(name, amount)])
-      .filter(([, amount]) => amount > 0);
-    if (rest.length === 0) throw error;
-    await charge(
-      limiter,
-      amounts.map(([name, amount]) => [name, portion(name, amount)]),
-    );
-    await charge(limiter, rest);
+    return inPortions(error);
   }
+}
+
+function chargePortions(limiter: Limiter, amounts: readonly Amount[], error: unknown): Answer {
+  if (!(error instanceof PermitsExceedCapacityError)) throw error;
+  const { policy, capacity } = error.facts;
+  const portion = (name: string, amount: number) =>
+    name === policy || name === ONLY ? Math.min(amount, capacity) : amount;
+  const rest = amounts
+    .map(([name, amount]): Amount => [name, amount - portion(name, amount)])
+    .filter(([, amount]) => amount > 0);
+  if (rest.length === 0) throw error;
+  const first = amounts.map(([name, amount]): Amount => [name, portion(name, amount)]);
+  return after(charge(limiter, first), () => charge(limiter, rest));
 }
 
 function list(permits: Permits): Readonly<Record<string, number>> {

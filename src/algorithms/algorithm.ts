@@ -10,12 +10,20 @@
  * that instant must come out right too.
  */
 export interface Algorithm<P extends Policy = Policy, S = unknown> {
+  /** That of its folder, its files and its samples in the tests. */
   readonly name: string;
-  /** Stands for the algorithm where every byte counts. */
-  readonly letter: string;
+  /** One letter that names the algorithm in stored state. Unique in the registration. */
+  readonly code: string;
 
   /**
-   * The receipts are instants, on the scale of the state: who sends one away sends an epoch time.
+   * First in, first out without help: after permits were promised for an instant, no request, of
+   * whatever size, gets an earlier one. The twin's `in_order`.
+   */
+  readonly inOrder: boolean;
+
+  /**
+   * The receipts are instants, on the scale of the state; a store sends them as epoch time. The
+   * twin's `dated`.
    */
   readonly dated?: boolean;
 
@@ -25,7 +33,11 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   /** The policy of these numbers, which are as `policy.numbers` has them. */
   policy(numbers: readonly number[]): P;
 
-  /** The state of a limiter that is created at `now`. */
+  /**
+   * The state of a limiter that is created at `now`: an object whose fields are numbers or lists of
+   * numbers. A store saves them in this order, a list behind its length, and so does the twin's
+   * `dump`.
+   */
   start(policy: P, now: number): S;
 
   /**
@@ -48,7 +60,8 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   earliest(policy: P, state: S, from: number, permits: number): number;
 
   /**
-   * They are used at `at`, whether they could be or not. Returns what `giveBack` needs to undo it.
+   * They are used at `at`, whether they could be or not. Returns a receipt: the finite number, often
+   * 0, that `giveBack` needs to undo it. It stays good when the policy is resized meanwhile.
    */
   take(policy: P, state: S, at: number, permits: number): number;
 
@@ -76,6 +89,15 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
    */
   overflows?(policy: P, state: S, now: number, permits: number): boolean;
 
+  /**
+   * The most permits that can be used in any interval of that length, both ends included, while
+   * nothing is charged and no promise is cancelled. The essay derives it; the suite holds the
+   * algorithm to it.
+   *
+   * @param largest the largest single request, for algorithms that lend
+   */
+  bound(policy: P, micros: number, largest: number): number;
+
   /** What `now` looks like from outside. */
   quota(policy: P, state: S, now: number): Quota;
 
@@ -101,6 +123,11 @@ export interface Policy {
   readonly algorithm: Algorithm;
   /** The numbers that define it, in the order in which the Lua twin takes them. */
   readonly numbers: readonly number[];
+  /**
+   * A waiter is charged at the instant at which it starts, not at the earlier one for which it was
+   * booked when its timer is late. Only a queue in this process knows that instant.
+   */
+  readonly strict?: boolean;
   /** How many permits may wait for it, where the algorithm bounds that. */
   readonly maxWaiting?: number;
   /** The largest request that can ever pass, where that is not the `limit` of its quota. */

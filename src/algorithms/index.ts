@@ -30,7 +30,7 @@ export function share({ algorithm, numbers }: Policy, fraction: number): Policy 
 }
 
 /**
- * Policies as a store knows them: a line each, the algorithm's letter and the numbers.
+ * Policies as a store knows them: a line each, the algorithm's code and the numbers.
  *
  * @param keptAt for a policy whose limit is kept elsewhere: where, among the keys that the store is
  *   given; such a number is written `$number@where`
@@ -45,7 +45,7 @@ export function writePolicies(
       const texts = numbers.map((number, at) =>
         where !== undefined && limitAt.includes(at) ? `$${number}@${where}` : `${number}`,
       );
-      return `${algorithm.letter}${texts.join(" ")}`;
+      return `${algorithm.code}${texts.join(" ")}`;
     })
     .join("\n");
 }
@@ -53,7 +53,7 @@ export function writePolicies(
 /** The policies that `writePolicies` wrote. */
 export function readPolicies(text: string): Policy[] {
   return text.split("\n").flatMap((line) => {
-    const algorithm = algorithms.find(({ letter }) => letter === line[0]);
+    const algorithm = algorithms.find(({ code }) => code === line[0]);
     return algorithm === undefined ? [] : [algorithm.policy(line.slice(1).split(" ").map(Number))];
   });
 }

@@ -22,7 +22,7 @@ import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";
 import { type Counted, type LimiterStats, Meter } from "./meter.ts";
-import { checkLimiterOptions, checkTryOptions, checkWaitOptions } from "./options.ts";
+import { checkLimiterOptions, checkTryOptions, checkWaitOptions, type OnFull } from "./options.ts";
 
 export interface ConcurrencyOptions {
   /**
@@ -30,13 +30,20 @@ export interface ConcurrencyOptions {
    * default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
+  /**
+   * What `acquire` does then: `"reject"` (default); `"drop-oldest"`: the caller that has waited
+   * longest is dropped, its `acquire` rejects with a QueueFullError whose `facts.dropped` is `true`,
+   * its `tryAcquire` gets no lease; `"wait"`: it waits like the others, only `tryAcquire` is still
+   * refused.
+   */
+  readonly onFull?: OnFull | undefined;
   /** What error messages and diagnostics call the limiter. Default "limiter". */
   readonly name?: string | undefined;
   /** Where time-outs of `tryAcquire` are measured. Default: the platform's clock and timers. */
   readonly clock?: Clock | undefined;
 }
 
-const CONCURRENCY_OPTIONS = ["maxWaiting", "name", "clock"] as const;
+const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "name", "clock"] as const;
 
 /** A place among those who run. */
 export interface Lease extends Disposable, AsyncDisposable {
@@ -49,12 +56,20 @@ class Waiter {
   readonly asked: number;
   readonly signal: AbortSignal | undefined;
   readonly resolve: (outcome: Lease | undefined | Promise<never>) => void;
+  /** Whether it came by `tryAcquire`: then a refusal is an answer, not an error. */
+  readonly tries: boolean;
   timer: Timer | undefined;
 
-  constructor(asked: number, signal: AbortSignal | undefined, resolve: Waiter["resolve"]) {
+  constructor(
+    asked: number,
+    signal: AbortSignal | undefined,
+    resolve: Waiter["resolve"],
+    tries: boolean,
+  ) {
     this.asked = asked;
     this.signal = signal;
     this.resolve = resolve;
+    this.tries = tries;
   }
 }
 
@@ -62,11 +77,7 @@ export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;
   readonly #line = new Fifo<Waiter>();
-  readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
-    this.#dismiss(waiter);
-    this.#meter.left(1, this.#waited(waiter), reason);
-    waiter.resolve(Promise.reject(reason));
-  });
+  readonly #signals = new AbortGroups<Waiter>((waiter, reason) => this.#cancel(waiter, reason));
   #limit: number;
   #active = 0;
 
@@ -74,7 +85,8 @@ export class ConcurrencyLimiter implements Counted {
    * A limit on how many run at once in this process.
    *
    * @param limit how many, a whole number, 1 or more
-   * @param options `maxWaiting`: how many may wait (default `Infinity`); `name`: for error messages
+   * @param options `maxWaiting`: how many may wait (default `Infinity`); `onFull`: what happens when as
+   *   many wait (default `"reject"`); `name`: for error messages
    *   (default "limiter"); `clock`: for time-outs
    * @returns the limiter, with all places free
    * @throws RangeError or TypeError that names the argument, its bound and what it got
@@ -127,14 +139,13 @@ export class ConcurrencyLimiter implements Counted {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const { maxWaiting, name } = this.#options;
       if (this.#isFree()) {
         resolve(this.#leaseAtOnce());
-      } else if (this.#hasRoom()) {
-        this.#append(new Waiter(this.#now(), signal, resolve as Waiter["resolve"]));
+      } else if (this.#hasRoom() || this.#makesRoom()) {
+        this.#append(new Waiter(this.#now(), signal, resolve as Waiter["resolve"], false));
       } else {
         this.#refused("queue-full");
-        throw new QueueFullError(name, 1, this.waiting, maxWaiting);
+        throw this.#fullError(false);
       }
     });
   }
@@ -162,7 +173,7 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) resolve(this.#leaseAtOnce());
       else if (micros === 0) resolve(this.#refused());
       else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
-      else this.#appendUntil(new Waiter(this.#now(), signal, resolve), micros / 1000);
+      else this.#appendUntil(new Waiter(this.#now(), signal, resolve, true), micros / 1000);
     });
   }
 
@@ -197,6 +208,17 @@ export class ConcurrencyLimiter implements Counted {
     this.#grant();
   }
 
+  /**
+   * Rejects all callers that wait. Leases that are held stay, and later callers wait as before.
+   *
+   * @param reason what they reject with. Default: a DOMException called AbortError
+   */
+  clear(
+    reason: unknown = new DOMException("The waiting callers were cleared", "AbortError"),
+  ): void {
+    for (const waiter of [...this.#line]) this.#cancel(waiter, reason);
+  }
+
   /** While anybody waits, no place is free: see above. */
   #isFree(): boolean {
     return this.#active < this.#limit;
@@ -204,6 +226,24 @@ export class ConcurrencyLimiter implements Counted {
 
   #hasRoom(): boolean {
     return this.waiting < this.#options.maxWaiting;
+  }
+
+  /** Whether a caller of `acquire` may wait although `maxWaiting` callers wait. */
+  #makesRoom(): boolean {
+    const { onFull } = this.#options;
+    if (onFull !== "drop-oldest") return onFull === "wait";
+    const oldest = this.#line.head;
+    if (oldest === undefined) return false;
+    const error = this.#fullError(true);
+    this.#dismiss(oldest);
+    this.#meter.expired(1, this.#waited(oldest), "queue-full");
+    oldest.resolve(oldest.tries ? undefined : Promise.reject(error));
+    return true;
+  }
+
+  #fullError(dropped: boolean): QueueFullError {
+    const { name, maxWaiting } = this.#options;
+    return new QueueFullError(name, 1, this.waiting, maxWaiting, dropped);
   }
 
   #refused(reason: RefusedMessage["reason"] = "too-long"): undefined {
@@ -233,6 +273,12 @@ export class ConcurrencyLimiter implements Counted {
       this.#meter.expired(1, this.#waited(waiter));
       waiter.resolve(undefined);
     });
+  }
+
+  #cancel(waiter: Waiter, reason: unknown): void {
+    this.#dismiss(waiter);
+    this.#meter.left(1, this.#waited(waiter), reason);
+    waiter.resolve(Promise.reject(reason));
   }
 
   /** It does not wait any more, whatever the reason. */

@@ -16,7 +16,7 @@ export class KeyedLimiter implements Counted {
    * A limiter for each key: each user, address or URL.
    *
    * @param policies a policy, or several by name; the same for every key
-   * @param options `{ maxKeys, whenFull, maxWaiting, clock, name }`; `maxWaiting` is each key's own
+   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, clock, name }`; `maxWaiting` is each key's own
    * @returns the limiters: ask `for(key)`
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -31,7 +31,10 @@ export class KeyedLimiter implements Counted {
     this.#keys = new Keyring(policies, options);
   }
 
-  /** How many keys have a state now. */
+  /**
+   * How many keys have a state now: at most `maxKeys`. A key has one from its first permit on. One
+   * whose state no longer matters counts until a later call happens to look at it.
+   */
   get size(): number {
     return this.#keys.states.size;
   }
@@ -43,8 +46,9 @@ export class KeyedLimiter implements Counted {
 
   /**
    * The limiter of a key. It may be kept: it holds the key, not the state. Where there is no room
-   * for a new key, `tryAcquire` answers false and the other verbs are a TooManyKeysError. `update`
-   * is for all keys, since they share the numbers.
+   * for a new key (with `whenFull: "refuse"`, or while all keys have waiters), `tryAcquire` returns
+   * false, `decide` a refusal with `waitMs` Infinity, and the other verbs throw a TooManyKeysError.
+   * `update` is for all keys, since they share the numbers.
    *
    * @param key any string
    */
@@ -53,9 +57,14 @@ export class KeyedLimiter implements Counted {
   }
 
   /**
-   * Forgets what a key has used, unless somebody waits for it.
+   * Forgets what a key has used: its next request finds a new limiter. Does nothing while a caller
+   * waits for the key, or while it is paused.
    *
-   * @returns whether there was anything to forget
+   * @param key any string
+   * @returns whether there was a state, and it is forgotten
+   * @throws TypeError where the key is not a string
+   * @example
+   * users.forget(user); // has paid: begins anew
    */
   forget(key: string): boolean {
     return this.#keys.forget(checkText("key", key));

@@ -14,20 +14,30 @@ import { decision } from "./decision.ts";
 import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
 import { type Because, Meter } from "./meter.ts";
-import { checkLimiterOptions, LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
+import {
+  type CheckedOptions,
+  checkLimiterOptions,
+  LIMITER_OPTIONS,
+  type LimiterOptions,
+} from "./options.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
 export interface KeyedLimiterOptions extends LimiterOptions {
-  /** How many keys may have a state at one time. 1 or more, default 1 000 000. */
+  /**
+   * How many keys may have a state at one time: 1 or more, default 1 000 000. It bounds the memory:
+   * a key takes about 140 bytes and its own text, under `slidingLog` 16 bytes more for each request
+   * that is remembered.
+   */
   readonly maxKeys?: number | undefined;
   /**
-   * What a new key meets when there are `maxKeys` and none of some that are looked at is full
-   * again: `"refuse"` it (the default: nobody gains by inventing keys), or `"evict"` the one of
-   * them that is nearest to being full (then whoever invents keys gets others forgotten).
+   * What happens to a new key when there are `maxKeys` and none of some that are looked at is full
+   * again. `"evict"` (the default): the key that has used least is forgotten for it, so a client
+   * that invents keys pushes out its own; a key with waiters, or one that is paused, stays.
+   * `"refuse"`: the new key is refused.
    */
-  readonly whenFull?: "refuse" | "evict" | undefined;
+  readonly whenFull?: "evict" | "refuse" | undefined;
 }
 
 const KEYED_OPTIONS = [...LIMITER_OPTIONS, "maxKeys", "whenFull"] as const;
@@ -47,16 +57,16 @@ export class Keyring {
   readonly #awake = new Map<string, Awake>();
   readonly #round = new Round(this.#awake);
   readonly #time: Timeline;
-  readonly #options: { readonly maxWaiting: number; readonly name: string };
+  readonly #options: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">;
   readonly #maxKeys: number;
   #mayRebase = false;
 
   constructor(policies: Policies, options: KeyedLimiterOptions) {
     checkOptions("options", options, KEYED_OPTIONS);
-    const { maxKeys = MOST_KEYS, whenFull = "refuse", ...rest } = options;
+    const { maxKeys = MOST_KEYS, whenFull = "evict", ...rest } = options;
     const { clock, ...checked } = checkLimiterOptions(rest);
     checkNumber("maxKeys", maxKeys, atLeastOne);
-    checkOneOf("whenFull", whenFull, ["refuse", "evict"]);
+    checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
     this.#options = checked;
     this.#maxKeys = maxKeys;
     const list = listPolicies(policies);
@@ -117,9 +127,10 @@ export class Keyring {
     const now = this.#now();
     const outcome = this.#take(key, now, amount);
     if (outcome === "taken") return decision(cell.names, cell.quotas(now), amount, 0, 0);
-    const refusal = this.#look(cell, now, amount);
+    const look = this.#look(cell, now, amount);
+    // when there will be room depends on other keys
+    const refusal = outcome === "refused" ? look : { ...look, allowed: false, waitMs: Infinity };
     this.#refused(key, amount, outcome, () => refusal);
-    if (outcome === "no room") throw this.#tooMany();
     return refusal;
   }
 
@@ -142,8 +153,11 @@ export class Keyring {
     const known = this.states.find(key);
     const cell = this.states.cellOf(known, now, this.#time.epoch);
     if (this.#possible(cell.earliest(now, amount), amount) > now) return "refused";
-    if (known === undefined && !this.#admit(key, cell, now)) return "no room";
     cell.take(now, amount);
+    if (known === undefined && !this.states.admit(key, cell.state, this.states.usage(now), now)) {
+      this.states.cellOf(undefined, now, this.#time.epoch);
+      return "no room";
+    }
     this.meter.counts.granted += 1;
     return "taken";
   }
@@ -159,13 +173,6 @@ export class Keyring {
     else meter.refused(amount, "too-long", because);
   }
 
-  #admit(key: string, cell: Cell, now: number): boolean {
-    const { state } = cell;
-    const admitted = this.states.admit(key, state, now);
-    cell.state = state;
-    return admitted;
-  }
-
   /** Hands the instant back, unless it will never come. */
   #possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
@@ -176,17 +183,26 @@ export class Keyring {
     return this.states.cellOf(this.states.find(key), now, this.#time.epoch);
   }
 
-  /** The key's cell, whose state is kept from now on. */
-  #keptCellOf(key: string, now: number): Cell {
-    const cell = this.#roomFor(key, now);
-    if (cell === undefined) throw this.#tooMany();
-    return cell;
+  /**
+   * The key's cell, whose state is kept from now on; undefined where there is no room.
+   *
+   * @param amount which the key is about to take: tells how heavy it is
+   */
+  #kept(key: string, now: number, amount: Amount | undefined): Cell | undefined {
+    const { epoch } = this.#time;
+    const known = this.states.find(key);
+    if (known !== undefined) return this.states.cellOf(known, now, epoch);
+    const trial = this.states.cellOf(undefined, now, epoch);
+    if (amount !== undefined) trial.take(now, amount);
+    const used = this.states.usage(now);
+    const cell = this.states.cellOf(undefined, now, epoch);
+    return this.states.admit(key, cell.state, used, now) ? cell : undefined;
   }
 
-  #roomFor(key: string, now: number): Cell | undefined {
-    const known = this.states.find(key);
-    const cell = this.states.cellOf(known, now, this.#time.epoch);
-    return known !== undefined || this.#admit(key, cell, now) ? cell : undefined;
+  #keptCellOf(key: string, now: number, amount?: Amount): Cell {
+    const cell = this.#kept(key, now, amount);
+    if (cell === undefined) throw this.#tooMany();
+    return cell;
   }
 
   #tooMany(): TooManyKeysError {
@@ -215,7 +231,7 @@ export class Keyring {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter;
     const amount = permits === undefined ? undefined : this.states.cell.amount(permits);
-    const cell = this.#roomFor(key, this.#now());
+    const cell = this.#kept(key, this.#now(), amount);
     if (cell === undefined) {
       if (amount !== undefined) this.#refused(key, amount, "no room");
       throw this.#tooMany();
@@ -246,7 +262,7 @@ export class Keyring {
       return;
     }
     const now = this.#now();
-    this.#keptCellOf(key, now).take(now, amount);
+    this.#keptCellOf(key, now, amount).take(now, amount);
   }
 
   refund(key: string, amount: Amount): void {

@@ -17,14 +17,16 @@ import type {
 } from "./face.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
+  type CheckedOptions,
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
   mostWaiting,
+  type OnFull,
 } from "./options.ts";
-import { type Account, QueuedReservation } from "./reservation.ts";
+import { type Account, GrantedReservation, QueuedReservation } from "./reservation.ts";
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
@@ -36,7 +38,7 @@ export const Limiter = {
    * or none is charged.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
-   * @param options `{ maxWaiting, clock, name }`
+   * @param options `{ maxWaiting, onFull, clock, name }`
    * @returns the limiter
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -71,6 +73,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #maxWaiting: number;
+  readonly #onFull: OnFull;
   readonly #name: string;
   readonly #meter: Meter;
   readonly #counts: Counts;
@@ -79,13 +82,14 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   constructor(
     queue: WaiterQueue,
     policies: PolicyList,
-    { maxWaiting, name }: { readonly maxWaiting: number; readonly name: string },
+    { maxWaiting, onFull, name }: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">,
     account: Account = queue,
     meter = new Meter({ limiter: name }, queue.cell.names),
   ) {
     this.#queue = queue;
     this.#account = account;
     this.#maxWaiting = maxWaiting;
+    this.#onFull = onFull;
     this.#name = name;
     this.#meter = meter;
     this.#counts = meter.counts;
@@ -108,7 +112,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
 
   /** Apart from `acquire`, which would otherwise make room for what the closure holds at every call. */
   #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
-    this.#checkRoom(now, amount);
+    if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) this.#refuseFull(now, amount);
     return new Promise((resolve) => {
       this.#queue.add(new Acquirer(this.#meter, now, amount, signal, resolve));
     });
@@ -154,16 +158,20 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   reserve(permits: Permits = 1): LocalReservation {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) return this.reservation(permits, now, amount, 0);
-    this.#checkRoom(now, amount);
+    if (this.#queue.grant(now, amount)) {
+      this.#counts.granted += 1;
+      return new GrantedReservation(this.#account, this.#queue.cell, permits, amount);
+    }
+    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
     return this.reservation(permits, now, amount, waitMs);
   }
 
+  /** One that has to wait. */
   protected reservation(...[permits, now, amount, waitMs]: Reserved): LocalReservation {
     this.#meter.granted(amount, waitMs * 1000);
-    const accounts = [this.#queue, this.#account, this.#meter] as const;
-    return new QueuedReservation(...accounts, permits, now, amount, waitMs);
+    const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
+    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs);
   }
 
   decide(permits: Permits = 1): Decision {
@@ -227,11 +235,23 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);
   }
 
-  #checkRoom(now: number, amount: Amount): void {
-    if (this.#hasRoom(now, amount)) return;
+  /** Whether a caller of `acquire` may wait although `maxWaiting` permits are waited for. */
+  #makesRoom(now: number, amount: Amount): boolean {
+    const queue = this.#queue;
+    if (this.#onFull === "reject" || queue.overflows(now, amount)) return false;
+    if (this.#onFull === "wait") return true;
+    const excess = queue.permits + sizeOf(amount) - this.#maxWaiting;
+    return queue.dropOldest(excess, (waiter) => this.#fullError(waiter.amount, true));
+  }
+
+  #refuseFull(now: number, amount: Amount): never {
     this.#refused(now, amount, "queue-full");
+    throw this.#fullError(amount, false);
+  }
+
+  #fullError(amount: Amount, dropped: boolean): QueueFullError {
     const most = mostWaiting(this.#maxWaiting, this.policies);
-    throw new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most);
+    return new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most, dropped);
   }
 
   #refused(now: number, amount: Amount, reason: RefusedMessage["reason"] = "too-long"): void {
@@ -260,6 +280,11 @@ class Acquirer extends Waiter {
     const waited = now - this.asked;
     this.#meter.released(this.amount, waited);
     this.#resolve(toMillis(waited));
+  }
+
+  override drop(reason: Error, now: number): void {
+    this.#meter.expired(this.amount, now - this.asked, "queue-full");
+    this.#resolve(Promise.reject(reason));
   }
 
   override abort(reason: unknown, now: number): void {
@@ -299,6 +324,11 @@ class Trier extends Waiter {
 
   override refuse(now: number): void {
     this.#meter.expired(this.amount, now - this.asked);
+    this.#resolve(false);
+  }
+
+  override drop(_reason: Error, now: number): void {
+    this.#meter.expired(this.amount, now - this.asked, "queue-full");
     this.#resolve(false);
   }
 

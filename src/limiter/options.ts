@@ -3,6 +3,7 @@ import {
   anyNumber,
   atLeastZeroOrInfinity,
   checkNumber,
+  checkOneOf,
   checkOptions,
   checkSignal,
   checkText,
@@ -10,28 +11,53 @@ import {
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 
+export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
+
+/**
+ * What `acquire` does when as much waits as `maxWaiting` allows.
+ *
+ * - `"reject"` (default): it rejects with a QueueFullError.
+ * - `"drop-oldest"`: the callers that have waited longest are dropped until there is room: their
+ *   `acquire` rejects with a QueueFullError whose `facts.dropped` is `true`, their `tryAcquire`
+ *   answers no. Reservations are not dropped, for their holders rely on them. Where dropping would not
+ *   make enough room it rejects the new caller, and drops none.
+ * - `"wait"`: it waits in line like the others; only `tryAcquire` with a time-out and `reserve`, which
+ *   must answer at once, are still refused.
+ *
+ * `tryAcquire` and `reserve` never drop others. A policy's own bound, such as the leaky bucket's, is
+ * not affected: beyond it every call is refused.
+ */
+export type OnFull = (typeof ON_FULL)[number];
+
 export interface LimiterOptions {
   /**
    * How many permits may be waited for before a further `acquire` is refused with a QueueFullError.
    * 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
+  /** What happens then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
+  readonly onFull?: OnFull | undefined;
   /** Where the time comes from. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;
   /** What error messages and diagnostics call the limiter. Default "limiter". */
   readonly name?: string | undefined;
 }
 
-export const LIMITER_OPTIONS = ["maxWaiting", "clock", "name"] as const;
+export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "clock", "name"] as const;
 
-export function checkLimiterOptions(options: LimiterOptions): {
+export interface CheckedOptions {
   readonly maxWaiting: number;
+  readonly onFull: OnFull;
   readonly clock: Clock;
   readonly name: string;
-} {
-  const { maxWaiting = Infinity, clock = systemClock, name = "limiter" } = options;
+}
+
+export function checkLimiterOptions(options: LimiterOptions): CheckedOptions {
+  const { maxWaiting = Infinity, onFull = "reject" } = options;
+  const { clock = systemClock, name = "limiter" } = options;
   checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity);
-  return { maxWaiting, clock: checkClock(clock), name: checkText("name", name) };
+  checkOneOf("onFull", onFull, ON_FULL);
+  return { maxWaiting, onFull, clock: checkClock(clock), name: checkText("name", name) };
 }
 
 /** The narrowest of the bounds on those who wait. */
@@ -39,9 +65,11 @@ export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): nu
   return Math.min(maxWaiting, ...policies.map((policy) => policy.maxWaiting ?? Infinity));
 }
 
+const WAIT_OPTIONS = ["signal"] as const;
+
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
   if (options === undefined) return undefined;
-  checkOptions("options", options, ["signal"]);
+  checkOptions("options", options, WAIT_OPTIONS);
   return checkSignal(options.signal);
 }
 

@@ -2,6 +2,7 @@ import { atLeastZero } from "../check.ts";
 import { toMillis } from "../clock.ts";
 import { ReservationCancelledError } from "../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../permits.ts";
+import type { Cell } from "../stores/memory.ts";
 import type { LocalReservation, WaitOptions } from "./face.ts";
 import type { Meter } from "./meter.ts";
 import { checkWaitOptions } from "./options.ts";
@@ -134,6 +135,42 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     }
     if (signal !== undefined) this.#queue.heed(this, signal);
     return this.#ready.promise;
+  }
+}
+
+/**
+ * Permits that could be used at once. It holds what `settle` needs and nothing else: a caller that
+ * reserves for each job makes one for each job.
+ */
+export class GrantedReservation implements LocalReservation {
+  readonly permits: Permits;
+  readonly waitMs = 0;
+  readonly #account: Account;
+  readonly #cell: Cell;
+  #taken: Amount;
+
+  /** @param cell reads what `settle` is given */
+  constructor(account: Account, cell: Cell, permits: Permits, amount: Amount) {
+    this.permits = permits;
+    this.#account = account;
+    this.#cell = cell;
+    this.#taken = amount;
+  }
+
+  async ready(options?: WaitOptions): Promise<number> {
+    checkWaitOptions(options)?.throwIfAborted();
+    return 0;
+  }
+
+  cancel(): boolean {
+    return false;
+  }
+
+  settle(actual: Permits): void {
+    const used = this.#cell.amount(actual, atLeastZero);
+    const before = this.#taken;
+    this.#taken = combine(before, used, (was, is = was) => is);
+    correct(this.#account, before, used);
   }
 }
 

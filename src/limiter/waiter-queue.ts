@@ -132,7 +132,7 @@ export class WaiterQueue {
       this.#possible(at, amount);
       return false;
     }
-    this.#released.take(at, amount);
+    this.#released.take(at, amount, now);
     return true;
   }
 
@@ -247,6 +247,29 @@ export class WaiterQueue {
     this.#settleSoon();
   }
 
+  /**
+   * Drops the callers that have waited longest, until that many permits fewer are waited for.
+   *
+   * @returns `false`: that many cannot be dropped, and none was
+   */
+  dropOldest(permits: number, reason: (waiter: Waiter) => Error): boolean {
+    const victims: Waiter[] = [];
+    let left = permits;
+    for (let place = this.#line.head; place !== undefined && left > 0; place = place.next) {
+      if (place instanceof Change || place.drop === undefined) continue;
+      victims.push(place);
+      left -= sizeOf(place.amount);
+    }
+    if (left > 0) return false;
+    const now = this.now();
+    for (const waiter of victims) {
+      const error = reason(waiter);
+      this.remove(waiter);
+      waiter.drop?.(error, now);
+    }
+    return true;
+  }
+
   /** A change has moved up: whoever stands behind it has another instant, from now on. */
   #outdated(): void {
     this.#floor = Math.max(this.#floor, this.#time.last);
@@ -328,7 +351,7 @@ export class WaiterQueue {
       } else {
         const at = this.#instantOf(place);
         if (at > now) break;
-        this.#released.take(at, place.taken);
+        this.#charge(place, at, now);
         this.#floor = at;
         if (place.awaited) this.#makeUpFor(now - at, now);
         this.#leave(place);
@@ -337,6 +360,13 @@ export class WaiterQueue {
       if (place === this.#promised?.last) this.#promised = undefined;
     }
     this.#specialUntil = this.#lateBy > 0 ? Infinity : this.#pausedUntil;
+  }
+
+  #charge(waiter: Waiter, at: number, now: number): void {
+    // a reservation that is not awaited starts by its holder's own timer
+    this.#released.take(at, waiter.taken, waiter.awaited ? now : at);
+    // those behind were promised the instants that follow its booked one
+    if (now > at && this.#released.isStrict) this.#promised = undefined;
   }
 
   #makeUpFor(lateness: number, now: number): void {

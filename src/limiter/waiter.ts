@@ -20,6 +20,17 @@ export class Change {
 }
 
 const NO_SIGNALS: readonly AbortSignal[] = [];
+/** One array for all waiters of a signal: thousands may share one. */
+const alone = new WeakMap<AbortSignal, readonly AbortSignal[]>();
+
+function only(signal: AbortSignal): readonly AbortSignal[] {
+  let signals = alone.get(signal);
+  if (signals === undefined) {
+    signals = [signal];
+    alone.set(signal, signals);
+  }
+  return signals;
+}
 
 /** Someone who waits. What happens at its instant is for the kinds of waiters to say. */
 export abstract class Waiter {
@@ -34,7 +45,7 @@ export abstract class Waiter {
   constructor(asked: number, amount: Amount, signal?: AbortSignal) {
     this.asked = asked;
     this.amount = amount;
-    this.signals = signal === undefined ? NO_SIGNALS : [signal];
+    this.signals = signal === undefined ? NO_SIGNALS : only(signal);
   }
 
   /** What it takes as it goes. */
@@ -57,6 +68,9 @@ export abstract class Waiter {
 
   /** It was taken out of the line because its deadline cannot be met any more. */
   refuse(_now: number): void {}
+
+  /** Present where it may be dropped: it was taken out of the line to make room for a later caller. */
+  drop?(reason: Error, now: number): void;
 
   /** It was taken out of the line because its signal was aborted. */
   abstract abort(reason: unknown, now: number): void;

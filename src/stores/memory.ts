@@ -6,6 +6,7 @@ import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { type Bound, show } from "../check.ts";
 import { PermitsExceedCapacityError } from "../errors.ts";
 import { type Amount, listPermits } from "../permits.ts";
+import { noteRenumbering } from "../revision.ts";
 
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;
@@ -29,7 +30,11 @@ export interface Cell {
    * will.
    */
   earliest(from: number, amount: Amount): number;
-  take(at: number, amount: Amount): void;
+  /**
+   * @param start when the caller starts, where that is later than the instant for which it was booked;
+   *   strict policies go by it
+   */
+  take(at: number, amount: Amount, start?: number): void;
   giveBack(now: number, amount: Amount): void;
   /** Used elsewhere, and missing here from now on. */
   settle(now: number, amount: Amount): void;
@@ -38,6 +43,8 @@ export interface Cell {
   owed(now: number): readonly number[];
   /** What to say where `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
+  /** Whether a policy charges its waiters at the instants at which they start. */
+  readonly isStrict: boolean;
   /** Whether a policy bounds how many may wait. */
   readonly isBounded: boolean;
   /** Whether the permits, which cannot be used at `now`, are more than a policy lets wait. */
@@ -77,6 +84,7 @@ export function listPolicies(policies: unknown): PolicyList {
  * The new policies in the order of the old, unless they are not the same ones with other numbers.
  */
 export function renumber(before: PolicyList, after: PolicyList): PolicyList {
+  noteRenumbering();
   const list = before.names.flatMap((name) => after.list[after.names.indexOf(name)] ?? []);
   const same = list.filter(({ algorithm }, i) => algorithm === before.list[i]?.algorithm);
   if (same.length === before.list.length && same.length === after.list.length) {
@@ -156,8 +164,9 @@ class SingleCell implements Cell {
     return this.#policy.algorithm.earliest(this.#policy, this.#state, from, permits);
   }
 
-  take(at: number, permits: number): void {
-    this.#policy.algorithm.take(this.#policy, this.#state, at, permits);
+  take(at: number, permits: number, start = at): void {
+    const charged = this.#policy.strict === true ? start : at;
+    this.#policy.algorithm.take(this.#policy, this.#state, charged, permits);
   }
 
   giveBack(now: number, permits: number): void {
@@ -189,6 +198,10 @@ class SingleCell implements Cell {
   excess(now: number, permits: number, name = ONLY): PermitsExceedCapacityError {
     const capacity = this.#policy.largest ?? this.quota(now).limit;
     return new PermitsExceedCapacityError(name, permits, capacity);
+  }
+
+  get isStrict(): boolean {
+    return this.#policy.strict === true;
   }
 
   get isBounded(): boolean {
@@ -259,8 +272,8 @@ class JointCell implements Cell {
     }
   }
 
-  take(at: number, amounts: readonly (number | undefined)[]): void {
-    this.#each(amounts, (cell, permits) => cell.take(at, permits));
+  take(at: number, amounts: readonly (number | undefined)[], start = at): void {
+    this.#each(amounts, (cell, permits) => cell.take(at, permits, start));
   }
 
   giveBack(now: number, amounts: readonly (number | undefined)[]): void {
@@ -300,6 +313,10 @@ class JointCell implements Cell {
       }
     });
     return excesses[0] as PermitsExceedCapacityError;
+  }
+
+  get isStrict(): boolean {
+    return this.#cells.some((cell) => cell.isStrict);
   }
 
   get isBounded(): boolean {

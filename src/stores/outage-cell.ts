@@ -60,6 +60,10 @@ abstract class DelegatingCell implements Cell {
     this.cell.state = state;
   }
 
+  get isStrict(): boolean {
+    return this.cell.isStrict;
+  }
+
   get isBounded(): boolean {
     return this.cell.isBounded;
   }

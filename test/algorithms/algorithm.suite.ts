@@ -1,7 +1,7 @@
 /**
  * What every algorithm promises, as properties over random histories: through the contract, and
- * through a `Limiter` on a `FakeClock`. An algorithm's own test calls it with its policies and the
- * bound that its essay states.
+ * through a `Limiter` on a `FakeClock`. `promises.test.ts` runs it over the registration. A failure
+ * names the property, the seed and the history.
  */
 import fc from "fast-check";
 import * as assert from "uvu/assert";
@@ -10,60 +10,33 @@ import { share } from "../../src/algorithms/index.ts";
 import { Limiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
+import { type Everyday, LARGEST_REQUEST } from "./samples.ts";
 import { type Deed, World } from "./world.ts";
 
-export interface SuiteOptions {
-  /** It lends in advance: more than `remaining` may go at once. Default false. */
-  readonly lends?: boolean;
-  /**
-   * What was promised ahead and is given back leaves the bound as it is. Default true; false where
-   * others may then get in together with those who were promised later instants.
-   */
-  readonly cancels?: boolean;
-  /** Permits that are asked for at once. */
-  readonly permits?: fc.Arbitrary<number>;
-  /** What each limiter lets start beyond its numbers, however small its share is. Default 0. */
-  readonly lent?: number;
-  /**
-   * By how much longer somebody may have to wait, microseconds, where what is owed was taken at
-   * once and not as it came. Default 0.
-   */
-  readonly later?: (policy: Policy) => number;
-  /** Seeds that once failed; every property is tried with them, too. */
-  readonly seeds?: readonly number[];
-}
-
 const RUNS = 400;
+/** Windows after which the mean pace has to be that of the quota. */
+const LONG_RUN = 20;
 const SHIFT = 2 ** 24;
 /** Longer than anything takes to be full, and a whole number of most steps; microseconds. */
 const LONG_AGO = 1e12;
 /** What instants a long time from 0 lose, in permits. */
 const GRAIN = 1e-6;
 
-/** For the bound of those who lend: as much goes before it is paid for. */
-export const LARGEST_ASKED = 7.25;
-
 const somePermits = fc.oneof(
   { weight: 6, arbitrary: fc.constantFrom(1, 1, 1, 2, 3, 5) },
-  { weight: 1, arbitrary: fc.constantFrom(0.5, 0.1, 1 / 3, LARGEST_ASKED) },
+  { weight: 1, arbitrary: fc.constantFrom(0.5, 0.1, 1 / 3, LARGEST_REQUEST) },
 );
 const micros = fc.oneof(
   fc.constantFrom(0, 1, 1000, 100_000, 1_000_000),
   fc.integer({ min: 0, max: 3_000_000 }),
 );
 
-/** @param bound the most permits that may be used in an interval of so many microseconds */
-export function algorithmSuite(
-  name: string,
-  arbitrary: fc.Arbitrary<Policy>,
-  bound: (policy: Policy, micros: number) => number,
-  options: SuiteOptions = {},
-): void {
-  const { lends = false, cancels = true, permits = somePermits, seeds = [] } = options;
-  const { lent = 0, later = () => 0 } = options;
+export function algorithmSuite(name: string, everyday: Everyday): void {
+  const { lends = false, cancels = true, permits = somePermits, seeds = [] } = everyday;
+  const { lent = 0, later = () => 0 } = everyday;
   const test = suite(`${name}, what every algorithm promises`, { timeoutMs: 60_000 });
 
-  const policies = arbitrary.map(legible);
+  const policies = everyday.policies.map(legible);
   const step = fc.record({ verb: fc.constant("step"), micros });
   const edge = fc.record({
     verb: fc.constant("edge"),
@@ -127,7 +100,7 @@ export function algorithmSuite(
       let used = 0;
       for (const { at, permits } of sorted.slice(i)) {
         used += permits;
-        const most = bound(policy, at - first.at) + more;
+        const most = policy.algorithm.bound(policy, at - first.at, LARGEST_REQUEST) + more;
         const facts = `${used} used from ${first.at} to ${at}, ${most} allowed`;
         assert.ok(used <= most * (1 + 1e-9) + 1e-9, facts);
       }
@@ -174,6 +147,74 @@ export function algorithmSuite(
       }
       await clock.advance(1e6);
       within(policy, went);
+    }),
+  );
+
+  law(
+    "in the long run, `limit` permits go every `windowMs`",
+    fc.property(policies, start, epoch, (policy, now, epoch) => {
+      const { algorithm } = policy;
+      const world = new World(policy, now, epoch);
+      const { limit, windowMs } = algorithm.quota(policy, world.state, now);
+      // leaves nothing stored, and a warming-up limiter warm
+      algorithm.take(policy, world.state, now, 100 * Math.max(limit, 1000));
+      // small enough that a bucket which is refilled in steps never overflows meanwhile
+      const each = limit / Math.ceil(Math.min(limit, 8));
+      const begun = world.earliest(now, each);
+      let at = begun;
+      for (let used = 0; used < LONG_RUN * limit * (1 - 1e-9); used += each) {
+        at = world.earliest(at, each);
+        algorithm.take(policy, world.state, at, each);
+      }
+      const most = algorithm.bound(policy, LONG_RUN * windowMs * 1000, 0);
+      const pace = (LONG_RUN + 3) * limit + (policy.largest ?? 0);
+      assert.ok(most <= pace + GRAIN, `a bound of ${most}, ${pace} at that pace`);
+      const windows = (world.earliest(at, each) - begun) / (windowMs * 1000);
+      assert.ok(Math.abs(windows - LONG_RUN) <= 1.01, `${LONG_RUN} limits took ${windows} windows`);
+    }),
+  );
+
+  law(
+    "in order: after a promise no request of any size gets an earlier instant",
+    fc.property(lived, permits, fc.array(permits, { minLength: 1 }), (past, permits, asks) => {
+      const { world } = past;
+      const { policy, state, now } = world;
+      const { algorithm } = policy;
+      if (!algorithm.inOrder) return;
+      const at = world.earliest(now, permits);
+      if (at === Infinity) return;
+      algorithm.take(policy, state, at, permits);
+      for (const other of [5e-324, ...asks]) {
+        const next = world.earliest(now, other);
+        assert.ok(next >= at - GRAIN, `${other} at ${next}, although ${at} was promised`);
+      }
+    }),
+  );
+
+  law(
+    "a cancel after other numbers gives back what was taken, and no more",
+    fc.property(lived, policies, permits, permits, (past, other, permits, next) => {
+      const { world } = past;
+      const { policy, state, now, epoch } = world;
+      const { algorithm } = policy;
+      const at = world.earliest(now, permits);
+      if (other.algorithm !== algorithm || at === Infinity) return;
+      const receipt = algorithm.take(policy, state, at, permits);
+      algorithm.resize(other, state, now, policy);
+      algorithm.align?.(other, state, epoch);
+      const kept = algorithm.copy(state);
+      algorithm.giveBack(other, state, now, permits, receipt);
+      const free = algorithm.earliest(other, state, now, next);
+      const taken = algorithm.earliest(other, kept, now, next);
+      const facts = `at ${free} after the cancel, at ${taken} without it`;
+      assert.ok(free <= taken + 1, facts);
+      const [had, has] = [kept, state].map(
+        (one) => algorithm.quota(other, one, Math.ceil(taken)).remaining,
+      );
+      const more = Number(has) - Number(had);
+      // one permit of a limiter that lends is rounded up
+      const most = permits + (lends ? 1 : 0);
+      assert.ok(taken === Infinity || more <= most + GRAIN, `${more} of ${permits} came back`);
     }),
   );
 

@@ -120,16 +120,21 @@ test("a limiter that was kept is as good as a new one", async () => {
 
 test("no room: new keys are refused, old ones are not, until one is full again", async () => {
   const clock = new FakeClock();
-  const keyed = KeyedLimiter.create(bursty(1), { clock, maxKeys: 3, name: "users" });
+  const keyed = KeyedLimiter.create(bursty(1), {
+    clock,
+    maxKeys: 3,
+    name: "users",
+    whenFull: "refuse",
+  });
   for (const key of ["a", "b", "c"]) keyed.for(key).tryAcquire();
   const late = keyed.for("d");
   assert.not(late.tryAcquire());
   assert.not(await late.tryAcquire(1, 1000));
+  assert.not(late.decide().allowed);
   assert.ok(late.peek().allowed, "its permits are there, but no room for its state");
   for (const verb of [
     () => late.acquire(),
     () => late.reserve(),
-    () => late.decide(),
     () => late.charge(1),
     () => late.refund(1),
     () => late.pause(1),
@@ -313,7 +318,7 @@ test("requests that can never pass are errors at once", async () => {
 
 for (const [option, message] of [
   [{ maxKeys: 0 }, /maxKeys must be a finite number, 1 or more, got 0/],
-  [{ whenFull: "drop" }, /whenFull must be one of refuse, evict, got "drop"/],
+  [{ whenFull: "drop" }, /whenFull must be one of evict, refuse, got "drop"/],
   [{ maxKey: 5 }, /options has no "maxKey"/],
   [{ maxWaiting: -1 }, /maxWaiting must be/],
 ] as const) {

@@ -10,115 +10,43 @@ import {
   type SmoothPolicy,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
+import { pacedPolicies, pacedSample } from "../algorithms/samples.ts";
 import { suite } from "../suite.ts";
 import { type Kind, limiterSuite, localLimiterSuite } from "./limiter.suite.ts";
-import {
-  bucket,
-  bursty,
-  cells,
-  inBuckets,
-  logged,
-  nodelay,
-  onEpoch,
-  onFirst,
-  prefilled,
-  shaper,
-  slack,
-  stepped,
-  WINDOW,
-  warmingUp,
-} from "./policies.ts";
 import { failure } from "./watch.ts";
 
 type Make = Parameters<typeof localLimiterSuite>[1];
 
-/**
- * The limiters by name, and their policies at a given pace; 7 a second: an interval that no number
- * of microseconds is.
- */
-const kinds: [
-  name: string,
-  make: Make,
-  policies: (permitsPerSecond: number) => Kind["policies"],
-  together?: number,
-][] = [
-  ["RateLimiter, bursty", (clock, options) => RateLimiter.create(7, { ...options, clock }), bursty],
+const bursty = pacedSample("bursty");
+const warmingUp = pacedSample("warming up");
+
+const local =
+  (policies: Kind["policies"]): Make =>
+  (clock, options) =>
+    Limiter.create(policies, { ...options, clock });
+
+/** 7 a second: an interval that no number of microseconds is. */
+const kinds: [string, Make, (permitsPerSecond: number) => Kind["policies"], number | undefined][] =
   [
-    "RateLimiter, warming up",
-    (clock, options) => RateLimiter.create(7, { ...options, clock, warmupMs: 1000 }),
-    warmingUp,
-  ],
-  ["smoothBursty", (clock, options) => Limiter.create(bursty(7), { ...options, clock }), bursty],
-  [
-    "smoothBursty, prefilled",
-    (clock, options) => Limiter.create(prefilled(7), { ...options, clock }),
-    prefilled,
-  ],
-  [
-    "smoothWarmingUp",
-    (clock, options) => Limiter.create(warmingUp(7), { ...options, clock }),
-    warmingUp,
-  ],
-  ...Object.entries({ cells, bucket, stepped, shaper, nodelay, slack }).map(
-    ([name, policy]): [string, Make, (permitsPerSecond: number) => Kind["policies"]] => [
-      name,
-      (clock, options) => Limiter.create(policy(7), { ...options, clock }),
-      policy,
+    [
+      "RateLimiter, bursty",
+      (clock, options) => RateLimiter.create(7, { ...options, clock }),
+      bursty,
+      1,
     ],
-  ),
-  [
-    "one policy with a name",
-    (clock, options) => Limiter.create({ requests: bursty(7) }, { ...options, clock }),
-    (permitsPerSecond) => ({ requests: bursty(permitsPerSecond) }),
-  ],
-  [
-    "two policies",
-    (clock, options) =>
-      Limiter.create({ requests: prefilled(7), tokens: warmingUp(3) }, { ...options, clock }),
-    (permitsPerSecond) => ({
-      requests: prefilled(permitsPerSecond),
-      tokens: warmingUp((permitsPerSecond * 3) / 7),
-    }),
-  ],
-  [
-    "fixedWindow",
-    (clock, options) => Limiter.create(onEpoch(7), { ...options, clock }),
-    onEpoch,
-    WINDOW,
-  ],
-  [
-    "fixedWindow, from the first request on",
-    (clock, options) => Limiter.create(onFirst(7), { ...options, clock }),
-    onFirst,
-    WINDOW,
-  ],
-  [
-    "slidingWindow",
-    (clock, options) => Limiter.create(inBuckets(7), { ...options, clock }),
-    inBuckets,
-    WINDOW,
-  ],
-  [
-    "slidingLog",
-    (clock, options) => Limiter.create(logged(7), { ...options, clock }),
-    logged,
-    WINDOW,
-  ],
-  [
-    "three policies",
-    (clock, options) =>
-      Limiter.create(
-        { window: onEpoch(7), pace: prefilled(9), log: logged(8) },
-        { ...options, clock },
-      ),
-    (permitsPerSecond) => ({
-      window: onEpoch(permitsPerSecond),
-      pace: prefilled((permitsPerSecond * 9) / 7),
-      log: logged((permitsPerSecond * 8) / 7),
-    }),
-    WINDOW,
-  ],
-];
+    [
+      "RateLimiter, warming up",
+      (clock, options) => RateLimiter.create(7, { ...options, clock, warmupMs: 1000 }),
+      warmingUp,
+      1,
+    ],
+    ...pacedPolicies.map(([name, { at, together }]): (typeof kinds)[number] => [
+      name,
+      local(at(7)),
+      at,
+      together,
+    ]),
+  ];
 
 for (const [name, make, policies, together = 1] of kinds) {
   const kind = { policies: policies(7), faster: policies(11), slower: policies(2), together };

@@ -235,13 +235,14 @@ test("of a limiter for each key the key is told; the counters are of all togethe
 test("no room for a new key is a refusal, by whichever verb", async () => {
   const clock = new FakeClock();
   const users = KeyedLimiter.create(gcra({ limit: 2, periodMs: 1000 }), {
-    ...{ clock, maxKeys: 1, name: "users" },
+    ...{ clock, maxKeys: 1, name: "users", whenFull: "refuse" },
   });
   users.for("ann").tryAcquire();
   const carl = users.for("carl");
   assert.is(carl.tryAcquire(), false);
   assert.is(await carl.tryAcquire(1, 100), false);
-  for (const verb of [() => carl.acquire(), () => carl.reserve(), () => carl.decide()]) {
+  assert.is(carl.decide().allowed, false);
+  for (const verb of [() => carl.acquire(), () => carl.reserve()]) {
     assert.instance(await failure(verb), TooManyKeysError);
   }
   const refused = { limiter: "users", key: "carl", permits: 1, reason: "too-many-keys" };

@@ -168,6 +168,18 @@ cancelling.run();
 
 const settling = suite("reservation, settle");
 
+settling(
+  "permits that could be used at once: ready heeds its signal, cancel answers false",
+  async () => {
+    const limiter = RateLimiter.create(1);
+    const reservation = limiter.reserve();
+    assert.equal([await reservation.ready(), await reservation.ready({})], [0, 0]);
+    assert.is(await failure(() => reservation.ready({ signal: AbortSignal.abort("no") })), "no");
+    assert.instance(await failure(() => reservation.ready({ signals: 5 } as object)), TypeError);
+    assert.is(reservation.cancel(), false);
+  },
+);
+
 /** The wait of the next one, where a reservation of 10 is settled like that at that time, ms. */
 async function nextAfter(at: number, ...actuals: number[]): Promise<number> {
   const { clock, limiter } = started();

@@ -2,7 +2,12 @@ import type { Limiter } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
-import { comesBackMs, readQuotas, readRetryAfterMs } from "./rate-limit-fields.ts";
+import {
+  comesBackMs,
+  readQuotas,
+  readRetryAfterMs,
+  type ServerQuota,
+} from "./rate-limit-fields.ts";
 import { chargeExcess, type Sent, ServerView } from "./server-view.ts";
 
 /** A request that may be sent now. */
@@ -54,6 +59,17 @@ export class Gate {
   }
 
   /**
+   * Whether a response refuses for the sake of a limit. A 403 does where it says when to come back,
+   * or that nothing remains: some servers answer so instead of 429.
+   */
+  isRefusal({ status, headers }: Response): boolean {
+    if (status === 429 || status === 503) return true;
+    if (status !== 403) return false;
+    const told = readRetryAfterMs(headers, this.#epochMs());
+    return told !== undefined || this.#usedUp(headers).length > 0;
+  }
+
+  /**
    * A response has come that refuses: everybody behind holds back.
    *
    * @param backoffMs how long where the server does not say
@@ -69,7 +85,7 @@ export class Gate {
     const told = this.#toldMs(headers);
     const waitMs = told ?? backoffMs;
     // a 503 that does not say when to come back may be about this request only
-    const aboutAll = status === 429 || told !== undefined;
+    const aboutAll = status !== 503 || told !== undefined;
     if (!aboutAll) return { waitMs, paused: false };
     const pauseMs = Math.min(waitMs, maxRetryAfterMs);
     const now = clock.now();
@@ -84,9 +100,14 @@ export class Gate {
   #toldMs(headers: Headers): number | undefined {
     const told = readRetryAfterMs(headers, this.#epochMs());
     if (told !== undefined) return told;
-    const used = readQuotas(headers, this.#epochMs()).filter(({ remaining }) => remaining < 1);
-    const waits = used.map(comesBackMs).filter((ms) => ms !== undefined);
+    const waits = this.#usedUp(headers)
+      .map(comesBackMs)
+      .filter((ms) => ms !== undefined);
     return waits.length > 0 ? Math.max(...waits) : undefined;
+  }
+
+  #usedUp(headers: Headers): readonly ServerQuota[] {
+    return readQuotas(headers, this.#epochMs()).filter(({ remaining }) => remaining < 1);
   }
 
   /** What the server says of its limits. Where the limiter cannot be told, the response matters more. */

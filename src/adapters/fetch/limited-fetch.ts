@@ -87,7 +87,7 @@ class Exchange {
     const admitted = await this.#gate.enter(this.#permits, this.#call.signal);
     const response = await this.#sendOrFail(attempt);
     if (response === undefined) return undefined;
-    if (response.status !== 429 && response.status !== 503) {
+    if (!this.#gate.isRefusal(response)) {
       await this.#gate.accepted(admitted, this.#permits, response.headers);
       if (response.status >= 400) await this.#giveBack();
       else this.#settle(response);
@@ -129,7 +129,7 @@ class Exchange {
 
   #mayRepeat(status: number): boolean {
     const { repeatable, idempotent } = this.#call;
-    return repeatable && (idempotent || (status === 429 && this.#settings.retryNonIdempotent));
+    return repeatable && (idempotent || (status !== 503 && this.#settings.retryNonIdempotent));
   }
 
   /** Half of it at random, so that those who failed together do not come back together. */

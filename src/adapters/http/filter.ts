@@ -7,9 +7,9 @@
  *
  * Who must wait holds its place in each line and goes when all lines have let it.
  */
-import { show } from "../../check.ts";
 import { QueueFullError, TooManyKeysError } from "../../errors.ts";
 import type { Decision, Limiter, Reservation } from "../../limiter/face.ts";
+import type { GuardedActor, Report } from "./actors/guarded.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
@@ -44,26 +44,23 @@ const NO_RULE: Verdict = Object.freeze({
 });
 
 export class Filter {
-  readonly #device: (request: GatewayRequest) => Maybe<string | undefined>;
+  readonly #device: GuardedActor;
   readonly #whenActorMissing: WhenActorMissing;
   readonly #waiting = new Set<Reservation>();
   #isDismissed = false;
 
-  constructor(
-    device: (request: GatewayRequest) => Maybe<string | undefined>,
-    whenActorMissing: WhenActorMissing,
-  ) {
+  constructor(device: GuardedActor, whenActorMissing: WhenActorMissing) {
     this.#device = device;
     this.#whenActorMissing = whenActorMissing;
   }
 
-  check(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
+  check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
     const active = rules.match(request.method, request.url);
     const [first] = active;
     if (first === undefined) return NO_RULE;
     if (active.length === 1)
-      return chain(this.#askOf(first, request), (ask) => this.#judgeOne(ask, request));
-    const asks = all(active.map((one) => this.#askOf(one, request)));
+      return chain(this.#askOf(first, request, report), (ask) => this.#judgeOne(ask, request));
+    const asks = all(active.map((one) => this.#askOf(one, request, report)));
     return chain(asks, (known) => this.#judge(known.filter(isDefined), request));
   }
 
@@ -73,26 +70,23 @@ export class Filter {
     for (const reservation of this.#waiting) void settled(() => reservation.cancel());
   }
 
-  #askOf(active: ActiveRule, request: GatewayRequest): Maybe<Ask | undefined> {
-    const told = active.actor(request);
-    return told instanceof Promise
-      ? told.then((value) => this.#askAbout(active, value, request))
-      : this.#askAbout(active, told, request);
+  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<Ask | undefined> {
+    const value = active.actor(request, report);
+    return value instanceof Promise
+      ? value.then((later) => this.#askAbout(active, later, request, report))
+      : this.#askAbout(active, value, request, report);
   }
 
   #askAbout(
     active: ActiveRule,
     value: string | undefined,
     request: GatewayRequest,
+    report?: Report,
   ): Maybe<Ask | undefined> {
-    // all objects would be one actor
-    if (value && typeof value !== "string") {
-      throw new TypeError(`actors.${active.rule.actor} must answer a text, got ${show(value)}`);
-    }
-    if (value) return active.isExempt(value) ? undefined : askFor(active, value, true);
+    if (value) return active.isExempt(value, request) ? undefined : askFor(active, value, true);
     if (active.rule.actor === "all") return askFor(active, "", true);
     if (this.#whenActorMissing === "skip") return undefined;
-    const device = this.#whenActorMissing === "device" ? this.#device(request) : undefined;
+    const device = this.#whenActorMissing === "device" ? this.#device(request, report) : undefined;
     return chain(device, (instead = "") => askFor(active, instead, false));
   }
 

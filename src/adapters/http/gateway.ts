@@ -10,8 +10,9 @@ import {
 import { type Clock, checkClock } from "../../clock.ts";
 import { gcra } from "../../index.ts";
 import { type RedisClient, RedisLimiter } from "../../redis.ts";
-import type { Actors } from "./actors/actor.ts";
+import { type Actor, type Actors, ownActor } from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
+import { guarded, type Report } from "./actors/guarded.ts";
 import { Filter, type WhenActorMissing } from "./filter.ts";
 import type { Workshop } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
@@ -42,11 +43,21 @@ export interface GatewayOptions {
    */
   readonly trustedProxies?: number | undefined;
   /**
+   * How many leading bits of an IPv6 address make a device: see `fromAddress`. A whole number from 1
+   * to 128, default 56.
+   */
+  readonly ipv6Prefix?: number | undefined;
+  /**
    * What a request counts as that has no value for a rule's actor. `"device"` (the default): as its
    * device, apart from those that have a value, so leaving the actor out gains nothing and harms
    * nobody else; `"shared"`: all such requests together; `"skip"`: the rule does not hold for it.
    */
   readonly whenActorMissing?: WhenActorMissing | undefined;
+  /**
+   * How long the promise of an actor may take, ms, above 0, default 5000. After that the actor has
+   * failed, and the request counts as one without a value.
+   */
+  readonly actorTimeoutMs?: number | undefined;
   /** A client for the rules of scope global; never closed. Without one such rules are refused. */
   readonly redis?: RedisClient | undefined;
   /** What the keys on Redis begin with. Default "g:". */
@@ -90,7 +101,9 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "actors",
   "algorithms",
   "trustedProxies",
+  "ipv6Prefix",
   "whenActorMissing",
+  "actorTimeoutMs",
   "redis",
   "prefix",
   "timeoutMs",
@@ -114,12 +127,16 @@ export interface Gateway {
    * comes when it is the request's.
    *
    * @param request see `GatewayRequest`
+   * @param report is given what an actor throws or rejects with; the request then counts as one
+   *   without a value for it. Absent: a warning of the process, once for each actor
    * @returns the verdict: at once where all rules are counted in this process and nobody waits
    * @throws (or rejects) the signal's own reason if the client went away while it waited,
-   *   ReservationCancelledError if the gateway was closed meanwhile, StoreUnavailableError, or what
-   *   an actor of the application throws
+   *   ReservationCancelledError if the gateway was closed meanwhile, or StoreUnavailableError
    */
-  check(request: GatewayRequest): Verdict | Promise<Verdict>;
+  check(
+    request: GatewayRequest,
+    report?: (error: unknown, request: GatewayRequest) => void,
+  ): Verdict | Promise<Verdict>;
 
   /**
    * Ends the watching of sources and the lines: nothing of the gateway keeps the process alive
@@ -155,24 +172,32 @@ class RuledGateway implements Gateway {
   constructor(options: GatewayOptions) {
     checkOptions("options", options, OPTIONS);
     const { actors = {}, algorithms = {}, onRules, whenActorMissing = "device" } = options;
-    const { whenSourceGone = "keep", trustedProxies } = options;
+    const { whenSourceGone = "keep", trustedProxies, ipv6Prefix } = options;
     checkActors(actors);
     checkAlgorithms(algorithms);
-    if (actors.device !== undefined && trustedProxies !== undefined) {
-      throw new TypeError("trustedProxies is for the default device: give it to yours instead");
+    for (const [name, value] of Object.entries({ trustedProxies, ipv6Prefix })) {
+      if (actors.device === undefined || value === undefined) continue;
+      throw new TypeError(`${name} is for the default device: give it to yours instead`);
     }
-    const device = actors.device ?? fromAddress({ trustedProxies });
+    const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
     checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
     checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
     if (onRules !== undefined && typeof onRules !== "function") {
       throw new TypeError(`onRules must be a function, got ${show(onRules)}`);
     }
+    const { actorTimeoutMs = 5000 } = options;
+    checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
+    const workshop = checkWorkshop(options);
+    const guard = (name: string, actor: Actor) =>
+      guarded(name, actor, actorTimeoutMs, workshop.clock);
+    const guardedDevice = guard("device", device);
+    const named = Object.entries(actors).map(([name, actor]) => [name, guard(name, actor)]);
     this.#workshop = {
-      ...checkWorkshop(options),
-      actors: { all: () => "", ...actors, device },
+      ...workshop,
+      actors: { all: ownActor(() => ""), ...Object.fromEntries(named), device: guardedDevice },
       algorithms: { ...ALGORITHMS, ...algorithms },
     };
-    this.#filter = new Filter(device, whenActorMissing);
+    this.#filter = new Filter(guardedDevice, whenActorMissing);
     this.#set = new RuleSet([], this.#workshop);
     this.#live = new LiveRules(sourcesOf(options.rules), {
       whenSourceGone,
@@ -193,8 +218,8 @@ class RuledGateway implements Gateway {
     return this.#set.rules;
   }
 
-  check(request: GatewayRequest): Verdict | Promise<Verdict> {
-    return this.#filter.check(this.#set, request);
+  check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict> {
+    return this.#filter.check(this.#set, request, report);
   }
 
   async close(): Promise<void> {

@@ -20,6 +20,7 @@ export type { HostOptions, OnError } from "./hosts/guard.ts";
 export { type HonoContext, type HonoGatewayOptions, honoGateway } from "./hosts/hono.ts";
 export { type KoaContext, koaGateway } from "./hosts/koa.ts";
 export { type NodeRequest, type NodeResponse, nodeGateway } from "./hosts/node.ts";
+export { type UpgradeSocket, upgradeGateway } from "./hosts/upgrade.ts";
 export type { GatewayRequest } from "./request.ts";
 export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";

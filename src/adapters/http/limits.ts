@@ -3,14 +3,14 @@ import type { Clock } from "../../clock.ts";
 import { KeyedLimiter, type Policy } from "../../index.ts";
 import type { Limiter, LocalLimiter } from "../../limiter/face.ts";
 import { type RedisClient, RedisLimiter } from "../../redis.ts";
-import type { Actors } from "./actors/actor.ts";
+import type { GuardedActor } from "./actors/guarded.ts";
 import { keyOf } from "./actors/key.ts";
 import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 import type { Rule, RuleNumbers } from "./rules/rule.ts";
 
 /** What rules are put to work with. */
 export interface Workshop {
-  readonly actors: Actors;
+  readonly actors: Readonly<Record<string, GuardedActor>>;
   readonly algorithms: RuleAlgorithms;
   readonly redis: RedisClient | undefined;
   readonly prefix: string;

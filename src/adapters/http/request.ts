@@ -9,7 +9,10 @@ export interface GatewayRequest {
   readonly url: string;
   /** The address of whoever holds the other end of the connection; undefined if there is none. */
   readonly remoteAddress: string | undefined;
-  /** Aborted when the client goes away: it then leaves the lines in which it waits. */
+  /**
+   * Aborted when the request is over: its client has gone, or something else has answered it. It
+   * then leaves the lines in which it waits.
+   */
   readonly signal?: AbortSignal | undefined;
   /** The server's own request, for actors that the application defines. */
   readonly raw?: unknown;
@@ -21,7 +24,8 @@ export interface GatewayRequest {
   header(name: string): string | undefined;
 
   /**
-   * Calls back once when the answer is over, whatever became of it. Absent where nobody can tell.
+   * Calls back once when the request is over: its answer is complete, or its client has gone. Absent
+   * where the server does not report that.
    */
   onClose?(closed: () => void): void;
 }

@@ -1,33 +1,34 @@
 /** Rules at work: each with its limiters, by the paths that they hold for. */
 import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
-import type { Actor } from "./actors/actor.ts";
-import { exemption } from "./actors/address.ts";
+import { exemption } from "./actors/exemption.ts";
+import type { GuardedActor } from "./actors/guarded.ts";
 import { Limits, policiesOf, type RulePolicies, type Workshop } from "./limits.ts";
 import { PathTree } from "./match/tree.ts";
+import type { GatewayRequest } from "./request.ts";
 import type { Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
 /** A rule at work. */
 export class ActiveRule {
   readonly rule: Rule;
-  readonly actor: Actor;
+  readonly actor: GuardedActor;
   readonly isGlobal: boolean;
   /** It is counted and reported, and refuses nobody. */
   readonly isShadow: boolean;
   /** Requests wait for their turn. */
   readonly waits: boolean;
-  readonly isExempt: (value: string) => boolean;
+  readonly isExempt: (value: string, request: GatewayRequest) => boolean;
   readonly limits: Limits;
 
   constructor(policies: RulePolicies, workshop: Workshop, before: ActiveRule | undefined) {
     const { rule } = policies;
     this.rule = rule;
-    this.actor = workshop.actors[rule.actor] as Actor;
+    this.actor = workshop.actors[rule.actor] as GuardedActor;
     this.isGlobal = rule.scope === "global";
     this.isShadow = rule.mode === "shadow";
     this.waits = policies.isLine && !this.isShadow;
-    this.isExempt = exemption(rule.exempt, rule.actor === "device");
+    this.isExempt = exemption(rule.exempt, this.actor, rule.actor === "device");
     this.limits = new Limits(policies, workshop, before?.limits);
   }
 

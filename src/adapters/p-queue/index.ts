@@ -1,2 +1,3 @@
-export type { PacedAddOptions } from "./job-heap.ts";
-export { type PacedJob, PacedQueue, type PacedQueueOptions } from "./paced-queue.ts";
+export type { OnFullQueue } from "./full-queue.ts";
+export type { PacedAddOptions, PacedJob } from "./job-heap.ts";
+export { PacedQueue, type PacedQueueOptions } from "./paced-queue.ts";

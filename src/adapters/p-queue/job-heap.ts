@@ -1,7 +1,7 @@
 import type { QueueAddOptions } from "p-queue";
 import type { Permits } from "../../permits.ts";
 
-/** What `add` takes beside the job. */
+/** The options of `add`. */
 export interface PacedAddOptions extends QueueAddOptions {
   /**
    * What the job costs: a finite number above 0, or one for each policy by name. Taken when the job
@@ -10,61 +10,126 @@ export interface PacedAddOptions extends QueueAddOptions {
   readonly permits?: Permits | undefined;
 }
 
+/** What `add` runs; it is given the signal of its options. */
+export type PacedJob<Result> = (options: {
+  readonly signal?: AbortSignal | undefined;
+}) => Result | PromiseLike<Result>;
+
+/** The options as the PQueue hands them on, and how a full queue drops the job. */
+export interface JobOptions extends PacedAddOptions {
+  readonly drop?: ((reason: Error) => void) | undefined;
+}
+
 type Run = () => Promise<unknown>;
 
-/** A job that waits. */
-interface Job {
+/** An async context to run in: `AsyncResource` has this form. */
+export interface AsyncContext {
+  runInAsyncScope<Result>(fn: () => Result): Result;
+}
+
+/** A job that waits, or waited. */
+export interface Job {
   readonly run: Run;
-  readonly id: string;
-  readonly permits: Permits;
-  readonly signal: AbortSignal | undefined;
+  readonly options: Partial<JobOptions>;
   priority: number;
   /** Of two jobs of one priority the lower one goes first. */
   order: number;
-  /** Where it stands in the heap. */
+  /** Its place in the heap; -1 once it has left. */
   index: number;
+  /** The context of the `add` call; absent where the PQueue restores it. */
+  context: AsyncContext | undefined;
 }
 
 /**
- * The jobs that wait, by priority and then by the order in which they came: what PQueue takes as its
- * `queueClass`. Unlike PQueue's own it shows who is next, and nothing that it does takes more than
- * log n steps.
+ * The jobs that wait, by priority and then in the order in which they came: the `queueClass` of the
+ * PQueue. It shows which jobs are next, and every operation except `oldest` and `leastUrgent` takes
+ * at most log n steps.
+ *
+ * An index by id is built only when a job is looked up by its id, and kept until the heap is empty:
+ * most jobs are never looked up, and an entry for each job would take more memory than the job.
  */
 export class JobHeap {
   readonly #heap: Job[] = [];
-  /** Nobody checks that ids differ. */
-  readonly #byId = new Map<string, Set<Job>>();
+  /** Ids need not be unique. */
+  #byId: Map<string, Job | Set<Job>> | undefined;
   #orders = 0;
+  /** Whether a job with other permits than 1 came since the heap was last empty. */
+  #isMixed = false;
+  /** The job that was added last. */
+  newest: Job | undefined;
 
   get size(): number {
     return this.#heap.length;
   }
 
-  /** Who is next. */
-  get head(): { readonly permits: Permits } | undefined {
-    return this.#heap[0];
+  /** What the next job costs; `undefined` where no job waits. */
+  get nextPermits(): Permits | undefined {
+    const head = this.#heap[0];
+    return head && permitsOf(head);
   }
 
-  enqueue(run: Run, options: Partial<PacedAddOptions> = {}): void {
-    const { id = "", priority = 0, permits = 1, signal } = options;
-    const order = this.#orders++;
-    const job: Job = { run, id, permits, signal, priority, order, index: this.#heap.length };
-    const namesakes = this.#byId.get(id);
-    if (namesakes === undefined) this.#byId.set(id, new Set([job]));
-    else namesakes.add(job);
+  /** What the first jobs cost, in the order in which they will start: at most `most` of them. */
+  firstPermits(most: number): readonly Permits[] {
+    const count = Math.min(most, this.#heap.length);
+    return this.#isMixed ? this.#first(count).map(permitsOf) : new Array(count).fill(1);
+  }
+
+  /** The jobs after which a job comes next are those above it in the heap. */
+  #first(count: number): Job[] {
+    const found: Job[] = [];
+    const candidates = this.#heap.slice(0, 1);
+    while (found.length < count) {
+      const next = candidates.reduce((a, b) => (isBefore(b, a) ? b : a));
+      const { index } = next;
+      const children = this.#heap.slice(2 * index + 1, 2 * index + 3);
+      candidates.splice(candidates.indexOf(next), 1, ...children);
+      found.push(next);
+    }
+    return found;
+  }
+
+  /** The job that has waited longest, whatever its priority. */
+  get oldest(): Job | undefined {
+    return this.#best((a, b) => a.order < b.order);
+  }
+
+  /** Of the jobs of the lowest priority the one that has waited longest. */
+  get leastUrgent(): Job | undefined {
+    return this.#best((a, b) =>
+      a.priority === b.priority ? a.order < b.order : a.priority < b.priority,
+    );
+  }
+
+  #best(isBetter: (a: Job, b: Job) => boolean): Job | undefined {
+    let [best] = this.#heap;
+    for (const job of this.#heap) {
+      if (best !== undefined && isBetter(job, best)) best = job;
+    }
+    return best;
+  }
+
+  enqueue(run: Run, options: Partial<JobOptions> = {}): void {
+    const { priority = 0, permits = 1 } = options;
+    const index = this.#heap.length;
+    const job: Job = { run, options, priority, order: this.#orders++, index, context: undefined };
+    this.#isMixed = permits !== 1 || (this.#isMixed && index > 0);
+    if (this.#byId !== undefined) addTo(this.#byId, job);
     this.#rise(job);
+    this.newest = job;
   }
 
   dequeue(): Run | undefined {
-    const [job] = this.#heap;
-    if (job !== undefined) this.#delete(job);
-    return job?.run;
+    const job = this.#heap[0];
+    if (job === undefined) return undefined;
+    this.#delete(job);
+    const { run, context } = job;
+    return context === undefined ? run : () => context.runInAsyncScope(run);
   }
 
-  /** PQueue calls it for a job whose signal was aborted. */
+  /** The PQueue calls it for a job whose signal was aborted. */
   remove(id: string): void {
-    for (const job of this.#byId.get(id) ?? []) {
-      if (job.signal?.aborted) {
+    for (const job of this.#jobsOf(id)) {
+      if (job.options.signal?.aborted) {
         this.#delete(job);
         return;
       }
@@ -73,7 +138,7 @@ export class JobHeap {
 
   /** The job goes behind those that have the priority already. */
   setPriority(id: string, priority: number): void {
-    const [job] = this.#byId.get(id) ?? [];
+    const [job] = this.#jobsOf(id);
     if (job === undefined) throw new ReferenceError(`no job with the id "${id}" waits`);
     if (job.priority === priority) return;
     job.priority = priority;
@@ -85,17 +150,27 @@ export class JobHeap {
     return this.#heap.filter((job) => job.priority === priority).map(({ run }) => run);
   }
 
-  #delete(job: Job): void {
-    const namesakes = this.#byId.get(job.id);
-    namesakes?.delete(job);
-    if (namesakes?.size === 0) this.#byId.delete(job.id);
-    const last = this.#heap.pop();
-    if (last === undefined || last === job) return;
-    last.index = job.index;
-    this.#settle(last);
+  #jobsOf(id: string): Iterable<Job> {
+    if (this.#byId === undefined) {
+      this.#byId = new Map();
+      for (const job of this.#heap.toSorted((a, b) => a.order - b.order)) addTo(this.#byId, job);
+    }
+    const found = this.#byId.get(id) ?? [];
+    return Symbol.iterator in found ? found : [found];
   }
 
-  /** Puts a job right that may have to go up or down. */
+  #delete(job: Job): void {
+    const last = this.#heap.pop();
+    if (last !== undefined && last !== job) {
+      last.index = job.index;
+      this.#settle(last);
+    }
+    job.index = -1;
+    if (this.#heap.length === 0) this.#byId = undefined;
+    if (this.#byId !== undefined) deleteFrom(this.#byId, job);
+  }
+
+  /** Puts a job in its place, above or below. */
   #settle(job: Job): void {
     this.#rise(job);
     this.#sink(job);
@@ -131,6 +206,25 @@ export class JobHeap {
   }
 }
 
+function permitsOf({ options }: Job): Permits {
+  return options.permits ?? 1;
+}
+
 function isBefore(a: Job, b: Job): boolean {
   return a.priority === b.priority ? a.order < b.order : a.priority > b.priority;
+}
+
+function addTo(byId: Map<string, Job | Set<Job>>, job: Job): void {
+  const { id = "" } = job.options;
+  const others = byId.get(id);
+  if (others === undefined) byId.set(id, job);
+  else if (others instanceof Set) others.add(job);
+  else byId.set(id, new Set([others, job]));
+}
+
+function deleteFrom(byId: Map<string, Job | Set<Job>>, job: Job): void {
+  const { id = "" } = job.options;
+  const jobs = byId.get(id);
+  if (jobs === job) byId.delete(id);
+  else if (jobs instanceof Set && jobs.delete(job) && jobs.size === 0) byId.delete(id);
 }

@@ -8,20 +8,30 @@
  * moment: a job of high priority that came late goes first. A job that waits holds neither a place
  * nor permits.
  *
- * There is one reservation at a time, of as many permits as the next job costs. It is given up when
- * the next job is one that costs something else, and when nobody is to start any more: paused,
- * cleared, aborted, no place.
+ * Permits are requested for the jobs that are next, and given up when other jobs are next, which cost
+ * something else, and when no job is to start any more: paused, cleared, aborted, no place. How many
+ * requests there are at a time: see `PermitRequests`.
  *
  * Worked example, one permit a second, `concurrency` 1: A starts at 0 and runs for 300 ms, B and C
  * wait. Until 300 ms nothing is reserved, for there is no place. Then B's permit is, for 1000 ms. At
  * 500 ms D comes, of a higher priority: at 1000 ms D starts.
  */
 import PQueue from "p-queue";
-import { type Bound, checkBoolean, checkFunction, checkNumber, checkOptions } from "../../check.ts";
-import type { Limiter, Reservation } from "../../limiter/face.ts";
-import { listPermits, type Permits } from "../../permits.ts";
+import {
+  type Bound,
+  checkBoolean,
+  checkFunction,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+} from "../../check.ts";
+import type { Limiter } from "../../limiter/face.ts";
+import { listPermits } from "../../permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
-import { JobHeap, type PacedAddOptions } from "./job-heap.ts";
+import { asyncContext } from "./async-context.ts";
+import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
+import { JobHeap, type JobOptions, type PacedAddOptions, type PacedJob } from "./job-heap.ts";
+import { giveBack, type Pass, PermitRequests } from "./permit-requests.ts";
 
 export interface PacedQueueOptions {
   /** At whose pace the jobs start; it may be shared with others. */
@@ -32,33 +42,39 @@ export interface PacedQueueOptions {
   readonly autoStart?: boolean | undefined;
   /** How long a job may run, ms, from its start; above 0. Default: as long as it likes. */
   readonly timeout?: number | undefined;
+  /** How many jobs may wait: a whole number, 1 or more, or `Infinity`. Default `Infinity`. */
+  readonly maxWaiting?: number | undefined;
+  /**
+   * What happens when a job is added and `maxWaiting` jobs wait. Default `"reject"`.
+   *
+   * - `"reject"`: the new job is refused.
+   * - `"drop-oldest"`: the job that was added first of those that wait is dropped, whatever its
+   *   priority. `setPriority` counts as adding it again.
+   * - `"drop-lowest-priority"`: of the waiting jobs of the lowest priority the one that was added
+   *   first is dropped; but the new job is refused unless its own priority is higher.
+   * - `"wait"`: the new job waits outside the queue, first in first out, until there is room.
+   *
+   * Jobs that are refused or dropped are not called; their promises reject with a QueueFullError,
+   * whose `facts.dropped` tells the two apart.
+   */
+  readonly onFull?: OnFullQueue | undefined;
 }
 
-const OPTIONS = ["limiter", "concurrency", "autoStart", "timeout"] as const;
+const OPTIONS = ["limiter", "concurrency", "autoStart", "timeout", "maxWaiting", "onFull"] as const;
 const ADD_OPTIONS = ["permits", "priority", "id", "signal", "timeout"] as const;
 
+const jobsAtLeastOne: Bound = {
+  words: "a whole number, 1 or more, or Infinity",
+  holds: (value) => value >= 1 && (value === Infinity || Number.isSafeInteger(value)),
+};
 const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
-
-/** What `add` runs; it is given the signal of its options. */
-export type PacedJob<Result> = (options: {
-  readonly signal?: AbortSignal | undefined;
-}) => Result | PromiseLike<Result>;
-
-/** Permits that are awaited for whoever is next. */
-interface Ask {
-  readonly permits: Permits;
-  /** Absent while the limiter has not answered yet. */
-  reservation?: Reservation;
-}
-
-/** Why a job may start now, or must fail. */
-type Pass = { readonly reservation: Reservation } | { readonly error: unknown };
 
 /** The heap that the PQueue made last, and what it does to us. */
 interface Line {
   jobs: JobHeap;
   onTake(): void;
   onEnd(): void;
+  onFail(error: unknown): never;
   onRemove(): void;
 }
 
@@ -71,36 +87,54 @@ interface Line {
  * await queue.add(() => fetch(url), { permits: 2, priority: 1 });
  */
 export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
-  readonly #limiter: Limiter;
+  readonly #requests: PermitRequests;
   readonly #line: Line;
+  readonly #full: FullQueue | undefined;
   #isPaused: boolean;
-  #ask: Ask | undefined;
   /** Handed to the job that the PQueue is about to start. */
   #pass: Pass | undefined;
+  /** What the last event said: `rateLimit` or `rateLimitCleared`. */
+  #saidRateLimited = false;
+  #isSaying = false;
 
   /**
-   * @param options `limiter`; and PQueue's `concurrency` (default `Infinity`), `autoStart` (default
-   *   `true`) and `timeout` (ms, default none)
-   * @throws TypeError on a bad option. `interval` and `intervalCap` are refused, for the limiter sets
-   *   the pace, and so is `queueClass`
+   * @param options `limiter`; PQueue's `concurrency` (default `Infinity`), `autoStart` (default
+   *   `true`) and `timeout` (ms, default none); `maxWaiting` (jobs, default `Infinity`) and `onFull`
+   *   (default `"reject"`)
+   * @throws TypeError or RangeError on a bad option. `interval` and `intervalCap` are refused, for the
+   *   limiter sets the pace, and so is `queueClass`
    */
   constructor(options: PacedQueueOptions) {
     checkOptions("options", options, OPTIONS);
     const { limiter, concurrency = Infinity, autoStart = true, timeout } = options;
+    const { maxWaiting = Infinity, onFull = "reject" } = options;
     checkLimiter(limiter);
     checkBoolean("autoStart", autoStart);
-    const line: Line = { jobs: new JobHeap(), onTake: idle, onEnd: idle, onRemove: idle };
+    checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
+    checkOneOf("onFull", onFull, ON_FULL);
+    const line: Line = {
+      jobs: new JobHeap(),
+      onTake: idle,
+      onEnd: idle,
+      onFail: rethrow,
+      onRemove: idle,
+    };
     super({
       concurrency,
       autoStart: false,
       queueClass: heapOf(line),
       ...(timeout === undefined ? {} : { timeout }),
     });
-    this.#limiter = limiter;
+    this.#requests = new PermitRequests(limiter, () => this.#pump());
     this.#isPaused = !autoStart;
     this.#line = line;
+    this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
     line.onTake = () => super.pause();
     line.onEnd = () => this.#pump();
+    line.onFail = (error) => {
+      this.#pump();
+      throw error;
+    };
     // only when the PQueue has done with the abort
     line.onRemove = () => queueMicrotask(() => this.#pump());
   }
@@ -114,28 +148,39 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
    *   costs (default 1)
    * @returns what the job returns
    * @throws (as a rejection) what the job throws, PQueue's TimeoutError or the signal's own reason;
-   *   RangeError or TypeError on bad options; and when the job is next and the limiter refuses it,
-   *   the limiter's error: the job has not been called then
+   *   RangeError or TypeError on bad options; QueueFullError, see `onFull`; and when the job is next
+   *   and the limiter refuses it, the limiter's error: the job has not been called then
    * @example
    * const page = await queue.add(({ signal }) => fetch(url, { signal }), { priority: 1, signal });
    */
   override add<Result>(
     job: PacedJob<Result>,
-    options: Partial<PacedAddOptions> = {},
+    options?: Partial<PacedAddOptions>,
   ): Promise<Result & Awaited<Result>> {
     try {
       checkFunction("job", job);
-      checkOptions("options", options, ADD_OPTIONS);
-      const { permits = 1, priority = 0 } = options;
-      checkNumber("priority", priority, anyPriority);
-      listPermits(permits, Object.keys(Object(permits)));
+      if (options !== undefined) checkAddOptions(options);
     } catch (error) {
       return Promise.reject(error);
     }
+    const full = this.#full;
+    if (full === undefined) return this.#enqueue(job, options);
+    return full.add(this.#line.jobs, job, options, (...args) => this.#enqueue(...args));
+  }
+
+  #enqueue<Result>(
+    job: PacedJob<Result>,
+    options: Partial<JobOptions> | undefined,
+  ): Promise<Result & Awaited<Result>> {
+    const { newest: outer } = this.#line.jobs;
     // the casts: in PQueue 9 a job answers a value or a promise, and `add` answers a promise of a
     // Result; in PQueue 10 a job may answer either, and `add` answers one of what was awaited
     const result = super.add<Result>((task) => this.#start(job, task) as Result, options);
     this.#pump();
+    const { newest } = this.#line.jobs;
+    if (newest !== undefined && newest.index >= 0) newest.context = asyncContext();
+    // a listener of the PQueue's `add` event may add jobs of its own meanwhile
+    this.#line.jobs.newest = outer;
     return result as Promise<Result & Awaited<Result>>;
   }
 
@@ -157,9 +202,13 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     return this.#isPaused;
   }
 
-  /** Removes all jobs that wait. What their promises do then is PQueue's affair: see there. */
+  /**
+   * Removes all jobs that wait. Their promises stay pending in p-queue 9, and reject with an
+   * AbortError in p-queue 10. Jobs that wait for room (`onFull: "wait"`) reject with an AbortError.
+   */
   override clear(): void {
     super.clear();
+    this.#full?.clear();
     this.#pump();
   }
 
@@ -175,7 +224,15 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     this.#pump();
   }
 
-  /** How many jobs may run at once: 1 or more. Fewer interrupts nobody. */
+  /**
+   * Whether the next job waits for permits. On a shared limiter it is `false` until the limiter has
+   * replied; and no permits are requested while the queue is paused, or all places are taken.
+   */
+  override get isRateLimited(): boolean {
+    return this.#requests.isWaiting;
+  }
+
+  /** How many jobs may run at once: 1 or more. A lower number does not interrupt jobs that run. */
   override get concurrency(): number {
     return super.concurrency;
   }
@@ -186,71 +243,31 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     if (#line in this) this.#pump();
   }
 
-  /** Reserves for whoever is next, starts whom it can, and gives up what is not for anybody. */
+  /** Requests permits for the next jobs, starts those that have them, gives up the rest. */
   #pump(): void {
-    // the PQueue is about to start a job: whoever opened for it goes on afterwards
+    // the PQueue is about to start a job: the caller that opened it goes on afterwards
     while (this.#pass === undefined) {
-      const permits = this.#next();
-      if (this.#ask !== undefined) {
-        if (permits !== undefined && samePermits(permits, this.#ask.permits)) return;
-        this.#giveUp(this.#ask);
-      }
-      if (permits === undefined) return;
-      const pass = this.#reserve(permits);
-      if (pass === undefined) return;
+      const places = this.#isPaused ? 0 : this.concurrency - this.pending;
+      const pass = this.#requests.next(this.#line.jobs, places);
+      if (pass === undefined) break;
       this.#open(pass);
     }
+    this.#full?.admit(this.#line.jobs);
+    if (this.#saidRateLimited !== this.isRateLimited && !this.#isSaying) this.#saySoon();
   }
 
-  /** What the job costs that may start as soon as it has permits; `undefined`: none may. */
-  #next(): Permits | undefined {
-    const { jobs } = this.#line;
-    return this.#isPaused || this.pending >= this.concurrency ? undefined : jobs.head?.permits;
+  /** Once for all changes of a turn, as the PQueue does. */
+  #saySoon(): void {
+    this.#isSaying = true;
+    queueMicrotask(() => {
+      this.#isSaying = false;
+      if (this.#saidRateLimited === this.isRateLimited) return;
+      this.#saidRateLimited = this.isRateLimited;
+      emit(this, this.isRateLimited ? "rateLimit" : "rateLimitCleared");
+    });
   }
 
-  /** A pass where it can be told at once; else it comes later. */
-  #reserve(permits: Permits): Pass | undefined {
-    try {
-      const reservation = this.#limiter.reserve(permits);
-      if (!isLater(reservation) && reservation.waitMs === 0) return { reservation };
-      const ask: Ask = { permits };
-      this.#ask = ask;
-      void this.#await(ask, reservation);
-      return undefined;
-    } catch (error) {
-      return { error };
-    }
-  }
-
-  async #await(ask: Ask, asked: Reservation | Promise<Reservation>): Promise<void> {
-    const pass = await this.#outcome(ask, asked);
-    if (this.#ask !== ask) return;
-    this.#ask = undefined;
-    const permits = this.#next();
-    if (permits !== undefined && samePermits(permits, ask.permits)) this.#open(pass);
-    else giveBack(pass);
-    this.#pump();
-  }
-
-  async #outcome(ask: Ask, asked: Reservation | Promise<Reservation>): Promise<Pass> {
-    try {
-      const reservation = await asked;
-      ask.reservation = reservation;
-      if (this.#ask === ask) await reservation.ready();
-      else giveBack({ reservation });
-      return { reservation };
-    } catch (error) {
-      return { error };
-    }
-  }
-
-  /** Where the limiter has not answered yet, `#outcome` gives back what it answers. */
-  #giveUp(ask: Ask): void {
-    this.#ask = undefined;
-    if (ask.reservation !== undefined) giveBack({ reservation: ask.reservation });
-  }
-
-  /** Lets the PQueue take one job; `onTake` shuts the door behind it. */
+  /** Lets the PQueue take one job; `onTake` pauses it again. */
   #open(pass: Pass): void {
     this.#pass = pass;
     super.start();
@@ -273,6 +290,13 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   }
 }
 
+function checkAddOptions(options: Partial<PacedAddOptions>): void {
+  checkOptions("options", options, ADD_OPTIONS);
+  const { permits, priority } = options;
+  if (priority !== undefined) checkNumber("priority", priority, anyPriority);
+  if (permits !== undefined) listPermits(permits, Object.keys(Object(permits)));
+}
+
 /** A class without parameters, as PQueue wants it. */
 function heapOf(line: Line): new () => JobHeap {
   return class extends JobHeap {
@@ -285,7 +309,7 @@ function heapOf(line: Line): new () => JobHeap {
       line.onTake();
       const run = super.dequeue();
       // PQueue frees the place in a microtask that it asks for before `run` is through
-      return run && (() => run().finally(() => line.onEnd()));
+      return run && (() => run().then(line.onEnd, line.onFail));
     }
 
     override remove(id: string): void {
@@ -295,22 +319,14 @@ function heapOf(line: Line): new () => JobHeap {
   };
 }
 
+/** PQueue 9 is an EventEmitter, PQueue 10 an EventTarget. */
+function emit(queue: object, event: "rateLimit" | "rateLimitCleared"): void {
+  if (queue instanceof EventTarget) queue.dispatchEvent(new CustomEvent(event));
+  else (queue as { emit(event: string): void }).emit(event);
+}
+
 function idle(): void {}
 
-/** Nobody waits for the answer: where the store cannot be told, the permits are lost. */
-function giveBack(pass: Pass): void {
-  if ("reservation" in pass) undo(pass.reservation).catch(idle);
-}
-
-async function undo(reservation: Reservation): Promise<void> {
-  if (!(await reservation.cancel())) await reservation.settle(0);
-}
-
-function isLater<T extends object>(answer: T | Promise<T>): answer is Promise<T> {
-  return "then" in answer;
-}
-
-function samePermits(a: Permits, b: Permits): boolean {
-  if (typeof a === "number" || typeof b === "number") return a === b;
-  return [...Object.keys(a), ...Object.keys(b)].every((policy) => a[policy] === b[policy]);
+function rethrow(error: unknown): never {
+  throw error;
 }

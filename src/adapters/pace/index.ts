@@ -1,1 +1,1 @@
-export { type PaceOptions, pace } from "./pace.ts";
+export { type Paced, type PaceOptions, pace } from "./pace.ts";

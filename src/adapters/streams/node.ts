@@ -6,7 +6,6 @@
  */
 import { Transform, type TransformCallback } from "node:stream";
 import type { Limiter } from "../../limiter/face.ts";
-import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
 import {
   type CheckedOptions,
@@ -18,6 +17,7 @@ import {
   type Weigh,
   type WeighedOptions,
 } from "./options.ts";
+import { StreamSignal } from "./stream-signal.ts";
 
 export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
 
@@ -49,7 +49,7 @@ export function throttleNode<T>(
 class Throttle<T> extends Transform {
   readonly #credit: Credit;
   readonly #weigh: Weigh<T> | undefined;
-  readonly #unlisten: (() => void) | undefined;
+  readonly #signal: StreamSignal<Throttle<T>>;
   /** Goes on with the chunk in hand, when the reader wants more. */
   #resume: (() => void) | undefined;
 
@@ -58,55 +58,72 @@ class Throttle<T> extends Transform {
     super({ objectMode: weigh !== undefined, highWaterMark: 0 });
     this.#credit = credit;
     this.#weigh = weigh;
-    if (signal?.aborted) {
-      // a stream that is destroyed before it is piped has nobody who hears of its error
-      queueMicrotask(() => this.destroy(signal.reason));
-    } else {
-      this.#unlisten = onAbort(signal, (reason) => this.destroy(reason as Error));
-    }
+    this.#signal = new StreamSignal(signal, destroyThrottle);
+    // an error before it is piped would have no listener
+    if (signal?.aborted) queueMicrotask(() => this.destroy(signal.reason));
+    else this.#signal.listen(this);
   }
 
   override _transform(chunk: T, _encoding: string, callback: TransformCallback): void {
+    this.#signal.hold(this);
+    let size: number;
+    let passes: number | undefined;
     try {
-      this.#pass(chunk, sizeOf(chunk, this.#weigh), callback);
+      size = sizeOf(chunk, this.#weigh);
+      passes = this.#credit.take(size);
     } catch (error) {
       callback(error as Error);
+      return;
     }
+    if (passes === size) callback(null, chunk);
+    else this.#pass(chunk, size, passes, callback);
   }
 
-  /** No promise where the chunk is paid. */
-  #pass(chunk: T, size: number, callback: TransformCallback): void {
+  /** The next piece of a chunk, and so on until all has passed. */
+  #pass(chunk: T, size: number, first: number | undefined, callback: TransformCallback): void {
     let rest = chunk;
     let left = size;
-    for (;;) {
-      const passes = this.#credit.take(left);
-      if (passes === left) {
-        callback(null, rest);
-        return;
-      }
+    for (let passes = first; passes !== left; passes = this.#credit.take(left)) {
       if (passes === undefined) {
-        this.#credit.buy(left).then(
-          () => this.#pass(rest, left, callback),
-          // who was destroyed has an error of its own, or none
-          (error) => this.destroyed || callback(error),
-        );
-        return;
+        if (this.#buy(rest, left, callback)) return;
+        continue;
       }
       const more = this.push(headOf(rest, passes));
       rest = restOf(rest, passes);
       left -= passes;
       if (!more) {
-        this.#resume = () => this.#pass(rest, left, callback);
+        this.#resume = () => this.#pass(rest, left, this.#credit.take(left), callback);
         return;
       }
+    }
+    callback(null, rest);
+  }
+
+  /** @returns whether the rest passes later, or never */
+  #buy(rest: T, left: number, callback: TransformCallback): boolean {
+    try {
+      const bought = this.#credit.buy(left);
+      bought?.then(
+        () => this.#pass(rest, left, this.#credit.take(left), callback),
+        // a destroyed stream has an error of its own, or none
+        (error) => this.destroyed || callback(error),
+      );
+      return bought !== undefined;
+    } catch (error) {
+      callback(error as Error);
+      return true;
     }
   }
 
   override _read(size: number): void {
+    this.#signal.hold(this);
     const resume = this.#resume;
+    if (resume === undefined) {
+      super._read(size);
+      return;
+    }
     this.#resume = undefined;
-    if (resume === undefined) super._read(size);
-    else resume();
+    resume();
   }
 
   override _flush(callback: TransformCallback): void {
@@ -120,7 +137,11 @@ class Throttle<T> extends Transform {
   }
 
   #end(reason?: unknown): void {
-    this.#unlisten?.();
+    this.#signal.release();
     this.#credit.close(reason);
   }
+}
+
+function destroyThrottle<T>(throttle: Throttle<T>, reason: unknown): void {
+  throttle.destroy(reason as Error);
 }

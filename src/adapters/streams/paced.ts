@@ -68,7 +68,8 @@ async function* pass<T>(
         const size = credit.take(left);
         if (size === left) break;
         if (size === undefined) {
-          await credit.buy(left);
+          const bought = credit.buy(left);
+          if (bought !== undefined) await bought;
         } else {
           yield headOf(rest, size);
           rest = restOf(rest, size);

@@ -3,11 +3,12 @@
  *
  * Its two ends are made here by hand. The platform's own transformer learns of an abort only when the
  * chunk in hand has passed, which is after the wait that the abort should end; and it hands all pieces
- * of a chunk to a reader who has asked for one. Here a piece is bought when the reader asks for it,
+ * of a chunk to a reader that has asked for one. Here a piece is bought when the reader asks for it,
  * and the end of either side ends the wait at once.
+ *
+ * A chunk that its reader has asked for and whose permits are bought passes without a promise of ours.
  */
 import type { Limiter } from "../../limiter/face.ts";
-import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
 import {
   type CheckedOptions,
@@ -19,6 +20,7 @@ import {
   type Weigh,
   type WeighedOptions,
 } from "./options.ts";
+import { StreamSignal } from "./stream-signal.ts";
 
 /**
  * Paces a stream of bytes: `pipeThrough(throttle(limiter))`. The bytes pass unchanged and in order, no
@@ -50,8 +52,13 @@ export function throttle<T>(
 ): TransformStream<T, T> {
   const checked = checkPaceOptions(limiter, options);
   const { readable, writable } = new Passage(new Credit(limiter, checked), checked);
-  // elsewhere it has to be a TransformStream, so it is one, with other ends
-  return Object.defineProperties(new TransformStream<T, T>(), {
+  const stream = new TransformStream<T, T>();
+  // A transfer (postMessage, structuredClone) would move the ends of the platform's own stream, which
+  // are not paced. It refuses a stream whose ends are locked.
+  stream.readable.getReader();
+  stream.writable.getWriter();
+  // callers check that it is a TransformStream: it is one, with other ends
+  return Object.defineProperties(stream, {
     readable: { value: readable },
     writable: { value: writable },
   });
@@ -60,22 +67,34 @@ export function throttle<T>(
 /** Node's types lack the signal. */
 type WritableController = WritableStreamDefaultController & { readonly signal: AbortSignal };
 
-/** From the writer's hand to the reader's. */
+/** The write in progress, which ends when the whole chunk has passed. */
+interface Write {
+  resolve(): void;
+  reject(reason: unknown): void;
+}
+
+/** From the writer to the reader. */
 class Passage<T> {
   readonly readable: ReadableStream<T>;
   readonly writable: WritableStream<T>;
   readonly #credit: Credit;
   readonly #weigh: Weigh<T> | undefined;
-  readonly #unlisten: (() => void) | undefined;
+  readonly #signal: StreamSignal<Passage<T>>;
   #reader!: ReadableStreamDefaultController<T>;
   #writer!: WritableController;
-  /** The reader has asked and has not been answered. */
+  /** The reader has asked and has no piece yet. */
   #asked = false;
-  #whenAsked = (): void => {};
+  /** What is left of the chunk in hand, and its size; undefined: there is no chunk. */
+  #rest: T | undefined;
+  #left: number | undefined;
+  /** The chunk in hand waits for permits. */
+  #buying = false;
+  #write: Write | undefined;
 
   constructor(credit: Credit, { weigh, signal }: CheckedOptions<T>) {
     this.#credit = credit;
     this.#weigh = weigh;
+    this.#signal = new StreamSignal(signal, failPassage);
     this.readable = new ReadableStream<T>(
       {
         start: (controller) => {
@@ -83,9 +102,10 @@ class Passage<T> {
         },
         pull: () => {
           this.#asked = true;
-          this.#whenAsked();
+          this.#signal.hold(this);
+          if (this.#left !== undefined && !this.#buying) this.#pass(this.#left);
         },
-        cancel: (reason) => this.#fail(reason),
+        cancel: (reason) => this.fail(reason),
       },
       { highWaterMark: 0 },
     );
@@ -93,65 +113,101 @@ class Passage<T> {
       start: (controller) => {
         this.#writer = controller as WritableController;
       },
-      write: (chunk) => this.#pass(chunk),
+      write: (chunk) => this.#take(chunk),
       close: () => {
         this.#end(undefined);
         this.#reader.close();
       },
     });
-    this.#writer.signal.addEventListener("abort", () => this.#fail(this.#writer.signal.reason));
-    this.#unlisten = onAbort(signal, (reason) => this.#fail(reason));
+    this.#writer.signal.addEventListener("abort", () => this.fail(this.#writer.signal.reason));
+    this.#signal.listen(this);
   }
 
-  async #pass(chunk: T): Promise<void> {
+  #take(chunk: T): Promise<void> | undefined {
+    this.#signal.hold(this);
+    let size: number;
     try {
-      let rest = chunk;
-      let left = sizeOf(chunk, this.#weigh);
+      size = sizeOf(chunk, this.#weigh);
+    } catch (error) {
+      this.fail(error);
+      throw error;
+    }
+    this.#rest = chunk;
+    this.#left = size;
+    if (this.#asked && this.#pass(size)) return undefined;
+    return new Promise((resolve, reject) => {
+      this.#write = { resolve, reject };
+      const { ended } = this.#credit;
+      if (ended.aborted) reject(ended.reason);
+    });
+  }
+
+  /**
+   * Hands the next piece to the reader, which has asked for it; or buys it first.
+   *
+   * @returns whether the chunk in hand has passed as a whole
+   */
+  #pass(left: number): boolean {
+    try {
       for (;;) {
-        if (!this.#asked) await this.#demand();
         const size = this.#credit.take(left);
-        if (size === left) {
-          this.#hand(rest);
-          return;
-        }
-        if (size === undefined) {
-          await this.#credit.buy(left);
-        } else {
-          this.#hand(headOf(rest, size));
-          rest = restOf(rest, size);
-          left -= size;
+        if (size !== undefined) return this.#hand(size, left);
+        const bought = this.#credit.buy(left);
+        if (bought !== undefined) {
+          this.#wait(bought, left);
+          return false;
         }
       }
     } catch (error) {
-      this.#fail(error);
-      throw error;
+      this.fail(error);
+      return false;
     }
   }
 
-  async #demand(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#whenAsked = resolve;
-    });
-    this.#credit.ended.throwIfAborted();
+  #wait(bought: Promise<void>, left: number): void {
+    this.#buying = true;
+    bought.then(
+      () => {
+        this.#buying = false;
+        this.#pass(left);
+      },
+      (error) => this.fail(error),
+    );
   }
 
-  #hand(piece: T): void {
+  #hand(size: number, left: number): boolean {
     this.#asked = false;
-    this.#reader.enqueue(piece);
+    const rest = this.#rest as T;
+    if (size < left) {
+      this.#rest = restOf(rest, size);
+      this.#left = left - size;
+      this.#reader.enqueue(headOf(rest, size));
+      return false;
+    }
+    this.#rest = undefined;
+    this.#left = undefined;
+    this.#reader.enqueue(rest);
+    this.#write?.resolve();
+    this.#write = undefined;
+    return true;
   }
 
-  /** What one side has ended with, the other ends with too. */
-  #fail(reason: unknown): void {
+  /** Ends both sides with the same reason. */
+  fail(reason: unknown): void {
     if (this.#credit.ended.aborted) return;
     this.#end(reason);
+    this.#write?.reject(reason);
     this.#reader.error(reason);
-    // where its own abort brought us here, Node would trip over an error in between
+    // where its own abort is the cause, an error in between makes Node fail
     if (!this.#writer.signal.aborted) this.#writer.error(reason);
   }
 
   #end(reason: unknown): void {
-    this.#unlisten?.();
+    this.#signal.release();
     this.#credit.close(reason);
-    this.#whenAsked();
   }
+}
+
+function failPassage<T>(passage: Passage<T>, reason: unknown): void {
+  passage.fail(reason);
 }

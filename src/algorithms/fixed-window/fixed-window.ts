@@ -56,7 +56,8 @@ const LARGEST = Number.MAX_VALUE;
 
 export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState> = {
   name: "fixed-window",
-  letter: "f",
+  code: "f",
+  inOrder: true,
   dated: true,
   permitsAt: [0],
 
@@ -104,6 +105,8 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
     if (receipt !== undefined && receipt !== state.start + policy.window) return;
     state.used = Math.max(0, state.used - permits);
   },
+
+  bound: ({ limit, window }, micros) => limit * (1 + Math.ceil(micros / window)),
 
   quota(policy, state, now): Quota {
     const passed = Math.floor((now - state.start) / policy.window);

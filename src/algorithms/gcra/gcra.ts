@@ -76,7 +76,8 @@ const LARGEST = Number.MAX_VALUE;
 
 export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
   name: "gcra",
-  letter: "g",
+  code: "g",
+  inOrder: true,
   permitsAt: [0, 1, 3, 4],
 
   policy(numbers) {
@@ -128,6 +129,8 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
     const { maxWaiting } = policy;
     return maxWaiting !== undefined && levelAt(policy, state, now) - permits < -maxWaiting;
   },
+
+  bound: ({ largest, permits, per }, micros) => largest + (micros * permits) / per,
 
   quota(policy, state, now): Quota {
     const { capacity, per, permits } = policy;

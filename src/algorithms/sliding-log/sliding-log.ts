@@ -3,7 +3,19 @@
  *
  * What it promises. Each request that is let in leaves an entry; an entry made at e has left at
  * exactly e + window. What the entries hold that have not left is never more than `limit`. No
- * interval shorter than the window ever sees more than that, wherever it begins.
+ * interval shorter than the window ever holds more entries than that, wherever it begins.
+ *
+ * Entries and starts. The entry of a waiter lies at the instant for which it was booked. A timer that
+ * is late by d starts it at e + d, and its entry has left at e + window all the same, so lateness
+ * costs no throughput, but the starts of an interval of t can be those of t + d:
+ *
+ *   starts in t  <=  limit x (1 + floor((t + d) / window))
+ *
+ * Example, 10 in 100 ms, d = 6 ms: ten that start at 6 ms were booked for 0, and the next one starts
+ * at 100 ms: 11 starts within 94 ms. With `strict` the entry of a waiter is made when it starts, at
+ * e + d: then d is 0 above, and each late timer delays those behind it. That takes a queue in this
+ * process. A store books instants ahead, and cannot move those that it has announced to others when a
+ * caller starts late, so limiters on a store refuse the option.
  *
  * Worked example, 5 in 60 s: requests at 0, 1, 2, 3 and 4 s go; one at 5 s is told 55 s, for at 60 s
  * the first entry has left. At 66 s there are none left and 5 can go.
@@ -22,7 +34,7 @@
  * beyond the limit a whole window later for each `limit` more. Entries may so lie in the future, and
  * nobody gets in before the last one: first in, first out.
  *
- * Bound. In any interval of t at most limit x (1 + floor(t / window)).
+ * Bound. In any interval of t at most limit x (1 + floor(t / window)) entries.
  *
  * Where it is inexact. Windows and entries are whole microseconds (an instant with a fraction counts
  * from the next one on). Of permits in fractions some leave late, those kept with later ones as
@@ -32,7 +44,7 @@
  *
  * `sliding-log.lua` is this file once more.
  */
-import { aboveZero, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, checkBoolean, checkNumber, checkOptions } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
@@ -52,16 +64,18 @@ export interface SlidingLogState {
 
 export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> = {
   name: "sliding-log",
-  letter: "l",
+  code: "l",
+  inOrder: true,
   dated: true,
   permitsAt: [0],
 
-  policy([limit = 1, windowMs = 1000]) {
+  policy([limit = 1, windowMs = 1000, strict = 0]) {
     return Object.freeze({
       algorithm: slidingLogAlgorithm,
-      numbers: [limit, windowMs],
+      numbers: strict === 1 ? [limit, windowMs, strict] : [limit, windowMs],
       limit,
       window: wholeMicros(windowMs * 1000),
+      strict: strict === 1,
     });
   },
 
@@ -103,6 +117,8 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     const index = countUntil(state.times, receipt - policy.window) - 1;
     if (state.times[index] === receipt - policy.window) giveBackEntry(state, now, index, permits);
   },
+
+  bound: ({ limit, window }, micros) => limit * (1 + Math.floor(micros / window)),
 
   quota(policy, state, now): Quota {
     const { times, totals } = state;
@@ -255,6 +271,9 @@ function giveBackEntry(state: SlidingLogState, now: number, index: number, permi
  *
  * @param numbers.limit permits in any window; above 0
  * @param numbers.windowMs how long a window is, ms; above 0, at most 1e12, held to whole microseconds
+ * @param numbers.strict counts a waiter from the instant at which it starts. Default false: from the
+ *   instant for which it was booked, so a timer that is d late lets the starts of window + d fall
+ *   within a window. Limiters on a store refuse it
  * @returns a policy for `Limiter.create`
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
@@ -263,8 +282,10 @@ function giveBackEntry(state: SlidingLogState, now: number, index: number, permi
 export function slidingLog(numbers: {
   readonly limit: number;
   readonly windowMs: number;
+  readonly strict?: boolean | undefined;
 }): SlidingLogPolicy {
-  checkOptions("slidingLog", numbers, ["limit", "windowMs"]);
+  checkOptions("slidingLog", numbers, ["limit", "windowMs", "strict"]);
   const limit = checkNumber("limit", numbers.limit, aboveZero);
-  return slidingLogAlgorithm.policy([limit, checkWindow(numbers.windowMs)]);
+  const strict = checkBoolean("strict", numbers.strict ?? false);
+  return slidingLogAlgorithm.policy([limit, checkWindow(numbers.windowMs), strict ? 1 : 0]);
 }

@@ -62,7 +62,8 @@ const someBuckets: Bound = {
 
 export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindowState> = {
   name: "sliding-window",
-  letter: "w",
+  code: "w",
+  inOrder: true,
   dated: true,
   permitsAt: [0],
 
@@ -124,6 +125,10 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
     const index = (state.start + policy.window - receipt) / policy.width;
     const count = state.counts[index];
     if (count !== undefined) state.counts[index] = Math.max(0, count - permits);
+  },
+
+  bound({ limit, width, buckets }, micros) {
+    return limit * Math.ceil((1 + Math.ceil(micros / width)) / buckets);
   },
 
   quota(policy, state, now): Quota {

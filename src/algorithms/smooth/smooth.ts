@@ -109,7 +109,8 @@ const LARGEST = Number.MAX_VALUE;
 
 export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   name: "smooth",
-  letter: "s",
+  code: "s",
+  inOrder: true,
   // max and threshold follow the rate, for they are times by the rate
   permitsAt: [0],
 
@@ -161,6 +162,11 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     const cost = (permits - fromStore) * policy.stable;
     state.nextFree = Math.min(LARGEST, state.nextFree + cost);
     state.stored -= fromStore;
+  },
+
+  bound({ stable, warmingUp, max }, micros, largest) {
+    if (stable === 0) return Infinity;
+    return (warmingUp ? 0 : max) + micros / stable + largest;
   },
 
   quota(policy, state, now): Quota {

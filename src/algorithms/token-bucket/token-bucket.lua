@@ -105,7 +105,7 @@ algorithms.t = {
 
     function algorithm.quota(policy, state, now)
       local capacity = policy.capacity
-      local window = math.min(LARGEST, capacity / policy.refill * policy.every)
+      local window = math.min(LARGEST, capacity / math.min(policy.refill, capacity) * policy.every)
       local reset = until_full(policy, state, now)
       return capacity, math.max(0, tokens_at(policy, state, now)), reset, window
     end

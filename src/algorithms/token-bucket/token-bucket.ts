@@ -20,8 +20,8 @@
  * Worked example, capacity 5, refill 2 every second: 5 go at 0 s. At 0.999999 s nobody goes, at 1 s
  * two do. Then 4 are asked for: at 2 s there are 2, at 3 s 4, so they go at 3 s.
  *
- * Bound. In any interval of t microseconds at most capacity + ceil(t / every) x refill. Charges,
- * which ask nobody, come on top.
+ * Bound. In any interval of t microseconds at most capacity + ceil(t / every) x min(refill,
+ * capacity). Charges come on top.
  *
  * Where it is inexact. An interval is a whole number of microseconds, at least one and at most 2^52
  * (142 years): it is rounded. Tokens are doubles, counted from the last time that the bucket was
@@ -62,7 +62,8 @@ const LARGEST = Number.MAX_VALUE;
 
 export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> = {
   name: "token-bucket",
-  letter: "t",
+  code: "t",
+  inOrder: true,
   permitsAt: [0, 1],
 
   policy(numbers) {
@@ -98,13 +99,17 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
     if (sumAt(policy, state, now) > policy.capacity) anchor(policy, state, now);
   },
 
+  bound: ({ capacity, refill, every }, micros) =>
+    capacity + Math.ceil(micros / every) * Math.min(refill, capacity),
+
   quota(policy, state, now): Quota {
     const { capacity, refill, every } = policy;
     return {
       limit: capacity,
       remaining: Math.max(0, tokensAt(policy, state, now)),
       resetMs: toMillis(untilFull(policy, state, now)),
-      windowMs: Math.min(LARGEST, (capacity / refill) * every) / 1000,
+      // a step fills the bucket at most, however large the refill is
+      windowMs: Math.min(LARGEST, (capacity / Math.min(refill, capacity)) * every) / 1000,
     };
   },
 

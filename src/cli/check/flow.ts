@@ -1,24 +1,24 @@
 /**
- * Which rule can be reached behind which: what one lets pass at most, and what another bears
- * without refusing anybody or making anybody wait. Both in requests, for one actor.
+ * Which rule can be reached behind which: what one lets pass at most, and what another lets through
+ * without refusing a request or making it wait. Both in requests, for one actor.
  */
 import { policiesOf } from "../../adapters/http/limits.ts";
 import { ALGORITHMS } from "../../adapters/http/rules/algorithms.ts";
 import type { Rule } from "../../adapters/http/rules/rule.ts";
 import type { Policy } from "../../index.ts";
 
-/** What passes a rule, at most. */
+/** What passes a rule, at most: the algorithm's own bound, in requests. */
 interface Flow {
   /** In any interval of this length. */
   most(ms: number): number;
-  /** In any interval of t ms no more than `burst + t * perMs`. */
-  readonly burst: number;
   readonly perMs: number;
+  /** The lengths up to one period at which `most` jumps, and just after: it is a line between. */
+  readonly jumps: readonly number[];
   /** Of a fixed window: its length, on the epoch's grid, and what each holds. */
   readonly grid?: { readonly windowMs: number; readonly limit: number };
 }
 
-/** A rule that refuses nobody by itself: whatever gets past the other one gets past it. */
+/** A rule that refuses no request by itself: whatever gets past the other one gets past it. */
 export function isOutOfReach(rule: Rule, behind: Rule): boolean {
   const { own } = policiesOf(behind, ALGORITHMS);
   const flow = flowOf(own, behind.cost);
@@ -28,50 +28,49 @@ export function isOutOfReach(rule: Rule, behind: Rule): boolean {
   );
 }
 
-/** The bounds are those that the algorithms' own files state. */
-function flowOf({ algorithm, numbers }: Policy, cost: number): Flow {
-  if (algorithm.name === "gcra") {
-    const [atOnce = 1, permits = 1, perMs = 1000, waiting = 0] = numbers;
-    // whoever waits is charged to the other rules when it comes
-    return bucket((atOnce + waiting) / cost, permits / perMs / cost);
-  }
-  const [limit = 1, windowMs = 1000, buckets = 10] = numbers;
+/** Just after an instant, ms. */
+const LATER = 0.001;
+
+function flowOf(policy: Policy, cost: number): Flow {
+  const { algorithm, numbers } = policy;
+  const most = (ms: number) => algorithm.bound(policy, ms * 1000, cost) / cost;
+  const [limit = 1, second = 1000, third] = numbers;
   switch (algorithm.name) {
+    case "gcra":
+      return { most, perMs: second / (third ?? 1000) / cost, jumps: [0] };
     case "fixed-window":
-      return { ...windows(limit / cost, windowMs, 1), grid: { windowMs, limit: limit / cost } };
-    case "sliding-window":
-      // an interval that is a bucket shorter than the window holds no more than the limit
-      return windows(limit / cost, windowMs - windowMs / buckets, 0);
+      return {
+        ...{ most, perMs: limit / second / cost, jumps: [0, LATER] },
+        grid: { windowMs: second, limit: limit / cost },
+      };
+    case "sliding-window": {
+      const buckets = third ?? 10;
+      const edges = Array.from({ length: buckets + 1 }, (_, i) => (i * second) / buckets + LATER);
+      return { most, perMs: limit / second / cost, jumps: [0, ...edges] };
+    }
     case "sliding-log":
-      return windows(limit / cost, windowMs, 0);
+      return { most, perMs: limit / second / cost, jumps: [0, second] };
     default:
-      return { most: () => Infinity, burst: Infinity, perMs: Infinity };
+      return { most: () => Infinity, perMs: Infinity, jumps: [0] };
   }
-}
-
-function bucket(burst: number, perMs: number): Flow {
-  return { most: (ms) => burst + ms * perMs, burst, perMs };
-}
-
-/** @param extra how many windows more an interval may touch than fit into it */
-function windows(limit: number, windowMs: number, extra: number): Flow {
-  return {
-    most: (ms) => limit * (Math.ceil(ms / windowMs) + extra),
-    burst: limit * (1 + extra),
-    perMs: limit / windowMs,
-  };
 }
 
 function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolean {
   const [first = 1, second = 1000, third = 1000] = numbers;
   switch (algorithm.name) {
-    case "gcra":
-      return flow.burst <= first / cost && flow.perMs <= second / third / cost;
+    case "gcra": {
+      const perMs = second / third / cost;
+      // after a period both have gone on, this one by no less
+      return (
+        flow.perMs <= perMs && flow.jumps.every((ms) => flow.most(ms) <= first / cost + ms * perMs)
+      );
+    }
     case "fixed-window":
       return mostInGrid(flow, second) <= first / cost;
     case "sliding-window":
     case "sliding-log":
-      return flow.most(second) <= first / cost;
+      // what is counted lies within one window, its end not included
+      return flow.most(second - LATER) <= first / cost;
     default:
       return false;
   }
@@ -80,6 +79,6 @@ function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolea
 /** Windows of which one is a multiple of the other begin together. */
 function mostInGrid(flow: Flow, windowMs: number): number {
   const { grid } = flow;
-  if (grid === undefined || windowMs % grid.windowMs !== 0) return flow.most(windowMs);
+  if (grid === undefined || windowMs % grid.windowMs !== 0) return flow.most(windowMs - LATER);
   return (grid.limit * windowMs) / grid.windowMs;
 }

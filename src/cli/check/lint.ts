@@ -1,5 +1,6 @@
 /** What a file of rules allows and hardly anybody wants. */
-import { canonical, range } from "../../adapters/http/actors/address.ts";
+import { canonical } from "../../adapters/http/actors/address.ts";
+import { range } from "../../adapters/http/actors/exemption.ts";
 import { readRulePath } from "../../adapters/http/match/readings.ts";
 import type { Rule } from "../../adapters/http/rules/rule.ts";
 import type { Problem } from "../../adapters/http/rules/rules-error.ts";
@@ -154,13 +155,15 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
     warning(rule, "no-such-value", `exempt "${value}" holds for nobody: it is no address or range`),
   );
   const overridden = rule.overrides.flatMap(({ value }) => {
-    const address = canonical(value.replace(/\/64$/, ""));
+    const [bare = "", bits] = value.split("/");
+    const address = canonical(bare);
     if (address === undefined || address === value) return [];
-    return warning(
-      rule,
-      "no-such-value",
-      `override "${value}" holds for nobody: this address counts as "${address}"`,
-    );
+    const unless =
+      bits !== undefined && canonical(bare, Number(bits)) === value
+        ? ` unless the gateway has ipv6Prefix: ${bits}`
+        : "";
+    const message = `override "${value}" holds for nobody${unless}: this address counts as "${address}"`;
+    return warning(rule, "no-such-value", message);
   });
   return [...nobody, ...overridden];
 }

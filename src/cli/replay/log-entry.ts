@@ -1,5 +1,7 @@
 /** From a line of an access log to a request. */
 import type { GatewayRequest } from "../../adapters/http/index.ts";
+import { clientOf, findClient } from "./log-client.ts";
+import { parseClfTime, parseTime } from "./log-time.ts";
 
 /** A request as the log tells it. */
 export class LogEntry implements GatewayRequest {
@@ -80,7 +82,7 @@ const JSON_LINE = /^\s*\{/;
 // -- the combined format: address identity user [time] "method target protocol" … --
 
 const COMBINED =
-  /^(?<address>\S+) \S+ (?<user>.*?) \[(?<time>[^\][]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"/s;
+  /^(?<first>\S+) (?<identity>\S+) (?<user>.*?) \[(?<time>[^\][]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"/s;
 const PARTS: readonly (readonly [RegExp, string])[] = [
   [/^\S+ /, "an address"],
   [/^\S+ \S+ [^[]+/, "an identity and a user"],
@@ -88,16 +90,20 @@ const PARTS: readonly (readonly [RegExp, string])[] = [
 ];
 
 function readCombined(line: string): LogEntry | Unread {
-  const [, address = "", user = "", time = "", method = "", url = ""] = COMBINED.exec(line) ?? [];
-  if (address === "") return unreadCombined(line);
-  const atMs = readClfTime(time);
+  const [, first = "", identity = "", user = "", time = "", method = "", url = ""] =
+    COMBINED.exec(line) ?? [];
+  if (first === "") return unreadCombined(line);
+  const client = findClient(first, identity, user);
+  if ("message" in client) return { column: 1, message: client.message };
+  const atMs = parseClfTime(time);
   if (Number.isNaN(atMs)) {
     return {
       column: line.indexOf("[") + 2,
       message: "found no time such as 10/Oct/2000:13:55:36 -0700",
     };
   }
-  return new LogEntry(atMs, method, url, known(address), true, { account: known(user) });
+  const account = known(client.user);
+  return new LogEntry(atMs, method, url, known(client.address), true, { account });
 }
 
 function unreadCombined(line: string): Unread {
@@ -117,36 +123,6 @@ function unreadCombined(line: string): Unread {
 /** "-" is nobody. */
 function known(value: string): string | undefined {
   return value === "-" || value === "" ? undefined : value;
-}
-
-const MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec";
-const CLF_TIME = /^(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})$/;
-let lastTime = "";
-let lastMs = Number.NaN;
-
-/** Most lines tell the same second as the one before. */
-function readClfTime(time: string): number {
-  if (time === lastTime) return lastMs;
-  lastTime = time;
-  lastMs = parseClfTime(time);
-  return lastMs;
-}
-
-function parseClfTime(time: string): number {
-  const [, day, month = "", year, hour, minute, second, sign, zoneHours, zoneMinutes] =
-    CLF_TIME.exec(time) ?? [];
-  const index = month === "" ? -1 : MONTHS.indexOf(month) / 3;
-  if (!Number.isInteger(index) || index < 0) return Number.NaN;
-  const utc = Date.UTC(
-    Number(year),
-    index,
-    Number(day),
-    Number(hour),
-    Number(minute),
-    Number(second),
-  );
-  const zone = (Number(zoneHours) * 60 + Number(zoneMinutes)) * 60_000;
-  return sign === "-" ? utc + zone : utc - zone;
 }
 
 // -- JSON lines --
@@ -172,12 +148,13 @@ function readJson(line: string, fields: Fields): LogEntry | Unread {
   const url = textOf(pick(data, fields.url)) ?? requestUrl;
   if (url === undefined) return { column: 1, message: `found no URL in ${fields.url.join(", ")}` };
   const method = textOf(pick(data, fields.method)) ?? requestMethod ?? "GET";
-  const address = textOf(pick(data, fields.address));
+  const client = clientOf(textOf(pick(data, fields.address)) ?? "");
+  if ("message" in client) return { column: 1, message: client.message };
   const actors: Record<string, string | undefined> = {};
   for (const [actor, names] of Object.entries(fields.actors)) {
     actors[actor] = textOf(pick(data, names));
   }
-  return new LogEntry(atMs, method, url, address, isWholeSeconds(told), actors);
+  return new LogEntry(atMs, method, url, known(client.address), isWholeSeconds(told), actors);
 }
 
 /** The first that is there. */
@@ -220,8 +197,7 @@ function readTime(told: unknown): number {
     return number < LEAST_MS * 1e6 ? number / 1000 : number / 1e6;
   }
   if (typeof told !== "string") return Number.NaN;
-  const clf = readClfTime(told);
-  return Number.isNaN(clf) ? Date.parse(told) : clf;
+  return parseTime(told);
 }
 
 /** By how it is written: 12:00:00.000 is exact. */

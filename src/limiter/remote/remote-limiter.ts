@@ -77,6 +77,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
+    refuseStrict(declared);
     const { name, clock, epoch, maxWaiting, prefetch, instances = () => 1 } = options;
     const cell = openCell(declared, 0, 0);
     const line = new WaitLine(clock);
@@ -250,7 +251,8 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 
   /** Holds for all processes, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
-    const { list } = renumber(this.#declared, listPolicies(policies));
+    const { names, list } = renumber(this.#declared, listPolicies(policies));
+    refuseStrict({ names, list });
     await this.#renumber({ verb: "set", numbers: writePolicies(list) });
   }
 
@@ -335,4 +337,14 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 /** What is prefetched may be used whatever the store has. */
 function atLeast(quota: Quota, remaining: number): Quota {
   return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
+}
+
+/** A store books instants ahead: it cannot move them when a caller starts late. */
+function refuseStrict({ names, list }: PolicyList): void {
+  const strict = list.findIndex((policy) => policy.strict);
+  if (strict < 0) return;
+  throw new TypeError(
+    `policy "${names[strict]}" must not be strict on a store, which books instants ahead and does not ` +
+      "know when callers start; leave out strict, or use Limiter.create, which is in this process",
+  );
 }

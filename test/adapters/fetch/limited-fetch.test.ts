@@ -116,6 +116,39 @@ test("what the server may say instead of seconds", async () => {
   }
 });
 
+test("a 403 for a limit is heeded as a 429: everybody holds back", async () => {
+  const rows: [fields: Record<string, string>, again: number][] = [
+    [{ "retry-after": "2" }, 2015],
+    [{ "retry-after": "2", "x-ratelimit-remaining": "50" }, 2015],
+    [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1" }, 1015],
+    [{ ratelimit: '"d";r=0;t=4' }, 4015],
+  ];
+  for (const [fields, again] of rows) {
+    for (const sync of [true, false]) {
+      const { clock, get, arrivals } = setUp(inTurn(status(403, fields), ok), { sync });
+      const first = get();
+      await clock.advance(50);
+      const second = get();
+      await clock.advance(10_000);
+      assert.equal(arrivals(), [5, again, again + 100], JSON.stringify(fields));
+      assert.equal([first.value?.status, second.value?.status], [200, 200]);
+    }
+  }
+  const { clock, get, seen } = setUp(status(403, { "x-ratelimit-remaining": "0" }), { retries: 1 });
+  get();
+  await clock.advance(5000);
+  assert.is(seen.length, 2, "nothing remains, and nothing is said of when: the backoff");
+});
+
+test("any other 403 is an answer like others", async () => {
+  for (const fields of [{}, { "x-ratelimit-remaining": "7" }, { "retry-after": "soon" }]) {
+    const { clock, get, arrivals } = setUp(status(403, fields));
+    const refused = get();
+    await clock.advance(10_000);
+    assert.equal([arrivals(), refused.value?.status], [[5], 403]);
+  }
+});
+
 test("nothing said: the pause grows with each attempt, and half of it is random", async () => {
   const { clock, get, arrivals, seen } = setUp(status(429), { retries: 3, backoffMs: 1000 });
   const refused = get();
@@ -197,6 +230,7 @@ const repeated: [
     3,
     () => ({ method: "POST", body: "text", headers: { "Idempotency-Key": "1" } }),
   ],
+  ["POST, if told so, for a limit", 403, 3, () => ({ method: "POST", body: "text" }), true],
   ["POST, if told so", 429, 3, () => ({ method: "POST", body: "text" }), true],
   ["POST, if told so", 503, 1, () => ({ method: "POST", body: "text" }), true],
   [

@@ -368,23 +368,6 @@ rules:
   assert.equal(from("b"), [false, "+account 9", "-all 0"]);
 });
 
-test("an actor's fault is the caller's to see", async () => {
-  const gateway = await open("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
-    actors: {
-      tenant: () => {
-        throw new Error("no tenant");
-      },
-    },
-  });
-  assert.throws(() => gateway.check(request("/")), /no tenant/);
-
-  const none = await open("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
-    actors: { tenant: (({ raw }: { raw: unknown }) => raw) as () => string },
-  });
-  assert.throws(() => ask(none, "/", { raw: {} }), /actors\.tenant must answer a text, got an obj/);
-  assert.is(ask(none, "/", { raw: null }).outcomes[0]?.actor, "192.0.2.1");
-});
-
 test("whatever a client sends, there is a verdict", async () => {
   const gateway = await open(
     `

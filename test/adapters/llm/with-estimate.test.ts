@@ -5,7 +5,7 @@ import { type EstimateOptions, withEstimate } from "../../../src/adapters/llm/in
 import { Limiter, type Permits, tokenBucket } from "../../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../../src/redis.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, watch } from "../../limiter/watch.ts";
+import { failure, turn, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
 import { elsewhere } from "../streams/forms.ts";
 
@@ -43,12 +43,18 @@ test("what was used is settled, whatever becomes of the function", async () => {
     [fail, { failed: { tokens: 0 } }, [1, 0]],
     [fail, { failed: { tokens: 20 } }, [1, 20]],
     [(settle) => settle({ tokens: 120 }).then(fail), {}, [1, 120]],
-    [(settle) => settle({ tokens: Number.NaN }), {}, [0, 0]],
-    [fail, { failed: { coins: 5 } }, [1, 300]],
+    [(settle) => settle({ tokens: Number.NaN }), {}, [1, 300]],
+    [(settle) => settle({ tokens: undefined as never }), {}, [1, 300]],
+    [(settle) => settle({ tokens: -1, requests: 5 }), {}, [1, 300]],
+    [(settle) => settle({ tokens: -1 }).then(() => settle({ tokens: 120 })), {}, [1, 120]],
+    [(settle) => settle({ tokens: -1 }).then(fail), { failed: { tokens: 0 } }, [1, 300]],
+    [fail, { failed: { coins: 5 } }, [0, 0]],
   ];
   for (const [i, [fn, options, expected]] of rows.entries()) {
     const { limiter, taken } = setUp();
-    await withEstimate(limiter, estimate, fn, options).catch(() => {});
+    await withEstimate(limiter, estimate, fn, { onUnsettled: () => {}, ...options }).catch(
+      () => {},
+    );
     assert.equal(taken(), expected, `row ${i}`);
   }
 });
@@ -85,6 +91,106 @@ test("more than a policy holds is charged too, and the answer is there", async (
   }
 });
 
+test("an unusable number is reported, and the answer is there", async () => {
+  for (const [actual, message] of [
+    [
+      { tokens: undefined },
+      "TypeError: actual.tokens must be a finite number, 0 or more, got undefined",
+    ],
+    [
+      { tokens: Number.NaN },
+      "RangeError: actual.tokens must be a finite number, 0 or more, got NaN",
+    ],
+    [undefined, "TypeError: actual must be a finite number, 0 or more, got undefined"],
+  ] as [never, string][]) {
+    const { limiter, taken } = setUp();
+    const errors: unknown[] = [];
+    const onUnsettled = (error: unknown) => {
+      errors.push(error);
+      throw new Error("the listener's own");
+    };
+    const fn = (settle: Settle) => settle(actual).then(() => "answer");
+    assert.is(await withEstimate(limiter, estimate, fn, { onUnsettled }), "answer");
+    assert.equal(errors.map(String), [message]);
+    assert.equal(taken(), [1, 300]);
+  }
+});
+
+test("without a listener the first unusable number of a limiter is a warning", async () => {
+  const { limiter } = setUp();
+  const warnings: string[] = [];
+  const listen = ({ message }: Error) => void warnings.push(message);
+  process.on("warning", listen);
+  try {
+    for (let i = 0; i < 2; i++) {
+      await withEstimate(limiter, estimate, (settle) => settle({ tokens: Number.NaN }));
+    }
+    await turn();
+  } finally {
+    process.off("warning", listen);
+  }
+  assert.is(
+    warnings.filter((text) => text.includes("withEstimate: settle() got no usable")).length,
+    1,
+  );
+});
+
+test("a policy that settle misspells changes nothing, and is reported", async () => {
+  for (const asked of [5, estimate]) {
+    const { limiter, taken } = setUp();
+    const errors: unknown[] = [];
+    const onUnsettled = (error: unknown) => void errors.push(error);
+    const fn = (settle: Settle) => settle({ tokens: 900, coins: 1 });
+    await withEstimate(limiter, asked, fn, { onUnsettled });
+    await turn();
+    assert.match(String(errors), 'names no policy "coins"; the policies are requests, tokens');
+    assert.equal(taken(), asked === 5 ? [5, 5] : [1, 300]);
+  }
+});
+
+test("a policy that failed misspells is found before the call", async () => {
+  for (const asked of [5, estimate]) {
+    const { limiter, taken } = setUp();
+    for (const shared of [limiter, elsewhere(limiter)]) {
+      const call = () =>
+        withEstimate(shared, asked, () => assert.unreachable(), { failed: { coins: 0 } });
+      assert.is(
+        String(await failure(call)),
+        'TypeError: failed names no policy "coins"; the policies are requests, tokens',
+      );
+    }
+    assert.equal(taken(), [0, 0]);
+  }
+});
+
+test("a store that is away before the call leaves the decision to acquire", async () => {
+  const { limiter } = setUp();
+  const peek = async () => {
+    throw new StoreUnavailableError("model", 50, "gone");
+  };
+  const fn = () => "answer";
+  const shared = { ...elsewhere(limiter), peek };
+  assert.is(await withEstimate(shared, 5, fn, { failed: { coins: 0 } }), "answer");
+  const broken = { ...shared, peek: () => Promise.reject(new Error("broken")) };
+  assert.match(
+    String(await failure(() => withEstimate(broken, 5, fn, { failed: { coins: 0 } }))),
+    "broken",
+  );
+});
+
+test("a store that hangs does not hold back the answer, nor the error", async () => {
+  const { limiter } = setUp();
+  const hung = () => new Promise<never>(() => {});
+  const shared = { ...elsewhere(limiter), charge: hung, refund: hung };
+  for (const tokens of [120, 450]) {
+    const fn = (settle: Settle) => settle({ tokens }).then(() => "answer");
+    assert.is(await withEstimate(shared, estimate, fn), "answer");
+  }
+  const error = new Error("no");
+  const fail = () => Promise.reject(error);
+  assert.is(await failure(() => withEstimate(shared, { requests: 1 }, fail)), error);
+});
+
 test("a store that is away when it is told costs nobody the answer", async () => {
   const { limiter, taken } = setUp();
   const away = async () => {
@@ -92,12 +198,15 @@ test("a store that is away when it is told costs nobody the answer", async () =>
   };
   const shared = { ...elsewhere(limiter), charge: away, refund: away };
   for (const tokens of [120, 450]) {
-    const answer = await withEstimate(shared, estimate, (settle) =>
-      settle({ tokens }).then(() => 1),
-    );
-    assert.is(answer, 1);
+    const errors: unknown[] = [];
+    const onUnsettled = (error: unknown) => void errors.push(error);
+    const fn = (settle: Settle) => settle({ tokens }).then(() => 1);
+    assert.is(await withEstimate(shared, estimate, fn, { onUnsettled }), 1);
+    assert.is(await withEstimate(shared, { requests: 1 }, fn), 1); // reported by the limiter itself
+    await turn();
+    assert.instance(errors[0], StoreUnavailableError);
   }
-  assert.equal(taken(), [2, 600]);
+  assert.equal(taken(), [4, 600]);
 });
 
 test("waits for its turn, hands on what comes of it, and gives up with its signal", async () => {
@@ -137,7 +246,7 @@ test("bad arguments are refused before anything has happened", async () => {
     ],
     [
       () => withEstimate(limiter, estimate, fn, { onError: 1 } as never),
-      'options has no "onError"; it knows signal, failed',
+      'options has no "onError"; it knows signal, failed, onUnsettled',
     ],
   ];
   for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);

@@ -14,19 +14,19 @@ test("the highest priority first, then first in first out", () => {
     heap.enqueue(run, { priority, id: `${priority}`, permits: priority + 2 });
     return run;
   });
-  assert.is(heap.head?.permits, 7);
+  assert.is(heap.nextPermits, 7);
   assert.equal(heap.filter({ priority: 5 }).length, 2);
   assert.equal(
     jobs.map(() => jobs.indexOf(heap.dequeue() ?? job())),
     [1, 3, 0, 2, 4],
   );
-  assert.equal([heap.size, heap.dequeue(), heap.head], [0, undefined, undefined]);
+  assert.equal([heap.size, heap.dequeue(), heap.nextPermits], [0, undefined, undefined]);
 });
 
 test("without options: priority 0, one permit", () => {
   const heap = new JobHeap();
   heap.enqueue(job());
-  assert.is(heap.head?.permits, 1);
+  assert.is(heap.nextPermits, 1);
   assert.is(heap.filter({ priority: 0 }).length, 1);
 });
 
@@ -42,7 +42,7 @@ test("of those who share an id the one whose signal was aborted is removed", () 
   controllers[1]?.abort();
   heap.remove("same");
   const left: unknown[] = [];
-  for (; heap.head; heap.dequeue()) left.push(heap.head.permits);
+  for (; heap.size > 0; heap.dequeue()) left.push(heap.nextPermits);
   assert.equal(left, [1, 3]);
 });
 

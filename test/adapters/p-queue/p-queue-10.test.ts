@@ -23,7 +23,9 @@ function run(...args: string[]): void {
 
 test("passes the tests that p-queue 9 does", () => {
   const hook = "./test/adapters/p-queue/use-p-queue-10.ts";
-  const files = ["paced-queue", "as-p-queue", "accounts"].map((file) => `p-queue/${file}`);
+  const files = ["paced-queue", "as-p-queue", "accounts", "rate-limited", "on-full"].map(
+    (file) => `p-queue/${file}`,
+  );
   if (loads && isParent) run("--import", "tsx", "--import", hook, "scripts/test.ts", ...files);
 });
 

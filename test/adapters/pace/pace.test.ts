@@ -110,6 +110,161 @@ test("errors travel: the function's, thrown or rejected, the limiter's, and thos
   assert.is(called, false);
 });
 
+test("a call that need not wait starts before paced() returns, and not before an earlier call", async () => {
+  const { clock, limiter } = steady();
+  const starts: string[] = [];
+  const paced = pace((name: string) => starts.push(name), limiter);
+  void paced("a");
+  assert.equal(starts, ["a"]);
+  void paced("b");
+  // b was let through, and its call is not made yet
+  clock.wakeAt(200, () => {
+    limiter.refund(1);
+    void paced("c");
+  });
+  await clock.advance(500);
+  assert.equal(starts, ["a", "b", "c"]);
+  const native = Promise.resolve(5);
+  assert.is(pace(() => native, RateLimiter.create(1))() === native, true, "no promise around it");
+});
+
+test("waiting counts calls that wait, in whatever way the wait ends", async () => {
+  const { clock, limiter } = steady();
+  const controller = new AbortController();
+  const paced = pace((_signal?: AbortSignal) => 1, limiter, {
+    signal: (own?: AbortSignal) => own,
+  });
+  const calls = [paced(), paced(), paced(controller.signal)].map((call) => watch(clock, call));
+  assert.is(paced.waiting, 2);
+  controller.abort("no");
+  await clock.advance(0);
+  assert.equal([paced.waiting, calls[2]?.error], [1, "no"]);
+  await clock.advance(100);
+  assert.equal([paced.waiting, calls[1]?.value], [0, 1]);
+  await clock.advance(1000);
+  assert.is(await paced(controller.signal.aborted ? undefined : controller.signal), 1);
+  assert.is(await failure(() => paced(controller.signal)), "no");
+  await clock.advance(1000);
+  assert.is(await paced(new AbortController().signal), 1);
+  assert.is(paced.waiting, 0);
+});
+
+test("onDelay is called with the arguments of a call that has to wait, before it waits", async () => {
+  const { clock, limiter } = steady();
+  const delayed: string[] = [];
+  const onDelay = (name: string) => delayed.push(`${name} ${clock.now()}`);
+  const paced = pace((_name: string) => {}, limiter, { onDelay });
+  void paced("a");
+  void paced("b");
+  assert.equal(delayed, ["b 0"]);
+  await clock.advance(100);
+  assert.equal(delayed, ["b 0"]);
+});
+
+test("what onDelay throws becomes an uncaught exception; the call goes on", async () => {
+  const { clock, limiter } = steady();
+  const caught: unknown[] = [];
+  const wrong = new Error("wrong");
+  const paced = pace(() => "went", limiter, {
+    onDelay: () => {
+      throw wrong;
+    },
+  });
+  const listeners = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", (error) => caught.push(error));
+  void paced();
+  const call = watch(clock, paced());
+  await clock.advance(100);
+  process.removeAllListeners("uncaughtException");
+  for (const listener of listeners) process.on("uncaughtException", listener);
+  assert.equal([call.value, caught], ["went", [wrong]]);
+});
+
+test("enabled: false: later calls start at once and take no permits, calls that wait keep waiting", async () => {
+  const { clock, limiter } = steady();
+  const paced = pace((name: string) => `${name} ${clock.now()}`, limiter);
+  const calls = ["a", "b"].map((name) => watch(clock, paced(name)));
+  paced.enabled = false;
+  assert.is(paced.enabled, false);
+  assert.is(await paced("free"), "free 0");
+  paced.enabled = true;
+  calls.push(watch(clock, paced("c")));
+  await clock.advance(1000);
+  assert.equal(
+    calls.map(({ value }) => value),
+    ["a 0", "b 100", "c 200"],
+  );
+  assert.throws(() => {
+    paced.enabled = 1 as never;
+  }, /enabled must be true or false, got 1/);
+});
+
+test("clear rejects what waits, also calls with a signal of their own; later calls are paced", async () => {
+  const { clock, limiter } = steady();
+  const other = new AbortController();
+  const paced = pace((_signal?: AbortSignal) => clock.now(), limiter, {
+    signal: (own?: AbortSignal) => own,
+  });
+  const calls = [paced(), paced(), paced(other.signal)].map((call) => watch(clock, call));
+  paced.clear("enough");
+  const later = watch(clock, paced());
+  await clock.advance(1000);
+  assert.equal(
+    calls.map(({ value, error }) => value ?? error),
+    [0, "enough", "enough"],
+  );
+  assert.is(later.value, 100);
+  void paced();
+  const last = watch(clock, paced());
+  paced.clear();
+  await clock.advance(0);
+  assert.is((last.error as DOMException).name, "AbortError");
+});
+
+test("an aborted signal ends later calls too; with onAbort clear only those that waited", async () => {
+  for (const onAbort of [undefined, "end", "clear"] as const) {
+    const { clock, limiter } = steady();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const paced = pace(() => clock.now(), limiter, { signal, onAbort });
+    void paced();
+    const waits = watch(clock, paced());
+    controller.abort("stop");
+    const later = [paced(), paced()].map((call) => watch(clock, call));
+    await clock.advance(1000);
+    assert.is(waits.error, "stop");
+    const ended = onAbort !== "clear";
+    assert.equal(
+      later.map(({ value, error }) => value ?? error),
+      ended ? ["stop", "stop"] : [100, 200],
+    );
+  }
+});
+
+test("a signal is listened to only while a call waits", async () => {
+  const { clock, limiter } = steady();
+  const { signal } = new AbortController();
+  let listeners = 0;
+  const { addEventListener, removeEventListener } = signal;
+  signal.addEventListener = (...args: Parameters<typeof addEventListener>) => {
+    listeners += 1;
+    addEventListener.apply(signal, args);
+  };
+  signal.removeEventListener = (...args: Parameters<typeof removeEventListener>) => {
+    listeners -= 1;
+    removeEventListener.apply(signal, args);
+  };
+  const paced = pace(() => {}, limiter, { signal });
+  void paced();
+  assert.is(listeners, 0);
+  const calls = [paced(), paced()];
+  assert.is(listeners, 1);
+  await clock.advance(1000);
+  await Promise.all(calls);
+  assert.is(listeners, 0);
+});
+
 test("bad arguments are named", () => {
   const { limiter } = steady();
   const fn = () => {};
@@ -124,6 +279,9 @@ test("bad arguments are named", () => {
     [[fn, limiter, { permits: {} }], /permits must name a policy$/],
     [[fn, limiter, { permits: null }], /permits must be/],
     [[fn, limiter, { signal: 5 }], /signal must be/],
+    [[fn, limiter, { onAbort: "stop" }], /onAbort must be one of end, clear, got "stop"/],
+    [[fn, limiter, { onAbort: "clear" }], /onAbort "clear" needs a signal/],
+    [[fn, limiter, { onDelay: 5 }], /onDelay must be a function/],
   ] as [[() => void, RateLimiter, PaceOptions?], RegExp][]) {
     assert.throws(() => pace(...args), words);
   }

@@ -3,6 +3,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import * as assert from "uvu/assert";
 import { paced, throttle } from "../../../src/adapters/streams/index.ts";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
@@ -46,6 +48,9 @@ async function waiting() {
   assert.is(clock.timers, 1);
   return { clock, limiter, writer, reader, written, read };
 }
+
+setFlagsFromString("--expose-gc");
+const gc: () => void = runInNewContext("gc");
 
 const test = suite("streams, the web's ends");
 
@@ -165,14 +170,92 @@ test("streams that have ended leave the others larger turns", async () => {
     await reader.cancel();
     return read.value?.value?.length;
   };
-  const others = [1, 2, 3, 4].map(() => throttle(limiter));
+  const reading = async (count: number) => {
+    const readers = Array.from({ length: count }, () =>
+      webSource(endless(5000)).pipeThrough(throttle(limiter)).getReader(),
+    );
+    for (const reader of readers) watch(clock, reader.read());
+    await clock.advance(2000);
+    return readers;
+  };
+  const others = await reading(4);
   assert.is(await first(), 100);
-  for (const { writable } of others) await writable.abort();
+  for (const reader of others) await reader.cancel();
   assert.is(await first(), 500);
   // however many there are, a turn is worth a millisecond
-  const many = Array.from({ length: 200 }, () => throttle(limiter));
+  const many = await reading(200);
   assert.is(await first(), 10);
-  for (const { readable } of many) await readable.cancel();
+  for (const reader of many) await reader.cancel();
+});
+
+test("a stream takes turns from its first purchase on, not before", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(10_000, { clock });
+  const unread = Array.from({ length: 9 }, () => throttle(limiter));
+  const free = throttle(limiter, { freeBytes: 5000 });
+  const sizes: unknown[] = [];
+  for (const stream of [free, throttle(limiter)]) {
+    const reader = webSource(endless(5000)).pipeThrough(stream).getReader();
+    sizes.push((await reader.read()).value?.length);
+  }
+  assert.equal(sizes, [5000, 500]);
+  assert.is(unread.length, 9);
+});
+
+test("a transfer of the stream is refused, for it would not be paced", async () => {
+  const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
+  const stream = throttle(limiter);
+  const transfer = [stream as unknown as ArrayBuffer];
+  assert.throws(
+    () => structuredClone(stream, { transfer }),
+    (error: unknown) => (error as DOMException).name === "DataCloneError",
+  );
+  // and leaves it as it was
+  const reader = webSource(endless(200)).pipeThrough(stream).getReader();
+  assert.is((await reader.read()).value?.length, 50);
+  await reader.cancel();
+});
+
+test("a throttle that was made and never used is collected, whatever its signal", async () => {
+  const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
+  const { signal } = new AbortController();
+  const refs = [1, 2, 3].flatMap(() => [
+    new WeakRef(throttle(limiter, { signal })),
+    new WeakRef(throttleNode(limiter, { signal })),
+  ]);
+  assert.is(getEventListeners(signal, "abort").length, 1);
+  for (let i = 0; i < 50 && getEventListeners(signal, "abort").length > 0; i++) {
+    await new Promise(setImmediate); // a WeakRef holds until the end of the turn
+    gc();
+  }
+  assert.equal(
+    refs.map((ref) => ref.deref()),
+    refs.map(() => undefined),
+  );
+  assert.is(getEventListeners(signal, "abort").length, 0);
+});
+
+test("a throttle that is used is kept by its signal, and ends with it", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(1000, { clock });
+  const controller = new AbortController();
+  const { signal } = controller;
+  const used: Promise<unknown>[] = [
+    throttle(limiter, { signal }).readable.getReader().read(),
+    text(throttleNode(limiter, { signal })),
+  ];
+  const reads = used.map((each) => watch(clock, each));
+  for (let i = 0; i < 5; i++) {
+    await new Promise(setImmediate);
+    gc();
+  }
+  const reason = new Error("enough");
+  controller.abort(reason);
+  await turn();
+  assert.equal(
+    reads.map(({ error }) => error),
+    [reason, reason],
+  );
 });
 
 test("loads nothing of Node", () => {

@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import * as assert from "uvu/assert";
 import {
   fixedWindowAlgorithm as algorithm,
@@ -10,7 +9,6 @@ import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { instants, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite } from "../algorithm.suite.ts";
 import { begin, play, type Row, SECOND } from "../play.ts";
 
 function epoch(limit: number, seconds: number): FixedWindowPolicy {
@@ -414,33 +412,3 @@ limiting("windows lie on the grid of Unix time, which the clock tells", async ()
 });
 
 limiting.run();
-
-const policies = fc
-  .record({
-    limit: fc.constantFrom(1, 2, 3, 5, 10, 7.5, 0.7),
-    windowMs: fc.constantFrom(1000, 100, 1, 0.001, 333.333, 2500),
-    align: fc.constantFrom("epoch", "first"),
-  })
-  .map(fixedWindow);
-
-const seeds = [
-  // from the first request on to the grid and back, a window ended sooner
-  865900369,
-];
-
-algorithmSuite(
-  "fixed window",
-  policies,
-  (policy, micros) => {
-    const { limit, window } = policy as FixedWindowPolicy;
-    return limit * (1 + Math.ceil(micros / window));
-  },
-  {
-    seeds,
-    // a window that opens with a request ends later than one that is open already
-    later(policy) {
-      const { first, window } = policy as FixedWindowPolicy;
-      return first ? window : 0;
-    },
-  },
-);

@@ -5,9 +5,7 @@ import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms
 import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite } from "../algorithm.suite.ts";
-import { gcraBound } from "../bounds.ts";
-import { aRate, aSize, bucketSuite, exactly, play, type Row, SECOND } from "../bucket.suite.ts";
+import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const cells = (limit: number, burst?: number, periodMs = 1000) =>
   burst === undefined ? gcra({ limit, periodMs }) : gcra({ limit, periodMs, burst });
@@ -213,16 +211,5 @@ bucketSuite("gcra", {
   policies: fc
     .record({ limit: aRate, burst: aSize })
     .map((one) => gcra({ ...one, periodMs: 1000 })),
-  bound: gcraBound,
   largest: ({ largest }) => largest,
 });
-
-// what is given back ahead of its time goes to whoever asks next, beside those who were promised later instants
-algorithmSuite(
-  "gcra",
-  fc
-    .record({ limit: fc.constantFrom(1, 2, 5, 50), burst: fc.constantFrom(0, 1, 2, 5) })
-    .map((one) => gcra({ ...one, periodMs: 1000 })),
-  (policy, micros) => gcraBound(policy as GcraPolicy, micros),
-  { cancels: false, permits: exactly },
-);

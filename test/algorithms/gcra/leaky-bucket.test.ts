@@ -13,9 +13,7 @@ import {
 import { FakeClock } from "../../../src/testing/index.ts";
 import { failure, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite } from "../algorithm.suite.ts";
-import { gcraBound } from "../bounds.ts";
-import { aRate, aSize, bucketSuite, exactly, play, type Row, SECOND } from "../bucket.suite.ts";
+import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const uber = (slack = 10) => leakyBucket({ permitsPerSecond: 100, capacity: Infinity, slack });
 
@@ -227,20 +225,5 @@ bucketSuite("leaky bucket", {
       slack: fc.oneof(fc.constant(0), aSize),
     })
     .map(({ share, ...one }) => leakyBucket({ ...one, nodelay: one.capacity * share })),
-  bound: gcraBound,
   largest: ({ largest }) => largest,
 });
-
-algorithmSuite(
-  "leaky bucket",
-  fc
-    .record({
-      permitsPerSecond: fc.constantFrom(1, 2, 5),
-      capacity: fc.constantFrom(2, 5, 10),
-      nodelay: fc.constantFrom(0, 1, 2),
-      slack: fc.constantFrom(0, 3),
-    })
-    .map(leakyBucket),
-  (policy, micros) => gcraBound(policy as GcraPolicy, micros),
-  { cancels: false, lends: true, permits: exactly },
-);

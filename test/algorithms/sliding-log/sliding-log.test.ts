@@ -10,7 +10,6 @@ import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { instants, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite } from "../algorithm.suite.ts";
 import { begin, play, type Row, SECOND } from "../play.ts";
 
 function log(limit: number, seconds: number): SlidingLogPolicy {
@@ -437,26 +436,3 @@ limiting("more than the limit is refused at once", () => {
 });
 
 limiting.run();
-
-const policies = fc
-  .record({
-    limit: fc.constantFrom(1, 2, 3, 5, 10, 7.5, 0.7),
-    windowMs: fc.constantFrom(1000, 100, 1, 0.001, 333.333, 2500),
-  })
-  .map(slidingLog);
-
-const seeds = [
-  // entries that have left by then were dropped for a promise that was given back
-  -767672285,
-];
-
-algorithmSuite(
-  "sliding log",
-  policies,
-  (policy, micros) => {
-    const { limit, window } = policy as SlidingLogPolicy;
-    return limit * (1 + Math.floor(micros / window));
-  },
-  // to the end of a window, and for another: all make one entry
-  { seeds, later: (policy) => 2 * (policy as SlidingLogPolicy).window },
-);

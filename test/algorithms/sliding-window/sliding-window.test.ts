@@ -1,4 +1,3 @@
-import fc from "fast-check";
 import * as assert from "uvu/assert";
 import {
   slidingWindowAlgorithm as algorithm,
@@ -10,7 +9,6 @@ import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { instants, watch } from "../../limiter/watch.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite } from "../algorithm.suite.ts";
 import { begin, play, type Row, SECOND } from "../play.ts";
 
 function sliding(limit: number, seconds: number, buckets = 10): SlidingWindowPolicy {
@@ -303,22 +301,3 @@ limiting("more than the limit is refused at once", () => {
 });
 
 limiting.run();
-
-const policies = fc
-  .record({
-    limit: fc.constantFrom(1, 2, 3, 5, 10, 7.5, 0.7),
-    windowMs: fc.constantFrom(1000, 100, 1, 0.001, 333.333, 2500),
-    buckets: fc.constantFrom(1, 2, 3, 10, 10, 17),
-  })
-  .map(slidingWindow);
-
-algorithmSuite(
-  "sliding window",
-  policies,
-  (policy, micros) => {
-    const { limit, width, buckets } = policy as SlidingWindowPolicy;
-    return limit * Math.ceil((1 + Math.ceil(micros / width)) / buckets);
-  },
-  // to the end of a window, and for another: all are counted as one
-  { later: (policy) => 2 * (policy as SlidingWindowPolicy).window },
-);

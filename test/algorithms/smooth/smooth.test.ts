@@ -9,7 +9,6 @@ import {
   smoothWarmingUp,
 } from "../../../src/algorithms/smooth/smooth.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite, LARGEST_ASKED } from "../algorithm.suite.ts";
 
 const SECOND = 1_000_000;
 
@@ -918,28 +917,3 @@ ends("the fastest finite rate lets everybody through", () => {
 });
 
 ends.run();
-
-// -- what every algorithm promises --
-
-const everyday = fc.constantFrom(1, 5, 100 / 3, 2000);
-algorithmSuite(
-  "smooth",
-  fc.oneof(
-    fc.tuple(everyday, fc.constantFrom(0, 1, 2.5), fc.boolean()).map((args) => bursty(...args)),
-    fc.tuple(everyday, fc.constantFrom(0.5, 10)).map((args) => warming(...args)),
-  ),
-  (policy, micros) => {
-    const { warmingUp, max, stable } = policy as SmoothPolicy;
-    return (warmingUp ? 0 : max) + micros / stable + LARGEST_ASKED;
-  },
-  {
-    lends: true,
-    cancels: false,
-    lent: LARGEST_ASKED,
-    // a cold store has its price, which may be paid already
-    later(policy) {
-      const { warmingUp, coolDown, max } = policy as SmoothPolicy;
-      return warmingUp ? 1.5 * coolDown * max : 0;
-    },
-  },
-);

@@ -1,18 +1,12 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
-import { type GcraPolicy, gcraAlgorithm } from "../../../src/algorithms/gcra/gcra.ts";
+import { gcraAlgorithm } from "../../../src/algorithms/gcra/gcra.ts";
 import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
-import {
-  type SteppedBucketPolicy,
-  steppedBucket,
-  tokenBucket,
-} from "../../../src/algorithms/token-bucket/token-bucket.ts";
+import { steppedBucket, tokenBucket } from "../../../src/algorithms/token-bucket/token-bucket.ts";
 import { Limiter, PermitsExceedCapacityError, type Policy } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { suite } from "../../suite.ts";
-import { algorithmSuite } from "../algorithm.suite.ts";
-import { gcraBound, steppedBound } from "../bounds.ts";
-import { aRate, aSize, bucketSuite, exactly, play, type Row, SECOND } from "../bucket.suite.ts";
+import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const steps = (capacity: number, refill: number, everyMs = 1000) =>
   tokenBucket({ capacity, refill, everyMs, stepped: true });
@@ -258,7 +252,6 @@ const aBucket = fc.record({ capacity: aSize, refill: aRate });
 
 bucketSuite("token bucket", {
   policies: aBucket.map((one) => tokenBucket({ ...one, everyMs: 1000 })),
-  bound: gcraBound,
   largest: ({ capacity }) => capacity,
 });
 
@@ -266,26 +259,5 @@ bucketSuite("token bucket, stepped", {
   policies: fc
     .tuple(aBucket, fc.constantFrom(0.001, 0.7, 10, 1000, 86_400_000))
     .map(([one, everyMs]) => steps(one.capacity, one.refill, everyMs)),
-  bound: steppedBound,
   largest: ({ capacity }) => capacity,
 });
-
-const buckets = fc.record({
-  capacity: fc.constantFrom(1, 3, 7, 10),
-  refill: fc.constantFrom(1, 2, 2.5, 10),
-  everyMs: fc.constantFrom(100, 1000),
-});
-
-algorithmSuite(
-  "token bucket",
-  buckets.map(tokenBucket),
-  (policy, micros) => gcraBound(policy as GcraPolicy, micros),
-  { cancels: false, permits: exactly },
-);
-
-algorithmSuite(
-  "stepped bucket",
-  buckets.map((one) => tokenBucket({ ...one, stepped: true })),
-  (policy, micros) => steppedBound(policy as SteppedBucketPolicy, micros),
-  { cancels: false, permits: exactly },
-);

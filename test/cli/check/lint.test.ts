@@ -128,7 +128,8 @@ test("overrides and exemptions of which no actor is", () => {
   const over = (value: string) => ({ overrides: { [value]: { rpu: 1 } }, name: "r" });
   const device = { ...slow, actor: "device" };
   assert.equal(found(["/", { ...device, ...over("2001:db8::1") }]), ["no-such-value r"]);
-  assert.equal(found(["/", { ...device, ...over("2001:db8:0:0::/64") }]), []);
+  assert.equal(found(["/", { ...device, ...over("2001:db8:0:0::/56") }]), []);
+  assert.equal(found(["/", { ...device, ...over("2001:db8:0:1::/64") }]), ["no-such-value r"]);
   assert.equal(found(["/", { ...device, ...over("192.0.2.1") }]), []);
   const exempt = (...values: string[]) => found(["/", { ...device, exempt: values, name: "r" }]);
   assert.equal(exempt("192.0.2.0/24", "::1", "2001:db8::/32", "phone", "a.example"), []);

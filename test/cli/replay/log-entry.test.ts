@@ -58,6 +58,87 @@ test("what is no request: where, and what is missing", () => {
   }
 });
 
+test("a virtual host in front of the client, and ports behind addresses", () => {
+  const rest = '[01/Jan/2024:00:00:00 +0000] "GET / HTTP/1.1" 200 1';
+  const rows: [head: string, address: string | undefined, account?: string][] = [
+    ["example.com:80 192.0.2.1 - -", "192.0.2.1"],
+    ["example.com:443 2001:db8::1 - ann", "2001:db8::1", "ann"],
+    ["example.com 192.0.2.1 - ann b", "192.0.2.1", "ann b"],
+    ["10.0.0.5:80 192.0.2.1 - -", "192.0.2.1"],
+    ["0.003 192.0.2.1 - ann", "192.0.2.1", "ann"],
+    ["Jan 12 00:00:00 web1 nginx: 192.0.2.1 - -", "192.0.2.1"],
+    ["192.0.2.1:51234 - -", "192.0.2.1"],
+    ["[2001:db8::1]:51234 - -", "2001:db8::1"],
+    ["192.0.2.1 - ann b c", "192.0.2.1", "ann b c"],
+    ["client.example.com - -", "client.example.com"],
+    ["a3f9c2 identity ann", "a3f9c2", "ann"],
+    ["- - -", undefined],
+  ];
+  for (const [head, address, account] of rows) {
+    const [, , , remoteAddress, user] = read(`${head} ${rest}`);
+    assert.equal([remoteAddress, user], [address, account], head);
+  }
+});
+
+test("a line that leaves the client in doubt is none", () => {
+  const rest = '[01/Jan/2024:00:00:00 +0000] "GET / HTTP/1.1" 200 1';
+  for (const [head, says] of [
+    ["203.0.113.1, 10.0.0.1 - -", /found several addresses, allowed: one/],
+    ["203.0.113.1,10.0.0.1 - -", /found several addresses/],
+    ["unknown, 203.0.113.1 - -", /found several addresses/],
+    ['"203.0.113.1, 10.0.0.1" 10.0.0.2 - -', /found several addresses/],
+    ["203.0.113.1 10.0.0.1 - -", /found several addresses/],
+    ["10.0.0.5:80 192.0.2.1 192.0.2.2 -", /found several addresses/],
+    ["example.com - 192.0.2.1", /found an address behind the first field/],
+    ["example.com 192.0.2.1 -", /found an address behind the first field/],
+    ["example.com:80 - -", /found a name with a port/],
+    ["example.com:80 client.example.org - -", /found a name with a port/],
+  ] as const) {
+    const unread = readLine(`${head} ${rest}`, DEFAULT_FIELDS);
+    assert.not.instance(unread, LogEntry, head);
+    if (!(unread instanceof LogEntry)) assert.match(unread.message, says, head);
+  }
+  for (const address of ["203.0.113.1, 10.0.0.1", "example.com:80"]) {
+    const line = JSON.stringify({ time: 1, url: "/", remote_addr: address });
+    assert.not.instance(readLine(line, DEFAULT_FIELDS), LogEntry, address);
+  }
+  assert.is(json({ time: 1, url: "/", ip: "[::1]:80" })[3], "::1");
+});
+
+test("a date that no calendar has is none", () => {
+  const clf = (time: string) =>
+    readLine(`192.0.2.1 - - [${time}] "GET / HTTP/1.1" 200 1`, DEFAULT_FIELDS);
+  for (const time of [
+    ..."31/Feb/2024:00:00:00 +0000|29/Feb/2023:00:00:00 +0000|00/Jan/2024:00:00:00 +0000".split(
+      "|",
+    ),
+    ..."32/Jan/2024:00:00:00 +0000|01/Jan/2024:24:00:00 +0000|01/Jan/2024:00:60:00 +0000".split(
+      "|",
+    ),
+    ..."01/Jan/2024:00:00:61 +0000|01/Jan/2024:00:00:00 +9900|01/Jan/2024:00:00:00 +0060".split(
+      "|",
+    ),
+    ..."01/Anf/2024:00:00:00 +0000|01/Jan/0099:00:00:00 +0000".split("|"),
+  ]) {
+    const unread = clf(time);
+    assert.not.instance(unread, LogEntry, time);
+    if (!(unread instanceof LogEntry)) assert.match(unread.message, /found no time such as/);
+  }
+  assert.instance(clf("29/Feb/2024:23:59:60 -0930"), LogEntry);
+  for (const time of [
+    ..."2023-02-31T00:00:00Z|2023-02-29|2023-13-01T00:00:00Z|2023-00-10|2023/02/30 00:00:00".split(
+      "|",
+    ),
+    ..."Tue, 31 Feb 2023 00:00:00 GMT|31 Jun 2023 00:00:00 GMT|soon 5|11/14/2023|x 2023-01-01".split(
+      "|",
+    ),
+  ]) {
+    const line = JSON.stringify({ time, url: "/" });
+    assert.not.instance(readLine(line, DEFAULT_FIELDS), LogEntry, time);
+  }
+  assert.is(json({ time: "2024/02/29 00:00:00 GMT", url: "/" })[0], "2024-02-29T00:00:00.000Z");
+});
+
 test("JSON of servers, by the names that they use", () => {
   const at = "2023-11-14T22:13:20.000Z";
   assert.equal(

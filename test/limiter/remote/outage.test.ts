@@ -4,8 +4,8 @@ import * as assert from "uvu/assert";
 import type { Policy } from "../../../src/index.ts";
 import type { Store } from "../../../src/stores/store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
+import { pacedSamples } from "../../algorithms/samples.ts";
 import { suite } from "../../suite.ts";
-import * as paced from "../policies.ts";
 import { turn } from "../watch.ts";
 import { HandStore, onHand } from "./remote.ts";
 
@@ -140,32 +140,24 @@ outages.after.each(() => {
   timers.uninstall();
 });
 
-const { bursty, warmingUp, prefilled, onEpoch, onFirst, inBuckets, logged } = paced;
-const { cells, bucket, stepped, nodelay, slack } = paced;
-const bounds: [Record<string, (pace: number) => Policy>, number][] = [
-  [{ bursty, warmingUp }, RATE + LARGEST],
-  [{ prefilled }, 2 * RATE + LARGEST],
-  [{ onEpoch, onFirst, inBuckets, logged }, 2 * paced.WINDOW],
-  [{ cells, bucket, stepped, nodelay }, 4 + LARGEST],
-  [{ slack }, 10 + LARGEST],
-];
-
-for (const [policies, capacity] of bounds) {
-  for (const [name, policyOf] of Object.entries(policies)) {
-    outages(`${name}: all together stay within the bound, through any outages`, async () => {
-      const history = fc.array(deed, { minLength: 5, maxLength: 25, size: "max" });
-      await fc.assert(
-        fc.asyncProperty(history, async (deeds) => {
-          const { used, seconds, absences, partial, cutOff } = await play(policyOf(RATE), deeds);
-          const lent = absences * LARGEST;
-          const beside = (partial * capacity + RATE * cutOff) / INSTANCES;
-          const most = capacity + RATE * seconds + lent + beside;
-          assert.ok(used <= most + 1e-6, `${used} used in ${seconds} s, at most ${most}`);
-        }),
-        { numRuns: 25 },
-      );
-    });
-  }
+for (const [name, { at }] of pacedSamples) {
+  outages(`${name}: all together stay within the bound, through any outages`, async () => {
+    const policy = at(RATE);
+    // just after 0: an edge of a window may lie there. A queue that may be long bounds nothing here
+    const capacity = policy.algorithm.bound(policy, 1, LARGEST);
+    if (capacity > 100) return;
+    const history = fc.array(deed, { minLength: 5, maxLength: 25, size: "max" });
+    await fc.assert(
+      fc.asyncProperty(history, async (deeds) => {
+        const { used, seconds, absences, partial, cutOff } = await play(policy, deeds);
+        const lent = absences * LARGEST;
+        const beside = (partial * capacity + RATE * cutOff) / INSTANCES;
+        const most = capacity + RATE * seconds + lent + beside;
+        assert.ok(used <= most + 1e-6, `${used} used in ${seconds} s, at most ${most}`);
+      }),
+      { numRuns: 25 },
+    );
+  });
 }
 
 outages.run();

@@ -6,6 +6,10 @@ type Maybe<T> = T | Promise<T>;
 /**
  * Whose request it is: all that have the same value are counted together.
  *
+ * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns something else than a
+ * text has failed: the request counts as one without a value.
+ *
+ * @param request whose methods also work without it: `({ header }) => header("x-tenant")`
  * @returns any text; undefined or "" where the request has none
  */
 export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
@@ -25,5 +29,17 @@ export type Actors = Readonly<Record<string, Actor>>;
 export function fromHeader(name: string): Actor {
   const lower = checkText("name", name).toLowerCase();
   if (lower === "") throw new TypeError('name must be that of a header field, got ""');
-  return (request) => request.header(lower);
+  return ownActor((request) => request.header(lower));
+}
+
+const ownActors = new WeakSet<object>();
+
+/** Marks an actor of this package: it calls the methods of a request as methods. */
+export function ownActor<A extends Actor>(actor: A): A {
+  ownActors.add(actor);
+  return actor;
+}
+
+export function isOwnActor(actor: Actor): boolean {
+  return ownActors.has(actor);
 }

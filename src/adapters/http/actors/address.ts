@@ -1,16 +1,26 @@
 import ipaddr from "ipaddr.js";
 import { atLeastZero, type Bound, checkNumber, checkOneOf, checkOptions } from "../../../check.ts";
 import type { GatewayRequest } from "../request.ts";
+import { ownActor } from "./actor.ts";
+import { type ForwardedField, forwardedFor } from "./forwarded.ts";
+import { ProxyCheck } from "./proxy-check.ts";
 
 export interface AddressOptions {
   /**
-   * How many proxies of yours stand in front, each of which adds the address of whoever called it.
-   * 0 (the default): none, the client is who holds the connection. What clients write into the
-   * field themselves stands further to the left and is never read.
+   * How many proxies of yours stand in front, each of which adds the address that called it. 0 (the
+   * default): none, and the client is the other end of the connection. What clients write into the
+   * field themselves stands further to the left and is never read. A warning is emitted once where
+   * the requests do not fit: the field is there with 0, or it never is with 1 or more.
    */
   readonly trustedProxies?: number | undefined;
   /** The field that they add to. Default "x-forwarded-for". */
-  readonly field?: "x-forwarded-for" | "forwarded" | undefined;
+  readonly field?: ForwardedField | undefined;
+  /**
+   * How many leading bits of an IPv6 address count: all addresses that share them are one client.
+   * A whole number from 1 to 128, default 56. Providers give a customer a /64 at least, most a /56,
+   * some a /48; with a longer prefix such a customer is many clients.
+   */
+  readonly ipv6Prefix?: number | undefined;
 }
 
 const wholeAtLeastZero: Bound = {
@@ -18,9 +28,30 @@ const wholeAtLeastZero: Bound = {
   holds: (value) => atLeastZero.holds(value) && Number.isInteger(value),
 };
 
+const prefixLength: Bound = {
+  words: "a whole number from 1 to 128",
+  holds: (value) => Number.isInteger(value) && value >= 1 && value <= 128,
+};
+
+export const IPV6_PREFIX = 56;
+
+export type Address = ipaddr.IPv4 | ipaddr.IPv6;
+
+/** An actor that `fromAddress` made. */
+export type AddressActor = (request: GatewayRequest) => string | undefined;
+
+const wholeAddresses = new WeakMap<object, (request: GatewayRequest) => Address | undefined>();
+
+/** What gives the whole address of a request whose actor counts it by its network. */
+export function addressOf(
+  actor: object,
+): ((request: GatewayRequest) => Address | undefined) | undefined {
+  return wholeAddresses.get(actor);
+}
+
 /**
- * The actor of an address: the client's own. An IPv6 address counts by its /64, since that is what
- * one customer gets at least; an IPv4 address in IPv6 dress is the IPv4 address.
+ * The actor of an address: the client's own. An IPv6 address counts by its first 56 bits (see
+ * `ipv6Prefix`); an IPv4-mapped IPv6 address is the IPv4 address.
  *
  * @param options see `AddressOptions`
  * @returns an actor
@@ -28,55 +59,34 @@ const wholeAtLeastZero: Bound = {
  * @example
  * createGateway({ actors: { device: fromAddress({ trustedProxies: 1 }) }, … });
  */
-export function fromAddress(
-  options: AddressOptions = {},
-): (request: GatewayRequest) => string | undefined {
-  checkOptions("fromAddress", options, ["trustedProxies", "field"]);
-  const { trustedProxies = 0, field = "x-forwarded-for" } = options;
+export function fromAddress(options: AddressOptions = {}): AddressActor {
+  checkOptions("fromAddress", options, ["trustedProxies", "field", "ipv6Prefix"]);
+  const { trustedProxies = 0, field = "x-forwarded-for", ipv6Prefix = IPV6_PREFIX } = options;
   checkNumber("trustedProxies", trustedProxies, wholeAtLeastZero);
   checkOneOf("field", field, ["x-forwarded-for", "forwarded"]);
-  return (request) => {
-    const told = trustedProxies > 0 ? request.header(field) : undefined;
-    if (told !== undefined) {
-      // the nearest to the client that can be believed; who hides it is taken for the proxy before
-      for (const element of lastElements(told, trustedProxies)) {
-        const address = canonical(field === "forwarded" ? forOf(element) : element);
+  checkNumber("ipv6Prefix", ipv6Prefix, prefixLength);
+  const check = new ProxyCheck(trustedProxies, field);
+
+  /** The client's address: the first that the reader understands, else that of the connection. */
+  const find = <T>(request: GatewayRequest, read: (text: string) => T | undefined) => {
+    const list = trustedProxies > 0 ? request.header(field) : undefined;
+    if (list !== undefined) {
+      // an address that a proxy hides counts as that proxy
+      for (const text of forwardedFor(field, list, trustedProxies)) {
+        const address = read(text);
         if (address !== undefined) return address;
       }
     }
-    return request.remoteAddress === undefined ? undefined : canonical(request.remoteAddress);
+    return request.remoteAddress === undefined ? undefined : read(request.remoteAddress);
   };
-}
 
-/**
- * The last elements of a list, the first of these first. They were written by our proxies and are
- * well-formed; what is to their left may be anything, so quotes are counted from the right.
- */
-function lastElements(list: string, count: number): readonly string[] {
-  const elements: string[] = [];
-  let quoted = false;
-  let end = list.length;
-  for (let i = list.length - 1; i >= -1 && elements.length < count; i--) {
-    const char = i < 0 ? "," : list[i];
-    if (char === '"' && !(quoted && isEscaped(list, i))) quoted = !quoted;
-    if (char !== "," || (quoted && i >= 0)) continue;
-    elements.unshift(list.slice(i + 1, end).trim());
-    end = i;
-  }
-  return elements;
-}
-
-function isEscaped(text: string, at: number): boolean {
-  let backslashes = 0;
-  while (text[at - 1 - backslashes] === "\\") backslashes += 1;
-  return backslashes % 2 === 1;
-}
-
-const FOR = /(?:^|;)\s*for\s*=\s*(?:"([^"]*)"|([^\s;"]*))\s*(?=;|$)/i;
-
-function forOf(element: string): string {
-  const [, quoted, token] = FOR.exec(element) ?? [];
-  return quoted ?? token ?? "";
+  const network = (text: string) => canonical(text, ipv6Prefix);
+  const actor: AddressActor = ownActor((request: GatewayRequest) => {
+    check.look(request);
+    return find(request, network);
+  });
+  wholeAddresses.set(actor, (request) => find(request, parseAddress));
+  return actor;
 }
 
 const MAPPED = "::ffff:";
@@ -84,22 +94,30 @@ const NUMBER = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 const FOUR_NUMBERS = new RegExp(`^(?:${MAPPED})?(?:${NUMBER}\\.){3}${NUMBER}$`);
 
 /**
- * An address as a key: "192.0.2.1", "2001:db8:0:1::/64"; undefined for what is no address. A port
+ * An address as a key: "192.0.2.1", "2001:db8:0:100::/56"; undefined for what is no address. A port
  * and brackets do not matter.
+ *
+ * @param ipv6Prefix how many bits of an IPv6 address count
  */
-export function canonical(text: string): string | undefined {
-  // what most sockets tell
+export function canonical(text: string, ipv6Prefix = IPV6_PREFIX): string | undefined {
+  // what most sockets say
   if (FOUR_NUMBERS.test(text)) return text.startsWith(MAPPED) ? text.slice(MAPPED.length) : text;
   const groups = plainGroups(text);
-  if (groups !== undefined) return network(groups);
-  const address = parse(text);
+  if (groups !== undefined) return network(groups, ipv6Prefix);
+  const address = parseAddress(text);
   if (address === undefined) return undefined;
-  return address.kind() === "ipv4" ? address.toString() : network((address as ipaddr.IPv6).parts);
+  if (address.kind() === "ipv4") return address.toString();
+  return network((address as ipaddr.IPv6).parts, ipv6Prefix);
 }
 
-function network(groups: readonly number[]): string {
-  const [a, b, c, d] = groups.map((group) => group.toString(16));
-  return `${a}:${b}:${c}:${d}::/64`;
+function network(groups: readonly number[], prefix: number): string {
+  let text = "";
+  for (let i = 0; i * 16 < prefix; i++) {
+    const spare = Math.max(0, (i + 1) * 16 - prefix);
+    const group = ((groups[i] ?? 0) >> spare) << spare;
+    text += i === 0 ? group.toString(16) : `:${group.toString(16)}`;
+  }
+  return prefix > 112 ? `${text}/${prefix}` : `${text}::/${prefix}`;
 }
 
 /**
@@ -126,59 +144,17 @@ function isMapped(groups: readonly number[]): boolean {
   return groups[5] === 0xffff && groups.findIndex(Boolean) === 5;
 }
 
-const WITH_PORT = /^(?:\[([^\]]*)\]|([0-9.]+))(?::[0-9]{1,5})?$/;
-/** With a zone it may be longer than this, but then it is nobody's outside. */
+/** A port may be obfuscated in `Forwarded`. */
+const WITH_PORT = /^(?:\[([^\]]*)\]|([0-9.]+))(?::(?:[0-9]{1,5}|_[\w.-]+))?$/;
+/** With a zone it may be longer than this, but no address from outside has one. */
 const LONGEST = 64;
 
-function parse(text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
+/** The whole address; an IPv4-mapped one is the IPv4 address. */
+export function parseAddress(text: string): Address | undefined {
   const [, inBrackets, withoutPort] = text.length > LONGEST ? [] : (WITH_PORT.exec(text) ?? []);
   const bare = inBrackets ?? withoutPort ?? text;
   if (bare.length > LONGEST) return undefined;
   // not the forms that only C reads: "0x7f.1" and 127.0.0.1 would be two clients
   if (ipaddr.IPv4.isValidFourPartDecimal(bare)) return ipaddr.IPv4.parse(bare);
   return ipaddr.IPv6.isValid(bare) ? ipaddr.process(bare) : undefined;
-}
-
-/**
- * Which values of an actor a rule does not hold for.
- *
- * @param listed values; of addresses also ranges, "192.0.2.0/24"
- */
-export function exemption(
-  listed: readonly string[],
-  areAddresses: boolean,
-): (value: string) => boolean {
-  if (listed.length === 0) return () => false;
-  const values = new Set(listed);
-  const ranges = areAddresses ? listed.flatMap((each) => range(each) ?? []) : [];
-  if (ranges.length === 0) return (value) => values.has(value);
-  return (value) => {
-    if (values.has(value)) return true;
-    const address = parse(value.replace(/\/64$/, ""));
-    return ranges.some(
-      ({ base, bits }) => address?.kind() === base.kind() && address.match(base, bits),
-    );
-  };
-}
-
-interface Range {
-  readonly base: ipaddr.IPv4 | ipaddr.IPv6;
-  readonly bits: number;
-}
-
-/**
- * Undefined for what is neither a range nor an address: an actor may give any text. As part of the
- * /64 that an IPv6 address counts by, a smaller range is all of it.
- */
-export function range(text: string): Range | undefined {
-  if (ipaddr.isValidCIDR(text)) {
-    const [base, bits] = ipaddr.parseCIDR(text);
-    if (base.kind() === "ipv4") return { base, bits };
-    const address = base as ipaddr.IPv6;
-    return address.isIPv4MappedAddress() && bits >= 96
-      ? { base: address.toIPv4Address(), bits: bits - 96 }
-      : { base, bits: Math.min(bits, 64) };
-  }
-  const base = parse(text);
-  return base && { base, bits: base.kind() === "ipv4" ? 32 : 64 };
 }

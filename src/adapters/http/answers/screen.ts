@@ -6,7 +6,10 @@ import type { Rule } from "../rules/rule.ts";
 /** A filter of requests. A `Gateway` is one, and so is what `limitConnections` makes. */
 export interface Screen {
   /** As `check` of a gateway. */
-  check(request: GatewayRequest): Screened | Promise<Screened>;
+  check(
+    request: GatewayRequest,
+    report?: (error: unknown, request: GatewayRequest) => void,
+  ): Screened | Promise<Screened>;
 }
 
 /** What a filter says about a request. A `Verdict` is that. */

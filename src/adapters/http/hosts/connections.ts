@@ -1,5 +1,13 @@
 /** How many requests of one actor may be under way at once: nginx's `limit_conn`. */
-import { checkNumber, checkOptions, checkText, show, wholeAtLeastOne } from "../../../check.ts";
+import {
+  aboveZeroOrInfinity,
+  checkNumber,
+  checkOptions,
+  checkText,
+  show,
+  wholeAtLeastOne,
+} from "../../../check.ts";
+import { type Clock, checkClock, systemClock } from "../../../clock.ts";
 import type { Decision } from "../../../limiter/face.ts";
 import type { Actor } from "../actors/actor.ts";
 import { fromAddress } from "../actors/address.ts";
@@ -12,6 +20,14 @@ export interface ConnectionsOptions {
   readonly actor?: Actor | undefined;
   /** What refusals call it: printable ASCII. Default "connections". */
   readonly name?: string | undefined;
+  /**
+   * How long a request holds its place at most, ms, above 0. Default Infinity: until it is over. A
+   * last resort for servers that do not report the end of a request: give a time that no request of
+   * yours needs. A longer one goes on, but is no longer counted.
+   */
+  readonly maxAgeMs?: number | undefined;
+  /** Where `maxAgeMs` is read from, for tests. Default: the system's clock. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Nobody knows when an answer will be over: a second is as good as any. */
@@ -19,10 +35,56 @@ const RETRY_MS = 1000;
 
 const PASSED: Screened = Object.freeze({ allowed: true, retryMs: 0, outcomes: Object.freeze([]) });
 
+/** Counts the requests of each actor that are under way. */
+class Places {
+  readonly #limit: number;
+  readonly #maxAgeMs: number;
+  readonly #clock: Clock;
+  readonly #taken = new Map<string, number>();
+  /** In the order in which they were taken, so the oldest is the first. */
+  readonly #places = new Set<Place>();
+
+  constructor(limit: number, maxAgeMs: number, clock: Clock) {
+    this.#limit = limit;
+    this.#maxAgeMs = maxAgeMs;
+    this.#clock = clock;
+  }
+
+  /** @returns undefined where the actor has no place left */
+  take(key: string): Place | undefined {
+    const nowMs = this.#clock.now();
+    for (const place of this.#places) {
+      if (place.untilMs > nowMs) break;
+      this.leave(place);
+    }
+    const others = this.#taken.get(key) ?? 0;
+    if (others >= this.#limit) return undefined;
+    this.#taken.set(key, others + 1);
+    const place = { key, untilMs: nowMs + this.#maxAgeMs };
+    this.#places.add(place);
+    return place;
+  }
+
+  /** Does nothing where the place has been left before. */
+  leave(place: Place): void {
+    if (!this.#places.delete(place)) return;
+    const left = (this.#taken.get(place.key) ?? 0) - 1;
+    if (left > 0) this.#taken.set(place.key, left);
+    else this.#taken.delete(place.key);
+  }
+}
+
+interface Place {
+  readonly key: string;
+  readonly untilMs: number;
+}
+
 /**
- * A filter of how many requests of each actor are under way at once in this process. A place is
- * free again when the answer is over or the client has gone. Nobody waits: who is one too many is
- * refused.
+ * A filter of how many requests of each actor are under way at once in this process. A request that
+ * is one too many is refused, and does not wait. A place is free again when the request is over, its
+ * socket closes or its HTTP/2 stream does, whichever comes first, whether the body of the answer was
+ * read or not; after `maxAgeMs` at the latest. A request whose end the server does not report is
+ * counted for `maxAgeMs`, and not at all without one.
  *
  * @param limit how many, a whole number, 1 or more
  * @param options see `ConnectionsOptions`
@@ -34,32 +96,28 @@ const PASSED: Screened = Object.freeze({ allowed: true, retryMs: 0, outcomes: Ob
  */
 export function limitConnections(limit: number, options: ConnectionsOptions = {}): Screen {
   checkNumber("limit", limit, wholeAtLeastOne);
-  checkOptions("options", options, ["actor", "name"]);
+  checkOptions("options", options, ["actor", "name", "maxAgeMs", "clock"]);
   const { actor = fromAddress(), name = "connections" } = options;
+  const { maxAgeMs = Infinity, clock = systemClock } = options;
   if (typeof actor !== "function") {
     throw new TypeError(`actor must be a function, got ${show(actor)}`);
   }
   if (!/^[ -~]+$/.test(checkText("name", name))) {
     throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
   }
+  checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
-  const underWay = new Map<string, number>();
+  const places = new Places(limit, maxAgeMs, checkClock(clock));
 
   const enter = (value: string, request: GatewayRequest): Screened => {
-    // where nobody tells of the end, nothing can be counted
-    if (request.onClose === undefined) return PASSED;
-    const key = keyOf(value, "local");
-    const others = underWay.get(key) ?? 0;
-    if (others >= limit) {
+    // without an end, its place would be lost
+    if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
+    const place = places.take(keyOf(value, "local"));
+    if (place === undefined) {
       const outcome = { rule, allowed: false, decision: full(name, limit) };
       return { allowed: false, retryMs: RETRY_MS, outcomes: [outcome] };
     }
-    underWay.set(key, others + 1);
-    request.onClose(() => {
-      const left = (underWay.get(key) ?? 0) - 1;
-      if (left > 0) underWay.set(key, left);
-      else underWay.delete(key);
-    });
+    request.onClose?.(() => places.leave(place));
     return PASSED;
   };
 

@@ -28,7 +28,7 @@ export function expressGateway(
     const go = (ruling: Ruling) => {
       if (carryOut(ruling, res)) next();
     };
-    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.originalUrl ?? req.url));
+    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.originalUrl ?? req.url), req);
     if (ruling instanceof Promise) ruling.then(go, next);
     else go(ruling);
   };

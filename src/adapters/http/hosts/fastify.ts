@@ -73,7 +73,7 @@ function plug(
       if (carryOut(ruling, reply)) next();
     };
     const { raw, originalUrl } = request;
-    const ruling = guard.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request));
+    const ruling = guard.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request), raw);
     if (ruling instanceof Promise) ruling.then(go, next);
     else go(ruling);
   });

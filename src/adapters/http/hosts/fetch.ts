@@ -3,8 +3,9 @@ import { checkFunction } from "../../../check.ts";
 import type { Answer } from "../answers/answer.ts";
 import type { Field } from "../answers/fields.ts";
 import type { Screen } from "../answers/screen.ts";
-import type { GatewayRequest } from "../request.ts";
-import { Guard, type HostOptions } from "./guard.ts";
+import { Guard, type HostOptions, type HostRequest } from "./guard.ts";
+import { isOver, overSignal, whenOver } from "./lifetime.ts";
+import type { NodeRequest, NodeResponse } from "./node.ts";
 
 export interface FetchHostOptions<Context extends readonly unknown[]> extends HostOptions {
   /**
@@ -23,7 +24,8 @@ export interface FetchHostOptions<Context extends readonly unknown[]> extends Ho
  * A filter in front of a handler in the style of `fetch`.
  *
  * @param gateway what `createGateway` made, or `limitConnections`
- * @param handler gets the requests that pass, and whatever else the platform gives
+ * @param handler gets the requests that pass, and whatever else the platform gives. It may answer
+ *   undefined, as Bun wants it once a WebSocket was upgraded
  * @param options see `FetchHostOptions`
  * @returns a handler
  * @throws RangeError or TypeError that names the option, its bound and what it got
@@ -31,11 +33,14 @@ export interface FetchHostOptions<Context extends readonly unknown[]> extends Ho
  * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
  * Deno.serve(fetchGateway(gateway, () => new Response("hello")));
  */
-export function fetchGateway<Context extends readonly unknown[]>(
+export function fetchGateway<
+  Context extends readonly unknown[],
+  Answered extends Response | undefined = Response,
+>(
   gateway: Screen,
-  handler: (request: Request, ...context: Context) => Response | Promise<Response>,
+  handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: FetchHostOptions<Context> = {},
-): (request: Request, ...context: Context) => Promise<Response> {
+): (request: Request, ...context: Context) => Promise<Answered | Response> {
   const guard = new Guard(gateway, options, ["remoteAddress"]);
   checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
@@ -45,12 +50,16 @@ export function fetchGateway<Context extends readonly unknown[]>(
       request,
       () => remoteAddress(request, ...context),
       request,
+      context,
     );
-    const ruling = await guard.ask(seen);
+    const ruling = await guard.ask(seen, request);
     if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
     if (ruling.answer !== undefined) return responseOf(ruling.answer);
     try {
-      return seen.closing(withFields(await handler(request, ...context), ruling.fields));
+      const response = await handler(request, ...context);
+      if (response !== undefined) return seen.closing(withFields(response, ruling.fields));
+      seen.close();
+      return response;
     } catch (error) {
       seen.close();
       throw error;
@@ -69,31 +78,44 @@ export function responseOf({ status, headers, body }: Answer): Response {
   return new Response(hasBody ? body : null, { status, headers: { ...headers } });
 }
 
-/** What was fetched elsewhere has header fields that do not change: it is copied. */
+/** The status of an upgrade to a WebSocket on Deno and Workers. */
+export const SWITCHING_PROTOCOLS = 101;
+
+/** A fetched response has immutable header fields: it is copied. An upgrade cannot be copied. */
 function withFields(response: Response, fields: readonly Field[]): Response {
   try {
     for (const [name, value] of fields) response.headers.set(name, value);
     return response;
   } catch {
+    if (response.status === SWITCHING_PROTOCOLS) return response;
     return withFields(new Response(response.body, response), fields);
   }
 }
 
 /** A request as the gateway sees it. */
-export class FetchGatewayRequest implements GatewayRequest {
+export class FetchGatewayRequest implements HostRequest {
   readonly method: string;
   readonly url: string;
   readonly raw: unknown;
   readonly #request: Request;
   readonly #peer: () => string | null | undefined;
+  readonly #context: readonly unknown[];
   readonly #listeners: (() => void)[] = [];
+  #signal: AbortSignal | undefined;
 
-  constructor(request: Request, peer: () => string | null | undefined, raw: unknown) {
+  /** @param context what the platform handed over beside the request */
+  constructor(
+    request: Request,
+    peer: () => string | null | undefined,
+    raw: unknown,
+    context: readonly unknown[],
+  ) {
     this.method = request.method;
     this.url = request.url;
     this.raw = raw;
     this.#request = request;
     this.#peer = peer;
+    this.#context = context;
   }
 
   get remoteAddress(): string | undefined {
@@ -101,14 +123,34 @@ export class FetchGatewayRequest implements GatewayRequest {
   }
 
   get signal(): AbortSignal {
-    return this.#request.signal;
+    if (this.#signal === undefined) {
+      const served = servedBy(this.#context);
+      this.#signal = served ? overSignal(served.req, served.res) : this.#request.signal;
+    }
+    return this.#signal;
+  }
+
+  get isOver(): boolean {
+    const served = servedBy(this.#context);
+    return served ? isOver(served.req, served.res) : this.#request.signal.aborted;
   }
 
   header(name: string): string | undefined {
     return this.#request.headers.get(name) ?? undefined;
   }
 
+  /** Reported by the platform where it knows; elsewhere by the signal and by the body's end. */
   onClose(closed: () => void): void {
+    const served = servedBy(this.#context);
+    if (served !== undefined) {
+      whenOver(served.req, served.res, closed);
+      return;
+    }
+    const completed = completionOf(this.#context);
+    if (completed !== undefined) {
+      completed.then(closed, closed);
+      return;
+    }
     const { signal } = this.#request;
     if (signal.aborted) {
       closed();
@@ -122,10 +164,11 @@ export class FetchGatewayRequest implements GatewayRequest {
     for (const closed of this.#listeners.splice(0)) closed();
   }
 
-  /** The response, whose end is told to those who listen. */
-  closing(response: Response): Response {
+  /** The same response; the end of its body closes the request where nothing else reports it. */
+  closing<R extends Response>(response: R): R | Response {
     if (this.#listeners.length === 0) return response;
-    if (response.body === null) {
+    // the body of an answer to HEAD is never read
+    if (response.body === null || this.method === "HEAD") {
       this.close();
       return response;
     }
@@ -136,14 +179,37 @@ export class FetchGatewayRequest implements GatewayRequest {
   }
 }
 
-/** What platforms hand over beside the request, as far as it tells who called. */
+/** What platforms hand over beside the request: who called, and when the request is over. */
 interface Platform {
   /** Deno. */
   readonly remoteAddr?: { readonly hostname?: string };
+  readonly completed?: Promise<unknown>;
   /** Bun. */
   requestIP?(request: Request): { readonly address: string } | null;
   /** @hono/node-server. */
-  readonly incoming?: { readonly socket?: { readonly remoteAddress?: string } };
+  readonly incoming?: Partial<NodeRequest>;
+  readonly outgoing?: NodeResponse;
+}
+
+/** What Node has of a request: on @hono/node-server, and of a WebSocket on @hono/node-ws. */
+function servedBy(
+  context: readonly unknown[],
+): { readonly req: NodeRequest; readonly res: NodeResponse | undefined } | undefined {
+  for (const each of context) {
+    const { incoming, outgoing } = Object(each) as Platform;
+    if (incoming?.socket === undefined) continue;
+    const req = incoming as NodeRequest;
+    if (outgoing !== undefined || req.headers?.upgrade !== undefined) return { req, res: outgoing };
+  }
+  return undefined;
+}
+
+function completionOf(context: readonly unknown[]): Promise<unknown> | undefined {
+  for (const each of context) {
+    const { completed } = Object(each) as Platform;
+    if (completed instanceof Promise) return completed;
+  }
+  return undefined;
 }
 
 export function peerOf(request: Request, ...context: readonly unknown[]): string | undefined {

@@ -1,6 +1,12 @@
 import { checkFunction } from "../../../check.ts";
 import type { Screen } from "../answers/screen.ts";
-import { CLIENT_GONE, FetchGatewayRequest, peerOf, responseOf } from "./fetch.ts";
+import {
+  CLIENT_GONE,
+  FetchGatewayRequest,
+  peerOf,
+  responseOf,
+  SWITCHING_PROTOCOLS,
+} from "./fetch.ts";
 import { Guard, type HostOptions } from "./guard.ts";
 
 /** What is needed of a Hono context. */
@@ -41,8 +47,10 @@ export function honoGateway(
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
   return async (context, next) => {
-    const seen = new FetchGatewayRequest(context.req.raw, () => remoteAddress(context), context);
-    const ruling = await guard.ask(seen);
+    const { req, env } = context;
+    const peer = () => remoteAddress(context);
+    const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
+    const ruling = await guard.ask(seen, context);
     if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
     if (ruling.answer !== undefined) return responseOf(ruling.answer);
     try {
@@ -52,7 +60,9 @@ export function honoGateway(
       throw error;
     }
     // afterwards, for a handler may have answered a Response of its own
-    for (const [name, value] of ruling.fields) context.header(name, value);
+    if (context.res.status !== SWITCHING_PROTOCOLS) {
+      for (const [name, value] of ruling.fields) context.header(name, value);
+    }
     const closing = seen.closing(context.res);
     if (closing !== context.res) context.res = closing;
     return undefined;

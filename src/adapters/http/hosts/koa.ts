@@ -32,7 +32,7 @@ export function koaGateway(
   return (context, next) => {
     const go = (ruling: Ruling) => (carryOut(ruling, context) ? next() : Promise.resolve());
     const { req, res, originalUrl } = context;
-    const ruling = guard.ask(new NodeGatewayRequest(req, res, originalUrl, context));
+    const ruling = guard.ask(new NodeGatewayRequest(req, res, originalUrl, context), req);
     return ruling instanceof Promise ? ruling.then(go) : go(ruling);
   };
 }

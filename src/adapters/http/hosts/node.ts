@@ -2,26 +2,28 @@
 import { checkFunction } from "../../../check.ts";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Screen } from "../answers/screen.ts";
-import type { GatewayRequest } from "../request.ts";
-import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import { Guard, type HostOptions, type HostRequest, type Ruling } from "./guard.ts";
+import {
+  type ClosingResponse,
+  type ConnectedRequest,
+  isOver,
+  overSignal,
+  whenOver,
+} from "./lifetime.ts";
 
-/** What is needed of an `http.IncomingMessage`. */
-export interface NodeRequest {
+/** What is needed of an `http.IncomingMessage`, or of an `http2.Http2ServerRequest`. */
+export interface NodeRequest extends ConnectedRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  readonly socket: { readonly remoteAddress?: string | undefined };
 }
 
-/** What is needed of an `http.ServerResponse`. */
-export interface NodeResponse {
+/** What is needed of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
+export interface NodeResponse extends ClosingResponse {
   statusCode: number;
   readonly headersSent: boolean;
-  readonly writableFinished: boolean;
-  readonly closed: boolean;
   setHeader(name: string, value: string): unknown;
   end(body: string): unknown;
-  once(event: "close", listener: () => void): unknown;
 }
 
 /**
@@ -47,7 +49,7 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
     const go = (ruling: Ruling) => {
       if (carryOut(ruling, res)) handler(req, res);
     };
-    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url));
+    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url), req);
     if (!(ruling instanceof Promise)) return go(ruling);
     // what the handler throws is not caught here: it ends as it would without a filter
     void ruling.catch((): Ruling => ({ answer: failure() })).then(go);
@@ -76,20 +78,26 @@ function send({ status, headers, body }: Answer, res: NodeResponse): void {
   res.end(body);
 }
 
-/** A request as the gateway sees it. The signal is made when somebody asks for it: few requests wait. */
-export class NodeGatewayRequest implements GatewayRequest {
+/** A request as the gateway sees it. The signal is made on demand: few requests wait. */
+export class NodeGatewayRequest implements HostRequest {
   readonly method: string;
   readonly url: string;
   readonly raw: unknown;
   readonly #req: NodeRequest;
-  readonly #res: NodeResponse;
+  readonly #res: ClosingResponse | undefined;
   #signal: AbortSignal | undefined;
 
   /**
+   * @param res absent for an upgrade, which lasts as long as its socket
    * @param url as the client sent it: some servers cut off what a router has matched
    * @param raw the server's own request
    */
-  constructor(req: NodeRequest, res: NodeResponse, url: string | undefined, raw: unknown = req) {
+  constructor(
+    req: NodeRequest,
+    res: ClosingResponse | undefined,
+    url: string | undefined,
+    raw: unknown = req,
+  ) {
     this.method = req.method ?? "GET";
     this.url = url ?? "/";
     this.raw = raw;
@@ -98,12 +106,16 @@ export class NodeGatewayRequest implements GatewayRequest {
   }
 
   get remoteAddress(): string | undefined {
-    return this.#req.socket.remoteAddress;
+    return this.#req.socket?.remoteAddress;
   }
 
   get signal(): AbortSignal {
-    this.#signal ??= whenGone(this.#res);
+    this.#signal ??= overSignal(this.#req, this.#res);
     return this.#signal;
+  }
+
+  get isOver(): boolean {
+    return isOver(this.#req, this.#res);
   }
 
   header(name: string): string | undefined {
@@ -112,17 +124,6 @@ export class NodeGatewayRequest implements GatewayRequest {
   }
 
   onClose(closed: () => void): void {
-    if (this.#res.closed) closed();
-    else this.#res.once("close", closed);
+    whenOver(this.#req, this.#res, closed);
   }
-}
-
-function whenGone(res: NodeResponse): AbortSignal {
-  const controller = new AbortController();
-  const look = () => {
-    if (!res.writableFinished) controller.abort();
-  };
-  if (res.closed) look();
-  else res.once("close", look);
-  return controller.signal;
 }

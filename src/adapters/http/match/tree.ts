@@ -1,4 +1,4 @@
-import { plainPath, readings, readRulePath } from "./readings.ts";
+import { type Parts, plainPath, type Reading, readRulePath, readTarget } from "./readings.ts";
 
 interface Node<T> {
   readonly items: T[];
@@ -11,12 +11,10 @@ interface Node<T> {
  */
 export class PathTree<T> {
   readonly #root: Node<T> = newNode();
-  #depth = 0;
 
   /** @param path with which the item's paths begin */
   add(path: string, item: T): void {
     const segments = readRulePath(path);
-    this.#depth = Math.max(this.#depth, segments.length);
     let node = this.#root;
     for (const segment of segments) {
       const next = node.below.get(segment) ?? newNode<T>();
@@ -35,8 +33,11 @@ export class PathTree<T> {
     if (this.#root.below.size === 0) return this.#root.items;
     const plain = plainPath(target);
     if (plain !== undefined) return this.#along(segmentsOf(plain));
-    const ways = readings(target, this.#depth);
-    return [...new Set(ways.flatMap((reading) => this.#along(reading)))];
+    const read = readTarget(target);
+    if (!isReadings(read)) return this.#among(read);
+    const [first = [], second] = read;
+    const found = this.#along(first);
+    return second === undefined ? found : [...new Set([...found, ...this.#along(second)])];
   }
 
   /** No further than there is anything below. */
@@ -51,6 +52,27 @@ export class PathTree<T> {
     }
     return found;
   }
+
+  /** Everything of which all segments are among the parts, in whatever order. */
+  #among(parts: Parts): readonly T[] {
+    const nodes = [this.#root];
+    // grows while it is read: level after level
+    for (const { below } of nodes) {
+      if (below.size < parts.size) {
+        for (const [segment, next] of below) if (parts.has(segment)) nodes.push(next);
+      } else {
+        for (const part of parts) {
+          const next = below.get(part);
+          if (next !== undefined) nodes.push(next);
+        }
+      }
+    }
+    return nodes.flatMap(({ items }) => items);
+  }
+}
+
+function isReadings(read: readonly Reading[] | Parts): read is readonly Reading[] {
+  return Array.isArray(read);
 }
 
 /** One after the other: most paths are left before their end. */

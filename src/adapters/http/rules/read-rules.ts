@@ -1,5 +1,5 @@
 /** From YAML to rules, or to a list of what is wrong, each with its line and column. */
-import { type Document, isScalar, LineCounter, type Node, parseAllDocuments, visit } from "yaml";
+import { Composer, type Document, isScalar, LineCounter, type Node, Parser, visit } from "yaml";
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../../../check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
@@ -8,18 +8,19 @@ import { keyOffset, nodeOffset, offset } from "./offset.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
 import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
-import { tooDeep } from "./too-deep.ts";
+import { TooMuch, wordsOf } from "./words-of.ts";
 
 export interface ReadOptions extends Partial<Names> {
   /** What messages call the text: a file's name. Default "rules". */
   readonly source?: string | undefined;
 }
 
-/** In characters: some five thousand rules. Reading takes a second then, and all else waits. */
+/** In characters: reading takes a second then, and all else waits. */
 const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
 /** Who needs more than this has written a bomb. */
 const MOST_ALIASES = 100;
+const MOST_DOCUMENTS = 10_000;
 
 /**
  * Reads rules.
@@ -83,27 +84,43 @@ class Reader {
     for (let at = 0; at >= 0; at = this.#text.indexOf("\n", at) + 1 || -1) {
       this.#lines.addNewLine(at);
     }
-    const deep = tooDeep(this.#text);
-    if (deep !== undefined) {
-      this.#wrong(deep.at, `found ${deep.found}`);
+    const documents: Document.Parsed[] = [];
+    const { stackTraceLimit } = Error;
+    // the parser makes an error of each mistake, and to write its stack takes longer than to find it
+    Error.stackTraceLimit = 0;
+    try {
+      for (const document of this.#documents()) {
+        documents.push(document);
+        for (const { pos, message } of document.errors) this.#wrong(pos[0], worded(message));
+        if (document.errors.length === 0) this.#checkTree(document);
+        if (documents.length > MOST_DOCUMENTS) {
+          this.#wrong(offset(document.contents), `found more than ${MOST_DOCUMENTS} documents`);
+        }
+        if (this.#isFull || documents.length > MOST_DOCUMENTS) return [];
+      }
+    } catch (error) {
+      if (!(error instanceof TooMuch)) throw error;
+      this.#wrong(error.at, `found ${error.message}`);
       return [];
-    }
-    // the parser's own look for duplicate keys takes the square of their number
-    const documents = [
-      ...parseAllDocuments(this.#text, {
-        prettyErrors: false,
-        uniqueKeys: false,
-      }),
-    ];
-    for (const document of documents) {
-      for (const { pos, message } of document.errors) this.#wrong(pos[0], worded(message));
-      if (document.errors.length === 0) this.#checkTree(document);
+    } finally {
+      Error.stackTraceLimit = stackTraceLimit;
     }
     // "---" without anything below it is no document
     const full = documents.filter(({ contents }) => !isEmpty(contents));
     if (full.length === 0)
       this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
     return full;
+  }
+
+  *#documents(): Iterable<Document.Parsed> {
+    const parser = new Parser();
+    const text = this.#text;
+    const tokens = (function* () {
+      for (const word of wordsOf(text)) yield* parser.next(word);
+      yield* parser.end();
+    })();
+    // the composer's own look for duplicate keys takes the square of their number
+    yield* new Composer({ prettyErrors: false, uniqueKeys: false }).compose(tokens);
   }
 
   /** What YAML allows and rules do not need. */
@@ -122,10 +139,11 @@ class Reader {
             `found *${alias.source}, which this document has no anchor for`,
           );
         }
-        return undefined;
+        return this.#isFull ? visit.BREAK : undefined;
       },
       Map: (_, { items }) => {
         this.#checkKeys(items.map(({ key }) => key));
+        return this.#isFull ? visit.BREAK : undefined;
       },
     });
   }
@@ -149,9 +167,10 @@ class Reader {
     const data = this.#plain(document);
     const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
     return entries.flatMap((each, i) => {
-      if (this.#problems.length >= MOST_PROBLEMS) return [];
+      if (this.#isFull) return [];
       const path = Array.isArray(data) ? [i] : [];
-      const parsed = schema.safeParse(each);
+      const parsed = this.#validate(schema, each, document, path);
+      if (parsed === undefined) return [];
       if (!parsed.success) {
         // to find the place of each takes its time, and nobody is told of more
         for (const issue of parsed.error.issues.slice(0, MOST_PROBLEMS)) {
@@ -161,6 +180,21 @@ class Reader {
       }
       return this.#rules(document, path, parsed.data);
     });
+  }
+
+  /** The validator lists all that is wrong, on the stack. */
+  #validate(
+    schema: ReturnType<typeof entrySchema>,
+    entry: unknown,
+    document: Document.Parsed,
+    path: readonly number[],
+  ) {
+    try {
+      return schema.safeParse(entry);
+    } catch {
+      this.#wrong(nodeOffset(document, path), "found more mistakes than can be listed");
+      return undefined;
+    }
   }
 
   #plain(document: Document.Parsed): unknown {
@@ -204,7 +238,7 @@ class Reader {
         ...numbers,
         url,
         name: "",
-        methods: methods && [...new Set(methods.map((method) => method.toUpperCase()))].sort(),
+        methods: methods && [...new Set(methods)].sort(),
         actor: rest.actor,
         algo: rest.algo,
         scope: rest.scope as Rule["scope"],
@@ -251,8 +285,13 @@ class Reader {
     return { source: this.#source, line: Math.max(1, line), column: Math.max(1, col) };
   }
 
+  /** More is neither looked for nor said. */
+  get #isFull(): boolean {
+    return this.#problems.length >= MOST_PROBLEMS;
+  }
+
   #wrong(at: number, message: string): void {
-    this.#problems.push({ ...this.#place(at), message });
+    if (!this.#isFull) this.#problems.push({ ...this.#place(at), message });
   }
 
   #stopIfWrong(): void {

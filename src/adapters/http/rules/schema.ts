@@ -3,6 +3,7 @@
  * what was found beside it, and the same words are the descriptions of the JSON Schema.
  */
 import * as z from "zod";
+import { decode } from "../match/decode.ts";
 import { ALGORITHMS, type RuleAlgorithms } from "./algorithms.ts";
 import { UNITS, type Unit } from "./rule.ts";
 import { type Vocabulary, vocabulary } from "./words.ts";
@@ -20,10 +21,25 @@ export const BUILT_IN: Names = {
 
 /** Of a name: it goes into header fields and keys. */
 const NAME = /^[!-~](?:[ -~]{0,198}[!-~])?$/;
-const METHOD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
+/** Those that servers know. A misspelt one would be a rule that never holds. */
+const METHODS = [
+  ..."GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY PURGE".split(" "),
+  ..."PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH BIND REBIND UNBIND ACL REPORT".split(
+    " ",
+  ),
+  ..."MKACTIVITY MKCALENDAR CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE LINK UNLINK".split(
+    " ",
+  ),
+  "SOURCE",
+];
 /** A plain path: what a request could hide there has no place in a rule. */
 const SEGMENT = /(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+/.source;
 const PATH = new RegExp(`^/(?:${SEGMENT}(?:/${SEGMENT})*/?)?$`);
+const PLAIN = "a path: it begins with / and has no ?, #, * or ; in it, and no . or .. as a segment";
+/** The same once it is decoded: blanks and stars are letters there. */
+const DECODED = /^\/(?:(?![. ]+(?:\/|$))[^/?#\\;\p{Cc}]+(?:\/|$))*$/u;
+/** As routers write a segment that may be anything. */
+const PARAMETER = /\/(?=:|\{.*\}|\[.*\]|<.*>|\(.*\))/;
 
 function says(allowed: string): { readonly error: () => string } {
   return { error: () => allowed };
@@ -37,6 +53,18 @@ function number(allowed: string) {
 function text(allowed: string, pattern: RegExp) {
   const words = says(allowed);
   return z.string(words).regex(pattern, words).meta({ description: allowed });
+}
+
+/** What a rule holds for, and all below it. */
+function path() {
+  return text(PLAIN, PATH).superRefine((found, context) => {
+    const at = found.search(PARAMETER);
+    const outer = found.slice(0, Math.max(1, at));
+    const wrong = !DECODED.test(decode(found))
+      ? `${PLAIN}, not encoded either`
+      : at >= 0 && `a path without parameters: "${outer}" holds for everything below it`;
+    if (wrong) context.addIssue({ code: "custom", message: wrong });
+  });
 }
 
 /** A name out of a list, in any case; it comes out as the list spells it. */
@@ -62,7 +90,7 @@ function word({ names, spellings, find }: Vocabulary, isOpen = false) {
 
 function inAnyCase(words: readonly string[]): string {
   const letters = (name: string) =>
-    name.replace(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`);
+    name.replace(/[a-z]/gi, (letter) => `[${letter.toLowerCase()}${letter.toUpperCase()}]`);
   return `^(?:${words.map(letters).join("|")})$`;
 }
 
@@ -111,7 +139,7 @@ function ruleSchema({ actors, algorithms }: Names) {
     mode: word(vocabulary([["enforce"], ["shadow"]])).default("enforce"),
     cost: number("permits that a request takes, a number above 0").default(1),
     methods: z
-      .array(text("an HTTP method", METHOD), says("a list of HTTP methods"))
+      .array(word(vocabulary(METHODS.map((method) => [method]))), says("a list of HTTP methods"))
       .min(1, says("a list of HTTP methods"))
       .optional(),
     overrides: z
@@ -129,7 +157,7 @@ function ruleSchema({ actors, algorithms }: Names) {
 export function entrySchema(names: Names) {
   const rules = says("a list of rules, at least one");
   return object({
-    url: text("a path: it begins with / and has no ?, #, * or ; in it", PATH),
+    url: path(),
     rules: z.array(ruleSchema(names), rules).min(1, rules),
   });
 }

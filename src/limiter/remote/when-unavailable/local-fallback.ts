@@ -228,7 +228,7 @@ class ShareLimiter extends QueueingLimiter {
   constructor(queue: WaiterQueue, policies: PolicyList, name: string, meter: Meter) {
     const account = new SucceededAccount(queue);
     const quiet = new CancellationMeter(meter);
-    super(queue, policies, { name, maxWaiting: Infinity }, account, quiet);
+    super(queue, policies, { name, maxWaiting: Infinity, onFull: "reject" }, account, quiet);
     this.#queue = queue;
     this.#meter = quiet;
     this.#account = account;

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import ipaddr from "ipaddr.js";
 import * as assert from "uvu/assert";
-import { exemption } from "../../../../src/adapters/http/actors/address.ts";
+import { exemption } from "../../../../src/adapters/http/actors/exemption.ts";
 import { fromAddress, fromHeader } from "../../../../src/adapters/http/index.ts";
 import { suite } from "../../../suite.ts";
 import { request } from "../request.ts";
@@ -11,19 +11,19 @@ const test = suite("addresses");
 const socket = fromAddress();
 const of = (remoteAddress: string | undefined) => socket(request("/", { remoteAddress }));
 
-test("the socket's, IPv6 by /64, IPv4 in IPv6 dress as IPv4", () => {
+test("the socket's, IPv6 by /56, IPv4-mapped IPv6 as IPv4", () => {
   const rows: [address: string | undefined, key: string | undefined][] = [
     ["192.0.2.1", "192.0.2.1"],
     ["::ffff:192.0.2.1", "192.0.2.1"],
     ["::FFFF:192.0.2.1", "192.0.2.1"],
     ["::ffff:c000:201", "192.0.2.1"],
     ["0:0:0:0:0:ffff:c000:0201", "192.0.2.1"],
-    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
-    ["2001:0DB8:0001:0002::", "2001:db8:1:2::/64"],
-    ["2001:db8:1:3::1", "2001:db8:1:3::/64"],
-    ["::1", "0:0:0:0::/64"],
-    ["fe80::1%eth0", "fe80:0:0:0::/64"],
-    ["[2001:db8::1]:443", "2001:db8:0:0::/64"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:0::/56"],
+    ["2001:0DB8:0001:0002::", "2001:db8:1:0::/56"],
+    ["2001:db8:1:3::1", "2001:db8:1:0::/56"],
+    ["::1", "0:0:0:0::/56"],
+    ["fe80::1%eth0", "fe80:0:0:0::/56"],
+    ["[2001:db8::1]:443", "2001:db8:0:0::/56"],
     ["192.0.2.1:443", "192.0.2.1"],
     [undefined, undefined],
     ["", undefined],
@@ -64,7 +64,7 @@ test("Forwarded, with its quotes", () => {
   const forwarded = (trustedProxies: number, list: string) =>
     behind(trustedProxies, list, "forwarded");
   assert.is(forwarded(1, "for=203.0.113.9;proto=http"), "203.0.113.9");
-  assert.is(forwarded(1, 'For="[2001:db8:1:2::9]:4711"'), "2001:db8:1:2::/64");
+  assert.is(forwarded(1, 'For="[2001:db8:1:2::9]:4711"'), "2001:db8:1:0::/56");
   assert.is(forwarded(2, "for=203.0.113.9, for=198.51.100.2;by=192.0.2.7"), "203.0.113.9");
   assert.is(forwarded(1, 'for=1.1.1.1, by="a,b\\",c";for=198.51.100.2'), "198.51.100.2");
   assert.is(forwarded(1, 'for=1.1.1.1,for=198.51.100.2;by="a,b\\",c"'), "198.51.100.2");
@@ -86,7 +86,7 @@ test("nothing that a client writes moves what the proxies wrote", async () => {
       assert.is(behind(1, `${forged}, 198.51.100.3`), "198.51.100.3");
       assert.is(behind(2, `${forged},198.51.100.2, 198.51.100.3`), "198.51.100.2");
       const v6 = 'for="[2001:db8:1:2::9]:1";host="a,b"';
-      assert.is(behind(1, `${forged}, ${v6}`, "forwarded"), "2001:db8:1:2::/64");
+      assert.is(behind(1, `${forged}, ${v6}`, "forwarded"), "2001:db8:1:0::/56");
       assert.is(behind(1, `${forged},for=198.51.100.3`, "forwarded"), "198.51.100.3");
     }),
     { numRuns: 500 },
@@ -97,7 +97,7 @@ test("whatever an address claims to be, the key is short, or there is none", asy
   await fc.assert(
     fc.property(fc.oneof(hostile, fc.ipV6(), fc.ipV4Extended()), (text) => {
       const key = of(text);
-      assert.ok(key === undefined || /^[0-9a-f.:]{3,21}(\/64)?$/.test(key), key);
+      assert.ok(key === undefined || /^[0-9a-f.:]{3,21}(\/56)?$/.test(key), key);
     }),
     { numRuns: 500 },
   );
@@ -128,8 +128,9 @@ test("an IPv6 address that is only groups is read as the parser reads it", async
 
 function keyOfParsed(address: ipaddr.IPv4 | ipaddr.IPv6): string {
   if (!("parts" in address)) return address.toString();
-  const [a, b, c, d] = address.parts.map((part) => part.toString(16));
-  return `${a}:${b}:${c}:${d}::/64`;
+  const [a = 0, b = 0, c = 0, d = 0] = address.parts;
+  const groups = [a, b, c, d & 0xff00].map((part) => part.toString(16));
+  return `${groups.join(":")}::/56`;
 }
 
 test("long lists take no time", () => {
@@ -145,34 +146,69 @@ test("a bad number of proxies and a misspelt option are refused", () => {
   assert.throws(() => fromAddress({ trustedProxies: -1 }), /trustedProxies must be a whole number/);
   assert.throws(() => fromAddress({ trustedProxies: 1.5 }), /got 1.5/);
   assert.throws(() => fromAddress({ field: "x-real-ip" as "forwarded" }), /field must be one of/);
+  for (const ipv6Prefix of [0, 129, 56.5, Number.NaN, "56" as unknown as number]) {
+    assert.throws(() => fromAddress({ ipv6Prefix }), /ipv6Prefix must be a (whole )?number/);
+  }
   assert.throws(() => fromAddress({ proxies: 1 } as object), /fromAddress has no "proxies"/);
 });
 
+const byAddress = (listed: readonly string[]) => {
+  const actor = fromAddress();
+  const exempt = exemption(listed, actor, true);
+  return (remoteAddress: string) => {
+    const from = request("/", { remoteAddress });
+    return exempt(actor(from) ?? "", from);
+  };
+};
+const own = () => "";
+
 test("exemptions of addresses are addresses or ranges", () => {
-  const exempt = exemption(
-    ["192.0.2.0/24", "10.1.2.3", "2001:db8:1::/48", "2001:db8:2:3::1"],
-    true,
-  );
-  const rows: [value: string, exempt: boolean][] = [
+  const exempt = byAddress(["192.0.2.0/24", "10.1.2.3", "2001:db8:1::/48", "2001:db8:2:3::1"]);
+  const rows: [address: string, exempt: boolean][] = [
     ["192.0.2.77", true],
     ["192.0.3.1", false],
     ["10.1.2.3", true],
     ["10.1.2.4", false],
-    ["2001:db8:1:5::/64", true],
-    ["2001:db8:2:3::/64", true],
-    ["2001:db8:2:4::/64", false],
+    ["2001:db8:1:5::9", true],
+    ["2001:db8:2:3::1", true],
+    ["2001:db8:2:3:0:0:0:1", true],
+    ["2001:db8:2:3::2", false],
+    ["2001:db8:2:4::1", false],
     ["ann", false],
   ];
   for (const [value, is] of rows) assert.is(exempt(value), is, value);
-  const one = exemption(["2001:db8:0:1::5/128", "::ffff:198.51.100.0/120"], true);
-  assert.ok(one("2001:db8:0:1::/64"), "what counts by its /64 is exempt by it");
-  assert.not(one("2001:db8:0:2::/64"));
-  assert.ok(one("198.51.100.9"), "IPv4 in IPv6 dress");
-  assert.not(one("198.51.101.9"));
-  const named = exemption(["ann", "192.0.2.0/24"], false);
-  assert.equal(["ann", "bob", "192.0.2.1"].map(named), [true, false, false]);
-  assert.is(exemption(["ann"], true)("ann"), true);
-  assert.is(exemption([], true)("192.0.2.1"), false);
+  const narrow = byAddress(["2001:db8:0:1::5/128", "::ffff:198.51.100.0/120"]);
+  assert.ok(narrow("2001:db8:0:1::5"));
+  assert.not(narrow("2001:db8:0:1::6"));
+  assert.ok(narrow("198.51.100.9"), "an IPv4-mapped range holds for IPv4");
+  assert.ok(narrow("::ffff:198.51.100.9"));
+  assert.not(narrow("198.51.101.9"));
+});
+
+test("an actor of one's own may give an address or a network: a range holds for what it contains", () => {
+  const exempt = exemption(["2001:db8::/32", "2001:dba::1", "192.0.2.0/24"], own, true);
+  const rows: [value: string, exempt: boolean][] = [
+    ["2001:db8:1:2::3", true],
+    ["2001:db8:1:0::/56", true],
+    ["2001::/16", false],
+    ["2001:dba::1", true],
+    ["2001:dba:0:0::/56", false],
+    ["192.0.2.1", true],
+    ["ann", false],
+  ];
+  for (const [value, is] of rows) assert.is(exempt(value, request("/")), is, value);
+});
+
+test("exemptions of other actors are values", () => {
+  const exempts = (listed: readonly string[], isDevice: boolean, value: string) =>
+    exemption(listed, own, isDevice)(value, request("/"));
+  const named = ["ann", "192.0.2.0/24"];
+  assert.equal(
+    ["ann", "bob", "192.0.2.1"].map((value) => exempts(named, false, value)),
+    [true, false, false],
+  );
+  assert.ok(exempts(["ann"], true, "ann"));
+  assert.not(exempts([], true, "192.0.2.1"));
 });
 
 test("a header names an actor, whatever the case of its name", () => {

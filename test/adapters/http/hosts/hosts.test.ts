@@ -192,7 +192,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   });
 
   test("a fault of the filter is no fault of the request, unless asked", async () => {
-    const gateway = await open("url: /hello\nrules: [{ actor: teapot, unit: day, rpu: 1 }]");
+    const gateway = { check: () => Promise.reject(new Error("tea")) };
     const answered = async (options: HostOptions) => {
       let reply: Reply | undefined;
       await serving(host, gateway, options, none, async (server) => {

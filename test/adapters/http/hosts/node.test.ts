@@ -61,8 +61,7 @@ test("the filter sees the request as it came, wherever a middleware is mounted",
   assert.is(request.header("set-cookie"), "a, b");
   assert.is(request.header("x-none"), undefined);
   assert.ok(request.raw instanceof Object);
-  // asked for afterwards: the answer was sent, so nobody has gone away
-  assert.not(request.signal?.aborted);
+  assert.ok(request.signal?.aborted, "the request is over");
   let told = 0;
   request.onClose?.(() => {
     told += 1;

@@ -64,9 +64,29 @@ test("no trick walks around a rule", () => {
     "/sample/%ff",
     "/sample/%",
     "/sam%70le/%ff",
+    ..."/sample. /sample%20/x /sample%2e%20 /sample;/.. /sample;\\.. /#/../sample /?/../sample".split(
+      " ",
+    ),
+    ..."/sample%3f /sample%23/.. /sample%3f/../.. /sam%00ple /sample%c0%afx /%c0%ae%c0%ae/sample".split(
+      " ",
+    ),
+    ..."http://x%2fsample http://u@x/sample http://u@x$/../sample //u@x/sample //x;/sample".split(
+      " ",
+    ),
+    ..."/x/..;/sample /x/.%2e;a=b/sample /x/..%00/sample /./sample /%20/sample x:/sample".split(
+      " ",
+    ),
   ];
   for (const trick of tricks) assert.ok(match(trick).includes("/sample"), trick);
-  for (const trick of ["/cafe%CC%81", "/CAFÉ", "/caf%c3%89"]) {
+  const marks = "%cc%a3".repeat(2000);
+  for (const trick of [
+    "/cafe%CC%81",
+    "/CAFÉ",
+    "/caf%c3%89",
+    "/caf%e9",
+    "/caf\xc3\xa9",
+    `/café/${marks}`,
+  ]) {
     assert.ok(match(trick).includes("/café"), trick);
   }
 });
@@ -76,6 +96,30 @@ test("what servers read differently is held to the rules of every reading", () =
   assert.equal(match("/other/../sample").sort(), ["/", "/other", "/sample"]);
   assert.equal(match("/other/..%2fsample").sort(), ["/", "/other", "/sample"]);
   assert.equal(match("//other/sample").sort(), ["/", "/other", "/sample"]);
+});
+
+test("a path that is merely unusual is held to no more rules than its prefixes have", () => {
+  const rows: [target: string, ...urls: string[]][] = [
+    ["/list;sort=asc/sample", "/"],
+    ["/list/a%2fsample", "/"],
+    ["/go/http:%2f%2fh%2fsample", "/"],
+    ["/x/./sample", "/"],
+    ["/x//sample", "/"],
+    ["/a%20b/sample?x=../sample", "/", "/a b"],
+    ["/b#/sample", "/"],
+    ["/b%3f/sample", "/"],
+    ["http://example.org//x", "/"],
+    ["http://[::1]:80/sample;x=/b", "/", "/sample"],
+    ["/x?to=%2Fsample", "/"],
+  ];
+  for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
+});
+
+test("with dots in it, a target is held to every rule that it has the segments of", () => {
+  assert.equal(match("/x/../sample").sort(), ["/", "/sample"]);
+  assert.equal(match("/a/x/../sample").sort(), ["/", "/sample", "/sample/a"]);
+  assert.equal(match("/x?/../sample").sort(), ["/", "/sample"]);
+  assert.equal(match("/x?a=..&b=./sample"), ["/"]);
 });
 
 test("decoded once", () => {

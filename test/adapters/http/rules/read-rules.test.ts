@@ -235,6 +235,41 @@ test("a url of a rule has nothing in it that a request could hide", () => {
   }
 });
 
+test("a url with parameters would be a rule that never holds", () => {
+  const says = (url: string) =>
+    problems(`url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`);
+  const allowed = (outer: string) =>
+    `allowed: a path without parameters: "${outer}" holds for everything below it`;
+  assert.equal(says("/users/:id"), [`r.yaml:1:6: url: found "/users/:id", ${allowed("/users")}`]);
+  assert.match(says("/:tenant/x").join(), allowed("/"));
+  for (const id of ["{id}", "[id]", "<int:id>", "(a|b)", ":id/posts"]) {
+    assert.match(says(`/users/${id}`).join(), allowed("/users"), id);
+  }
+  for (const url of ["/v1/items:batchGet", "/%3Aid", "/a{b}", "/x(1)", "/@user"]) {
+    assert.equal(says(url), [], url);
+  }
+});
+
+test("a url hides nothing in escapes either", () => {
+  for (const url of ["/a%3fb", "/a%23", "/a%3bx", "/a%5cb", "/%2e%2e/a", "/a%00", "/%20", "/..."]) {
+    const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
+    assert.match(problems(text).join(), /^r\.yaml:1:6: url: found .* not encoded either$/, url);
+  }
+});
+
+test("a method that no server knows would be a rule that never holds", () => {
+  const [says = ""] = problems(rule("methods: [GET, GTE]"));
+  assert.match(says, 'r.yaml:2:60: rules.0.methods.1: found "GTE", allowed: GET, HEAD, POST');
+  for (const methods of ['["*"]', "[ANY]", '["GET,POST"]', '[""]', "[1]"]) {
+    assert.match(problems(rule(`methods: ${methods}`)).join(), /allowed: GET, HEAD/, methods);
+  }
+  assert.equal(readRules(rule("methods: [m-search, Query, delete]"))[0]?.methods, [
+    "DELETE",
+    "M-SEARCH",
+    "QUERY",
+  ]);
+});
+
 test("an empty list is no rules; an empty text is an accident", () => {
   assert.equal(readRules("[]"), []);
   assert.equal(readRules("---\n---\n[]\n---\n# nothing\n"), []);
@@ -312,6 +347,41 @@ test("hostile texts are refused quickly and in words", () => {
   assert.ok(performance.now() - start < 8000);
   assert.is({}.constructor, Object);
   assert.is(problems("- x\n".repeat(1000)).length, 20);
+});
+
+test("long texts are refused before they are parsed to their end", () => {
+  const rows: [text: string, says: RegExp][] = [
+    ["---\n".repeat(130_000), /r\.yaml:10001:\d: found more than 10000 documents/],
+    ["...\n".repeat(130_000), /found more than 10000 documents/],
+    [`[${",".repeat(520_000)}]`, /found more than 400000 words and signs/],
+  ];
+  const start = performance.now();
+  for (const [text, says] of rows) {
+    const found = problems(text);
+    assert.match(found.join("\n"), says);
+    assert.ok(found.length <= 20);
+  }
+  assert.ok(performance.now() - start < 15_000, "15 s");
+});
+
+test("more mistakes than the validator can list are a mistake of the rules", () => {
+  const ones = "1,".repeat(150_000);
+  assert.match(problems(rule(`exempt: [${ones}]`)).join(), /found/);
+});
+
+test("nine thousand URLs are read, and so are three thousand rules of one", () => {
+  const start = performance.now();
+  const entries = Array.from(
+    { length: 9000 },
+    (_, i) => `- {url: /a${i}, rules: [{actor: all, unit: day, rpu: 1}]}`,
+  );
+  assert.is(readRules(entries.join("\n")).length, 9000);
+  const rules = Array.from(
+    { length: 3000 },
+    (_, i) => `- {name: r${i}, actor: all, unit: day, rpu: 1}`,
+  );
+  assert.is(readRules(`url: /\nrules:\n${rules.join("\n")}`).length, 3000);
+  assert.ok(performance.now() - start < 15_000);
 });
 
 test("a byte order mark and Windows' line ends do not matter", () => {

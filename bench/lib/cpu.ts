@@ -1,0 +1,46 @@
+/**
+ * Processor time of an operation. The contenders take turns in rounds, and ratios are taken within a round. Processor time, not
+ * the time of day: on a machine that does other work as well the latter measures that work. It includes the garbage collector's threads.
+ */
+import { short } from "./options.ts";
+import { nanos, table, times } from "./report.ts";
+import { median } from "./stats.ts";
+
+const ROUNDS = short ? 9 : 41;
+
+/** Makes what runs so many operations; made anew for each round. */
+export type Contender = () => (operations: number) => Promise<unknown>;
+
+/** How many times as long as `other` it took: the median of the ratios within each round. */
+export type CpuRatio = (name: string, other: string) => number;
+
+/** Measures and prints; the first is the baseline. */
+export async function compareCpu(
+  operations: number,
+  contenders: Readonly<Record<string, Contender>>,
+  rounds = ROUNDS,
+): Promise<CpuRatio> {
+  const turns = Object.entries(contenders);
+  const found = new Map(turns.map(([name]) => [name, [] as number[]]));
+  for (let round = -2; round < rounds; round++) {
+    for (let i = 0; i < turns.length; i++) {
+      const [name, make] = turns[(round + 2 + i) % turns.length] ?? ["", () => async () => {}];
+      const run = make();
+      globalThis.gc?.();
+      const before = process.cpuUsage();
+      await run(operations);
+      const { user, system } = process.cpuUsage(before);
+      if (round >= 0) found.get(name)?.push((1000 * (user + system)) / operations);
+    }
+  }
+  const ratio: CpuRatio = (name, other) => {
+    const others = found.get(other) ?? [];
+    return median((found.get(name) ?? []).map((ns, i) => ns / (others[i] ?? Number.NaN)));
+  };
+  const [baseline = ""] = found.keys();
+  table(
+    ["processor time", "median", "to the baseline"],
+    [...found].map(([name, ns]) => [name, nanos(median(ns)), times(ratio(name, baseline))]),
+  );
+  return ratio;
+}

@@ -1,0 +1,95 @@
+/**
+ * An actor of the application as the filter calls it. It always settles with a text or nothing: an
+ * actor that throws, rejects, takes too long or returns something else has failed, is reported, and
+ * the request counts as one without a value. So a broken token frees a request from no other rule.
+ */
+import { show } from "../../../check.ts";
+import { type Clock, systemClock } from "../../../clock.ts";
+import { noAnswer } from "../../../errors.ts";
+import type { GatewayRequest } from "../request.ts";
+import { type Actor, isOwnActor } from "./actor.ts";
+import { warn } from "./warn.ts";
+
+/** Learns of a failure. */
+export type Report = (error: unknown, request: GatewayRequest) => void;
+
+export type GuardedActor = (
+  request: GatewayRequest,
+  report?: Report,
+) => string | undefined | Promise<string | undefined>;
+
+/**
+ * An actor of this package is handed back as it is: it does not fail.
+ *
+ * @param name that rules use
+ * @param timeoutMs how long the actor's promise may take
+ */
+export function guarded(
+  name: string,
+  actor: Actor,
+  timeoutMs: number,
+  clock: Clock = systemClock,
+): GuardedActor {
+  if (isOwnActor(actor)) return actor;
+  let hasWarned = false;
+
+  const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
+    if (report !== undefined) {
+      report(error, request);
+    } else if (!hasWarned) {
+      hasWarned = true;
+      warn(
+        "SMOOTH_LIMITER_ACTOR_FAILED",
+        `actors.${name} failed, so the request counts as one without a value: ${error}. This is said once; a function as onError sees each failure`,
+      );
+    }
+    return undefined;
+  };
+
+  return (request, report) => {
+    try {
+      const value: unknown = actor(new Proxy(request, DETACHABLE));
+      if (typeof value === "string" || value === undefined) return value;
+      if (!isThenable(value)) return textOf(name, value);
+      return within(value, timeoutMs, clock)
+        .then((later) => textOf(name, later))
+        .catch((error: unknown) => failed(error, request, report));
+    } catch (error) {
+      return failed(error, request, report);
+    }
+  };
+}
+
+/** @throws TypeError where it is something else: all objects would be one actor */
+function textOf(name: string, value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  if (value === undefined || value === null) return undefined;
+  throw new TypeError(`actors.${name} must return a text or undefined, got ${show(value)}`);
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as Partial<PromiseLike<unknown>> | null)?.then === "function";
+}
+
+/** Rejects with a TimeoutError where there is no answer in time. */
+async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock): Promise<T> {
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    const timer = clock.wakeAt(clock.now() + timeoutMs, () => reject(noAnswer(timeoutMs)));
+    cancel = () => timer.cancel();
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    cancel();
+  }
+}
+
+/** Lets the methods of a request work without it: `({ header }) => header("x")`. */
+const DETACHABLE: ProxyHandler<GatewayRequest> = {
+  get(request, key) {
+    const value: unknown = Reflect.get(request, key, request);
+    // of a frozen object a proxy must give what is there
+    return typeof value === "function" && !Object.isFrozen(request) ? value.bind(request) : value;
+  },
+};

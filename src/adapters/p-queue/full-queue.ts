@@ -1,0 +1,137 @@
+import { QueueFullError } from "../../errors.ts";
+import { Fifo } from "../../limiter/fifo.ts";
+import { onAbort } from "../on-abort.ts";
+import type { Job, JobHeap, JobOptions, PacedAddOptions, PacedJob } from "./job-heap.ts";
+
+export const ON_FULL = ["reject", "drop-oldest", "drop-lowest-priority", "wait"] as const;
+
+/** What a PacedQueue does with a new job when it is full: see `PacedQueueOptions.onFull`. */
+export type OnFullQueue = (typeof ON_FULL)[number];
+
+type Add = <Result>(
+  job: PacedJob<Result>,
+  options: Partial<JobOptions> | undefined,
+) => Promise<Result & Awaited<Result>>;
+
+/** A job that waits outside the queue. */
+interface Entrant {
+  enter(): void;
+  fail(reason: unknown): void;
+  /** What `add` returned. */
+  result?: Promise<unknown>;
+}
+
+/** Keeps a PacedQueue from growing beyond `maxWaiting` jobs. */
+export class FullQueue {
+  readonly #maxWaiting: number;
+  readonly #onFull: OnFullQueue;
+  readonly #outside = new Fifo<Entrant>();
+  /** A job was let in and has not been added yet. */
+  #isEntering = false;
+
+  constructor(maxWaiting: number, onFull: OnFullQueue) {
+    this.#maxWaiting = maxWaiting;
+    this.#onFull = onFull;
+  }
+
+  /** @param add adds the job to the queue */
+  add<Result>(
+    jobs: JobHeap,
+    job: PacedJob<Result>,
+    options: Partial<PacedAddOptions> | undefined,
+    add: Add,
+  ): Promise<Result & Awaited<Result>> {
+    const isFull = jobs.size >= this.#maxWaiting;
+    if (this.#onFull === "wait") {
+      const waits = isFull || this.#isEntering || this.#outside.size > 0;
+      return waits ? this.#addWhenRoom(job, options, add) : add(job, options);
+    }
+    if (isFull && !this.#makeRoom(jobs, options?.priority ?? 0)) {
+      return Promise.reject(this.#error(false));
+    }
+    return this.#onFull === "reject" ? add(job, options) : addDroppable(job, options, add);
+  }
+
+  /** Lets the next job in that waits outside, if there is room. */
+  admit(jobs: JobHeap): void {
+    if (this.#isEntering || jobs.size >= this.#maxWaiting) return;
+    const entrant = this.#outside.shift();
+    if (entrant === undefined) return;
+    this.#isEntering = true;
+    entrant.enter();
+  }
+
+  /** No job waits outside any more. */
+  clear(): void {
+    for (let entrant = this.#outside.shift(); entrant; entrant = this.#outside.shift()) {
+      // as in p-queue 10: it is no unhandled rejection where the caller ignores the promise
+      entrant.result?.catch(() => {});
+      entrant.fail(new DOMException("The queue was cleared", "AbortError"));
+    }
+  }
+
+  /** @returns whether a job was dropped */
+  #makeRoom(jobs: JobHeap, priority: number): boolean {
+    const victim = this.#victim(jobs, priority);
+    victim?.options.drop?.(this.#error(true));
+    return victim !== undefined;
+  }
+
+  #victim(jobs: JobHeap, priority: number): Job | undefined {
+    if (this.#onFull === "reject") return undefined;
+    if (this.#onFull === "drop-oldest") return jobs.oldest;
+    const { leastUrgent } = jobs;
+    return leastUrgent !== undefined && leastUrgent.priority < priority ? leastUrgent : undefined;
+  }
+
+  #error(dropped: boolean): QueueFullError {
+    return new QueueFullError("PacedQueue", 1, this.#maxWaiting, this.#maxWaiting, dropped);
+  }
+
+  #addWhenRoom<Result>(
+    job: PacedJob<Result>,
+    options: Partial<PacedAddOptions> | undefined,
+    add: Add,
+  ): Promise<Result & Awaited<Result>> {
+    const { entrant, entered } = this.#append(options?.signal);
+    const result = entered.then(() => {
+      this.#isEntering = false;
+      return add(job, options);
+    });
+    entrant.result = result;
+    return result as Promise<Result & Awaited<Result>>;
+  }
+
+  #append(signal: AbortSignal | undefined): { entrant: Entrant; entered: Promise<void> } {
+    let settle: Pick<Entrant, "enter" | "fail"> = { enter() {}, fail() {} };
+    const entered = new Promise<void>((enter, fail) => {
+      settle = { enter, fail };
+    });
+    const entrant: Entrant = settle;
+    this.#outside.append(entrant);
+    const unlisten = onAbort(signal, (reason) => {
+      this.#outside.remove(entrant);
+      entrant.fail(reason);
+    });
+    if (signal !== undefined) entered.then(unlisten, unlisten);
+    return { entrant, entered };
+  }
+}
+
+/** The PQueue drops a job whose signal is aborted, so each job gets a signal of its own. */
+function addDroppable<Result>(
+  job: PacedJob<Result>,
+  options: Partial<PacedAddOptions> = {},
+  add: Add,
+): Promise<Result & Awaited<Result>> {
+  const controller = new AbortController();
+  const drop = (reason: unknown) => controller.abort(reason);
+  const unlisten = onAbort(options.signal, drop);
+  const own = controller.signal;
+  const result = add<Result>(
+    ({ signal }) => job({ signal: signal === own ? options.signal : signal }),
+    { ...options, signal: own, drop },
+  );
+  if (options.signal !== undefined) result.then(unlisten, unlisten);
+  return result;
+}

@@ -1,0 +1,140 @@
+/**
+ * The permits requested from the limiter for the jobs that are next.
+ *
+ * A limiter in this process answers at once, so one request is enough. A limiter on Redis answers
+ * after a round trip: there is one request for each free place, so that as many jobs start in a
+ * round trip as there are places. Requests stand in the order of the jobs that they are for. When
+ * the next jobs are others, which cost something else, the requests from the first that does not fit
+ * are given up and made anew.
+ */
+import type { Limiter, Reservation } from "../../limiter/face.ts";
+import type { Permits } from "../../permits.ts";
+import type { JobHeap } from "./job-heap.ts";
+
+/** How many requests may be open at once, however many places are free. */
+const MOST_REQUESTS = 100;
+
+/** Why a job may start now, or must fail. */
+export type Pass = { readonly reservation: Reservation } | { readonly error: unknown };
+
+interface Request {
+  readonly permits: Permits;
+  /** Absent while the limiter has not replied yet. */
+  reservation?: Reservation;
+  /** Present when the permits can be used, or never can. */
+  pass?: Pass;
+}
+
+export class PermitRequests {
+  readonly #limiter: Limiter;
+  readonly #onChange: () => void;
+  readonly #requests: Request[] = [];
+  #repliesLater = false;
+
+  /** @param onChange called when the limiter has replied, and when a pass may be there */
+  constructor(limiter: Limiter, onChange: () => void) {
+    this.#limiter = limiter;
+    this.#onChange = onChange;
+  }
+
+  /** Whether the next job waits for permits, as far as the limiter has replied. */
+  get isWaiting(): boolean {
+    const first = this.#requests[0];
+    const waitMs = first?.reservation?.waitMs ?? 0;
+    return waitMs > 0 && first?.pass === undefined;
+  }
+
+  /** The pass for the next job, if it is there; requests what is missing, gives up what is not needed. */
+  next(jobs: JobHeap, places: number): Pass | undefined {
+    const permits = places > 0 ? jobs.nextPermits : undefined;
+    if (permits === undefined) {
+      this.#giveUpFrom(0);
+      return undefined;
+    }
+    if (this.#requests.length === 0 && !this.#repliesLater) {
+      const pass = this.#request(permits);
+      if (!this.#repliesLater) return pass;
+    }
+    const wanted = this.#repliesLater
+      ? jobs.firstPermits(Math.min(places, MOST_REQUESTS))
+      : [permits];
+    const unfit = this.#requests.findIndex((request, i) => !isSame(request.permits, wanted[i]));
+    if (unfit >= 0) this.#giveUpFrom(unfit);
+    if (this.#requests[0]?.pass !== undefined) return this.#requests.shift()?.pass;
+    for (const more of wanted.slice(this.#requests.length)) {
+      const pass = this.#request(more);
+      if (pass !== undefined) return pass;
+    }
+    return undefined;
+  }
+
+  /** The pass where the first request is answered at once. */
+  #request(permits: Permits): Pass | undefined {
+    let answer: Reservation | Promise<Reservation>;
+    try {
+      answer = this.#limiter.reserve(permits);
+      this.#repliesLater = isLater(answer);
+    } catch (error) {
+      if (this.#requests.length === 0) return { error };
+      answer = Promise.reject(error);
+    }
+    if (this.#requests.length === 0 && !isLater(answer) && answer.waitMs === 0) {
+      return { reservation: answer };
+    }
+    const request: Request = { permits };
+    if (!isLater(answer)) request.reservation = answer;
+    this.#requests.push(request);
+    void this.#follow(request, answer);
+    return undefined;
+  }
+
+  async #follow(request: Request, answer: Reservation | Promise<Reservation>): Promise<void> {
+    const pass = await this.#outcome(request, answer);
+    if (!this.#requests.includes(request)) return;
+    request.pass = pass;
+    this.#onChange();
+  }
+
+  async #outcome(request: Request, answer: Reservation | Promise<Reservation>): Promise<Pass> {
+    try {
+      const reservation = await answer;
+      request.reservation = reservation;
+      if (this.#requests.includes(request)) {
+        this.#onChange();
+        await reservation.ready();
+      } else {
+        giveBack({ reservation });
+      }
+      return { reservation };
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  /** Where the limiter has not replied yet, `#outcome` gives the permits back when it does. */
+  #giveUpFrom(index: number): void {
+    if (index >= this.#requests.length) return;
+    for (const { reservation } of this.#requests.splice(index)) {
+      if (reservation !== undefined) giveBack({ reservation });
+    }
+  }
+}
+
+/** Nothing waits for the reply: if the store is away the permits are lost. */
+export function giveBack(pass: Pass): void {
+  if ("reservation" in pass) undo(pass.reservation).catch(() => {});
+}
+
+async function undo(reservation: Reservation): Promise<void> {
+  if (!(await reservation.cancel())) await reservation.settle(0);
+}
+
+function isLater<T extends object>(answer: T | Promise<T>): answer is Promise<T> {
+  return "then" in answer;
+}
+
+function isSame(a: Permits, b: Permits | undefined): boolean {
+  if (b === undefined) return false;
+  if (typeof a === "number" || typeof b === "number") return a === b;
+  return [...Object.keys(a), ...Object.keys(b)].every((policy) => a[policy] === b[policy]);
+}

@@ -1,0 +1,89 @@
+import { existsSync, readdirSync } from "node:fs";
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { algorithms } from "../../src/algorithms/index.ts";
+import * as library from "../../src/index.ts";
+import { lua } from "../../src/stores/redis/lua.gen.ts";
+import { suite } from "../suite.ts";
+import { begin } from "./play.ts";
+import { pacedSamples, samplesOf } from "./samples.ts";
+
+const FOLDER = "src/algorithms";
+
+const test = suite("the registration of algorithms");
+
+test("every folder is registered, under the name of its files and its twin", () => {
+  const folders = readdirSync(FOLDER, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+  assert.equal(algorithms.map(({ name }) => name).sort(), folders.sort());
+  for (const { name } of algorithms) {
+    for (const ending of ["ts", "lua"]) {
+      assert.ok(existsSync(`${FOLDER}/${name}/${name}.${ending}`), `${name}.${ending}`);
+    }
+    assert.ok(Object.hasOwn(lua, name), `${name}.lua is embedded: npm run lua`);
+  }
+});
+
+test("a code is one letter, and no other algorithm has it", () => {
+  const codes = algorithms.map(({ code }) => code);
+  for (const code of codes) assert.match(code, /^[a-z]$/);
+  assert.is(new Set(codes).size, codes.length, `codes ${codes.join(", ")}`);
+});
+
+test("the twin registers itself under the same code, with the same flags", async () => {
+  await redisServer();
+  const redis = new Redis(await freshUrl());
+  try {
+    for (const { name, code, inOrder, dated = false } of algorithms) {
+      const script = `local algorithms = {}
+        do ${lua[name]} end
+        local found = {}
+        for code, twin in pairs(algorithms) do
+          found[#found + 1] = code .. " in_order=" .. tostring(twin.in_order == true)
+            .. " dated=" .. tostring(twin.dated == true)
+        end
+        return found`;
+      const found = await redis.eval(script, 0);
+      assert.equal(found, [`${code} in_order=${inOrder} dated=${dated}`], name);
+    }
+  } finally {
+    redis.disconnect();
+  }
+});
+
+test("each algorithm has a public function that makes its policies", async () => {
+  for (const { name } of algorithms) {
+    const files = readdirSync(`${FOLDER}/${name}`).filter((file) => file.endsWith(".ts"));
+    const modules = await Promise.all(
+      files.map((file) => import(`../../${FOLDER}/${name}/${file}`)),
+    );
+    const made = modules.flatMap((module) => Object.keys(module));
+    const exported = made.filter((each) => Object.hasOwn(library, each));
+    assert.ok(exported.length > 0, `src/index.ts exports nothing of ${name}`);
+  }
+});
+
+test("each algorithm has samples; their states are numbers and lists of numbers", () => {
+  for (const { name } of algorithms) {
+    const { paced, everyday } = samplesOf(name);
+    assert.ok(Object.keys(paced).length > 0 && Object.keys(everyday).length > 0, name);
+  }
+  for (const [name, { at }] of pacedSamples) {
+    const policy = at(7);
+    const state = begin(policy);
+    for (const permits of [1, 1]) policy.algorithm.take(policy, state, 0, permits);
+    for (const value of Object.values(state as object).flat()) {
+      assert.ok(Number.isFinite(value), `${name}: ${JSON.stringify(state)}`);
+    }
+    assert.equal(policy.algorithm.policy(policy.numbers).numbers, policy.numbers, name);
+  }
+});
+
+test("an algorithm without samples is named, with the place for them", () => {
+  assert.throws(() => samplesOf("leaky"), /samples\.ts has no samples of "leaky"/);
+});
+
+test.run();

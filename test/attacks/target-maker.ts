@@ -1,0 +1,71 @@
+/** Request targets that try to look like something else, from a seed. */
+
+/** Mulberry32: the same numbers for the same seed. */
+function randomOf(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+const HEADS = [
+  ..."/ / / / / // /./ /x/../ /.. \\ /\\ /%2f /%2e/ /;/ /;x/ /;/../ /x/%2e%2e/ /x/..%2f /#/../".split(
+    " ",
+  ),
+  ..."/?/../ /%3f/../ /%23/../ //x/ /\\x/ //x//../ http://x/ http://x// http:/ http:///".split(" "),
+  ..."http://x%2f http://u@x/ http://x?/ http://x#/ http://x\\ HTTP:\\\\x\\ x:/ /%00/../".split(
+    " ",
+  ),
+  ..."/..;/ /%2e./ /.%00./ /x/..%5c /%5c //x%2f //x;/ http://x; http://[::1]/ http://x:80/ ..\\".split(
+    " ",
+  ),
+  ..."/.\t./ \t/ %2f /%c0%af /%c0%ae%c0%ae/ /%252e%252e/ /a%2fb/../ /a/..%2fb/../ *".split(" "),
+];
+const JOINTS = [
+  ..."/ / / / / / // /./ /x/../ %2f \\ %5c ;a=b/ ;/ /; /;/../ /%2e/ /x/%2e%2e/ /x/..%2f /%00/../".split(
+    " ",
+  ),
+  ..."./ %20/ /.. /../ /x%2f../ /\\ \\/ ;x/../ /#/../ %23/ %3f/ /?/../ \t/ %c0%af /x/..;/".split(
+    " ",
+  ),
+];
+const TAILS = [
+  ...", , , ,/,/x,//,/.,;,;a=b,;/..,;/../..,;\\..,%3b/..,%3bx,?,?x,?/..,?/../..,%3f,%3fx,%3f/..".split(
+    ",",
+  ),
+  ..."#,#x,#/..,%23,%23/../..,%00,%00.html,%00/..,.,%20,%09,%2f,%2f..,\\,\\..,%5c..,/..,/%2e%2e".split(
+    ",",
+  ),
+  ..."/%ff,%ff,%zz,%,/..%2f,/%2e%2e%2f..,\t,/x/..,/x/../..,%3f#,;?,/;/,/%3b,%3f/%2e%2e/x,?\\..".split(
+    ",",
+  ),
+].map((tail) => tail.trim());
+const LEAVES = ["secret", "secret", "secret.txt"];
+
+/** @returns a source of targets; most of them reach /admin/secret on some server */
+export function targetMaker(seed: number): () => string {
+  const random = randomOf(seed);
+  const pick = (list: readonly string[]) => list[Math.floor(random() * list.length)] ?? "";
+  const mostly = (plain: string, list: readonly string[]) => (random() < 0.4 ? plain : pick(list));
+  const disguise = (text: string) => {
+    const rate = random() < 0.5 ? 0 : random() * 0.4;
+    return Array.from(text, (char) => {
+      if (random() >= rate) return char;
+      const hex = char.charCodeAt(0).toString(16).padStart(2, "0");
+      return [char.toUpperCase(), `%${hex}`, `%${hex.toUpperCase()}`][Math.floor(random() * 3)];
+    }).join("");
+  };
+  return () => {
+    const words = [disguise("admin"), disguise(pick(LEAVES))];
+    let target = mostly("/", HEADS);
+    if (random() < 0.1) target += pick(HEADS).replace(/^[a-z]*:/i, "");
+    target += `${words[0]}${mostly("/", JOINTS)}`;
+    if (random() < 0.1) target += pick(JOINTS);
+    target += `${words[1]}${mostly("", TAILS)}`;
+    if (random() < 0.2) target += pick(TAILS);
+    return target;
+  };
+}
