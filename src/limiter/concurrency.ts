@@ -21,8 +21,10 @@ import { QueueFullError } from "../errors.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";
+import { asMember, type Member } from "./member.ts";
 import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import { checkLimiterOptions, checkTryOptions, checkWaitOptions } from "./options.ts";
+import { PlaceMember } from "./place-member.ts";
 
 export interface ConcurrencyOptions {
   /**
@@ -195,6 +197,15 @@ export class ConcurrencyLimiter implements Counted {
   setLimit(limit: number): void {
     this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
     this.#grant();
+  }
+
+  [asMember](): Member {
+    return new PlaceMember({
+      status: () => ({ limit: this.#limit, active: this.#active }),
+      take: () => (this.#isFree() ? this.#leaseAtOnce() : undefined),
+      refused: () => this.#refused(),
+      wait: (signal) => this.acquire({ signal }),
+    });
   }
 
   /** While anybody waits, no place is free: see above. */

@@ -1,4 +1,6 @@
 /** The policies that the limiter suites run over, each at a given pace. */
+import type { Policy } from "../../src/algorithms/algorithm.ts";
+import { algorithms } from "../../src/algorithms/index.ts";
 import {
   fixedWindow,
   gcra,
@@ -38,3 +40,19 @@ export const nodelay = (permitsPerSecond: number) =>
   leakyBucket({ permitsPerSecond, capacity: 1000, nodelay: 4 });
 export const slack = (permitsPerSecond: number) =>
   leakyBucket({ permitsPerSecond, capacity: Infinity, slack: 10 });
+
+/** A line of a few, so that it is full at times. */
+const shortLine = (permitsPerSecond: number) => leakyBucket({ permitsPerSecond, capacity: 2 });
+
+const kinds = [
+  ...[bursty, warmingUp, prefilled, onEpoch, onFirst, inBuckets, logged, cells, bucket, stepped],
+  ...[shaper, nodelay, slack, shortLine],
+];
+const samples = [1, 5, 100 / 3].flatMap((rate) => kinds.map((kind) => kind(rate)));
+
+/** For each registered algorithm some policies, which differ in their numbers only. */
+export const samplePolicies: readonly (readonly Policy[])[] = algorithms.map((algorithm) => {
+  const own = samples.filter((policy) => policy.algorithm === algorithm);
+  if (own.length === 0) throw new Error(`test/limiter/policies.ts has no ${algorithm.name}`);
+  return own;
+});
