@@ -65,10 +65,12 @@ export interface Places extends Participant {
  */
 export function allOf(...limiters: readonly LocalLimiter[]): LocalLimiter;
 export function allOf(...limiters: readonly Limiter[]): Limiter;
-export function allOf(...limiters: readonly (LocalLimiter | LocalPlaces)[]): LocalLeasingLimiter;
-export function allOf(...limiters: readonly (Limiter | Places)[]): LeasingLimiter;
 export function allOf(
-  ...limiters: readonly (Limiter | Places)[]
+  ...limiters: readonly (LocalLimiter | LocalPlaces | LocalLeasingLimiter)[]
+): LocalLeasingLimiter;
+export function allOf(...limiters: readonly (Limiter | Places | LeasingLimiter)[]): LeasingLimiter;
+export function allOf(
+  ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
 ): Limiter | LocalLeasingLimiter | LeasingLimiter {
   const rates: Entry[] = [];
   const places: Member[] = [];

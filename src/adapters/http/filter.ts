@@ -95,18 +95,19 @@ export class Filter {
     return chain(device, (instead = "") => askFor(active, instead, false));
   }
 
-  /** As `#judge` does it for several: most requests meet one rule, in this process. */
+  /** As `#judge` does it for several: most requests meet one rule. */
   #judgeOne(ask: Ask | undefined, request: GatewayRequest): Maybe<Verdict> {
     if (ask === undefined) return NO_RULE;
     const { rule, isGlobal, isShadow, waits } = ask.active;
-    if (isGlobal || waits || isShadow) return this.#judge([ask], request);
-    const { allowed, decision } = takeNear(ask);
-    return {
-      allowed,
-      retryMs: allowed ? 0 : decision.waitMs,
+    if (waits || isShadow) return this.#judge([ask], request);
+    const conclude = (decision: Decision): Verdict => ({
+      allowed: decision.allowed,
+      retryMs: decision.allowed ? 0 : decision.waitMs,
       waitedMs: 0,
-      outcomes: [{ rule, actor: ask.actor, allowed, decision }],
-    };
+      outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
+    });
+    // a limiter's own requests for one key share a look at its state
+    return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
   }
 
   #judge(asks: readonly Ask[], request: GatewayRequest): Maybe<Verdict> {
@@ -160,13 +161,11 @@ function partOf({ limiter, cost, active }: Ask): Part {
 }
 
 /** A rule alone, of a limiter in this process. */
-function takeNear({ limiter, cost }: Ask): { allowed: boolean; decision: Decision } {
+function decideHere({ limiter, cost }: Ask): Decision {
   try {
-    const decision = limiter.decide(cost) as Decision;
-    return { allowed: decision.allowed, decision };
+    return limiter.decide(cost) as Decision;
   } catch (error) {
-    const { decision } = refusalOf(error, limiter.peek(cost) as Decision);
-    return { allowed: false, decision: withWait(decision) };
+    return withWait(refusalOf(error, limiter.peek(cost) as Decision).decision);
   }
 }
 
