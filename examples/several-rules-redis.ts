@@ -1,17 +1,17 @@
-// Several rules on Redis, each about another key: all let a request pass and are charged, or none is. They are asked in
-// one script, and the decision names the rules that refused.
-//
-//   npx tsx examples/several-rules-redis.ts
-//
-// REDIS_URL says where Redis is; without it an own server is started and removed again.
-
+/**
+ * Several rules on Redis, each about another key: all let a request pass and are charged, or none
+ * is. They are asked in one script, and the decision names the rules that refused. Set REDIS_URL to
+ * use a Redis of yours; otherwise one is started for this.
+ */
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { redisServer } from "../scripts/redis-server.ts";
-import { allOf, fixedWindow, slidingLog } from "../src/index.ts";
-import { RedisLimiter } from "../src/redis.ts";
+import { allOf, fixedWindow, slidingLog } from "smooth-limiter";
+import { RedisLimiter } from "smooth-limiter/redis";
+import { startRedis } from "../scripts/redis/server.ts";
 
-const url = process.env.REDIS_URL ?? (await redisServer());
-const redis = new Redis(url);
+const server = process.env.REDIS_URL ? undefined : await startRedis();
+const redis = new Redis(process.env.REDIS_URL ?? server?.url ?? "");
 const prefix = `example:${process.pid}:`;
 
 const HOUR = 3_600_000;
@@ -31,23 +31,26 @@ const users = RedisLimiter.create(
   { prefix },
 );
 
-async function order(user: string): Promise<void> {
+async function order(user: string): Promise<boolean> {
   const { allowed, waitMs, policies } = await allOf(shop, users.for(user)).decide();
   const refusing = Object.keys(policies).filter((name) => !policies[name]?.allowed);
   const retry = `retry in ${(waitMs / 1000).toFixed(1)} s`;
   console.log(
     `${user}: ${allowed ? "accepted" : `refused by ${refusing.join(" and ")}, ${retry}`}`,
   );
+  return allowed;
 }
 
 await order("ann");
 await order("ann");
 await order("ann"); // the third in a second
-await new Promise((resolve) => setTimeout(resolve, 1100));
+await sleep(1100);
 await order("ann");
 await order("ann"); // the fourth in an hour
-for (const user of ["bob", "cat", "dan"]) await order(user);
-await order("eve"); // the shop has accepted six: the refused requests were not counted
+for (const user of ["bob", "cat", "dan"])
+  assert.ok(await order(user), "refused requests cost nothing");
+assert.equal(await order("eve"), false); // the shop has accepted six
 
 await Promise.all([shop.close(), users.close()]);
 redis.disconnect();
+await server?.stop();
