@@ -19,8 +19,10 @@ import { checkNumber, wholeAtLeastOne } from "../../check.ts";
 import { asyncDispose } from "../../dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "../face.ts";
+import { asMember, type Member } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
+import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outages.ts";
 import { type ConcurrencyStatus, LeaseDesk, type RemoteConcurrencyOptions } from "./lease-desk.ts";
 import type { Claim, RemoteLease } from "./remote-lease.ts";
@@ -143,6 +145,10 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
    */
   peek(): Promise<ConcurrencyStatus> {
     return this.#desk.status();
+  }
+
+  [asMember](): Member {
+    return new RemotePlaceMember(this);
   }
 
   /**

@@ -20,7 +20,7 @@ export interface Desk {
   leave(asker: Asker): void;
   giveBack(amount: Amount, answer: Answer): void;
   /** The store cannot be asked. */
-  failed(asker: Asker, error: unknown): void;
+  unanswered(asker: Asker, error: unknown): void;
   now(): number;
   /** The store has given it what it asked for. */
   took(amount: Amount, answer: Answer): void;
@@ -143,7 +143,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
   }
 
   fail(error: unknown): void {
-    this.#desk.failed(this, error);
+    this.#desk.unanswered(this, error);
   }
 
   wake(now: number): void {

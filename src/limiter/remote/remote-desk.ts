@@ -9,10 +9,17 @@ import {
   LimiterClosedError,
   type PermitsExceedCapacityError,
   QueueFullError,
+  type StoreUnavailableError,
 } from "../../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../../permits.ts";
 import { type Cell, openCell, type PolicyList } from "../../stores/memory.ts";
-import { type Answer, REFUSED, type Store, type StoreRequest } from "../../stores/store.ts";
+import {
+  type Answer,
+  type Place,
+  REFUSED,
+  type Store,
+  type StoreRequest,
+} from "../../stores/store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import { decision } from "../decision.ts";
 import type { Decision, Reservation } from "../face.ts";
@@ -21,6 +28,7 @@ import { mostWaiting } from "../options.ts";
 import { correct } from "../reservation.ts";
 import { type Asker, Booking, type BookingDesk, type Desk } from "./asker.ts";
 import type { Call, Taker } from "./call.ts";
+import type { CombinableDesk } from "./combined-call.ts";
 import { Fallback } from "./fallback.ts";
 import { LastKnown } from "./last-known.ts";
 import { Outages } from "./outages.ts";
@@ -60,7 +68,7 @@ export interface RemoteOptions {
 const WHEN_AWAY = { throw: "fail", wait: "wait", allow: "yield", local: "yield" } as const;
 
 /** Where those who ask are known until they have their answer, whoever gives it. */
-export class RemoteDesk implements Desk, BookingDesk {
+export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   readonly #trips: Trips;
@@ -160,6 +168,10 @@ export class RemoteDesk implements Desk, BookingDesk {
       throw this.full(amount);
     }
     if (answer.wait === Infinity) throw this.excess(amount);
+    return this.#reservation(permits, amount, answer, sentAt);
+  }
+
+  #reservation(permits: Permits, amount: Amount, answer: Answer, sentAt: number) {
     const due = this.dueAt(answer.wait, sentAt);
     const reservation = new RemoteReservation(
       this.account,
@@ -174,6 +186,60 @@ export class RemoteDesk implements Desk, BookingDesk {
     return reservation;
   }
 
+  // -- as a member of combinations: see combined-call.ts --
+
+  get name(): string {
+    return this.#options.name;
+  }
+
+  get timeoutMs(): number {
+    return this.#options.timeoutMs;
+  }
+
+  get whenUnavailable(): RemoteOptions["whenUnavailable"] {
+    return this.#options.whenUnavailable;
+  }
+
+  get place(): Place | undefined {
+    return this.#trips.place;
+  }
+
+  combinedPart() {
+    return { ...this.#trips.combinedPart(), late: this.#line.lateBy() };
+  }
+
+  refusal(): StoreUnavailableError | undefined {
+    return this.#trips.refusal();
+  }
+
+  replied(inForce: string): void {
+    this.#trips.replied(inForce);
+  }
+
+  lost(cause: unknown, isOverdue: boolean): void {
+    this.outages.lost(cause);
+    this.#trips.lost(cause, isOverdue);
+  }
+
+  failed(error: unknown): unknown {
+    return this.outages.failed(error);
+  }
+
+  whenBack(): Promise<unknown> {
+    return this.#trips.send(() => ({ verb: "owed" }));
+  }
+
+  granted(permits: Permits, amount: Amount, answer: Answer, sentAt: number): RemoteReservation {
+    this.took(amount);
+    this.meter.granted(amount, answer.wait);
+    return this.#reservation(permits, amount, answer, sentAt);
+  }
+
+  standIn(error: unknown, amount: Amount): StandIn {
+    if (this.#fallback === undefined) throw error;
+    return this.#fallback.for(error, amount);
+  }
+
   /** What lies here decides, if it can; how the policies stand the store tells. */
   async look(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
     const here = this.#stock?.waitFor(amount);
@@ -186,8 +252,10 @@ export class RemoteDesk implements Desk, BookingDesk {
     try {
       const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
       if (answer.wait === Infinity) throw this.excess(amount);
-      const quotas =
-        ready === 0 ? answer.quotas : answer.quotas.map((each) => atLeast(each, ready));
+      const quotas = answer.quotas.map((each) => {
+        const allowed = here === undefined ? each.allowed : here === 0;
+        return { ...(ready === 0 ? each : atLeast(each, ready)), allowed };
+      });
       return decision(this.cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
     } catch (error) {
       if (own !== undefined) this.giveBack(amount, own);
@@ -296,7 +364,7 @@ export class RemoteDesk implements Desk, BookingDesk {
     };
   }
 
-  failed(asker: Asker, error: unknown): void {
+  unanswered(asker: Asker, error: unknown): void {
     this.#stock?.answered(asker);
     try {
       if (this.#fallback === undefined) throw error;

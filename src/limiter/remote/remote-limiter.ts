@@ -9,9 +9,11 @@ import { listPolicies, type Policies, type PolicyList, renumber } from "../../st
 import type { Store } from "../../stores/store.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
+import { asMember, ForeignMember, type Member } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
 import { AcquireAsker, TryAsker } from "./asker.ts";
+import { remoteMember } from "./combined-call.ts";
 import type { Outages, RemoteStats, StoreState } from "./outages.ts";
 import { RemoteDesk, type RemoteOptions } from "./remote-desk.ts";
 
@@ -135,6 +137,10 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 
   [asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  [asMember](): Member {
+    return remoteMember(this.#desk) ?? new ForeignMember(this);
   }
 
   /** Whether the store answered when it was last asked; or `"closed"`. */

@@ -8,7 +8,7 @@ import { type Clock, toMillis } from "../../clock.ts";
 import type { Amount, Permits } from "../../permits.ts";
 import type { Cell } from "../../stores/memory.ts";
 import type { StandInCell } from "../../stores/stand-in.ts";
-import { decision } from "../decision.ts";
+import { decision, passedBy } from "../decision.ts";
 import type { Decision, LocalReservation } from "../face.ts";
 import type { Meter } from "../meter.ts";
 import { type Account, correct, QueuedReservation } from "../reservation.ts";
@@ -136,7 +136,7 @@ export class StandIn implements Account {
     const now = this.#now();
     if (!this.#queue.grant(now, amount)) return this.#look(now, amount);
     this.#options.granted(amount);
-    return decision(this.#cell.names, this.#cell.quotas(now), amount, 0, 0);
+    return decision(this.#cell.names, passedBy(this.#cell.quotas(now)), amount, 0, 0);
   }
 
   peek(amount: Amount): Decision {

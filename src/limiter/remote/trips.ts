@@ -11,7 +11,7 @@ import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../../errors.ts";
 import type { Amount } from "../../permits.ts";
 import { type Absentee, Breaker, isPermanent } from "../../stores/breaker.ts";
-import type { Answer, Store, StoreReply, StoreRequest } from "../../stores/store.ts";
+import type { Answer, Place, Store, StoreReply, StoreRequest } from "../../stores/store.ts";
 import { type Arrival, type Call, inOrder, Message, pack } from "./call.ts";
 
 /** A script keeps everybody else waiting while it runs: more calls than this take the next trip. */
@@ -117,6 +117,27 @@ export class Trips implements Absentee {
   /** The numbers in force, as the last reply told them. */
   get inForce(): string {
     return this.#inForce;
+  }
+
+  /** Where the state lies, for requests that ask several limiters. */
+  get place(): Place | undefined {
+    return this.#store.place?.(this.#key);
+  }
+
+  combinedPart(): { declared: string; now: number | undefined } {
+    return { declared: this.#declared, now: this.#storeTime(this.#options.now()) };
+  }
+
+  /** A combined request was answered. */
+  replied(inForce: string): void {
+    this.#inForce = inForce;
+    if (!this.#away) this.#options.answered?.();
+  }
+
+  /** A combined request was not answered; an error by itself says nothing of the next request. */
+  lost(cause: unknown, isOverdue: boolean): void {
+    const yields = this.#options.whenAway === "yield" && !isPermanent(cause);
+    if (isOverdue || yields) this.#goAway(cause);
   }
 
   get isAway(): boolean {
@@ -282,9 +303,13 @@ export class Trips implements Absentee {
   }
 
   #run(requests: readonly StoreRequest[], sentAt: number): Promise<StoreReply> {
+    return this.#store.run(this.#key, this.#declared, requests, this.#storeTime(sentAt));
+  }
+
+  /** An instant of the limiter's clock as the store is told it. */
+  #storeTime(instant: number): number | undefined {
     const { epoch } = this.#options;
-    const now = epoch === undefined ? undefined : sentAt + epoch;
-    return this.#store.run(this.#key, this.#declared, requests, now);
+    return epoch === undefined ? undefined : instant + epoch;
   }
 
   #arrive(trip: Trip, { inForce, answers }: StoreReply): void {

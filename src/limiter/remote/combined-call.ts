@@ -1,0 +1,353 @@
+/**
+ * Remote limiters on one server, asked in one script: the call, its deadline, and what happens when
+ * the server is away.
+ *
+ * A reply that comes after the deadline grants permits to a request that has failed; they are given
+ * back to each limiter by their receipts. While the server is away the members' `whenUnavailable`
+ * decides: one that says "throw" makes the call fail; otherwise one that says "wait" makes it wait;
+ * otherwise the fallbacks in this process answer: all are looked at, then all are taken from.
+ */
+import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
+import { noAnswer, StoreUnavailableError } from "../../errors.ts";
+import type { Amount, Permits } from "../../permits.ts";
+import { isPermanent } from "../../stores/breaker.ts";
+import type { Cell } from "../../stores/memory.ts";
+import type {
+  Answer,
+  CombinedPart,
+  CombinedReply,
+  CombiningStore,
+  Place,
+} from "../../stores/store.ts";
+import { AbortGroups } from "../abort-groups.ts";
+import { decision, passedBy } from "../decision.ts";
+import {
+  GaveUpError,
+  type Look,
+  lookAtOnce,
+  type Member,
+  type Part,
+  refusalOf,
+  reportRefusal,
+  type Steps,
+  type Takeable,
+  type Terms,
+  takeAtOnce,
+} from "../member.ts";
+import type { Meter } from "../meter.ts";
+import { ScatteredError } from "../together.ts";
+import type { RemoteReservation } from "./remote-reservation.ts";
+import type { StandIn } from "./stand-in.ts";
+
+/** What a combination needs of a remote limiter. */
+export interface CombinableDesk {
+  readonly name: string;
+  readonly timeoutMs: number;
+  readonly whenUnavailable: "throw" | "wait" | "local" | "allow";
+  readonly meter: Meter;
+  /** Knows the policies' names and what can be asked of them. */
+  readonly cell: Cell;
+  readonly place: Place | undefined;
+  /** Throws when the limiter was closed. */
+  checkOpen(): void;
+  /** The limiter's clock, microseconds. */
+  now(): number;
+  /** What the store needs to know of this limiter and its clock. */
+  combinedPart(): Pick<CombinedPart, "declared" | "now" | "late">;
+  hasRoom(amount: Amount): boolean;
+  full(amount: Amount): Error;
+  excess(amount: Amount): Error;
+  /** With what calls fail now without being sent. */
+  refusal(): StoreUnavailableError | undefined;
+  /** The store has answered, with the numbers in force. */
+  replied(inForce: string): void;
+  /** The store could not be asked, or did not answer in time. */
+  lost(cause: unknown, isOverdue: boolean): void;
+  failed(error: unknown): unknown;
+  /** When the store answers again. */
+  whenBack(): Promise<unknown>;
+  granted(permits: Permits, amount: Amount, answer: Answer, sentAt: number): RemoteReservation;
+  giveBack(amount: Amount, answer: Answer): void;
+  /** Who answers while the store is away; throws where nobody does. */
+  standIn(error: unknown, amount: Amount): StandIn;
+}
+
+const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
+
+/** Undefined where the store of the limiter knows no combinations. */
+export function remoteMember(desk: CombinableDesk): Member | undefined {
+  const store = desk.place?.store;
+  if (store === undefined) return undefined;
+  const steps = stepsOf.get(store) ?? new RemoteSteps(store);
+  stepsOf.set(store, steps);
+  return new RemoteMember(desk, steps);
+}
+
+class RemoteMember implements Member {
+  readonly desk: CombinableDesk;
+  readonly steps: Steps;
+
+  constructor(desk: CombinableDesk, steps: Steps) {
+    this.desk = desk;
+    this.steps = steps;
+  }
+
+  get slot(): string {
+    return String(this.desk.place?.slot);
+  }
+
+  refused(permits: Permits, look: Look): void {
+    reportRefusal(this.desk.meter, this.desk.cell.amount(permits), look);
+  }
+
+  full(permits: Permits): Error {
+    return this.desk.full(this.desk.cell.amount(permits));
+  }
+}
+
+/** A part, as the store is asked. */
+interface Asked {
+  readonly desk: CombinableDesk;
+  readonly permits: Permits;
+  readonly amount: Amount;
+  readonly longestMs: number;
+  readonly isOptional: boolean;
+}
+
+/** The reply is lost, but the store is there: ask again. */
+const AGAIN = Symbol("again");
+
+class RemoteSteps implements Steps {
+  readonly #store: CombiningStore;
+  readonly #signals = new AbortGroups<(reason: unknown) => void>((end, reason) => end(reason));
+
+  constructor(store: CombiningStore) {
+    this.#store = store;
+  }
+
+  look(parts: readonly Part[], terms: Terms): Promise<readonly Look[]> {
+    return this.#ask("peek", parts, terms);
+  }
+
+  take(parts: readonly Part[], terms: Terms): Promise<readonly Look[]> {
+    return this.#ask("take", parts, terms);
+  }
+
+  async #ask(
+    verb: "peek" | "take",
+    parts: readonly Part[],
+    { signal, timeoutMs }: Terms,
+  ): Promise<readonly Look[]> {
+    const asked = (parts as readonly Part<RemoteMember>[]).map(
+      ({ member: { desk }, permits, longestMs, isOptional }): Asked => {
+        desk.checkOpen();
+        return { desk, permits, amount: desk.cell.amount(permits), longestMs, isOptional };
+      },
+    );
+    const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
+    for (;;) {
+      try {
+        return await this.#try(verb, asked, signal, end);
+      } catch (error) {
+        if (error instanceof StoreUnavailableError && isPermanent(error.cause)) {
+          throw failedAll(asked, error);
+        }
+        if (!(error instanceof StoreUnavailableError) && error !== AGAIN) throw error;
+        const waiting = asked.filter(({ desk }) => desk.whenUnavailable === "wait");
+        if (error !== AGAIN) {
+          const mustThrow = asked.some(({ desk }) => desk.whenUnavailable === "throw");
+          if (mustThrow) throw failedAll(asked, error);
+          if (waiting.length === 0) return answerHere(verb, asked, error);
+        }
+        await this.#until(Promise.all(waiting.map(({ desk }) => desk.whenBack())), signal, end);
+      }
+    }
+  }
+
+  async #try(
+    verb: "peek" | "take",
+    asked: readonly Asked[],
+    signal: AbortSignal | undefined,
+    end: number,
+  ): Promise<readonly Look[]> {
+    const waits = asked.some(({ desk }) => desk.whenUnavailable === "wait");
+    for (const { desk } of waits ? [] : asked) {
+      const refusal = desk.refusal();
+      if (refusal !== undefined) throw refusal;
+    }
+    const sentAt = asked.map(({ desk }) => desk.now());
+    const { passes, parts } = await this.#call(verb, asked, signal, end);
+    const isTaken = verb === "take" && passes;
+    return asked.map((one, i) => {
+      const told = parts[i] as CombinedReply["parts"][number];
+      if (told.answer.wait === Infinity && !one.isOptional) throw one.desk.excess(one.amount);
+      return lookOf(one, told, isTaken && told.passes ? sentAt[i] : undefined);
+    });
+  }
+
+  /** The reply, within the time that calls may take; what a later one grants is given back. */
+  #call(
+    verb: "peek" | "take",
+    asked: readonly Asked[],
+    signal: AbortSignal | undefined,
+    end: number,
+  ): Promise<CombinedReply> {
+    const patient = asked.every(({ desk }) => desk.whenUnavailable === "wait");
+    const timeoutMs = Math.min(...asked.map(({ desk }) => desk.timeoutMs));
+    const name = String(asked[0]?.desk.name);
+    let isOpen = true;
+    const reply = this.#store.runTogether(verb, asked.map(partOf)).then(
+      (told) => {
+        asked.forEach(({ desk, amount }, i) => {
+          const { inForce, passes, answer } = told.parts[i] as CombinedReply["parts"][number];
+          desk.replied(inForce);
+          if (!isOpen && verb === "take" && told.passes && passes) desk.giveBack(amount, answer);
+        });
+        return told;
+      },
+      (cause: unknown) => {
+        if (isScattered(asked)) throw new ScatteredError("several slots", { cause });
+        if (isOpen) for (const { desk } of asked) desk.lost(cause, false);
+        throw new StoreUnavailableError(name, timeoutMs, cause);
+      },
+    );
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const overdue = new Promise<never>((_, reject) => {
+      const fail = () => {
+        const cause = noAnswer(timeoutMs);
+        if (patient) {
+          // the connection keeps the order of its replies: this one is lost if a later one comes
+          const back = Promise.all(asked.map(({ desk }) => desk.whenBack()));
+          this.#until(back, undefined, end).then(() => reject(AGAIN), reject);
+        } else {
+          for (const { desk } of asked) desk.lost(cause, true);
+          reject(new StoreUnavailableError(name, timeoutMs, cause));
+        }
+      };
+      timer = setTimeout(fail, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
+    });
+    return this.#until(Promise.race([reply, overdue]), signal, Infinity).finally(() => {
+      isOpen = false;
+      clearTimeout(timer);
+    });
+  }
+
+  /** What a promise comes to, unless the caller gives up before. */
+  #until<T>(promise: Promise<T>, signal: AbortSignal | undefined, end: number): Promise<T> {
+    if (signal === undefined && end === Infinity) return promise;
+    return new Promise((resolve, reject) => {
+      const stop = (reason: unknown) => {
+        leave();
+        reject(reason);
+      };
+      const timer =
+        end < Infinity
+          ? setTimeout(
+              () => stop(new GaveUpError()),
+              Math.min(LONGEST_TIMEOUT_MS, Math.max(0, end - performance.now())),
+            )
+          : undefined;
+      const leave = () => {
+        clearTimeout(timer);
+        if (signal !== undefined) this.#signals.delete(signal, stop);
+      };
+      if (signal?.aborted) stop(signal.reason);
+      else if (signal !== undefined) this.#signals.add(signal, stop);
+      promise.then(resolve, reject).finally(leave);
+    });
+  }
+}
+
+function partOf({ desk, amount, longestMs, isOptional }: Asked): CombinedPart {
+  const longest = desk.hasRoom(amount) ? Math.round(longestMs * 1000) : 0;
+  return { place: desk.place as Place, ...desk.combinedPart(), amount, longest, isOptional };
+}
+
+/** Whether they lie in several slots, as the last reply has shown. */
+function isScattered(asked: readonly Asked[]): boolean {
+  return new Set(asked.map(({ desk }) => desk.place?.slot)).size > 1;
+}
+
+/** @param sentAt when the call was sent, if permits were taken */
+function lookOf(
+  { desk, permits, amount, longestMs }: Asked,
+  { passes, answer }: CombinedReply["parts"][number],
+  sentAt: number | undefined,
+): Look {
+  const { wait, slowest, quotas } = answer;
+  const { names } = desk.cell;
+  if (sentAt === undefined) {
+    const isFull = !passes && wait <= longestMs * 1000;
+    return { decision: decision(names, quotas, amount, wait, slowest), passes, isFull };
+  }
+  const reservation = desk.granted(permits, amount, answer, sentAt);
+  const after = decision(names, passedBy(quotas), amount, 0, 0);
+  return {
+    decision: { ...after, waitMs: reservation.waitMs },
+    passes,
+    taken: { undo: () => reservation.undo(), reservation },
+  };
+}
+
+function failedAll(asked: readonly Asked[], error: unknown): unknown {
+  for (const { desk } of asked) desk.failed(error);
+  return error;
+}
+
+// -- while the store is away --
+
+function answerHere(
+  verb: "peek" | "take",
+  asked: readonly Asked[],
+  error: unknown,
+): readonly Look[] {
+  const parts = asked.map(({ desk, permits, amount, longestMs, isOptional }) => {
+    const member = new FallbackMember(desk.standIn(error, amount), permits, amount);
+    return { member, permits, longestMs, isOptional };
+  });
+  if (verb === "peek") return lookAtOnce(parts);
+  const looks = takeAtOnce(parts);
+  asked.forEach(({ desk, amount }, i) => {
+    const { taken, decision } = looks[i] as Look;
+    if (taken !== undefined) desk.meter.granted(amount, decision.waitMs * 1000);
+  });
+  return looks;
+}
+
+class FallbackMember implements Takeable {
+  readonly #standIn: StandIn;
+  readonly #permits: Permits;
+  readonly #amount: Amount;
+
+  constructor(standIn: StandIn, permits: Permits, amount: Amount) {
+    this.#standIn = standIn;
+    this.#permits = permits;
+    this.#amount = amount;
+  }
+
+  look(_permits: Permits, longestMs: number): Look {
+    const decision = this.#standIn.peek(this.#amount);
+    return { decision, passes: decision.waitMs <= longestMs };
+  }
+
+  take(_permits: Permits, longestMs: number): Look {
+    const [standIn, amount] = [this.#standIn, this.#amount];
+    if (longestMs === 0) {
+      const decision = standIn.decide(amount);
+      if (!decision.allowed) return { decision, passes: false };
+      return { decision, passes: true, taken: { undo: () => standIn.refund(amount) } };
+    }
+    try {
+      const reservation = standIn.reserve(this.#permits, amount);
+      const { waitMs } = reservation;
+      const undo = () => {
+        if (!reservation.cancel()) reservation.settle(0);
+      };
+      const after = standIn.peek(amount);
+      const decision = { ...after, allowed: true, waitMs };
+      return { decision, passes: true, taken: { undo, reservation } };
+    } catch (error) {
+      return refusalOf(error, standIn.peek(amount));
+    }
+  }
+}
