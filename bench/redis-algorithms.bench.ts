@@ -6,6 +6,7 @@
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import {
+  allOf,
   fixedWindow,
   gcra,
   leakyBucket,
@@ -68,4 +69,20 @@ for (const name of Object.keys(policies)) {
   const ahead = ratio(name, FLEXIBLE);
   target(`${name}, at least 5 × ${FLEXIBLE}`, ahead >= 5, times(ahead));
 }
+
+/** What does a combination cost beside single calls? Each of the 256 callers has a key of its own in the last limiter. */
+const common = RedisLimiter.create(redis, "combined: common", policies.gcra as Policy);
+const tenant = RedisLimiter.create(redis, "combined: tenant", policies.gcra as Policy);
+const user = RedisLimiter.create(redis, "combined: user", policies.gcra as Policy);
+const callersOf = (call: (key: string) => Promise<unknown>) =>
+  Array.from({ length: CALLERS }, (_, i) => () => call(`${i}`));
+const SINGLE = "a key, by itself";
+const combined = await inTurns({
+  [SINGLE]: () => sideBySide(callersOf(async (key) => user.for(key).decide())),
+  "allOf 2 rules": () =>
+    sideBySide(callersOf(async (key) => allOf(common, user.for(key)).decide())),
+  "allOf 3 rules": () =>
+    sideBySide(callersOf(async (key) => allOf(common, tenant, user.for(key)).decide())),
+});
+print(`${CALLERS} callers: decisions a second`, combined, perSecond);
 redis.disconnect();

@@ -33,6 +33,12 @@ export {
   TooManyKeysError,
 } from "./errors.ts";
 export { allOf } from "./limiter/all-of.ts";
+export type {
+  CombinedLease,
+  LeasingLimiter,
+  LocalCombinedLease,
+  LocalLeasingLimiter,
+} from "./limiter/all-of-places.ts";
 export { ConcurrencyLimiter, type ConcurrencyOptions, type Lease } from "./limiter/concurrency.ts";
 export type {
   Decision,

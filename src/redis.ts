@@ -28,6 +28,7 @@ import {
   REDIS_OPTIONS,
   type RedisPoliciesOptions,
   type RedisRateLimiterOptions,
+  tagOf,
 } from "./redis/options.ts";
 import { listPolicies, type Policies } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
@@ -235,6 +236,8 @@ export interface RedisConcurrencyOptions {
   readonly instances?: number | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */
   readonly prefix?: string | undefined;
+  /** As of other limiters on Redis; on Cluster it says which node has the state. Default: none. */
+  readonly hashTag?: string | undefined;
   /**
    * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
    * opened when somebody first waits and closed a second after the last one.
@@ -249,6 +252,7 @@ const CONCURRENCY_OPTIONS = [
   "whenUnavailable",
   "instances",
   "prefix",
+  "hashTag",
   "subscriber",
 ] as const;
 
@@ -287,7 +291,7 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const messages = subscriptions(redis, options.subscriber);
     const unavailable = checkUnavailable(options);
     const breaker = breakerOf(redis, letsIn(unavailable));
-    const store = new RedisLeaseStore(runner, messages, prefix, breaker);
+    const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(store, checkName(name), limit, {
       name,

@@ -63,6 +63,7 @@ const rooms: Room[] = [
       "../../index.ts",
       "../../redis.ts",
       "../../limiter/face.ts",
+      "../../limiter/together.ts",
       "../../clock.ts",
       "./rules/algorithms.ts",
     ],

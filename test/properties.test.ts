@@ -1,5 +1,17 @@
 import fc from "fast-check";
+import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
+import { freshUrl } from "../scripts/redis/server.ts";
+import {
+  allOf,
+  fixedWindow,
+  type Limiter,
+  Limiter as LocalLimiter,
+  type Policy,
+} from "../src/index.ts";
+import { RedisLimiter } from "../src/redis.ts";
+import { FakeClock } from "../src/testing/index.ts";
+import { samplePolicies } from "./algorithms/samples.ts";
 import { SlowLimiter } from "./limiter/slow-limiter.ts";
 import { type Ask, type Asker, type Numbers, type Op, type Spec, Story } from "./story.ts";
 import { suite } from "./suite.ts";
@@ -471,6 +483,74 @@ promises("everybody goes when a simple simulation says", async () => {
     });
   });
   await fc.assert(property, { numRuns: RUNS, examples: regressions.simulated });
+});
+
+/** Requests to combinations of these limiters, between which requests come that one more refuses. */
+const combined = fc.record({
+  policies: fc.array(
+    fc.constantFrom(...samplePolicies).chain((kind) => fc.constantFrom(...kind)),
+    { minLength: 1, maxLength: 3 },
+  ),
+  asks: fc.array(
+    fc.record({
+      verb: fc.constantFrom("tryAcquire", "decide"),
+      micros: fc.constantFrom(0, 0, 1000, 30_000, 1_000_000),
+      flood: fc.array(fc.constantFrom("tryAcquire", "decide", "peek", "timed"), { maxLength: 3 }),
+      of: fc.subarray([0, 1, 2], { minLength: 1 }),
+    }),
+    { minLength: 1, maxLength: 12 },
+  ),
+});
+type Combined = typeof combined extends fc.Arbitrary<infer T> ? T : never;
+
+/** What the permitted requests are answered, with the refused ones in between or without. */
+async function answersOf(
+  { policies, asks }: Combined,
+  hasFlood: boolean,
+  open: (policy: Policy, clock: FakeClock) => Limiter,
+): Promise<unknown[]> {
+  const clock = new FakeClock(1000);
+  const limiters = policies.map((policy) => open(policy, clock));
+  const usedUp = open(fixedWindow({ limit: 1, windowMs: 1e9 }), clock);
+  await usedUp.tryAcquire();
+  const answers: unknown[] = [];
+  for (const { verb, micros, flood, of } of asks) {
+    await clock.advance(micros / 1000);
+    if (hasFlood) {
+      const refused = allOf(...limiters, usedUp);
+      await Promise.all(
+        flood.map(async (one) => {
+          if (one === "timed") assert.not(await refused.tryAcquire(1, 50));
+          else if (one === "tryAcquire") assert.not(await refused.tryAcquire());
+          else assert.not((await refused[one as "decide" | "peek"]()).allowed);
+        }),
+      );
+    }
+    const members = limiters.filter((_, i) => of.includes(i));
+    if (members.length > 0)
+      answers.push(await allOf(...members)[verb as "tryAcquire" | "decide"]());
+  }
+  return answers;
+}
+
+promises("refused traffic never delays or starves permitted traffic, in this process", async () => {
+  const open = (policy: Policy, clock: FakeClock) => LocalLimiter.create(policy, { clock });
+  const property = fc.asyncProperty(combined, async (one) => {
+    assert.equal(await answersOf(one, true, open), await answersOf(one, false, open));
+  });
+  await fc.assert(property, { numRuns: RUNS });
+});
+
+promises("refused traffic never delays or starves permitted traffic, on Redis", async () => {
+  const redis = new Redis(await freshUrl());
+  let names = 0;
+  const open = (policy: Policy, clock: FakeClock) =>
+    RedisLimiter.create(redis, `limiter ${names++}`, policy, { clock, timeoutMs: 30_000 });
+  const property = fc.asyncProperty(combined, async (one) => {
+    assert.equal(await answersOf(one, true, open), await answersOf(one, false, open));
+  });
+  await fc.assert(property, { numRuns: 100 });
+  redis.disconnect();
 });
 
 promises.run();

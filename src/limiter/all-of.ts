@@ -1,16 +1,10 @@
 /**
- * Several limiters as one: all let a request pass, or none is charged.
- *
- * Limiters in this process are asked at one instant, so a refusal leaves no trace. Of others each
- * is asked for a reservation, all at once, and what they granted is given back exactly if one of
- * them refuses: for the length of a round trip others see it taken.
- *
- * Who waits holds a reservation of each and goes at the latest of their instants. The permits of
- * those that could have gone earlier are used later than they were reserved for: a limiter may then
- * let through, besides its own bound, what waits for the others.
+ * Several limiters as one: all let a request pass and are taken from, or none is. `together.ts` says
+ * how that is done, and `all-of-wait.ts` how a combination waits.
  */
-import { QueueFullError } from "../errors.ts";
 import type { Permits } from "../permits.ts";
+import { AllOfWithPlaces, type LeasingLimiter, type LocalLeasingLimiter } from "./all-of-places.ts";
+import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type {
   Decision,
   Limiter,
@@ -20,124 +14,147 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import { KeyLimiter } from "./keyed.ts";
-import { QueueingLimiter } from "./limiter.ts";
+import {
+  asMember,
+  chain,
+  GaveUpError,
+  type Look,
+  type Maybe,
+  type Member,
+  memberOf,
+  type Participant,
+  type Taken,
+} from "./member.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
-import { RemoteReservation } from "./remote/remote-reservation.ts";
+import {
+  binds,
+  lookTogether,
+  reportRefusal,
+  type Together,
+  takeTogether,
+  undoAll,
+} from "./together.ts";
 
-type Maybe<T> = T | Promise<T>;
+/** A concurrency limiter in this process, or on Redis. */
+export interface LocalPlaces extends Participant {
+  tryAcquire(): Disposable | undefined;
+}
+export interface Places extends Participant {
+  tryAcquire(): unknown;
+}
 
 /**
- * Several limiters as one: all let a request pass, or none is charged. For several rules about the
- * same key give one limiter several policies; this is for limiters of different keys.
+ * Several limiters as one: all let a request pass and are charged, or none is. For several rules
+ * about the same key give one limiter several policies; this is for limiters of different keys.
  *
- * @param limiters two or more; in this process, on Redis, or both. The permits asked for are asked
- *   of each
+ * Limiters on one Redis server are asked in one script, which looks at all before it takes from any;
+ * so refused requests take nothing from permitted ones. On Cluster this needs keys in one slot: see
+ * `hashTag` of the limiters' options.
+ *
+ * @param limiters one or more: rate limiters in this process, on Redis, or both; and concurrency
+ *   limiters. The permits asked for are asked of each rate limiter
  * @returns a limiter whose quick verbs answer at once if all of theirs do. In its decisions the
- *   policies of the second limiter and so on have "#2" and so on after their name where it is taken
+ *   policies of the second limiter and so on have "#2" and so on after their name where it is taken.
+ *   With a concurrency limiter among them: a limiter that answers leases, whose release frees the
+ *   place; every lease has taken one permit of each rate limiter
  * @throws TypeError on what is no limiter
  * @example
  * const limiter = allOf(everybody, perUser.for(user), perAddress.for(address));
- * if (!limiter.tryAcquire()) return tooManyRequests();
+ * const { allowed, policies } = await limiter.decide();
+ * if (!allowed) return tooManyRequests(Object.keys(policies).filter((name) => !policies[name].allowed));
  */
 export function allOf(...limiters: readonly LocalLimiter[]): LocalLimiter;
 export function allOf(...limiters: readonly Limiter[]): Limiter;
-export function allOf(...limiters: readonly Limiter[]): Limiter {
+export function allOf(
+  ...limiters: readonly (LocalLimiter | LocalPlaces | LocalLeasingLimiter)[]
+): LocalLeasingLimiter;
+export function allOf(...limiters: readonly (Limiter | Places | LeasingLimiter)[]): LeasingLimiter;
+export function allOf(
+  ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
+): Limiter | LocalLeasingLimiter | LeasingLimiter {
+  const rates: Entry[] = [];
+  const places: Member[] = [];
   for (const [i, limiter] of limiters.entries()) {
-    if (typeof (limiter as Partial<Limiter> | null)?.reserve === "function") continue;
-    throw new TypeError(`allOf: argument ${i + 1} must be a limiter`);
+    if (limiter instanceof AllOf) {
+      rates.push(...limiter.entries);
+    } else if (limiter instanceof AllOfWithPlaces) {
+      rates.push(...limiter.rates);
+      places.push(...limiter.places);
+    } else if (isRate(limiter)) {
+      rates.push({ limiter, member: memberOf(limiter) });
+    } else if (isParticipant(limiter)) {
+      places.push(memberOf(limiter));
+    } else {
+      throw new TypeError(`allOf: argument ${i + 1} must be a limiter`);
+    }
   }
   if (limiters.length === 0) throw new TypeError("allOf needs a limiter");
-  return new AllOf(limiters);
+  if (places.length === 0) return new AllOf(rates);
+  return new AllOfWithPlaces(places, rates) as LocalLeasingLimiter | LeasingLimiter;
 }
 
-type LocalMember = QueueingLimiter | KeyLimiter | AllOf;
+function isRate(limiter: unknown): limiter is Limiter {
+  return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
+}
+
+function isParticipant(limiter: unknown): limiter is Participant {
+  return typeof limiter === "object" && limiter !== null && asMember in limiter;
+}
 
 class AllOf implements Limiter {
-  readonly #limiters: readonly Limiter[];
-  /** Asking costs nothing and is answered at once. */
-  readonly isLocal: boolean;
+  readonly entries: readonly Entry[];
 
-  constructor(limiters: readonly Limiter[]) {
-    this.#limiters = limiters;
-    this.isLocal = limiters.every(
-      (one) =>
-        one instanceof QueueingLimiter ||
-        one instanceof KeyLimiter ||
-        (one instanceof AllOf && one.isLocal),
-    );
+  constructor(entries: readonly Entry[]) {
+    this.entries = entries;
   }
 
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
-    checkWaitOptions(options)?.throwIfAborted();
-    const reservation = await this.reserve(permits);
-    return reservation.ready(options);
+    const signal = checkWaitOptions(options);
+    signal?.throwIfAborted();
+    return acquireAll(this.entries, permits, signal);
   }
 
   tryAcquire(permits?: Permits): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits = 1, wait?: number | TryOptions): Maybe<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
-    return chain(this.#reserveWithin(permits, 0), (reserved) => reserved !== undefined);
+    const taken = this.#take(permits, 0, { timeoutMs: 0 });
+    if (!(taken instanceof Promise)) return taken.passes;
+    return taken.then(({ passes }) => passes, hasGivenUp);
   }
 
   async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
-    const reserved = await this.#reserveWithin(permits, micros / 1000);
-    await reserved?.ready({ signal });
-    return reserved !== undefined;
-  }
-
-  #reserveWithin(permits: Permits, longestMs: number): Maybe<AllReserved | undefined> {
-    if (this.isLocal) {
-      const decisions = this.#limiters.map((limiter) => limiter.peek(permits) as Decision);
-      if (decisions.some(({ waitMs }) => waitMs > longestMs)) {
-        this.#refused(permits, decisions, longestMs);
-        return undefined;
-      }
+    const timeoutMs = micros / 1000;
+    try {
+      const { passes, looks } = await this.#take(permits, timeoutMs, { timeoutMs, signal });
+      if (passes && timeoutMs > 0)
+        await new AllReserved(permits, looks as Look[]).ready({ signal });
+      return passes;
+    } catch (error) {
+      return hasGivenUp(error);
     }
-    return chain(
-      outcomeOf(() => this.reserve(permits)),
-      (outcome) => {
-        if (outcome.error instanceof QueueFullError) return undefined;
-        const reserved = unwrap(outcome);
-        if (reserved.waitMs <= longestMs) return reserved;
-        return chain(reserved.undo(), () => undefined);
-      },
-    );
   }
 
   reserve(permits: Permits = 1): Maybe<AllReserved> {
-    const asked = this.#limiters.map((limiter) => outcomeOf(() => limiter.reserve(permits)));
-    return chain(all(asked), (outcomes) => {
-      const granted = outcomes.flatMap(({ value }) => value ?? []);
-      if (granted.length === outcomes.length) return new AllReserved(permits, granted);
-      const failed = outcomes.find(({ value }) => value === undefined) as Outcome<Reservation>;
-      return chain(withdraw(granted), () => unwrap(failed) as never);
+    return chain(this.#take(permits, Infinity), ({ passes, looks }) => {
+      if (passes) return new AllReserved(permits, looks as readonly Look[]);
+      const failed = looks.findIndex((look) => look?.passes === false);
+      throw looks[failed]?.error ?? (this.entries[failed] as Entry).member.full(permits);
     });
   }
 
   decide(permits: Permits = 1): Maybe<Decision> {
-    const before = this.#look(permits);
-    if (!(before instanceof Promise) && before.some(({ allowed }) => !allowed)) {
-      if (this.isLocal) this.#refused(permits, before, 0);
-      return merge(before);
-    }
-    // of those elsewhere all this travels together
-    const reserved = outcomeOf(() => this.#reserveWithin(permits, 0));
-    const after = this.#look(permits);
-    return chain(all<unknown>([before, reserved, after]), (told) => {
-      const [was, outcome, is] = told as [Decision[], Outcome<AllReserved | undefined>, Decision[]];
-      if (unwrap(outcome) !== undefined) return { ...merge(is), allowed: true, waitMs: 0 };
-      const decision = merge(was);
-      // somebody was faster: at once, then
-      return decision.allowed ? { ...decision, allowed: false } : decision;
+    return chain(this.#take(permits, 0), ({ passes, looks }) => {
+      const error = looks.find((look) => look?.error !== undefined)?.error;
+      if (error !== undefined) throw error;
+      return { ...merge(looks), allowed: passes, ...(passes && { waitMs: 0 }) };
     });
   }
 
   peek(permits: Permits = 1): Maybe<Decision> {
-    return chain(this.#look(permits), merge);
+    return chain(lookTogether(partsOf(this.entries, permits, 0)), ({ looks }) => merge(looks));
   }
 
   charge(permits: Permits): Maybe<void> {
@@ -149,34 +166,25 @@ class AllOf implements Limiter {
   }
 
   pause(ms: number): Maybe<void> {
-    const paused = this.#limiters.map((limiter) => limiter.pause(ms));
-    return chain(all<unknown>(paused), () => {});
+    return settleAll(this.entries.map(({ limiter }) => limiter.pause(ms)));
   }
 
   update(): never {
     throw new TypeError("allOf has no policies of its own: update its limiters");
   }
 
-  tellRefusal(permits: Permits, _refusal: Decision, longestMs: number): void {
-    this.#refused(permits, this.#look(permits) as readonly Decision[], longestMs);
-  }
-
-  /** All are in this process; those that would not let it pass count it, and tell. */
-  #refused(permits: Permits, decisions: readonly Decision[], longestMs: number): void {
-    for (const [i, limiter] of (this.#limiters as readonly LocalMember[]).entries()) {
-      const refusal = decisions[i] as Decision;
-      if (refusal.waitMs > longestMs) limiter.tellRefusal(permits, refusal, longestMs);
-    }
-  }
-
-  #look(permits: Permits): Maybe<readonly Decision[]> {
-    return all(this.#limiters.map((limiter) => limiter.peek(permits)));
+  #take(permits: Permits, longestMs: number, terms = {}): Maybe<Together> {
+    const parts = partsOf(this.entries, permits, longestMs);
+    return chain(takeTogether(parts, terms), (together) => {
+      if (!together.passes) reportRefusal(parts, together);
+      return together;
+    });
   }
 
   /** Nothing is done to one before all have found that it is possible. */
   #each(permits: Permits, deed: (limiter: Limiter) => Maybe<void>): Maybe<void> {
-    return chain(this.#look(permits), () =>
-      chain(all<unknown>(this.#limiters.map(deed)), () => {}),
+    return chain(this.peek(permits), () =>
+      settleAll(this.entries.map(({ limiter }) => deed(limiter))),
     );
   }
 }
@@ -184,19 +192,21 @@ class AllOf implements Limiter {
 class AllReserved implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
+  readonly #looks: readonly Look[];
   readonly #reservations: readonly Reservation[];
 
-  constructor(permits: Permits, reservations: readonly Reservation[]) {
+  constructor(permits: Permits, looks: readonly Look[]) {
     this.permits = permits;
-    this.waitMs = Math.max(...reservations.map(({ waitMs }) => waitMs));
-    this.#reservations = reservations;
+    this.#looks = looks;
+    this.#reservations = looks.map(({ taken }) => (taken as Taken).reservation as Reservation);
+    this.waitMs = Math.max(...this.#reservations.map(({ waitMs }) => waitMs));
   }
 
   async ready(options?: WaitOptions): Promise<number> {
     try {
       return Math.max(...(await Promise.all(this.#reservations.map((one) => one.ready(options)))));
     } catch (error) {
-      void outcomeOf(() => this.undo());
+      void undoAll(this.#looks);
       throw error;
     }
   }
@@ -206,33 +216,21 @@ class AllReserved implements Reservation {
     return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
       if (!cancelled.includes(true)) return false;
       // those that need not have waited
-      const rest = this.#reservations.filter((_, i) => !cancelled[i]);
-      return chain(withdraw(rest), () => true);
+      const rest = this.#looks.filter((_, i) => !cancelled[i]);
+      return chain(undoAll(rest), () => true);
     });
   }
 
-  undo(): Maybe<void> {
-    return withdraw(this.#reservations);
-  }
-
   settle(actual: Permits): Maybe<void> {
-    return chain(all<unknown>(this.#reservations.map((one) => one.settle(actual))), () => {});
+    return settleAll(this.#reservations.map((one) => one.settle(actual)));
   }
-}
-
-/** As if they had not been made, the last one first. */
-function withdraw(reservations: readonly Reservation[]): Maybe<void> {
-  const withdrawn = reservations.toReversed().map((one) => {
-    if (one instanceof RemoteReservation || one instanceof AllReserved) return one.undo();
-    return chain(one.cancel(), (cancelled) => (cancelled ? undefined : one.settle(0)));
-  });
-  return chain(all<unknown>(withdrawn), () => {});
 }
 
 /** One decision of several. */
-function merge(decisions: readonly Decision[]): Decision {
+function merge(looks: readonly (Look | undefined)[]): Decision {
   const policies: Record<string, PolicyStatus> = {};
-  const named = decisions.map((decision, i) => {
+  const named = looks.map((look, i) => {
+    const { decision } = look as Look;
     const nameOf = (name: string) => (Object.hasOwn(policies, name) ? `${name}#${i + 1}` : name);
     const renamed = Object.entries(decision.policies).map(
       ([name, status]) => [nameOf(name), status] as const,
@@ -246,24 +244,9 @@ function merge(decisions: readonly Decision[]): Decision {
   return { ...binding, policies };
 }
 
-function binds(one: Decision, other: Decision): boolean {
-  if (one.waitMs !== other.waitMs) return one.waitMs > other.waitMs;
-  return share(one) < share(other);
-}
-
-function share({ remaining, limit }: Decision): number {
-  return limit === Infinity ? Number(remaining > 0) : remaining / limit;
-}
-
-// -- answers that may come now or later --
-
-interface Outcome<T> {
-  readonly value?: T;
-  readonly error?: unknown;
-}
-
-function chain<T, R>(answer: Maybe<T>, go: (answer: T) => Maybe<R>): Maybe<R> {
-  return answer instanceof Promise ? answer.then(go) : go(answer);
+function hasGivenUp(error: unknown): false {
+  if (error instanceof GaveUpError) return false;
+  throw error;
 }
 
 function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
@@ -272,20 +255,6 @@ function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     : (answers as readonly T[]);
 }
 
-function outcomeOf<T>(deed: () => Maybe<T>): Maybe<Outcome<T>> {
-  try {
-    const answer = deed();
-    if (!(answer instanceof Promise)) return { value: answer };
-    return answer.then(
-      (value) => ({ value }),
-      (error: unknown) => ({ error }),
-    );
-  } catch (error) {
-    return { error };
-  }
-}
-
-function unwrap<T>({ value, error }: Outcome<T>): T {
-  if (error !== undefined) throw error;
-  return value as T;
+function settleAll(deeds: readonly Maybe<void>[]): Maybe<void> {
+  return chain(all<unknown>(deeds), () => {});
 }

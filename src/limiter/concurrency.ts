@@ -21,8 +21,10 @@ import { QueueFullError } from "../errors.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";
+import { asMember, type Member } from "./member.ts";
 import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import { checkLimiterOptions, checkTryOptions, checkWaitOptions, type OnFull } from "./options.ts";
+import { PlaceMember } from "./place-member.ts";
 
 export interface ConcurrencyOptions {
   /**
@@ -217,6 +219,15 @@ export class ConcurrencyLimiter implements Counted {
     reason: unknown = new DOMException("The waiting callers were cleared", "AbortError"),
   ): void {
     for (const waiter of [...this.#line]) this.#cancel(waiter, reason);
+  }
+
+  [asMember](): Member {
+    return new PlaceMember({
+      status: () => ({ limit: this.#limit, active: this.#active }),
+      take: () => (this.#isFree() ? this.#leaseAtOnce() : undefined),
+      refused: () => this.#refused(),
+      wait: (signal) => this.acquire({ signal }),
+    });
   }
 
   /** While anybody waits, no place is free: see above. */

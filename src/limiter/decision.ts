@@ -1,7 +1,7 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import { toMillis } from "../clock.ts";
 import type { Amount } from "../permits.ts";
-import type { Decision } from "./face.ts";
+import type { Decision, PolicyStatus } from "./face.ts";
 
 /**
  * @param amount what was asked for: a policy that was not asked does not bind
@@ -11,13 +11,13 @@ import type { Decision } from "./face.ts";
  */
 export function decision(
   names: readonly string[],
-  quotas: readonly Quota[],
+  quotas: readonly PolicyStatus[],
   amount: Amount,
   wait: number,
   slowest: number,
 ): Decision {
   const binding = wait > 0 ? slowest : scarcest(quotas, amount);
-  const { limit, remaining, resetMs } = quotas[binding] as Quota;
+  const { limit, remaining, resetMs } = quotas[binding] as PolicyStatus;
   return {
     allowed: wait <= 0,
     waitMs: toMillis(Math.max(0, wait)),
@@ -32,21 +32,36 @@ export function decision(
 /** Most limiters have one policy, and for one this costs a tenth of what it does for several. */
 function byName(
   names: readonly string[],
-  quotas: readonly Quota[],
-): Readonly<Record<string, Quota>> {
+  quotas: readonly PolicyStatus[],
+): Readonly<Record<string, PolicyStatus>> {
   const [name] = names;
-  if (names.length === 1) return { [name as string]: quotas[0] as Quota };
-  return Object.fromEntries(names.map((each, i) => [each, quotas[i] as Quota]));
+  if (names.length === 1) return { [name as string]: quotas[0] as PolicyStatus };
+  return Object.fromEntries(names.map((each, i) => [each, quotas[i] as PolicyStatus]));
+}
+
+/** The quotas, with whether each policy alone lets the request pass. */
+export function statusesOf(
+  quotas: readonly Quota[],
+  allows: (policy: number) => boolean,
+): readonly PolicyStatus[] {
+  return quotas.map(({ limit, remaining, resetMs, windowMs }, i) => {
+    return { allowed: allows(i), limit, remaining, resetMs, windowMs };
+  });
+}
+
+/** Of a request that passes. */
+export function passedBy(quotas: readonly Quota[]): readonly PolicyStatus[] {
+  return statusesOf(quotas, () => true);
 }
 
 /**
  * A quota where somebody waits already or the limiter is paused: nothing remains for a newcomer.
  */
-export function held(quota: Quota, micros: number): Quota {
+export function held(quota: PolicyStatus, micros: number): PolicyStatus {
   return { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(micros)) };
 }
 
-function scarcest(quotas: readonly Quota[], amount: Amount): number {
+function scarcest(quotas: readonly PolicyStatus[], amount: Amount): number {
   if (quotas.length === 1) return 0;
   const shares = quotas.map(({ limit, remaining }, i) => {
     if (typeof amount !== "number" && amount[i] === undefined) return Infinity;

@@ -155,6 +155,8 @@ export interface LocalReservation extends Reservation {
 
 /** How a policy stands. */
 export interface PolicyStatus {
+  /** Whether this policy alone would let the request pass now; a policy that is not asked does. */
+  readonly allowed: boolean;
   /** The most permits that it lets through at once. */
   readonly limit: number;
   /** How many it would let through now. */

@@ -5,6 +5,7 @@ import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
 import type { Decision, LocalLimiter, LocalReservation, TryOptions, WaitOptions } from "./face.ts";
 import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
+import { asMember, LocalMember, type Member } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions } from "./options.ts";
 
@@ -124,9 +125,14 @@ export class KeyLimiter implements LocalLimiter {
     return this.#keys.peek(this.#key, permits);
   }
 
-  /** It was asked for together with others, and is why all have refused. */
-  tellRefusal(permits: Permits, refusal: Decision): void {
-    this.#keys.tellRefusal(this.#key, permits, refusal);
+  [asMember](): Member {
+    const [keys, key] = [this.#keys, this.#key];
+    return new LocalMember(this, {
+      look: (permits, longestMs) => keys.look(key, permits, longestMs),
+      decide: (permits) => keys.decide(key, permits, false),
+      refused: (permits, look) => keys.refusedTogether(key, permits, look),
+      full: (permits) => keys.full(key, permits),
+    });
   }
 
   charge(permits: Permits): void {

@@ -5,20 +5,22 @@
  */
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
 import { diagnostics } from "../diagnostics.ts";
-import { TooManyKeysError } from "../errors.ts";
-import type { Amount, Permits } from "../permits.ts";
+import { QueueFullError, TooManyKeysError } from "../errors.ts";
+import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
 import { Round } from "../stores/round.ts";
-import { decision } from "./decision.ts";
+import { decision, passedBy, statusesOf } from "./decision.ts";
 import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
+import { asMember, type Look, reportRefusal } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
   checkLimiterOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
+  mostWaiting,
 } from "./options.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
@@ -119,18 +121,22 @@ export class Keyring {
     return false;
   }
 
-  decide(key: string, permits: Permits): Decision {
+  /** @param isReported whether a refusal is counted and published */
+  decide(key: string, permits: Permits, isReported = true): Decision {
     const awake = this.#awakeOf(key);
-    if (awake !== undefined) return awake.limiter.decide(permits);
+    if (awake !== undefined) {
+      if (isReported) return awake.limiter.decide(permits);
+      return awake.limiter[asMember]().take(permits, 0).decision;
+    }
     const { cell } = this.states;
     const amount = cell.amount(permits);
     const now = this.#now();
     const outcome = this.#take(key, now, amount);
-    if (outcome === "taken") return decision(cell.names, cell.quotas(now), amount, 0, 0);
+    if (outcome === "taken") return decision(cell.names, passedBy(cell.quotas(now)), amount, 0, 0);
     const look = this.#look(cell, now, amount);
     // when there will be room depends on other keys
     const refusal = outcome === "refused" ? look : { ...look, allowed: false, waitMs: Infinity };
-    this.#refused(key, amount, outcome, () => refusal);
+    if (isReported) this.#refused(key, amount, outcome, () => refusal);
     return refusal;
   }
 
@@ -144,7 +150,9 @@ export class Keyring {
 
   #look(cell: Cell, now: number, amount: Amount): Decision {
     const at = this.#possible(cell.earliest(now, amount), amount);
-    return decision(cell.names, cell.quotas(now), amount, at - now, cell.slowest(now, amount));
+    const allows = cell.allows(now, now, amount);
+    const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);
+    return decision(cell.names, quotas, amount, at - now, cell.slowest(now, amount));
   }
 
   /** Takes the permits if they can be used now; the cell that is lent is then the key's. */
@@ -162,8 +170,33 @@ export class Keyring {
     return "taken";
   }
 
-  tellRefusal(key: string, permits: Permits, refusal: Decision): void {
-    this.#refused(key, this.states.cell.amount(permits), "refused", () => refusal);
+  /** As `peek`, and whether the permits could be booked within that time. */
+  look(key: string, permits: Permits, longestMs: number): Look {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) return awake.limiter[asMember]().look(permits, longestMs);
+    const amount = this.states.cell.amount(permits);
+    const now = this.#now();
+    const cell = this.#cellOf(key, now);
+    const found = this.#look(cell, now, amount);
+    if (found.allowed) return { decision: found, passes: true };
+    const { maxWaiting } = this.#options;
+    const isTooLong = found.waitMs > longestMs;
+    const isFull = !isTooLong && (sizeOf(amount) > maxWaiting || cell.overflows(now, amount));
+    return { decision: found, passes: !isTooLong && !isFull, isFull };
+  }
+
+  /** What to throw where `look` finds no room. */
+  full(key: string, permits: Permits): QueueFullError {
+    const size = sizeOf(this.states.cell.amount(permits));
+    const awake = this.#awakeOf(key);
+    const most = mostWaiting(this.#options.maxWaiting, this.states.policies.list);
+    return new QueueFullError(this.#options.name, size, awake?.queue.permits ?? 0, most);
+  }
+
+  refusedTogether(key: string, permits: Permits, look: Look): void {
+    const amount = this.states.cell.amount(permits);
+    const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
+    reportRefusal(meter, amount, look);
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {

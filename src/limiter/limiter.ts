@@ -6,7 +6,7 @@ import type { RefusedMessage } from "../diagnostics.ts";
 import { QueueFullError } from "../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
-import { decision } from "./decision.ts";
+import { decision, passedBy } from "./decision.ts";
 import type {
   Decision,
   Limiter as Face,
@@ -15,6 +15,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
+import { asMember, LocalMember, type Look, reportRefusal } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -175,15 +176,20 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   decide(permits: Permits = 1): Decision {
+    return this.#decide(permits, true);
+  }
+
+  /** @param isReported whether a refusal is counted and published */
+  #decide(permits: Permits, isReported: boolean): Decision {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount)) {
       this.#counts.granted += 1;
       const { names } = this.#queue.cell;
-      return decision(names, this.#queue.cell.quotas(now), amount, 0, 0);
+      return decision(names, passedBy(this.#queue.cell.quotas(now)), amount, 0, 0);
     }
     const refusal = this.#look(now, amount);
-    this.#meter.refused(amount, "too-long", () => refusal);
+    if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
     return refusal;
   }
 
@@ -225,9 +231,26 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#policies.list;
   }
 
-  /** It was asked for together with others, and is why all have refused. */
-  tellRefusal(permits: Permits, refusal: Decision): void {
-    this.#meter.refused(this.#queue.cell.amount(permits), "too-long", () => refusal);
+  /** As `peek`, and whether the permits could be booked within that time. */
+  #lookWithin(permits: Permits, longestMs: number): Look {
+    const amount = this.#queue.cell.amount(permits);
+    const now = this.#queue.now();
+    const found = this.#look(now, amount);
+    if (found.allowed) return { decision: found, passes: true };
+    const isTooLong = found.waitMs > longestMs;
+    const isFull = !isTooLong && !this.#hasRoom(now, amount);
+    return { decision: found, passes: !isTooLong && !isFull, isFull };
+  }
+
+  [asMember](): LocalMember {
+    return new LocalMember(this, {
+      look: (permits, longestMs) => this.#lookWithin(permits, longestMs),
+      decide: (permits) => this.#decide(permits, false),
+      refused: (permits, look) => {
+        reportRefusal(this.#meter, this.#queue.cell.amount(permits), look);
+      },
+      full: (permits) => this.#full(this.#queue.cell.amount(permits)),
+    });
   }
 
   #hasRoom(now: number, amount: Amount): boolean {
@@ -246,7 +269,11 @@ export class QueueingLimiter implements LocalLimiter, Counted {
 
   #refuseFull(now: number, amount: Amount): never {
     this.#refused(now, amount, "queue-full");
-    throw this.#fullError(amount, false);
+    throw this.#full(amount);
+  }
+
+  #full(amount: Amount): QueueFullError {
+    return this.#fullError(amount, false);
   }
 
   #fullError(amount: Amount, dropped: boolean): QueueFullError {

@@ -13,12 +13,12 @@
  *
  * Times are those of the limiter's `Timeline`.
  */
-import type { Quota } from "../algorithms/algorithm.ts";
 import type { Clock, Timer } from "../clock.ts";
 import { type Amount, sizeOf } from "../permits.ts";
 import { type Cell, openCell, type PolicyList } from "../stores/memory.ts";
 import { AbortGroups } from "./abort-groups.ts";
-import { held } from "./decision.ts";
+import { held, statusesOf } from "./decision.ts";
+import type { PolicyStatus } from "./face.ts";
 import { Line } from "./line.ts";
 import { LONGEST_CREDIT, Timeline } from "./timeline.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
@@ -36,7 +36,7 @@ export interface Outlook {
   readonly instant: number;
   /** Which policy makes the permits wait longest, and how all stand after everyone who waits. */
   readonly slowest: number;
-  readonly quotas: readonly Quota[];
+  readonly quotas: readonly PolicyStatus[];
 }
 
 export class WaiterQueue {
@@ -148,7 +148,8 @@ export class WaiterQueue {
   /** The end of the line, as it looks to somebody who asks now. */
   outlook(now: number, amount: Amount): Outlook {
     const { instant, from, cell } = this.#lookAhead(now, amount);
-    const quotas = cell.quotas(now);
+    const allows = cell.allows(from, now, amount);
+    const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);
     return {
       instant,
       slowest: cell.slowest(from, amount),

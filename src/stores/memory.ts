@@ -49,6 +49,8 @@ export interface Cell {
   readonly isBounded: boolean;
   /** Whether the permits, which cannot be used at `now`, are more than a policy lets wait. */
   overflows(now: number, amount: Amount): boolean;
+  /** Of each policy whether it, asked alone, lets the permits go at `now`. */
+  allows(from: number, now: number, amount: Amount): readonly boolean[];
   /** The index of the policy that, asked alone, makes these permits wait longest. */
   slowest(from: number, amount: Amount): number;
   resize(now: number, policies: readonly Policy[], epoch: number): void;
@@ -191,6 +193,10 @@ class SingleCell implements Cell {
     return [this.#policy.algorithm.owed(this.#policy, this.#state, now)];
   }
 
+  allows(from: number, now: number, permits: number): readonly boolean[] {
+    return [this.earliest(from, permits) <= now];
+  }
+
   slowest(): number {
     return 0;
   }
@@ -290,6 +296,13 @@ class JointCell implements Cell {
 
   owed(now: number): readonly number[] {
     return this.#cells.map((cell) => cell.owed(now)[0]);
+  }
+
+  allows(from: number, now: number, amounts: readonly (number | undefined)[]): readonly boolean[] {
+    return this.#cells.map((cell, i) => {
+      const permits = amounts[i];
+      return !permits || cell.earliest(from, permits) <= now;
+    });
   }
 
   slowest(from: number, amounts: readonly (number | undefined)[]): number {

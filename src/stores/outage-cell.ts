@@ -102,6 +102,10 @@ abstract class DelegatingCell implements Cell {
     return this.cell.overflows(now, amount);
   }
 
+  allows(from: number, now: number, amount: Amount): readonly boolean[] {
+    return this.cell.allows(from, now, amount);
+  }
+
   slowest(from: number, amount: Amount): number {
     return this.cell.slowest(from, amount);
   }
@@ -168,6 +172,10 @@ export class ShareCell extends DelegatingCell implements OutageCell {
     return at < Infinity ? at : this.cell.earliest(from, this.#atMost(amount));
   }
 
+  override allows(from: number, now: number, amount: Amount): readonly boolean[] {
+    return this.cell.allows(from, now, this.#atMost(amount));
+  }
+
   override slowest(from: number, amount: Amount): number {
     return this.cell.slowest(from, this.#atMost(amount));
   }
@@ -214,6 +222,10 @@ export class ShareCell extends DelegatingCell implements OutageCell {
 export class OpenCell extends DelegatingCell implements OutageCell {
   earliest(from: number): number {
     return from;
+  }
+
+  override allows(): readonly boolean[] {
+    return this.names.map(() => true);
   }
 
   override take(): void {}

@@ -26,6 +26,45 @@ export interface Store {
     requests: readonly StoreRequest[],
     now: number | undefined,
   ): Promise<StoreReply>;
+  /** Where the state of a limiter lies; absent: it cannot be asked together with others. */
+  place?(key: string): Place;
+}
+
+/** Where the state of a limiter lies. What has the same store and slot can be asked in one step. */
+export interface Place {
+  readonly store: CombiningStore;
+  readonly slot: string;
+}
+
+/** One limiter's part of a combined request. */
+export interface CombinedPart {
+  readonly place: Place;
+  /** As for `run` of a store. */
+  readonly declared: string;
+  readonly now: number | undefined;
+  readonly amount: Amount;
+  /** The longest wait that is accepted, microseconds. */
+  readonly longest: number;
+  readonly late: number;
+  /** Where it refuses, the others are asked and taken from as if it were not there. */
+  readonly isOptional: boolean;
+}
+
+export interface CombinedReply {
+  /** All let the request pass; with `take`: and were taken from. */
+  readonly passes: boolean;
+  readonly parts: readonly {
+    readonly inForce: string;
+    /** This limiter alone would let it pass. */
+    readonly passes: boolean;
+    /** How it stands: after what was taken, if it was taken from. Receipts as for `reserve`. */
+    readonly answer: Answer;
+  }[];
+}
+
+/** Asks several limiters in one atomic step, which takes from all of them or changes nothing. */
+export interface CombiningStore {
+  runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply>;
 }
 
 export type StoreRequest =
@@ -72,9 +111,14 @@ export interface Answer {
   readonly receipts: readonly number[];
   /** For `decide` and `peek`: which policy makes it wait longest, and how they all stand. */
   readonly slowest: number;
-  readonly quotas: readonly Quota[];
+  readonly quotas: readonly PolicyQuota[];
   /** For `owed`: how many permits each policy lacks to its being full. */
   readonly owed: readonly number[];
+}
+
+/** How a policy stands, and whether it alone would let the permits go now. */
+export interface PolicyQuota extends Quota {
+  readonly allowed: boolean;
 }
 
 export const REFUSED = -1;

@@ -354,3 +354,13 @@ export function pacedSample(name: string): (permitsPerSecond: number) => Policy 
   if (found === undefined) throw new Error(`no paced sample is called "${name}"`);
   return found[1].at;
 }
+
+/** A queue of a few, so that it is full at times. */
+const shortQueue = (rate: number) => leakyBucket({ permitsPerSecond: rate, capacity: 2 });
+
+/** Some policies of each registered algorithm, which differ in their numbers only. */
+export const samplePolicies: readonly (readonly Policy[])[] = algorithms.map((algorithm) =>
+  [...pacedSamples.map(([, paced]) => paced.at), shortQueue]
+    .flatMap((policyAt) => [1, 5, 100 / 3].map(policyAt))
+    .filter((policy) => policy.algorithm === algorithm),
+);

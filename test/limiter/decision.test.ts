@@ -26,9 +26,9 @@ one("the whole of it, allowed and refused, at every moment", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(5, { clock, burstSeconds: 2, prefilled: true });
   const told = (allowed: boolean, waitMs: number, remaining: number, resetMs: number): Decision => {
-    const quota = { limit: 11, remaining, resetMs, windowMs: 2200 };
+    const quota = { allowed, limit: 11, remaining, resetMs, windowMs: 2200 };
     const { windowMs: _, ...binding } = quota;
-    return { allowed, waitMs, ...binding, policy: "default", policies: { default: quota } };
+    return { ...binding, waitMs, policy: "default", policies: { default: quota } };
   };
   assert.equal(limiter.peek(), told(true, 0, 11, 0));
   assert.equal(limiter.decide(), told(true, 0, 10, 200));
@@ -95,11 +95,12 @@ several("names the one that makes it wait, with its numbers, and lists all", () 
   assert.equal(refused, {
     ...{ allowed: false, waitMs: 500, limit: 1, remaining: 0, resetMs: 500, policy: "tokens" },
     policies: {
-      requests: { limit: 1, remaining: 0, resetMs: 100, windowMs: 100 },
-      tokens: { limit: 1, remaining: 0, resetMs: 500, windowMs: 10 },
+      requests: { allowed: false, limit: 1, remaining: 0, resetMs: 100, windowMs: 100 },
+      tokens: { allowed: false, limit: 1, remaining: 0, resetMs: 500, windowMs: 10 },
     },
   });
-  const { policy, waitMs } = limiter.decide({ requests: 1 });
+  const { policy, waitMs, policies } = limiter.decide({ requests: 1 });
+  assert.ok(policies.tokens?.allowed, "a policy that is not asked lets the request pass");
   assert.equal([policy, waitMs], ["requests", 100]);
 });
 

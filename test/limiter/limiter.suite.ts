@@ -218,8 +218,12 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
       assert.equal(Object.keys(policies), names);
       const binding = policies[policy];
       const windowMs = binding?.windowMs ?? 0;
-      assert.equal(binding, { limit, remaining, resetMs, windowMs });
+      assert.equal(binding, { allowed, limit, remaining, resetMs, windowMs });
       assert.is(allowed, waitMs === 0);
+      assert.is(
+        allowed,
+        Object.values(policies).every((each) => each.allowed),
+      );
       assert.ok(limit > 0 && remaining >= 0 && remaining <= limit && resetMs >= 0 && windowMs > 0);
     }
     assert.is(decisions.at(-1)?.remaining, 0);

@@ -2,12 +2,17 @@
  * `frame.lua` and `verbs.lua` once more, line by line, over the TypeScript algorithms and in this
  * process: what Redis has to answer, and the bytes that it has to save.
  */
-import type { Algorithm, Policy, Quota } from "../../src/algorithms/algorithm.ts";
+import type { Algorithm, Policy } from "../../src/algorithms/algorithm.ts";
 import { readPolicies } from "../../src/algorithms/index.ts";
 import { toMillis } from "../../src/clock.ts";
 import type { Amount } from "../../src/permits.ts";
 import {
   type Answer,
+  type CombinedPart,
+  type CombinedReply,
+  type CombiningStore,
+  type Place,
+  type PolicyQuota,
   REFUSED,
   type Store,
   type StoreReply,
@@ -30,8 +35,65 @@ export interface Saved {
   readonly lifeMs: number | undefined;
 }
 
-export class FrameStore implements Store {
+interface FramePlace extends Place {
+  readonly key: string;
+}
+
+export class FrameStore implements Store, CombiningStore {
   readonly saved = new Map<string, Saved>();
+
+  place(key: string): FramePlace {
+    return { store: this, slot: "", key };
+  }
+
+  async runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
+    return this.combination(verb, parts);
+  }
+
+  /** `combined.lua` once more. */
+  combination(verb: "take" | "peek", parts: readonly CombinedPart[]): CombinedReply {
+    const open = () => {
+      const frames = new Map<string, Frame>();
+      return parts.map(({ place, declared, now }) => {
+        const { key } = place as FramePlace;
+        if (now === undefined) throw new TypeError("this store has no clock of its own");
+        const frame = frames.get(key) ?? new Frame(declared, now, this.saved.get(key)?.bytes);
+        frames.set(key, frame);
+        return { key, frame };
+      });
+    };
+    let opened = open();
+    const frameOf = (i: number) => (opened[i] as { frame: Frame }).frame;
+    const asked = parts.map((part, i) => frameOf(i).ask(part));
+    const lets = (i: number) => asked[i]?.passes || parts[i]?.isOptional;
+    let passes = parts.every((_, i) => lets(i));
+    const receipts: (readonly number[])[] = [];
+    if (verb === "take" && passes) {
+      const isTwice = new Set(opened.map(({ frame }) => frame)).size < opened.length;
+      for (const [i, part] of parts.entries()) {
+        if (isTwice) asked[i] = frameOf(i).ask(part);
+        passes = lets(i) === true;
+        if (!passes) break;
+        if (asked[i]?.passes) receipts[i] = frameOf(i).takeAsked(part, asked[i]);
+      }
+      if (passes) {
+        for (const { key, frame } of opened) if (frame.changed) this.saved.set(key, frame.save());
+      } else {
+        opened = open();
+        receipts.length = 0;
+      }
+    }
+    return {
+      passes,
+      parts: asked.map((one, i) => {
+        const frame = frameOf(i);
+        const { wait, slowest, open } = one;
+        const quotas = frame.quotas(open);
+        const answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
+        return { inForce: frame.inForce, passes: one.passes, answer };
+      }),
+    };
+  }
 
   async run(
     key: string,
@@ -55,6 +117,15 @@ interface Part {
   readonly algorithm: Algorithm;
   policy: Policy;
   state: unknown;
+}
+
+/** What a combination has found out about one of its limiters. */
+interface Asked {
+  readonly at: number;
+  readonly wait: number;
+  readonly passes: boolean;
+  readonly slowest: number;
+  readonly open: readonly boolean[];
 }
 
 /** Each is saved as a double; a list as its length and then what is in it. */
@@ -252,31 +323,63 @@ class Frame {
     });
   }
 
+  /** When they could go, and whether that is soon enough. */
+  ask({ amount, longest, late }: CombinedPart): Asked {
+    const permits = this.#amounts(amount);
+    const from = Math.max(this.#now - late, this.#held);
+    const at = this.#earliest(from, permits);
+    const wait = at > this.#now ? Math.ceil(at - this.#now) : 0;
+    const passes =
+      at < Infinity && wait <= longest && !(wait > 0 && this.#overflows(permits) === true);
+    return { at, wait, passes, ...this.#alone(from, permits) };
+  }
+
+  takeAsked({ amount }: CombinedPart, { at }: Asked): readonly number[] {
+    return this.#take(at, this.#amounts(amount));
+  }
+
+  #alone(from: number, permits: readonly number[]): { slowest: number; open: boolean[] } {
+    let slowest = 0;
+    let latest = -Infinity;
+    const open = this.#parts.map(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      const at = asked > 0 ? algorithm.earliest(policy, state, from, asked) : -Infinity;
+      if (at > latest) {
+        slowest = i;
+        latest = at;
+      }
+      return at <= this.#now;
+    });
+    return { slowest, open };
+  }
+
   #tell({ verb, amount, late }: StoreRequest & { verb: "decide" | "peek" }): Answer {
     const from = Math.max(this.#now - late, this.#held);
     const permits = this.#amounts(amount);
     const at = this.#earliest(from, permits);
     if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
-    let slowest = 0;
-    let latest = -Infinity;
-    this.#parts.forEach(({ algorithm, policy, state }, i) => {
-      const asked = permits[i] ?? 0;
-      const alone = asked > 0 ? algorithm.earliest(policy, state, from, asked) : -Infinity;
-      if (alone > latest) {
-        slowest = i;
-        latest = alone;
-      }
-    });
+    const { slowest, open } = this.#alone(from, permits);
     if (verb === "decide" && at <= this.#now) this.#take(at, permits);
-    const quotas = this.#parts.map(({ algorithm, policy, state }): Quota => {
+    const wait = Math.max(0, Math.ceil(at - this.#now));
+    return { ...AT_ONCE, wait, slowest, quotas: this.quotas(open) };
+  }
+
+  /** @param open which policies alone would let the permits go */
+  quotas(open: readonly boolean[]): PolicyQuota[] {
+    return this.#parts.map(({ algorithm, policy, state }, i): PolicyQuota => {
+      const allowed = open[i] === true;
       const quota = algorithm.quota(policy, state, this.#now);
       const { remaining, resetMs } = quota;
       const resetHeldMs = Math.max(resetMs, toMillis(this.#held - this.#now));
       return this.#held > this.#now
-        ? { ...quota, remaining: 0, resetMs: resetHeldMs }
-        : { ...quota, remaining: positiveZero(remaining), resetMs: positiveZero(resetMs) };
+        ? { ...quota, allowed, remaining: 0, resetMs: resetHeldMs }
+        : {
+            ...quota,
+            allowed,
+            remaining: positiveZero(remaining),
+            resetMs: positiveZero(resetMs),
+          };
     });
-    return { ...AT_ONCE, wait: Math.max(0, Math.ceil(at - this.#now)), slowest, quotas };
   }
 
   #owed(): Answer {

@@ -62,6 +62,12 @@ export interface GatewayOptions {
   readonly redis?: RedisClient | undefined;
   /** What the keys on Redis begin with. Default "g:". */
   readonly prefix?: string | undefined;
+  /**
+   * On Cluster: a hash tag for the keys of all global rules, which are then asked in one atomic step.
+   * The cost: all of them are on one node. Default: none, and rules in several slots are looked at
+   * first, then taken from. See docs/gateway.md.
+   */
+  readonly hashTag?: string | undefined;
   /** How long Redis may take for an answer, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
   /**
@@ -106,6 +112,7 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "actorTimeoutMs",
   "redis",
   "prefix",
+  "hashTag",
   "timeoutMs",
   "instances",
   "whenUnavailable",
@@ -229,7 +236,7 @@ class RuledGateway implements Gateway {
 }
 
 function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
-  const { redis, prefix = "g:", timeoutMs = 1000 } = options;
+  const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
   const { maxKeys = 1_000_000, whenFull = "evict", clock, instances } = options;
   const { whenUnavailable = instances === undefined ? "throw" : "local" } = options;
   checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
@@ -243,10 +250,13 @@ function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algo
   checkText("prefix", prefix);
   checkNumber("timeoutMs", timeoutMs, aboveZero);
   // what is no client is told of now, and not when the first rule of scope global comes
-  if (redis !== undefined) RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }));
+  if (redis !== undefined) {
+    RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
+  }
   return {
     redis,
     prefix,
+    hashTag,
     timeoutMs,
     maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
     instances,

@@ -14,6 +14,7 @@ export interface Workshop {
   readonly algorithms: RuleAlgorithms;
   readonly redis: RedisClient | undefined;
   readonly prefix: string;
+  readonly hashTag: string | undefined;
   readonly timeoutMs: number;
   readonly whenUnavailable: "local" | "allow" | "throw";
   readonly instances: number | (() => number) | undefined;
@@ -135,7 +136,7 @@ function inProcess(name: string, policy: Policy, workshop: Workshop): KeyedLimit
 }
 
 function onRedis(name: string, policy: Policy, workshop: Workshop): RedisLimiter {
-  const { redis, prefix, timeoutMs, whenUnavailable, instances, clock } = workshop;
-  const options = { prefix, timeoutMs, whenUnavailable, instances, clock };
+  const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances, clock } = workshop;
+  const options = { prefix, hashTag, timeoutMs, whenUnavailable, instances, clock };
   return RedisLimiter.create(redis as RedisClient, name, policy, options);
 }

@@ -19,8 +19,10 @@ import { checkNumber, wholeAtLeastOne } from "../../check.ts";
 import { asyncDispose } from "../../dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "../face.ts";
+import { asMember, type Member } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
+import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
 import type { ConcurrencyStatus, RemoteConcurrencyOptions } from "./lease-options.ts";
 import { LeaseQueue } from "./lease-queue.ts";
@@ -144,6 +146,10 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
    */
   peek(): Promise<ConcurrencyStatus> {
     return this.#queue.status();
+  }
+
+  [asMember](): Member {
+    return new RemotePlaceMember(this);
   }
 
   /**

@@ -1,7 +1,7 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
-import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
+import type { Answer, CombinedPart, Place, Store, StoreRequest } from "../../stores/store.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import { StoreLink } from "./store-link.ts";
@@ -29,7 +29,13 @@ export interface PermitSource {
 
 /** The link of one limiter to its store. */
 export class PermitLink extends StoreLink<PermitRequest, Answer> implements PermitSource {
-  readonly #numbers: { inForce: string };
+  readonly #store: Store;
+  readonly #key: string;
+  readonly #line: WaitLine;
+  readonly #declared: string;
+  readonly #stats: OutageStats;
+  readonly #epoch: number | undefined;
+  #inForce: string;
 
   constructor(
     store: Store,
@@ -40,14 +46,6 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     stats: OutageStats,
     { name, timeoutMs, epoch, limitsKeptAt }: PermitLinkOptions,
   ) {
-    const declared = writePolicies(list, limitsKeptAt);
-    const numbers = { inForce: writePolicies(list) };
-    const run = async (requests: readonly StoreRequest[], sentAt: number) => {
-      const now = epoch === undefined ? undefined : sentAt + epoch;
-      const reply = await store.run(key, declared, requests, now);
-      numbers.inForce = reply.inForce;
-      return reply.answers;
-    };
     super({
       ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
@@ -55,19 +53,54 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
         const last = strategy.piggyback();
         return inOrder(last === undefined ? requests : [...requests, last]);
       },
-      run: (requests, sentAt) => run(pack(requests, line.lateBy()), sentAt),
+      run: (requests, sentAt) => this.#run(pack(requests, line.lateBy()), sentAt),
       // a pause of no length changes nothing but that it is written
-      probe: () => run([{ verb: "pause", micros: 0 }], line.now()),
+      probe: () => this.#run([{ verb: "pause", micros: 0 }], line.now()),
       breaker: () => store.breakerOf?.(key),
       isPermanent: (cause) => store.isPermanent?.(cause) === true,
       answered: (request, answer) => strategy.answered(request, answer),
     });
-    this.#numbers = numbers;
+    this.#store = store;
+    this.#key = key;
+    this.#line = line;
+    this.#stats = stats;
+    this.#epoch = epoch;
+    this.#declared = writePolicies(list, limitsKeptAt);
+    this.#inForce = writePolicies(list);
+  }
+
+  async #run(requests: readonly StoreRequest[], sentAt: number): Promise<readonly Answer[]> {
+    const now = this.#storeTime(sentAt);
+    const reply = await this.#store.run(this.#key, this.#declared, requests, now);
+    this.#inForce = reply.inForce;
+    return reply.answers;
+  }
+
+  /** An instant of the limiter's clock as the store is given it. */
+  #storeTime(instant: number): number | undefined {
+    return this.#epoch === undefined ? undefined : instant + this.#epoch;
   }
 
   /** The numbers in force, as the last reply told. */
   get inForce(): string {
-    return this.#numbers.inForce;
+    return this.#inForce;
+  }
+
+  /** Where the state lies, for requests that ask several limiters. */
+  get place(): Place | undefined {
+    return this.#store.place?.(this.#key);
+  }
+
+  /** What a request that asks several limiters says of this one. */
+  combinedPart(): Pick<CombinedPart, "declared" | "now" | "late"> {
+    const now = this.#storeTime(this.#line.now());
+    return { declared: this.#declared, now, late: this.#line.lateBy() };
+  }
+
+  /** A request that asks several limiters was answered. */
+  replied(inForce: string): void {
+    this.#inForce = inForce;
+    if (!this.isAway) this.#stats.answered();
   }
 
   returnToStore(amount: Amount, { receipts }: Answer): Promise<void> {

@@ -21,9 +21,12 @@ import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
 import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
+import { asMember, ForeignMember, type Member } from "../member.ts";
 import type { Counted, Meter } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
 import { ACQUIRED, Caller, TRIED } from "./caller.ts";
+import { Combinable } from "./combinable.ts";
+import { remoteMember } from "./combined-call.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import { type CallOptions, type ChangeVerb, changeOf, StoreCall } from "./permit-request.ts";
@@ -72,6 +75,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   readonly #link: PermitLink;
   readonly #prefetcher: Prefetcher | undefined;
   readonly #queue: RemoteQueue;
+  readonly #combinable: Combinable;
   /** Shared with the limiters of its keys. */
   protected readonly outageStats: OutageStats;
   #closing: Promise<void> | undefined;
@@ -112,6 +116,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       change: (verb, amount) => this.#change(verb, amount),
       checkOpen: () => this.checkOpen(),
     });
+    this.#combinable = new Combinable(options, cell, this.#link, this.#queue, strategy);
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -195,9 +200,12 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       returnToStore: giveBack,
       result: (answer) => {
         if (answer.wait === Infinity) throw this.#queue.excess(amount);
-        const quotas = answer.quotas.map((each) => (ready > 0 ? atLeast(each, ready) : each));
-        const wait = buffered?.wait ?? answer.wait;
-        return decision(this.#cell.names, quotas, amount, wait, answer.slowest);
+        const wait = buffered?.wait;
+        const quotas = answer.quotas.map((each) => {
+          const allowed = wait === undefined ? each.allowed : wait === 0;
+          return { ...(ready > 0 ? atLeast(each, ready) : each), allowed };
+        });
+        return decision(this.#cell.names, quotas, amount, wait ?? answer.wait, answer.slowest);
       },
       here: (here) => {
         giveBackTaken();
@@ -307,6 +315,10 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 
   [asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  [asMember](): Member {
+    return remoteMember(this.#combinable) ?? new ForeignMember(this);
   }
 
   /** Whether the store answered when it was last asked; or `"closed"`. */

@@ -96,8 +96,7 @@ export abstract class RemoteWaiter implements PermitRequest {
     const full = () => this.#host.full(this.amount);
     if (isGranted(answer)) {
       if (wait === 0 || this.#host.hasRoom(this.amount)) {
-        this.grant = { instant: this.#host.dueAt(wait, sentAt), answer };
-        this.granted(wait);
+        this.accept(answer, sentAt);
       } else {
         this.returnToStore(answer);
         this.refuse(full, "queue-full");
@@ -109,6 +108,11 @@ export abstract class RemoteWaiter implements PermitRequest {
       this.reject(this.#host.excess(this.amount));
     }
     this.answered();
+  }
+
+  accept(answer: Answer, sentAt: number): void {
+    this.grant = { instant: this.#host.dueAt(answer.wait, sentAt), answer };
+    this.granted(answer.wait);
   }
 
   fail(error: unknown): void {

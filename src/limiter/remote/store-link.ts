@@ -88,9 +88,20 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   send(request: Request): void {
-    if (this.#closed !== undefined) request.fail(this.#closed);
-    else if (this.#isAway()) this.#unsent(request);
-    else this.#batcher.add(request);
+    if (this.#closed !== undefined) {
+      request.fail(this.#closed);
+      return;
+    }
+    const error = this.refusal();
+    if (error === undefined) this.#batcher.add(request);
+    else this.#unsent(request, error);
+  }
+
+  /** With what a request fails now without being sent; undefined: it is sent. */
+  refusal(): StoreUnavailableError | undefined {
+    if (!this.#isAway()) return undefined;
+    this.#error ??= this.#unavailable(this.#joined?.cause);
+    return this.#error;
   }
 
   /** The request would have depended on another one, which has failed. */
@@ -158,9 +169,8 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return true;
   }
 
-  #unsent(request: Request): void {
-    this.#error ??= this.#unavailable(this.#joined?.cause);
-    this.#strategy.failed(request, this.#error, false);
+  #unsent(request: Request, error: StoreUnavailableError): void {
+    this.#strategy.failed(request, error, false);
     if (this.#strategy.acceptsLate) this.#joined?.awaited();
   }
 
@@ -171,7 +181,9 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     this.#options.stats.lost(cause);
     this.#joined.join(this, cause);
     this.#strategy.lost();
-    for (const request of requests) if (!request.gone) this.#unsent(request);
+    const error = requests.length > 0 ? this.refusal() : undefined;
+    if (error === undefined) return;
+    for (const request of requests) if (!request.gone) this.#unsent(request, error);
   }
 
   #unavailable(cause: unknown): StoreUnavailableError {

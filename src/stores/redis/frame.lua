@@ -29,10 +29,12 @@
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
 --                           up to which instant (epoch microseconds) permits are promised then
---            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
+--            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window, and
+--                           1 where it alone would let them go now, else 0
 --            owed           of each policy the permits that lack to its being full, and for how long nobody goes
 
--- The first half is made once in a call, the second (from `run` on) is run for each limiter of it.
+-- What stands before `--> load` is made once in a call. The rest, in the steps that the marks name, is run for each limiter
+-- of it; combined.lua runs the steps apart, for several limiters at once.
 -- Written in a straight line, without a function for each step: a script is run anew for every
 -- call, and each function and table that it makes costs as much as the maths. The rarer verbs are
 -- in verbs.lua, which is sent only with trips that need it.
@@ -41,8 +43,8 @@ local UNIT, REBASE = 16777216, 4294967296
 local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
 local TINY = 5e-324
 
--- the limiter's key and part of ARGV, and how far that has been read
-local key, first, last, position
+-- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and how far that has been read
+local key, key_at, first, last, position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
 local count, algorithm, policy, state
@@ -75,7 +77,7 @@ end
 local function resolve(numbers)
   if not string.find(numbers, "$", 1, true) then return numbers end
   return (string.gsub(numbers, "%$(%S-)@(%d+)", function(fallback, which)
-    local kept = redis.call("GET", KEYS[which + 1])
+    local kept = redis.call("GET", KEYS[key_at + which])
     local limit = tonumber(kept or nil)
     return limit and limit > 0 and limit < math.huge and string.format("%.17g", limit) or fallback
   end))
@@ -151,14 +153,14 @@ local function take(at, permits)
       receipts, tails = receipts .. ":0", tails .. ":0"
     end
   end
-  if at > now then receipts = receipts .. tails end
+  if at > now and not (count == 1 and algorithm[1].dated) then receipts = receipts .. tails end
   -- nobody overtakes who has been promised an instant
   if at > now and not (count == 1 and algorithm[1].in_order) and at > held then held = at end
   return useful and receipts or ""
 end
 
 --> verbs
---> run
+--> load
 
 declared, position = ARGV[first], first + 2
 local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
@@ -226,6 +228,8 @@ end
 
 if verbs then more() end
 
+--> requests
+
 local replies = {}
 while position <= last do
   local verb = ARGV[position]
@@ -288,6 +292,8 @@ while position <= last do
   end
 end
 
+--> save
+
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
   local value = struct.pack("<I4I4I2", base / UNIT, now, #numbers) .. numbers
@@ -306,4 +312,7 @@ if changed then
     redis.call("SET", key, value) -- what was set at run time outlives idleness
   end
 end
+
+--> reply
+
 return in_force .. "\t" .. table.concat(replies, "\t")

@@ -1,4 +1,4 @@
--- One call for several limiters, each by `run`, the second half of frame.lua.
+-- One call for several limiters, each by `run`: frame.lua from `--> load` on.
 --
 -- ARGV    for each key how many arguments are its own, and these
 -- reply   for each key "+" and the frame's reply, or "-" and what went wrong with this one

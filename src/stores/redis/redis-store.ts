@@ -2,19 +2,22 @@
  * Runs the requests of a limiter in one script call: `frame.lua` around the twins of the algorithms
  * that it uses.
  */
-import type { Quota } from "../../algorithms/algorithm.ts";
 import { show } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
-import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } from "../store.ts";
+import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts";
+import { AT_ONCE, decodeNumber, decodeStanding } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
+import { RedisCombiningStore } from "./combining-store.ts";
 import { Courier, type KeyScript } from "./courier.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
+import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
   readonly #courier: Courier;
+  readonly #combining: RedisCombiningStore;
+  readonly #names: readonly string[];
   readonly #prefix: string;
   /** For trips that only reserve, and for those with other verbs. */
   readonly #reserving: KeyScript;
@@ -38,6 +41,8 @@ export class RedisStore implements Store {
     this.#breaker = breaker;
     this.#limitKeys = limitKeys;
     this.#courier = Courier.of(runner);
+    this.#combining = RedisCombiningStore.of(runner);
+    this.#names = names;
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
     this.#anything = scriptFor(names, String(lua.verbs));
@@ -67,6 +72,10 @@ export class RedisStore implements Store {
     return this.#courier
       .run(script, this.#prefix + key, args, this.#limitKeys)
       .then((reply) => decodeReply(requests, reply));
+  }
+
+  place(key: string): Place {
+    return this.#combining.place(this.#prefix + key, this.#names, this.#limitKeys);
   }
 
   #encode(request: StoreRequest, args: string[]): void {
@@ -108,26 +117,6 @@ export class RedisStore implements Store {
   }
 }
 
-const scripts = new Map<string, KeyScript>();
-
-/** The frame around the twins, with the rarer verbs or without. All limiters share them. */
-function scriptFor(names: readonly string[], verbs: string): KeyScript {
-  const used = [...new Set(names)].sort();
-  const name = `smoothLimiter:${used.join("+")}${verbs === "" ? "" : ":verbs"}`;
-  const known = scripts.get(name);
-  if (known !== undefined) return known;
-  const twins = used.map((each) => `do\n${lua[each]}end\n`).join("");
-  const frame = String(lua.frame).replace("--> verbs\n", () => verbs);
-  const [made = "", run = ""] = frame.split("--> run\n");
-  const once = `local algorithms = {}\n${twins}${made}`;
-  const script = {
-    one: { name, lua: `${once}key, first, last = KEYS[1], 1, #ARGV\n${run}` },
-    many: { name: `${name}:many`, lua: `${once}local function run()\n${run}end\n${lua.many}` },
-  };
-  scripts.set(name, script);
-  return script;
-}
-
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
   const [inForce = "", ...texts] = String(reply).split("\t");
   if (typeof reply !== "string" || texts.length !== requests.length) {
@@ -144,8 +133,6 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
   }
   return { inForce, answers };
 }
-
-const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** Neighbours that are told the same share an answer. */
 function decodeGrants(texts: string, answers: Answer[]): void {
@@ -169,23 +156,7 @@ function decodeGrant(text: string): Answer {
   return { wait, receipts: taken.map(Number), slowest, quotas, owed };
 }
 
-function decodeStanding(text: string): Answer {
-  const [wait = NaN, slowest = 0, ...values] = text.split(" ").map(decodeNumber);
-  const quotas: Quota[] = [];
-  for (let i = 0; i + 3 < values.length; i += 4) {
-    const [limit = 0, remaining = 0, reset = 0, window = 0] = values.slice(i, i + 4);
-    quotas.push({ limit, remaining, resetMs: toMillis(reset), windowMs: window / 1000 });
-  }
-  return { ...AT_ONCE, wait, slowest, quotas };
-}
-
 function decodeOwed(text: string): Answer {
   const values = text.split(" ").map(decodeNumber);
   return { ...AT_ONCE, wait: values.at(-1) ?? NaN, owed: values.slice(0, -1) };
-}
-
-function decodeNumber(text: string): number {
-  if (text === "no") return REFUSED;
-  const number = Number(text);
-  return Number.isNaN(number) ? Infinity : number; // "inf", "never"
 }

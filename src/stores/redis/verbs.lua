@@ -13,25 +13,37 @@ local function amounts()
   return permits
 end
 
+-- which policy alone would be the last to let them go, and of each whether it alone would do so now
+local function alone(from, permits)
+  local slowest, latest, open = 0, -math.huge, {}
+  for i = 1, count do
+    local at = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
+    if at > latest then slowest, latest = i - 1, at end
+    open[i] = at <= now and "1" or "0"
+  end
+  return slowest, open
+end
+
+-- which policy is slowest, and of each its quota and whether it is open
+local function standing(slowest, open)
+  local values = { text(slowest) }
+  for i = 1, count do
+    local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
+    if held > now then remaining, reset = 0, math.max(reset, held - now) end
+    for _, value in ipairs({ limit, remaining, reset, window }) do values[#values + 1] = text(value) end
+    values[#values + 1] = open[i]
+  end
+  return table.concat(values, " ")
+end
+
 local function tell(taking)
   local from = math.max(now - number(), held)
   local permits = amounts()
   local at = earliest(from, permits)
   if at == math.huge then return "never" end
-  -- which policy alone would be the last to let them go
-  local slowest, latest = 0, -math.huge
-  for i = 1, count do
-    local alone = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
-    if alone > latest then slowest, latest = i - 1, alone end
-  end
+  local slowest, open = alone(from, permits)
   if taking and at <= now then take(at, permits) end
-  local values = { text(math.max(0, math.ceil(at - now))), text(slowest) }
-  for i = 1, count do
-    local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
-    if held > now then remaining, reset = 0, math.max(reset, held - now) end
-    for _, value in ipairs({ limit, remaining, reset, window }) do values[#values + 1] = text(value) end
-  end
-  return table.concat(values, " ")
+  return text(math.max(0, math.ceil(at - now))) .. " " .. standing(slowest, open)
 end
 
 local MOST_SETTINGS = 32

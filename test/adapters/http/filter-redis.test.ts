@@ -89,8 +89,7 @@ test("all global rules of a request in one round trip, refused is charged to non
   const [allowed, , device] = await ask(gateway, "/sample");
   assert.is(allowed, false);
   assert.is(device, "-device 0");
-  // one to ask, and one to give back
-  assert.is(trips, 2);
+  assert.is(trips, 1, "nothing was taken, so nothing is given back");
   const elsewhere = { remoteAddress: "192.0.2.2" };
   assert.equal(await ask(gateway, "/sample", elsewhere), [
     true,
@@ -103,11 +102,11 @@ test("all global rules of a request in one round trip, refused is charged to non
   const first = { remoteAddress: "192.0.2.1" };
   for (let i = 0; i < 9; i++) {
     const [, , , local] = await ask(gateway, "/sample", first);
-    assert.is(local, "+local 3", "the local rule was charged for the first request only");
+    assert.is(local, "+local 4", "the local rule was charged for the first request only");
   }
 });
 
-test("where a local rule refuses, Redis is not asked", async () => {
+test("where a local rule refuses, global rules are looked at, and the longest wait counts", async () => {
   const gateway = await open(`
 url: /
 rules:
@@ -116,8 +115,19 @@ rules:
 `);
   assert.equal(await ask(gateway, "/"), [true, "+local 0", "+global 8"]);
   trips = 0;
-  assert.equal(await ask(gateway, "/"), [false, "-local 0"]);
-  assert.is(trips, 0);
+  assert.equal(await ask(gateway, "/"), [false, "-local 0", "+global 8"]);
+  assert.is(trips, 1);
+  const both = await open(`
+url: /
+rules:
+  - { actor: all, unit: second, rpu: 1, algo: W, name: local }
+  - { actor: all, unit: hour, rpu: 1, algo: W, scope: global, name: shared }
+`);
+  await ask(both, "/");
+  assert.is((await both.check(request("/"))).retryMs, 3_600_000);
+  away = new Error("connection refused");
+  const { retryMs, outcomes } = await both.check(request("/"));
+  assert.equal([retryMs, outcomes.length], [1000, 1], "Redis away: by the local rules alone");
 });
 
 test("50 a second globally are 50 a second for 100 instances", async () => {

@@ -133,5 +133,11 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
 
 function full(policy: string, limit: number): Decision {
   const status = { limit, remaining: 0, resetMs: RETRY_MS, windowMs: 0 };
-  return { allowed: false, waitMs: RETRY_MS, ...status, policy, policies: { [policy]: status } };
+  return {
+    allowed: false,
+    waitMs: RETRY_MS,
+    ...status,
+    policy,
+    policies: { [policy]: { allowed: false, ...status } },
+  };
 }

@@ -7,7 +7,13 @@ import type { OutageCell } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { Meter } from "../../meter.ts";
 import { correct } from "../../reservation.ts";
-import { type ChangeVerb, changeOf, type PermitRequest, StoreCall } from "../permit-request.ts";
+import {
+  type ChangeVerb,
+  changeOf,
+  type Here,
+  type PermitRequest,
+  StoreCall,
+} from "../permit-request.ts";
 import type { WaitLine } from "../wait-line.ts";
 import { LocalFallback } from "./local-fallback.ts";
 import { MacrotaskGate } from "./macrotask-gate.ts";
@@ -68,19 +74,19 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
     const isKept = request.promisedUntil !== undefined && !isSent;
     if (isKept || request.runHere === undefined) super.failed(request, error, isSent);
-    else if (isSent) this.#run(request, true);
+    else if (isSent) request.runHere(this.here, true);
     else this.#gate.pass(() => this.#runLater(request));
   }
 
-  #run(request: PermitRequest, isSent: boolean): void {
+  override get here(): Here {
     this.#fallback ??= this.#open();
-    request.runHere?.(this.#fallback, isSent);
+    return this.#fallback;
   }
 
   #runLater(request: PermitRequest): void {
     if (request.gone) return;
     // it may be back by then
-    if (this.#isAway) this.#run(request, false);
+    if (this.#isAway) request.runHere?.(this.here, false);
     else this.options.send(request);
   }
 

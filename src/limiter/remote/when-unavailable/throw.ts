@@ -1,12 +1,14 @@
 import type { StoreUnavailableError } from "../../../errors.ts";
 import type { Answer } from "../../../stores/store.ts";
-import type { PermitRequest } from "../permit-request.ts";
+import type { Here, PermitRequest } from "../permit-request.ts";
 import type { WhenUnavailable } from "../store-link.ts";
 
 /** What a limiter needs of its strategy beyond what its link needs. */
 export interface PermitStrategy extends WhenUnavailable<PermitRequest, Answer> {
   /** How many permits are waited for here. */
   readonly waiting: number;
+  /** Answers in place of a store that is away; undefined: requests fail or wait. */
+  readonly here: Here | undefined;
   /** A request that is to leave with a batch. */
   piggyback(): PermitRequest | undefined;
   /** The store has answered in time. */
@@ -37,6 +39,10 @@ export class ThrowWhenUnavailable implements PermitStrategy {
 
   get waiting(): number {
     return 0;
+  }
+
+  get here(): Here | undefined {
+    return undefined;
   }
 
   failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {

@@ -30,7 +30,7 @@ interface Numbers {
 function outcome(numbers: Numbers): PolicyOutcome {
   const { name = "r", cost = 1, mode = "enforce", allowed = true, limit = 10 } = numbers;
   const { remaining = 5, resetMs = 1000, waitMs = 0, windowMs = 60_000 } = numbers;
-  const policies = { p: { limit, remaining, resetMs, windowMs } };
+  const policies = { p: { allowed, limit, remaining, resetMs, windowMs } };
   const decision = { allowed, waitMs, limit, remaining, resetMs, policy: "p", policies };
   return { rule: { name, mode, cost }, allowed, decision };
 }

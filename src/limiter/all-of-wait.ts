@@ -1,0 +1,114 @@
+/**
+ * How a combination waits.
+ *
+ * A caller may only go when every member lets it, and must not hold permits of one member while it
+ * waits for another: a device that waits an hour for its own limit would keep a common limit short,
+ * and callers that hold permits of a pacing limiter until a window opens would then all go at once.
+ * So a waiting caller repeats:
+ *
+ * 1. Take from all members now, atomically. Done if that succeeds.
+ * 2. Otherwise stand in the queue of the binding member alone, the one with the longest wait, as a
+ *    caller of that limiter does: first in, first out, re-timed by `setRate` and `pause`.
+ * 3. When its permits can be used, take from the other members at that moment, atomically. Done if
+ *    that succeeds: all members were taken from at one instant, within the bound of each.
+ * 4. Otherwise give the permits back and start again.
+ *
+ * Worked example: 10 a second and a window of 1000 a minute, used up, with 300 callers. The window
+ * binds: all 300 wait in its queue. When it opens one of them also gets its permit of the pace; the
+ * others give their permits of the window back and queue for the pace. They go 100 ms apart, each
+ * with a permit that the window has left.
+ *
+ * Step 4 alone could starve a caller where other callers keep two members busy all the time. After
+ * it has happened `2 n` times (n members), a caller keeps what it has and waits for the remaining
+ * members only. The bound of a kept permit: it is used later than it was booked by the wait for the
+ * remaining members. So in an interval a member may see, beside its own bound, the permits kept by
+ * such callers.
+ *
+ * Where a place of a concurrency limiter is needed, too, it is waited for first and held meanwhile.
+ */
+import type { Permits } from "../permits.ts";
+import type { Decision, Limiter, Reservation } from "./face.ts";
+import { type Maybe, type Member, type Part, type Taken, withdraw } from "./member.ts";
+import { binds, takeTogether, undoAll } from "./together.ts";
+
+/** A limiter of permits among those that are combined. */
+export interface Entry {
+  readonly limiter: Limiter;
+  readonly member: Member;
+}
+
+export function partsOf(
+  entries: readonly { readonly member: Member }[],
+  permits: Permits,
+  longestMs: number,
+): readonly Part[] {
+  return entries.map(({ member }) => ({ member, permits, longestMs, isOptional: false }));
+}
+
+/** How often a caller of n members gives back what it has waited for: that many times n. */
+const ROUNDS = 2;
+
+/**
+ * Takes from all as soon as that is possible.
+ *
+ * @returns the ms that it waited
+ */
+export async function acquireAll(
+  entries: readonly Entry[],
+  permits: Permits,
+  signal: AbortSignal | undefined,
+): Promise<number> {
+  const kept: Taken[] = [];
+  let rest = entries;
+  let chances = ROUNDS * entries.length;
+  let waitedMs = 0;
+  try {
+    for (;;) {
+      const answer = takeTogether(partsOf(rest, permits, 0), { signal });
+      // awaited only where it has to be: callers keep their order
+      const { passes, looks } = answer instanceof Promise ? await answer : answer;
+      if (passes) {
+        kept.push(...looks.flatMap((look) => look?.taken ?? []));
+        signal?.throwIfAborted();
+        return waitedMs;
+      }
+      const binding = bindingOf(looks.map((look) => look?.decision as Decision));
+      const reserved = (rest[binding] as Entry).limiter.reserve(permits);
+      const reservation = await takenBy(reserved, kept);
+      waitedMs += await reservation.ready({ signal });
+      const others = rest.filter((_, i) => i !== binding);
+      const more = await takeTogether(partsOf(others, permits, 0), { signal });
+      if (more.passes) {
+        kept.push(...more.looks.flatMap((look) => look?.taken ?? []));
+        signal?.throwIfAborted();
+        return waitedMs;
+      }
+      if (chances > 0) {
+        chances -= 1;
+        kept.pop();
+        await withdraw(reservation);
+      } else {
+        rest = others;
+      }
+    }
+  } catch (error) {
+    await undoAll(kept.map((taken) => ({ taken })));
+    throw error;
+  }
+}
+
+/** From now on it is given back if the caller gives up. */
+async function takenBy(reserved: Maybe<Reservation>, kept: Taken[]): Promise<Reservation> {
+  const reservation = reserved instanceof Promise ? await reserved : reserved;
+  kept.push({ reservation, undo: () => withdraw(reservation) });
+  return reservation;
+}
+
+/** Which one has the longest wait. */
+function bindingOf(decisions: readonly Decision[]): number {
+  return decisions.reduce(
+    (binding, decision, i) =>
+      binds(decision, decisions[binding] as Decision) && !decision.allowed ? i : binding,
+    0,
+  );
+}

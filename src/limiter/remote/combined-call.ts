@@ -1,0 +1,321 @@
+/**
+ * Remote limiters on one server, asked in one script: the call, its deadline, and what happens when
+ * the server is away.
+ *
+ * A reply that comes after the deadline grants permits to a request that has failed; they are given
+ * back to each limiter by their receipts. While the server is away the members' `whenUnavailable`
+ * decides: one that says "throw" makes the call fail; otherwise one that says "wait" makes it wait;
+ * otherwise the fallbacks in this process answer: all are looked at, then all are taken from.
+ */
+import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
+import { noAnswer, StoreUnavailableError } from "../../errors.ts";
+import type { Amount, Permits } from "../../permits.ts";
+import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
+import { AbortGroups } from "../abort-groups.ts";
+import { decision, passedBy } from "../decision.ts";
+import {
+  GaveUpError,
+  type Look,
+  lookAtOnce,
+  type Member,
+  type Part,
+  refusalOf,
+  reportRefusal,
+  type Steps,
+  type Takeable,
+  type Terms,
+  takeAtOnce,
+} from "../member.ts";
+import { ScatteredError } from "../together.ts";
+import type { Combinable } from "./combinable.ts";
+import type { Here } from "./permit-request.ts";
+
+const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
+
+/** Undefined where the store of the limiter knows no combinations. */
+export function remoteMember(limiter: Combinable): Member | undefined {
+  const store = limiter.place?.store;
+  if (store === undefined) return undefined;
+  const steps = stepsOf.get(store) ?? new RemoteSteps(store);
+  stepsOf.set(store, steps);
+  return new RemoteMember(limiter, steps);
+}
+
+class RemoteMember implements Member {
+  readonly limiter: Combinable;
+  readonly steps: Steps;
+
+  constructor(limiter: Combinable, steps: Steps) {
+    this.limiter = limiter;
+    this.steps = steps;
+  }
+
+  get slot(): string {
+    return String(this.limiter.place?.slot);
+  }
+
+  refused(permits: Permits, look: Look): void {
+    reportRefusal(this.limiter.meter, this.limiter.cell.amount(permits), look);
+  }
+
+  full(permits: Permits): Error {
+    return this.limiter.full(this.limiter.cell.amount(permits));
+  }
+}
+
+/** A part, as the store is asked. */
+interface Asked {
+  readonly limiter: Combinable;
+  readonly permits: Permits;
+  readonly amount: Amount;
+  readonly longestMs: number;
+  readonly isOptional: boolean;
+}
+
+/** The reply is lost, but the store is there: ask again. */
+const AGAIN = Symbol("again");
+
+class RemoteSteps implements Steps {
+  readonly #store: CombiningStore;
+  readonly #signals = new AbortGroups<(reason: unknown) => void>((end, reason) => end(reason));
+
+  constructor(store: CombiningStore) {
+    this.#store = store;
+  }
+
+  look(parts: readonly Part[], terms: Terms): Promise<readonly Look[]> {
+    return this.#ask("peek", parts, terms);
+  }
+
+  take(parts: readonly Part[], terms: Terms): Promise<readonly Look[]> {
+    return this.#ask("take", parts, terms);
+  }
+
+  async #ask(
+    verb: "peek" | "take",
+    parts: readonly Part[],
+    { signal, timeoutMs }: Terms,
+  ): Promise<readonly Look[]> {
+    const asked = (parts as readonly Part<RemoteMember>[]).map(
+      ({ member: { limiter }, permits, longestMs, isOptional }): Asked => {
+        limiter.checkOpen();
+        return { limiter, permits, amount: limiter.cell.amount(permits), longestMs, isOptional };
+      },
+    );
+    const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
+    for (;;) {
+      try {
+        return await this.#try(verb, asked, signal, end);
+      } catch (error) {
+        const isPermanent =
+          error instanceof StoreUnavailableError &&
+          asked.some(({ limiter }) => limiter.isPermanent(error.cause));
+        if (isPermanent) {
+          throw failedAll(asked, error);
+        }
+        if (!(error instanceof StoreUnavailableError) && error !== AGAIN) throw error;
+        const waiting = asked.filter(({ limiter }) => limiter.waitsForStore);
+        if (error !== AGAIN) {
+          const mustThrow = asked.some(
+            ({ limiter }) => !limiter.waitsForStore && limiter.here === undefined,
+          );
+          if (mustThrow) throw failedAll(asked, error);
+          if (waiting.length === 0) return answerHere(verb, asked);
+        }
+        await this.#until(
+          Promise.all(waiting.map(({ limiter }) => limiter.whenBack())),
+          signal,
+          end,
+        );
+      }
+    }
+  }
+
+  async #try(
+    verb: "peek" | "take",
+    asked: readonly Asked[],
+    signal: AbortSignal | undefined,
+    end: number,
+  ): Promise<readonly Look[]> {
+    const waits = asked.some(({ limiter }) => limiter.waitsForStore);
+    for (const { limiter } of waits ? [] : asked) {
+      const refusal = limiter.refusal();
+      if (refusal !== undefined) throw refusal;
+    }
+    const sentAt = asked.map(({ limiter }) => limiter.now());
+    const { passes, parts } = await this.#call(verb, asked, signal, end);
+    const isTaken = verb === "take" && passes;
+    return asked.map((one, i) => {
+      const told = parts[i] as CombinedReply["parts"][number];
+      if (told.answer.wait === Infinity && !one.isOptional) throw one.limiter.excess(one.amount);
+      return lookOf(one, told, isTaken && told.passes ? sentAt[i] : undefined);
+    });
+  }
+
+  /** The reply, within the time that calls may take; what a later one grants is given back. */
+  #call(
+    verb: "peek" | "take",
+    asked: readonly Asked[],
+    signal: AbortSignal | undefined,
+    end: number,
+  ): Promise<CombinedReply> {
+    const patient = asked.every(({ limiter }) => limiter.waitsForStore);
+    const timeoutMs = Math.min(...asked.map(({ limiter }) => limiter.timeoutMs));
+    const name = String(asked[0]?.limiter.name);
+    let isOpen = true;
+    const reply = this.#store.runTogether(verb, asked.map(partOf)).then(
+      (told) => {
+        asked.forEach(({ limiter, amount }, i) => {
+          const { inForce, passes, answer } = told.parts[i] as CombinedReply["parts"][number];
+          limiter.replied(inForce);
+          if (!isOpen && verb === "take" && told.passes && passes)
+            limiter.returnToStore(amount, answer);
+        });
+        return told;
+      },
+      (cause: unknown) => {
+        if (isScattered(asked)) throw new ScatteredError("several slots", { cause });
+        if (isOpen) for (const { limiter } of asked) limiter.lost(cause, false);
+        throw new StoreUnavailableError(name, timeoutMs, cause);
+      },
+    );
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const overdue = new Promise<never>((_, reject) => {
+      const fail = () => {
+        const cause = noAnswer(timeoutMs);
+        if (patient) {
+          // the connection keeps the order of its replies: this one is lost if a later one comes
+          const back = Promise.all(asked.map(({ limiter }) => limiter.whenBack()));
+          this.#until(back, undefined, end).then(() => reject(AGAIN), reject);
+        } else {
+          for (const { limiter } of asked) limiter.lost(cause, true);
+          reject(new StoreUnavailableError(name, timeoutMs, cause));
+        }
+      };
+      timer = setTimeout(fail, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
+    });
+    return this.#until(Promise.race([reply, overdue]), signal, Infinity).finally(() => {
+      isOpen = false;
+      clearTimeout(timer);
+    });
+  }
+
+  /** What a promise comes to, unless the caller gives up before. */
+  #until<T>(promise: Promise<T>, signal: AbortSignal | undefined, end: number): Promise<T> {
+    if (signal === undefined && end === Infinity) return promise;
+    return new Promise((resolve, reject) => {
+      const stop = (reason: unknown) => {
+        leave();
+        reject(reason);
+      };
+      const timer =
+        end < Infinity
+          ? setTimeout(
+              () => stop(new GaveUpError()),
+              Math.min(LONGEST_TIMEOUT_MS, Math.max(0, end - performance.now())),
+            )
+          : undefined;
+      const leave = () => {
+        clearTimeout(timer);
+        if (signal !== undefined) this.#signals.delete(signal, stop);
+      };
+      if (signal?.aborted) stop(signal.reason);
+      else if (signal !== undefined) this.#signals.add(signal, stop);
+      promise.then(resolve, reject).finally(leave);
+    });
+  }
+}
+
+function partOf({ limiter, amount, longestMs, isOptional }: Asked): CombinedPart {
+  const longest = limiter.hasRoom(amount) ? Math.round(longestMs * 1000) : 0;
+  return { place: limiter.place as Place, ...limiter.combinedPart(), amount, longest, isOptional };
+}
+
+/** Whether they lie in several slots, as the last reply has shown. */
+function isScattered(asked: readonly Asked[]): boolean {
+  return new Set(asked.map(({ limiter }) => limiter.place?.slot)).size > 1;
+}
+
+/** @param sentAt when the call was sent, if permits were taken */
+function lookOf(
+  { limiter, permits, amount, longestMs }: Asked,
+  { passes, answer }: CombinedReply["parts"][number],
+  sentAt: number | undefined,
+): Look {
+  const { wait, slowest, quotas } = answer;
+  const { names } = limiter.cell;
+  if (sentAt === undefined) {
+    const isFull = !passes && wait <= longestMs * 1000;
+    return { decision: decision(names, quotas, amount, wait, slowest), passes, isFull };
+  }
+  const reservation = limiter.granted(permits, amount, answer, sentAt);
+  const after = decision(names, passedBy(quotas), amount, 0, 0);
+  return {
+    decision: { ...after, waitMs: reservation.waitMs },
+    passes,
+    taken: { undo: () => reservation.undo(), reservation },
+  };
+}
+
+function failedAll(asked: readonly Asked[], error: unknown): unknown {
+  for (const { limiter } of asked) limiter.failed(error);
+  return error;
+}
+
+// -- while the store is away --
+
+function answerHere(verb: "peek" | "take", asked: readonly Asked[]): readonly Look[] {
+  const parts = asked.map(({ limiter, permits, amount, longestMs, isOptional }) => {
+    const member = new FallbackMember(limiter.here as Here, permits, amount);
+    return { member, permits, longestMs, isOptional };
+  });
+  if (verb === "peek") return lookAtOnce(parts);
+  const looks = takeAtOnce(parts);
+  asked.forEach(({ limiter, amount }, i) => {
+    const { taken, decision } = looks[i] as Look;
+    if (taken !== undefined) limiter.meter.granted(amount, decision.waitMs * 1000);
+  });
+  return looks;
+}
+
+class FallbackMember implements Takeable {
+  readonly #here: Here;
+  readonly #permits: Permits;
+  readonly #amount: Amount;
+
+  constructor(here: Here, permits: Permits, amount: Amount) {
+    this.#here = here;
+    this.#permits = permits;
+    this.#amount = amount;
+  }
+
+  look(_permits: Permits, longestMs: number): Look {
+    const decision = this.#here.peek(this.#permits, this.#amount);
+    return { decision, passes: decision.waitMs <= longestMs };
+  }
+
+  take(_permits: Permits, longestMs: number): Look {
+    const [here, amount] = [this.#here, this.#amount];
+    if (longestMs === 0) {
+      const decision = here.decide(this.#permits, amount);
+      if (!decision.allowed) return { decision, passes: false };
+      return {
+        decision,
+        passes: true,
+        taken: { undo: () => here.change("refund", amount, false) },
+      };
+    }
+    try {
+      const reservation = here.reserve(this.#permits, amount);
+      const { waitMs } = reservation;
+      const undo = () => {
+        if (!reservation.cancel()) reservation.settle(0);
+      };
+      const after = here.peek(this.#permits, amount);
+      const decision = { ...after, allowed: true, waitMs };
+      return { decision, passes: true, taken: { undo, reservation } };
+    } catch (error) {
+      return refusalOf(error, here.peek(this.#permits, amount));
+    }
+  }
+}

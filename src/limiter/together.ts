@@ -1,0 +1,240 @@
+/**
+ * All or none: a request to several limiters takes from all of them, or changes nothing.
+ *
+ * Limiters that can be asked in one atomic step form a group: all that are in this process, and all
+ * whose states lie on the same server (on Cluster: in the same slot). The order is:
+ *
+ * 1. The local group is looked at. If it refuses, nothing is taken anywhere; the other groups are
+ *    only looked at, so that the wait that is reported is the longest.
+ * 2. One other group is asked and taken from in its one step. Several are looked at first, and taken
+ *    from only if all of them let the request pass.
+ * 3. The local group is taken from last, again in one step.
+ *
+ * So a refused request takes nothing, not even for the length of a round trip, with two exceptions.
+ * Both need two requests that come between each other's steps; what was taken is then given back
+ * exactly, by its receipts:
+ *
+ * - Several remote groups: another request may take the last permits of one of them between the look
+ *   and the take. For a round trip the others are short of what this request took.
+ * - Local limiters beside remote ones: several requests may pass step 1 while one of them is on its
+ *   way. Those that find the local limiter used up in step 3 have held remote permits for a round
+ *   trip.
+ */
+import type { Decision } from "./face.ts";
+import {
+  chain,
+  type Look,
+  localSteps,
+  type Maybe,
+  type Part,
+  type Steps,
+  type Terms,
+} from "./member.ts";
+
+export { chain, type Maybe, memberOf, type Part, refusalOf } from "./member.ts";
+
+export interface Together {
+  /** All parts that must pass do; when asked to take: and all that pass were taken from. */
+  readonly passes: boolean;
+  /** In the order of the parts; undefined: an optional part that could not be asked. */
+  readonly looks: readonly (Look | undefined)[];
+}
+
+/** Thrown by steps whose members turned out not to be in one slot: nothing has happened. */
+export class ScatteredError extends Error {}
+
+interface Group {
+  readonly steps: Steps;
+  readonly slot: string;
+  readonly parts: Part[];
+  /** Where each part stands among all. */
+  readonly at: number[];
+}
+
+/** What one group has answered; `error`: it could not be asked. */
+interface Answer {
+  readonly group: Group;
+  readonly looks: readonly (Look | undefined)[];
+  readonly error?: unknown;
+}
+
+const NO_TERMS: Terms = {};
+
+/** Takes from all limiters, or from none. */
+export function takeTogether(parts: readonly Part[], terms = NO_TERMS): Maybe<Together> {
+  return withGroups(parts, (groups) => takeGroups(parts, groups, terms));
+}
+
+/** What `takeTogether` would answer; nothing is taken. */
+export function lookTogether(parts: readonly Part[], terms = NO_TERMS): Maybe<Together> {
+  return withGroups(parts, (groups) =>
+    chain(askAll("look", groups, terms), (answers) => conclude(parts, answers)),
+  );
+}
+
+/** Counts and publishes the refusal with each limiter that is a reason for it. */
+export function reportRefusal(parts: readonly Part[], { looks }: Together): void {
+  parts.forEach(({ member, permits, isOptional }, i) => {
+    const look = looks[i];
+    if (!isOptional && look?.passes === false) member.refused(permits, look);
+  });
+}
+
+/** Gives back what was taken, the last first. A failure costs permits and nothing else. */
+export function undoAll(looks: readonly (Pick<Look, "taken"> | undefined)[]): Maybe<unknown> {
+  const undone = looks.toReversed().map((look) => {
+    const taken = look?.taken;
+    return taken === undefined ? undefined : settled(() => taken.undo());
+  });
+  return all(undone);
+}
+
+/** Asks again where the members turn out to lie in several slots. */
+function withGroups(
+  parts: readonly Part[],
+  ask: (groups: readonly Group[]) => Maybe<Together>,
+): Maybe<Together> {
+  const together = ask(groupsOf(parts));
+  if (!(together instanceof Promise)) return together;
+  return together.catch((error: unknown) => {
+    if (error instanceof ScatteredError) return ask(groupsOf(parts));
+    throw error;
+  });
+}
+
+function groupsOf(parts: readonly Part[]): readonly Group[] {
+  const groups: Group[] = [];
+  parts.forEach((part, i) => {
+    const { steps, slot } = part.member;
+    let group = groups.find((one) => one.steps === steps && one.slot === slot);
+    if (group === undefined) {
+      group = { steps, slot, parts: [], at: [] };
+      groups.push(group);
+    }
+    group.parts.push(part);
+    group.at.push(i);
+  });
+  return groups;
+}
+
+function takeGroups(
+  parts: readonly Part[],
+  groups: readonly Group[],
+  terms: Terms,
+): Maybe<Together> {
+  const [only] = groups;
+  if (only !== undefined && groups.length === 1) {
+    return chain(ask("take", only, terms), (answer) => conclude(parts, [answer]));
+  }
+  const here = groups.filter(({ steps }) => steps === localSteps);
+  const elsewhere = groups.filter(({ steps }) => steps !== localSteps);
+  return chain(askAll("look", here, terms), (looks) => {
+    if (!looks.every(isPassing)) {
+      // a store that is away does not keep a refusal from being told
+      const lookAtAll = settled(() => askAll("look", elsewhere, terms));
+      return chain(lookAtAll, (others = []) =>
+        conclude(parts, [...looks, ...(others as readonly Answer[])]),
+      );
+    }
+    return chain(takeElsewhere(elsewhere, terms), (taken) => {
+      if (!taken.every(isPassing)) return conclude(parts, [...looks, ...taken]);
+      return chain(askAll("take", here, terms), (last) => {
+        const answers = [...taken, ...last];
+        if (last.every(isPassing)) return conclude(parts, answers);
+        return chain(undoAll(taken.flatMap((answer) => answer.looks)), () =>
+          conclude(parts, answers),
+        );
+      });
+    });
+  });
+}
+
+/** Of one group this is a single step; of several all are looked at first. */
+function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly Answer[]> {
+  if (groups.length === 1) return askAll("take", groups, terms);
+  return chain(askAll("look", groups, terms), (looks) => {
+    if (!looks.every(isPassing)) return looks;
+    return chain(askAll("take", groups, terms, true), (answers) => {
+      const failed = answers.find(({ error }) => error !== undefined);
+      if (failed === undefined && answers.every(isPassing)) return answers;
+      const taken = answers.flatMap((answer) => answer.looks);
+      return chain(undoAll(taken), () => {
+        if (failed !== undefined) throw failed.error;
+        return answers;
+      });
+    });
+  });
+}
+
+/** @param keepsErrors whether errors are answers, so that what others took is known */
+function askAll(
+  verb: "look" | "take",
+  groups: readonly Group[],
+  terms: Terms,
+  keepsErrors = false,
+): Maybe<readonly Answer[]> {
+  return all(groups.map((group) => ask(verb, group, terms, keepsErrors)));
+}
+
+function ask(
+  verb: "look" | "take",
+  group: Group,
+  terms: Terms,
+  keepsErrors = false,
+): Maybe<Answer> {
+  const { steps, parts } = group;
+  const asked = steps[verb](parts, terms);
+  if (!(asked instanceof Promise)) return { group, looks: asked };
+  return asked.then(
+    (looks) => ({ group, looks }),
+    (error: unknown) => {
+      // shadows that cannot be asked stop nobody
+      if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
+        return { group, looks: parts.map(() => undefined) };
+      }
+      if (keepsErrors) return { group, looks: [], error };
+      throw error;
+    },
+  );
+}
+
+function isPassing({ group, looks, error }: Answer): boolean {
+  if (error !== undefined) return false;
+  return group.parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
+}
+
+function conclude(parts: readonly Part[], answers: readonly Answer[]): Together {
+  const looks = parts.map((): Look | undefined => undefined);
+  for (const { group, looks: own } of answers) {
+    group.at.forEach((place, i) => {
+      looks[place] = own[i];
+    });
+  }
+  return { passes: answers.every(isPassing), looks };
+}
+
+function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
+  return answers.some((answer) => answer instanceof Promise)
+    ? Promise.all(answers)
+    : (answers as readonly T[]);
+}
+
+/** Undefined where it fails. */
+function settled<T>(deed: () => Maybe<T>): Maybe<T | undefined> {
+  try {
+    const done = deed();
+    return done instanceof Promise ? done.catch(() => undefined) : done;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the longest wait is this one's; of equal ones that which has less left. */
+export function binds(one: Decision, other: Decision): boolean {
+  if (one.waitMs !== other.waitMs) return one.waitMs > other.waitMs;
+  return share(one) < share(other);
+}
+
+function share({ remaining, limit }: Decision): number {
+  return limit === Infinity ? Number(remaining > 0) : remaining / limit;
+}

@@ -1,0 +1,28 @@
+/** What the texts say that scripts reply. */
+import { toMillis } from "../../clock.ts";
+import { type Answer, type PolicyQuota, REFUSED } from "../store.ts";
+
+export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+
+/** The wait, which policy is slowest, and for each policy four numbers and whether it alone lets them go. */
+export function decodeStanding(text: string): Answer {
+  const [wait = NaN, slowest = 0, ...values] = text.split(" ").map(decodeNumber);
+  const quotas: PolicyQuota[] = [];
+  for (let i = 0; i + 4 < values.length; i += 5) {
+    const [limit = 0, remaining = 0, reset = 0, window = 0, isOpen] = values.slice(i, i + 5);
+    quotas.push({
+      allowed: isOpen === 1,
+      limit,
+      remaining,
+      resetMs: toMillis(reset),
+      windowMs: window / 1000,
+    });
+  }
+  return { ...AT_ONCE, wait, slowest, quotas };
+}
+
+export function decodeNumber(text: string): number {
+  if (text === "no") return REFUSED;
+  const number = Number(text);
+  return Number.isNaN(number) ? Infinity : number; // "inf", "never"
+}

@@ -1,0 +1,147 @@
+-- Requests of several limiters each: every limiter is asked first, and only if all let the request pass are they taken
+-- from. One that is refused writes nothing.
+--
+-- KEYS    of each limiter of each combination, in order: its key, then those in which operators keep its limits
+-- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
+--         its limiters
+--           how many of KEYS hold its limits; the numbers that its code declares; now, as in frame.lua
+--           longest    the longest wait that is accepted, microseconds
+--           late       how late the caller's own timer was, microseconds
+--           optional   1: where it refuses, the others are asked and taken from as if it were not there
+--           permits    a number for each policy
+-- reply   for each combination "-" and what went wrong, or "+" and, tabs between: 1 if all let it pass (and were taken from),
+--         else 0; and of each limiter the numbers in force, then
+--           1 if it alone would let it pass, else 0; the wait; which policy is slowest, and how all stand, as verbs.lua
+--           tells it: after what was taken, if it was taken from; and the receipts, as `reserve` tells them
+
+-- the states that this call has read, by their keys: read once and written once, however many combinations ask for them
+local contexts = {}
+
+local function load()
+--> load
+end
+
+local function save()
+--> save
+end
+
+local function enter(context)
+  key, first, base, now = context.key, context.first, context.base, context.now
+  held, changed, in_force, settings = context.held, context.changed, context.in_force, context.settings
+  count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
+end
+
+local function leave(context)
+  context.held, context.changed = held, changed
+end
+
+local function write(context)
+  if not context.changed then return end
+  enter(context)
+  save()
+end
+
+-- enters the state of the limiter whose arguments are read next
+local function open()
+  local limits, of_key = number(), KEYS[key_at]
+  local caller = ARGV[position] .. "\n" .. ARGV[position + 1]
+  local context = contexts[of_key]
+  if context and context.caller == caller then
+    enter(context)
+    position = position + 2
+  else
+    -- it was read by other numbers, or at another time
+    if context then write(context) end
+    contexts[of_key] = nil
+    key, first = of_key, position
+    load()
+    context = {
+      caller = caller, key = key, first = first, base = base, now = now, held = held, changed = changed,
+      in_force = in_force, settings = settings, count = count, algorithm = algorithm, policy = policy, state = state,
+    }
+    contexts[of_key] = context
+  end
+  key_at = key_at + 1 + limits
+  return context
+end
+
+-- when it could go, and whether that is soon enough
+local function ask(part)
+  local from = math.max(now - part.late, held)
+  part.at = earliest(from, part.permits)
+  part.wait = part.at > now and math.ceil(part.at - now) or 0
+  part.slowest, part.open = alone(from, part.permits)
+  local is_possible = part.at < math.huge and part.wait <= part.longest
+  part.passes = is_possible and not (part.wait > 0 and overflows(part.permits))
+  return part.passes or part.optional
+end
+
+local function dump()
+  local value = ""
+  for i = 1, count do value = value .. algorithm[i].dump(state[i]) end
+  return { state = value, held = held, changed = changed }
+end
+
+local function restore(saved)
+  local from = 1
+  for i = 1, count do state[i], from = algorithm[i].load(saved.state, from) end
+  held, changed = saved.held, saved.changed
+end
+
+-- takes from all; where a limiter stands among them twice, it is asked again before the second time
+local function take_all(parts, is_twice)
+  local before = {}
+  for _, part in ipairs(parts) do
+    local context = part.context
+    enter(context)
+    if is_twice then
+      before[context] = before[context] or dump()
+      if not ask(part) then
+        for each, saved in pairs(before) do
+          enter(each)
+          restore(saved)
+          leave(each)
+        end
+        return false
+      end
+    end
+    if part.passes then part.receipts = take(part.at, part.permits) end
+    leave(context)
+  end
+  return true
+end
+
+local function combination(verb)
+  local parts, seen, passes, is_twice = {}, {}, true, false
+  while position <= last do
+    local context = open()
+    local longest, late, optional = number(), number(), number() == 1
+    local part = { context = context, longest = longest, late = late, optional = optional, permits = amounts() }
+    parts[#parts + 1] = part
+    if not ask(part) then passes = false end
+    is_twice = is_twice or seen[context]
+    seen[context] = true
+  end
+  local is_taken = verb == "take" and passes and take_all(parts, is_twice)
+  if verb == "take" then passes = is_taken end
+  local replies = { passes and "1" or "0" }
+  for _, part in ipairs(parts) do
+    enter(part.context)
+    replies[#replies + 1] = in_force
+    local told = (part.passes and "1 " or "0 ") .. text(part.wait) .. " " .. standing(part.slowest, part.open)
+    replies[#replies + 1] = told .. (is_taken and part.receipts or "")
+  end
+  return table.concat(replies, "\t")
+end
+
+local outcomes, next_key, next_arg = {}, 1, 1
+while next_arg <= #ARGV do
+  local verb, keys = ARGV[next_arg], ARGV[next_arg + 1]
+  key_at, position, last = next_key, next_arg + 3, next_arg + 2 + ARGV[next_arg + 2]
+  next_key, next_arg = next_key + keys, last + 1
+  local ok, outcome = pcall(combination, verb)
+  if type(outcome) == "table" then outcome = outcome.err end
+  outcomes[#outcomes + 1] = (ok and "+" or "-") .. outcome
+end
+for _, context in pairs(contexts) do write(context) end
+return outcomes

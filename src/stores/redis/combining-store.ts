@@ -1,0 +1,157 @@
+/**
+ * Requests of several limiters each, by `combined.lua`. Those that are made in one turn of the event
+ * loop share a call.
+ *
+ * On a single server the keys of a call may lie anywhere. On Cluster they must lie in one slot. The
+ * first CROSSSLOT error shows that the server is one: from then on only limiters whose keys have the
+ * same hash tag (the text in braces) are asked together.
+ */
+import { show } from "../../check.ts";
+import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../store.ts";
+import { decodeStanding } from "./answers.ts";
+import type { Script, ScriptRunner } from "./client.ts";
+import { combinedScriptFor } from "./scripts.ts";
+
+/** The server does nothing else while a script runs: more limiters than this take another call. */
+const MOST_PARTS = 128;
+
+interface RedisPlace extends Place {
+  readonly key: string;
+  /** The algorithms of its policies. */
+  readonly names: readonly string[];
+  readonly limitKeys: readonly string[];
+}
+
+/** A request that has not been sent yet. */
+interface Pending {
+  readonly slot: string;
+  readonly parts: readonly CombinedPart[];
+  readonly keys: readonly string[];
+  readonly args: readonly string[];
+  resolve(reply: CombinedReply): void;
+  reject(error: unknown): void;
+}
+
+const combiningStores = new WeakMap<ScriptRunner, RedisCombiningStore>();
+
+export class RedisCombiningStore implements CombiningStore {
+  readonly #runner: ScriptRunner;
+  readonly #pending = new Map<Script, Pending[]>();
+  #hasSlots = false;
+
+  /** One for all limiters of a client. */
+  static of(runner: ScriptRunner): RedisCombiningStore {
+    const known = combiningStores.get(runner);
+    if (known !== undefined) return known;
+    const store = new RedisCombiningStore(runner);
+    combiningStores.set(runner, store);
+    return store;
+  }
+
+  private constructor(runner: ScriptRunner) {
+    this.#runner = runner;
+  }
+
+  /** @param key the whole key, with its prefix */
+  place(key: string, names: readonly string[], limitKeys: readonly string[]): RedisPlace {
+    return { store: this, slot: this.#hasSlots ? tagOf(key) : "", key, names, limitKeys };
+  }
+
+  runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
+    const places = parts.map(({ place }) => place as RedisPlace);
+    const script = combinedScriptFor(places.flatMap(({ names }) => names));
+    const keys = places.flatMap(({ key, limitKeys }) => [key, ...limitKeys]);
+    const own = parts.flatMap(encodePart);
+    const args = [verb, String(keys.length), String(own.length), ...own];
+    const slot = String(places[0]?.slot);
+    return new Promise((resolve, reject) => {
+      const pending = { slot, parts, keys, args, resolve, reject };
+      const others = this.#pending.get(script);
+      if (others !== undefined) {
+        others.push(pending);
+      } else {
+        this.#pending.set(script, [pending]);
+        queueMicrotask(() => this.#sendAll(script));
+      }
+    });
+  }
+
+  #sendAll(script: Script): void {
+    const bySlot = new Map<string, Pending[]>();
+    for (const pending of this.#pending.get(script) ?? []) {
+      const others = bySlot.get(pending.slot);
+      if (others === undefined) bySlot.set(pending.slot, [pending]);
+      else others.push(pending);
+    }
+    this.#pending.delete(script);
+    for (const requests of bySlot.values()) {
+      let batch: Pending[] = [];
+      let size = 0;
+      for (const request of requests) {
+        if (size + request.parts.length > MOST_PARTS && batch.length > 0) {
+          this.#send(script, batch);
+          batch = [];
+          size = 0;
+        }
+        batch.push(request);
+        size += request.parts.length;
+      }
+      this.#send(script, batch);
+    }
+  }
+
+  #send(script: Script, batch: readonly Pending[]): void {
+    const keys = batch.flatMap((request) => request.keys);
+    const args = batch.flatMap((request) => request.args);
+    this.#runner.runScript(script, keys, args).then(
+      (replies) => {
+        batch.forEach((request, i) => {
+          settle(request, (replies as readonly unknown[])[i]);
+        });
+      },
+      (error: unknown) => {
+        const isScattered = /CROSSSLOT|same slot/.test(String(error));
+        if (isScattered) this.#hasSlots = true;
+        for (const request of batch) {
+          // the keys of different requests need not be in one slot
+          if (isScattered && batch.length > 1) this.#send(script, [request]);
+          else request.reject(error);
+        }
+      },
+    );
+  }
+}
+
+/** Keys with the same tag are in the same slot; a key without one is taken to be alone in its own. */
+function tagOf(key: string): string {
+  const [, tag = ""] = /\{([^}]*)\}/.exec(key) ?? [];
+  return tag === "" ? `key:${key}` : `tag:${tag}`;
+}
+
+function encodePart({ place, ...part }: CombinedPart): readonly string[] {
+  const { names, limitKeys } = place as RedisPlace;
+  const { declared, now, longest, late, isOptional, amount } = part;
+  const permits = names.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
+  const clock = now === undefined ? "" : String(now);
+  const numbers = [longest, late, isOptional ? 1 : 0, ...permits];
+  return [String(limitKeys.length), declared, clock, ...numbers.map(String)];
+}
+
+function settle({ parts, resolve, reject }: Pending, reply: unknown): void {
+  const text = String(reply);
+  const [passes, ...fields] = text.slice(1).split("\t");
+  if (!text.startsWith("+")) {
+    reject(new Error(text.slice(1)));
+  } else if (fields.length !== 2 * parts.length) {
+    reject(new TypeError(`the script answered ${show(reply)} to ${parts.length} limiters`));
+  } else {
+    const told = parts.map((_, i) => decodePart(String(fields[2 * i]), String(fields[2 * i + 1])));
+    resolve({ passes: passes === "1", parts: told });
+  }
+}
+
+function decodePart(inForce: string, text: string): CombinedReply["parts"][number] {
+  const [standing = "", ...receipts] = text.slice(2).split(":");
+  const answer = { ...decodeStanding(standing), receipts: receipts.map(Number) };
+  return { inForce, passes: text.startsWith("1"), answer };
+}

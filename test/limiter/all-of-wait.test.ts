@@ -1,0 +1,188 @@
+import * as assert from "uvu/assert";
+import {
+  allOf,
+  ConcurrencyLimiter,
+  fixedWindow,
+  gcra,
+  KeyedLimiter,
+  Limiter,
+  RateLimiter,
+  smoothBursty,
+} from "../../src/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { suite } from "../suite.ts";
+import { failure, instants, turn, watch } from "./watch.ts";
+
+const HOUR = 3_600_000;
+const test = suite("how a combination waits");
+
+test("callers that wait for a window keep the pace when it opens", async () => {
+  const clock = new FakeClock();
+  const pace = Limiter.create(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }), { clock });
+  const window = Limiter.create(fixedWindow({ limit: 1000, windowMs: 60_000 }), { clock });
+  for (const used of [1000, 950]) {
+    window.tryAcquire(used);
+    const opensAt = Math.ceil((clock.now() + 1) / 60_000) * 60_000;
+    const waits = Array.from({ length: 300 }, () => watch(clock, allOf(pace, window).acquire()));
+    await clock.advance(opensAt - clock.now() + 45_000);
+    const at = instants(waits) as number[];
+    assert.ok(at.every((each) => each !== undefined));
+    const sorted = at.toSorted((a, b) => a - b);
+    sorted.forEach((each, i) => {
+      if (i > 0) assert.ok(each - Number(sorted[i - 1]) >= 99.999, `${sorted[i - 1]}, ${each}`);
+    });
+    const inWindow = at.filter((each) => each < opensAt).length;
+    assert.is(inWindow, 1000 - used);
+    assert.is(window.peek().remaining, 1000 - (300 - inWindow));
+    await clock.advance(2 * 60_000 - (clock.now() % 60_000));
+  }
+});
+
+test("a caller that waits for its own limiter does not hold the common one", async () => {
+  const clock = new FakeClock();
+  const common = Limiter.create(fixedWindow({ limit: 5, windowMs: HOUR }), { clock });
+  const devices = KeyedLimiter.create(gcra({ limit: 1, periodMs: HOUR, burst: 0 }), { clock });
+  const of = (device: string) => allOf(common, devices.for(device));
+  assert.ok(of("slow").tryAcquire());
+  const waits = Array.from({ length: 20 }, () => watch(clock, of("slow").acquire()));
+  await clock.advance(1000);
+  assert.is(common.peek().remaining, 4);
+  for (const device of ["a", "b", "c", "d"]) assert.ok(of(device).tryAcquire());
+  await clock.advance(3 * HOUR - 1000);
+  assert.equal(instants(waits).slice(0, 4), [HOUR, 2 * HOUR, 3 * HOUR, undefined]);
+});
+
+test("callers keep their order, and one that leaves does not hold up the others", async () => {
+  const clock = new FakeClock();
+  const pace = RateLimiter.create(1, { clock, burstSeconds: 0 });
+  const other = Limiter.create(fixedWindow({ limit: 100, windowMs: HOUR }), { clock });
+  const controller = new AbortController();
+  const limiter = allOf(other, pace);
+  const waits = [
+    watch(clock, limiter.acquire()),
+    watch(clock, limiter.acquire(1, { signal: controller.signal })),
+    watch(clock, limiter.acquire()),
+    watch(clock, limiter.acquire()),
+  ];
+  await clock.advance(500);
+  controller.abort(new Error("enough"));
+  await clock.advance(5000);
+  assert.equal(instants(waits), [0, 500, 1000, 2000]);
+  assert.is(other.peek().remaining, 97);
+});
+
+test("another pace moves those who wait", async () => {
+  const clock = new FakeClock();
+  const pace = RateLimiter.create(1, { clock, burstSeconds: 0 });
+  const other = Limiter.create(fixedWindow({ limit: 100, windowMs: HOUR }), { clock });
+  const waits = [1, 2, 3].map(() => watch(clock, allOf(pace, other).acquire()));
+  await clock.advance(0);
+  pace.setRate(10);
+  await clock.advance(5000);
+  assert.equal(
+    instants(waits).map((at) => Math.round(Number(at))),
+    [0, 1000, 1100],
+  );
+});
+
+test("a caller gets through though others keep both limiters busy", async () => {
+  const clock = new FakeClock();
+  const make = () => RateLimiter.create(10, { clock, burstSeconds: 0 });
+  const [one, two] = [make(), make()];
+  let isOver = false;
+  const busy = async (limiter: RateLimiter) => {
+    while (!isOver) await limiter.acquire();
+  };
+  const crowd = [one, two].flatMap((limiter) => [1, 2, 3, 4, 5].map(() => busy(limiter)));
+  const waited = watch(clock, allOf(one, two).acquire());
+  await clock.advance(20_000);
+  assert.ok(waited.at !== undefined);
+  isOver = true;
+  await clock.advance(2000);
+  await Promise.all(crowd);
+});
+
+test("an error of one gives back what was taken", async () => {
+  const clock = new FakeClock();
+  const full = Limiter.create(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
+    ...{ clock, maxWaiting: 0 },
+  });
+  const places = ConcurrencyLimiter.create(1, { clock });
+  full.charge(1);
+  assert.match(`${await failure(() => allOf(places, full).acquire())}`, "QueueFullError");
+  assert.is(places.active, 0);
+});
+
+test.run();
+
+const places = suite("combinations with concurrency limiters");
+
+function world() {
+  const clock = new FakeClock();
+  const running = ConcurrencyLimiter.create(2, { clock });
+  const pace = Limiter.create(fixedWindow({ limit: 3, windowMs: 1000 }), { clock });
+  return { clock, running, pace, limiter: allOf(running, pace) };
+}
+
+places("the place is released with the lease, the permits stay used", () => {
+  const { running, pace, limiter } = world();
+  const first = limiter.tryAcquire();
+  const second = limiter.tryAcquire();
+  assert.equal([running.active, pace.peek().remaining], [2, 1]);
+  assert.is(limiter.tryAcquire(), undefined, "no place");
+  assert.equal([running.active, pace.peek().remaining], [2, 1], "and no permit was taken");
+  first?.release();
+  first?.release();
+  assert.equal([running.active, second?.signal.aborted], [1, false]);
+  limiter.tryAcquire()?.[Symbol.dispose]();
+  assert.is(limiter.tryAcquire(), undefined, "no permit");
+  assert.equal([running.active, running.stats.granted], [1, 3], "and no place was taken");
+});
+
+places("waits for the place, then for the permits", async () => {
+  const { clock, running, pace, limiter } = world();
+  const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
+  const third = watch(clock, limiter.acquire());
+  const fourth = watch(clock, limiter.acquire());
+  await clock.advance(100);
+  assert.equal([third.at, pace.peek().remaining, running.waiting], [undefined, 1, 2]);
+  for (const lease of leases) lease.release();
+  await clock.advance(2000);
+  assert.equal([third.at, fourth.at], [100, 1000]);
+  await third.value?.[Symbol.asyncDispose]();
+  fourth.value?.release();
+  assert.is(running.active, 0);
+});
+
+places("an abort frees the place", async () => {
+  const { clock, running, pace, limiter } = world();
+  pace.tryAcquire(3);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const waiting = watch(clock, limiter.acquire({ signal }));
+  await turn();
+  assert.is(running.active, 1);
+  controller.abort(new Error("enough"));
+  await turn();
+  assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
+  assert.match(`${await failure(() => limiter.acquire({ signal }))}`, "enough");
+});
+
+places("run releases however the function ends; combinations nest", async () => {
+  const { running, pace, limiter } = world();
+  const nested = allOf(limiter, allOf(pace));
+  assert.is(await allOf(running).run(({ signal }) => (signal.aborted ? 0 : 7)), 7);
+  assert.match(
+    `${await failure(() =>
+      nested.run(() => {
+        throw new Error("broken");
+      }),
+    )}`,
+    "broken",
+  );
+  assert.equal([running.active, pace.peek().remaining], [0, 1], "the pace is there twice");
+  assert.is(nested.tryAcquire(), undefined);
+  assert.match(`${await failure(() => nested.run(1 as never))}`, "fn must be a function");
+});
+
+places.run();

@@ -1,0 +1,338 @@
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../scripts/redis/server.ts";
+import { redisServer } from "../scripts/redis-server.ts";
+import { createGateway, readRules } from "../src/adapters/http/index.ts";
+import { allOf, diagnostics, fixedWindow, gcra, Limiter, leakyBucket } from "../src/index.ts";
+import {
+  RedisConcurrencyLimiter,
+  RedisLimiter,
+  type RedisPoliciesOptions,
+  type ScriptRunner,
+  StoreUnavailableError,
+} from "../src/redis.ts";
+import { scriptRunner } from "../src/stores/redis/client.ts";
+import { request } from "./adapters/http/request.ts";
+import { failure, turn } from "./limiter/watch.ts";
+import { suite } from "./suite.ts";
+
+const HOUR = 3_600_000;
+const hour = (limit: number) => fixedWindow({ limit, windowMs: HOUR });
+let redis: Redis;
+let other: Redis;
+
+async function state(): Promise<Record<string, string>> {
+  const keys = (await redis.keys("*")).sort();
+  const values = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
+  return Object.fromEntries(keys.map((key, i) => [key, String(values[i]?.toString("hex"))]));
+}
+
+function suiteOnRedis(name: string) {
+  const test = suite(name, { timeoutMs: 60_000 });
+  test.before(async () => {
+    await redisServer();
+    const url = await freshUrl();
+    redis = new Redis(url);
+    other = new Redis(url);
+  });
+  test.before.each(async () => {
+    await redis.flushdb();
+  });
+  test.after(() => {
+    redis.disconnect();
+    other.disconnect();
+  });
+  return test;
+}
+
+const test = suiteOnRedis("combinations on Redis");
+
+/** On a busy machine a reply may take long. */
+const patience = { timeoutMs: 30_000 };
+
+type Ask = (client: 0 | 1, device: string) => Promise<boolean>;
+
+/** The requests of one device, refused, stay in flight while others come. */
+async function contest(inFlight: number, ask: Ask): Promise<void> {
+  assert.ok(await ask(0, "bad"));
+  const before = await state();
+  let isOver = false;
+  const flood = async () => {
+    do assert.not(await ask(0, "bad"));
+    while (!isOver);
+  };
+  const refused = Array.from({ length: inFlight }, flood);
+  await turn();
+  isOver = true;
+  await Promise.all(refused);
+  assert.equal(await state(), before, "refused requests have changed nothing");
+  isOver = false;
+  const more = Array.from({ length: inFlight }, flood);
+  let passed = 0;
+  try {
+    for (let i = 0; i < 15; i++) if (await ask(1, `good ${i}`)) passed += 1;
+  } finally {
+    isOver = true;
+    await Promise.all(more);
+  }
+  assert.is(passed, 15);
+}
+
+for (const inFlight of [100, 1000]) {
+  test(`${inFlight} refused requests in flight keep no permit from others: allOf`, async () => {
+    const clients = [redis, other];
+    const common = clients.map((client) =>
+      RedisLimiter.create(client, "common", hour(20), patience),
+    );
+    const devices = clients.map((client) =>
+      RedisLimiter.create(client, "devices", hour(1), patience),
+    );
+    await contest(inFlight, async (client, device) =>
+      allOf(
+        common[client] as RedisLimiter,
+        (devices[client] as RedisLimiter).for(device),
+      ).tryAcquire(),
+    );
+  });
+
+  test(`${inFlight} refused requests in flight keep no permit from others: gateway`, async () => {
+    const rules = readRules(`
+url: /
+rules:
+  - { actor: all, unit: hour, rpu: 20, algo: W, scope: global }
+  - { actor: device, unit: hour, rpu: 1, algo: W, scope: global }
+  - { actor: device, unit: hour, rpu: 1, algo: SL, scope: global, mode: shadow }
+`);
+    const gateways = await Promise.all(
+      [redis, other].map((client) => createGateway({ rules, redis: client, ...patience })),
+    );
+    const addressOf = (device: string) =>
+      device === "bad" ? "10.0.0.1" : `10.0.1.${device.split(" ")[1]}`;
+    await contest(inFlight, async (client, device) => {
+      const verdict = await gateways[client]?.check(
+        request("/", { remoteAddress: addressOf(device) }),
+      );
+      return verdict?.allowed === true;
+    });
+    await Promise.all(gateways.map((gateway) => gateway.close()));
+  });
+}
+
+test("a decision says of each rule whether it let the request pass", async () => {
+  const common = RedisLimiter.create(redis, "common", { common: hour(2) });
+  const device = RedisLimiter.create(redis, "device", { second: hour(1), third: hour(9) });
+  const limiter = allOf(common, device);
+  const first = await limiter.decide();
+  assert.ok(first.allowed && Object.values(first.policies).every(({ allowed }) => allowed));
+  const { allowed, policy, policies } = await limiter.decide();
+  assert.equal([allowed, policy], [false, "second"]);
+  assert.equal(
+    Object.entries(policies).map(([name, status]) => [name, status.allowed, status.remaining]),
+    [
+      ["common", true, 1],
+      ["second", false, 0],
+      ["third", true, 8],
+    ],
+  );
+});
+
+test("reserve books each member at its own instant; cancel gives all back", async () => {
+  const window = RedisLimiter.create(redis, "window", hour(9));
+  const line = RedisLimiter.create(
+    redis,
+    "line",
+    leakyBucket({ permitsPerSecond: 1, capacity: 2 }),
+  );
+  const limiter = allOf(window, line);
+  await limiter.acquire();
+  const before = await state();
+  const reserved = await limiter.reserve();
+  assert.ok(reserved.waitMs > 900 && reserved.waitMs <= 1000);
+  const last = await limiter.reserve();
+  assert.match(`${await failure(() => limiter.reserve())}`, "QueueFullError");
+  assert.not(await limiter.tryAcquire(1, 5000));
+  assert.is((await window.peek()).remaining, 6);
+  assert.ok(await last.cancel());
+  assert.is((await window.peek()).remaining, 7);
+  assert.is(Object.keys(before).length, 2);
+  assert.ok(await limiter.tryAcquire(1, 3000));
+});
+
+test("places on Redis: a refused caller takes none", async () => {
+  const places = RedisConcurrencyLimiter.create(redis, "places", 2);
+  const window = RedisLimiter.create(redis, "window", hour(2));
+  const limiter = allOf(places, window);
+  const first = await limiter.tryAcquire();
+  const second = await limiter.acquire();
+  assert.is(await limiter.tryAcquire(), undefined);
+  await first?.release();
+  assert.is(await limiter.tryAcquire(), undefined, "no permit is left");
+  assert.equal([(await places.peek()).active, second.signal.aborted], [1, false]);
+  await second[Symbol.asyncDispose]();
+  assert.is((await places.peek()).active, 0);
+  const leaving = new AbortController();
+  const waiting = failure(() => limiter.acquire({ signal: leaving.signal }));
+  setTimeout(() => leaving.abort(new Error("enough")), 50);
+  assert.match(`${await waiting}`, "enough");
+  assert.is((await places.peek()).active, 0);
+  await places.close();
+});
+
+test("a shared limiter waits in turn with a local one", async () => {
+  const local = Limiter.create(fixedWindow({ limit: 9, windowMs: HOUR }));
+  const shared = RedisLimiter.create(redis, "pace", gcra({ limit: 20, periodMs: 1000, burst: 0 }));
+  const waits = await Promise.all([1, 2, 3].map(() => allOf(local, shared).acquire()));
+  assert.ok(waits.every((ms, i) => Math.abs(ms - i * 50) < 45));
+  assert.is(local.peek().remaining, 6);
+  const leaving = new AbortController();
+  const left = allOf(local, shared).acquire(1, { signal: leaving.signal });
+  leaving.abort(new Error("enough"));
+  assert.match(`${await failure(() => left)}`, "enough");
+});
+
+test("refusals are published by those that refuse, and only where the request is refused", async () => {
+  const refused: string[] = [];
+  const listener = (message: unknown) => {
+    refused.push(String((message as { limiter: string }).limiter));
+  };
+  diagnostics.refused.subscribe(listener);
+  const gateway = await createGateway({
+    redis,
+    rules: readRules(`
+- url: /
+  rules:
+    - { actor: all, unit: day, rpu: 1, mode: shadow, name: shadow }
+    - { actor: all, unit: day, rpu: 1, mode: shadow, scope: global, name: shared shadow }
+    - { actor: all, unit: day, rpu: 2, name: local }
+    - { actor: all, unit: day, rpu: 9, scope: global, name: shared }
+- url: /shadow
+  rules: [{ actor: all, unit: day, rpu: 1, mode: shadow, name: lone }]
+`),
+  });
+  await gateway.check(request("/"));
+  await gateway.check(request("/"));
+  await gateway.check(request("/shadow"));
+  assert.equal(refused, ["local"]);
+  const verdict = await gateway.check(request("/"));
+  assert.equal([verdict.allowed, refused], [false, ["local", "local"]]);
+  diagnostics.refused.unsubscribe(listener);
+  await gateway.close();
+});
+
+test("keys in several slots: looked at first; a hash tag brings them together", async () => {
+  const plain = scriptRunner(redis);
+  let calls = 0;
+  /** As a Cluster answers. */
+  const runner: ScriptRunner = {
+    runScript(script, keys, args) {
+      calls += 1;
+      const tags = new Set(keys.map((key) => /\{([^}]+)\}/.exec(key)?.[1] ?? key));
+      if (tags.size === 1) return plain.runScript(script, keys, args);
+      return Promise.reject(new Error("CROSSSLOT Keys in request don't hash to the same slot"));
+    },
+  };
+  const make = (options: RedisPoliciesOptions) => {
+    const common = RedisLimiter.create(runner, "common", hour(3), options);
+    const device = RedisLimiter.create(runner, "device", hour(1), options);
+    return { common, of: (name: string) => allOf(common, device.for(name)) };
+  };
+  const scattered = make({});
+  assert.ok(await scattered.of("a").tryAcquire());
+  const before = await state();
+  assert.not(await scattered.of("a").tryAcquire());
+  assert.equal(await state(), before);
+  assert.is((await scattered.of("b").decide()).allowed, true);
+  // two requests between whose look and take the last permit goes
+  const both = await Promise.all(["c", "d"].map((name) => scattered.of(name).tryAcquire()));
+  assert.is(both.filter(Boolean).length, 1);
+  assert.is((await scattered.common.peek()).remaining, 0);
+  const loser = both[0] ? "d" : "c";
+  const { policies } = await scattered.of(loser).peek();
+  assert.is(policies["default#2"]?.remaining, 1, "what was taken is given back");
+
+  const tagged = make({ hashTag: "shop" });
+  calls = 0;
+  assert.ok(await tagged.of("a").tryAcquire());
+  assert.not(await tagged.of("a").tryAcquire());
+  assert.is(calls, 2);
+  for (const hashTag of ["", "a{b", "}"]) {
+    assert.throws(() => make({ hashTag }), /hashTag must be a text without braces/);
+  }
+});
+
+test("while Redis is away: as the members' whenUnavailable says", async () => {
+  let away: Error | undefined = new Error("connection refused");
+  const plain = scriptRunner(redis);
+  const make = (options: RedisPoliciesOptions) => {
+    const runner: ScriptRunner = {
+      runScript: (...args) => (away ? Promise.reject(away) : plain.runScript(...args)),
+    };
+    const common = RedisLimiter.create(runner, "common", hour(4), options);
+    const device = RedisLimiter.create(runner, "device", hour(1), options);
+    return { common, of: (name: string) => allOf(common, device.for(name)) };
+  };
+  const thrown = make({});
+  assert.instance(await failure(() => thrown.of("a").tryAcquire()), StoreUnavailableError);
+  assert.ok(thrown.common.stats.failed > 0);
+
+  const local = make({ whenUnavailable: "local", instances: 2 });
+  assert.ok(await local.of("a").tryAcquire());
+  assert.not(await local.of("a").tryAcquire());
+  assert.is((await local.common.peek()).remaining, 1);
+  assert.ok((await local.of("b").decide()).allowed);
+  assert.not((await local.of("c").peek()).allowed);
+  const booked = await local.of("b").reserve();
+  assert.ok(booked.waitMs > 0 && (await booked.cancel()));
+
+  const open = make({ whenUnavailable: "allow" });
+  for (let i = 0; i < 9; i++) assert.ok(await open.of("a").tryAcquire());
+
+  const patient = make({ whenUnavailable: "wait" });
+  assert.not(await patient.of("a").tryAcquire(), "does not wait longer than for permits");
+  assert.not(await patient.of("a").tryAcquire(1, 20));
+  const decided = patient.of("z").decide();
+  const acquired = patient.of("y").acquire();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  away = undefined;
+  assert.ok((await decided).allowed);
+  assert.is(await acquired, 0);
+  const limiters = [thrown, local, open, patient];
+  await Promise.all(limiters.map(({ common }) => common.close()));
+});
+
+test("a reply that comes too late is given back to each", async () => {
+  const plain = scriptRunner(redis);
+  let release: () => void = () => {};
+  let isHeld = true;
+  const runner: ScriptRunner = {
+    async runScript(...args) {
+      const reply = await plain.runScript(...args);
+      if (isHeld) {
+        isHeld = false;
+        await new Promise<void>((resolve) => {
+          release = resolve;
+        });
+      }
+      return reply;
+    },
+  };
+  const options = { timeoutMs: 50 };
+  const common = RedisLimiter.create(runner, "common", hour(4), options);
+  const device = RedisLimiter.create(runner, "device", hour(2), options);
+  const limiter = allOf(common, device);
+  const error = await failure(() => limiter.tryAcquire());
+  assert.instance(error, StoreUnavailableError);
+  release();
+  const deadline = Date.now() + 5000;
+  const used = async () => {
+    const looks = await Promise.all(
+      [common, device].map((one) => one.peek().catch(() => undefined)),
+    );
+    return looks.some((look) => look === undefined || look.remaining < look.limit);
+  };
+  while ((await used()) && Date.now() < deadline) await turn();
+  assert.equal([(await common.peek()).remaining, (await device.peek()).remaining], [4, 2]);
+  assert.ok(await limiter.tryAcquire());
+});
+
+test.run();

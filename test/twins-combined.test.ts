@@ -1,0 +1,192 @@
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import { freshUrl } from "../scripts/redis/server.ts";
+import { redisServer } from "../scripts/redis-server.ts";
+import { readPolicies, writePolicies } from "../src/algorithms/index.ts";
+import { scriptRunner } from "../src/stores/redis/client.ts";
+import { RedisStore } from "../src/stores/redis/redis-store.ts";
+import type { CombinedPart, CombinedReply, StoreRequest } from "../src/stores/store.ts";
+import { samplePolicies } from "./algorithms/samples.ts";
+import { describe, FrameStore } from "./stores/frame.ts";
+import { suite } from "./suite.ts";
+
+const HISTORIES = Number(process.env.TWINS_BATCHES ?? 10) * 60;
+const PREFIX = "twins-combined:";
+
+// -- what histories are made of --
+
+/** One or two policies; each limiter is declared with one of two sets of numbers. */
+const limiter = fc
+  .array(fc.constantFrom(...samplePolicies), { minLength: 1, maxLength: 2 })
+  .chain((kinds) => {
+    const numbers = fc
+      .tuple(...kinds.map((kind) => fc.constantFrom(...kind)))
+      .map((policies) => writePolicies(policies));
+    return fc.tuple(numbers, numbers);
+  });
+const permits = fc.constantFrom(1, 1, 1, 2, 3, 0.5, 7, 1e6);
+const micros = fc.oneof(
+  fc.constantFrom(0, 0, 1, 1000, 200_000, 1_000_000),
+  fc.integer({ min: 0, max: 3_000_000 }),
+);
+const part = fc.record({
+  amount: fc.tuple(permits, permits),
+  longest: fc.oneof(fc.constantFrom(0, 0, Infinity), micros),
+  late: fc.constantFrom(0, 0, 0, 500),
+  isOptional: fc.boolean(),
+});
+/** Some combinations of the same limiters, which share a call. */
+const combinations = fc.record({
+  members: fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }),
+  requests: fc.array(
+    fc.record({
+      verb: fc.constantFrom<"take" | "peek">("take", "take", "take", "peek"),
+      /** Which of its numbers each limiter is declared with. */
+      declared: fc.tuple(...[0, 1, 2].map(() => fc.constantFrom(0, 0, 0, 1))),
+      parts: fc.tuple(part, part, part, part),
+    }),
+    { minLength: 1, maxLength: 3 },
+  ),
+});
+const other = fc.record({
+  member: fc.nat({ max: 2 }),
+  verb: fc.constantFrom("back", "pause", "charge", "set"),
+  micros,
+  grant: fc.nat({ max: 9 }),
+});
+const history = fc.record({
+  limiters: fc.tuple(limiter, limiter, limiter),
+  steps: fc.array(fc.record({ step: fc.oneof(micros, fc.constant(-5)), combinations, other }), {
+    minLength: 1,
+    maxLength: 6,
+    size: "max",
+  }),
+});
+type History = typeof history extends fc.Arbitrary<infer T> ? T : never;
+
+// -- how they are run --
+
+/** A grant, to be given back: of which limiter, as it was declared. */
+interface Grant {
+  readonly member: number;
+  readonly declared: string;
+  readonly request: StoreRequest;
+}
+
+let redis: Redis;
+
+async function agree({ limiters, steps }: History, id: number): Promise<number> {
+  const frame = new FrameStore();
+  const stores = limiters.map(
+    ([declared]) =>
+      new RedisStore(
+        scriptRunner(redis),
+        PREFIX,
+        readPolicies(declared).map(({ algorithm }) => algorithm.name),
+      ),
+  );
+  const key = (member: number) => `${id}:${member}`;
+  const numbers = (member: number, which: number) => String(limiters[member]?.[which]);
+  const grants: Grant[] = [];
+  let now = 1_700_000_000_000_000 + id;
+  let count = 0;
+
+  const same = async (what: unknown, here: unknown, there: unknown) => {
+    if (!isDeepStrictEqual(there, here)) {
+      const shown = [what, there, here].map((one) => JSON.stringify(one));
+      throw new Error(`${shown[0]}: Redis answers\n${shown[1]}\nexpected\n${shown[2]}`);
+    }
+    for (const member of [0, 1, 2]) {
+      const bytes = await redis.getBuffer(PREFIX + key(member));
+      const expected = frame.saved.get(key(member))?.bytes;
+      if (describe(bytes) === describe(expected)) continue;
+      throw new Error(
+        `${JSON.stringify(what)}: Redis keeps\n${describe(bytes)}\nexpected\n${describe(expected)}`,
+      );
+    }
+  };
+
+  for (const { step, combinations, other } of steps) {
+    now += step;
+    const requests = combinations.requests.map((request) => ({
+      verb: request.verb,
+      parts: combinations.members.map((member, i) => ({
+        ...(request.parts[i] as Omit<CombinedPart, "place" | "declared" | "now">),
+        member,
+        declared: numbers(member, request.declared[member] ?? 0),
+        now,
+      })),
+    }));
+    const here = requests.map(({ verb, parts }) =>
+      frame.combination(
+        verb,
+        parts.map((each) => ({ ...each, place: frame.place(key(each.member)) })),
+      ),
+    );
+    const there = await Promise.all(
+      requests.map(({ verb, parts }) => {
+        const placed = parts.map(({ member, ...each }): CombinedPart => {
+          return { ...each, place: (stores[member] as RedisStore).place(key(member)) };
+        });
+        return placed[0]?.place.store.runTogether(verb, placed) as Promise<CombinedReply>;
+      }),
+    );
+    await same(requests, here, there);
+    count += here.length;
+    requests.forEach(({ verb, parts }, i) => {
+      if (verb === "peek" || !here[i]?.passes) return;
+      parts.forEach(({ member, declared, amount }, at) => {
+        const told = here[i]?.parts[at];
+        if (!told?.passes) return;
+        const { receipts } = told.answer;
+        grants.push({ member, declared, request: { verb: "back", amount, receipts } });
+      });
+    });
+
+    const grant = grants[other.grant % Math.max(1, grants.length)];
+    const member = (other.verb === "back" && grant?.member) || other.member;
+    const request = (): StoreRequest => {
+      switch (other.verb) {
+        case "back":
+          return grant?.member === member ? grant.request : { verb: "owed" };
+        case "charge":
+          return { verb: "charge", amount: [1, 1] };
+        case "set":
+          return { verb: "set", numbers: numbers(member, 1) };
+        default:
+          return { verb: "pause", micros: other.micros };
+      }
+    };
+    const own = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
+    const declared = own ?? numbers(member, 0);
+    const expected = frame.trip(key(member), declared, [request()], now);
+    const store = stores[member] as RedisStore;
+    await same(other, expected, await store.run(key(member), declared, [request()], now));
+  }
+  return count;
+}
+
+const twins = suite("twins, several limiters at once", { timeoutMs: 120_000 });
+
+twins.before(async () => {
+  await redisServer();
+  redis = new Redis(await freshUrl());
+});
+
+twins.after(() => {
+  redis.disconnect();
+});
+
+twins("Redis answers and saves what TypeScript does, to the last bit", async () => {
+  const seed = Number(process.env.TWINS_SEED ?? 20_261_122);
+  let id = 0;
+  let combinations = 0;
+  const property = fc.asyncProperty(history, async (one) => {
+    combinations += await agree(one, id++);
+  });
+  await fc.assert(property, { seed, numRuns: HISTORIES, includeErrorInReport: true });
+  console.log(`  ${HISTORIES} histories, ${combinations} combinations, seed ${seed}`);
+});
+
+twins.run();
