@@ -140,15 +140,15 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#watch(batch, Math.min(LONGEST_TIMEOUT_MS, deadlineMs - performance.now()));
     this.#run(batch).then(
       (answers) => {
-        if (answers.length === requests.length) this.#answered(batch, answers);
-        else this.#failed(batch, wrongCount(answers.length, requests.length));
+        if (answers?.length === requests.length) this.#answered(batch, answers);
+        else this.#failed(batch, wrongCount(answers?.length, requests.length));
       },
       (error) => this.#failed(batch, error),
     );
   }
 
   /** A client that throws has failed. */
-  #run({ requests, sentAt }: UnderWay<Request>): Promise<readonly Answer[]> {
+  #run({ requests, sentAt }: UnderWay<Request>): Promise<readonly Answer[] | undefined> {
     try {
       return Promise.resolve(this.#handler.run(requests, sentAt));
     } catch (error) {
@@ -205,6 +205,6 @@ export class Batcher<Request extends Batchable, Answer> {
   }
 }
 
-function wrongCount(answers: number, requests: number): TypeError {
+function wrongCount(answers: number | undefined, requests: number): TypeError {
   return new TypeError(`the store gave ${answers} answers to ${requests} requests`);
 }

@@ -197,6 +197,26 @@ test("close: what was asked before is answered, what comes later is refused", as
   assert.instance(await failure(() => limiter.peek()), LimiterClosedError);
 });
 
+test("close waits for what is being released: no ticket is left behind", async () => {
+  const { store, limiter, askAll, news } = open("throw", 1);
+  await askAll("a");
+  const controller = new AbortController();
+  const waiting = failure(() => limiter.acquire({ signal: controller.signal }));
+  await settled();
+  assert.is(store.tickets.size, 1);
+  store.held = true;
+  controller.abort(new Error("enough"));
+  await waiting;
+  let isClosed = false;
+  void limiter.close().then(() => {
+    isClosed = true;
+  });
+  await settled();
+  assert.not(isClosed);
+  await store.deliver();
+  assert.equal([isClosed, store.tickets.size, news()], [true, 0, "a"]);
+});
+
 test("local: a message lets no more go than the share", async () => {
   const { store, limiter, askAll, news, lease } = open("local", 2, { instances: () => 2 });
   await askAll("abc");

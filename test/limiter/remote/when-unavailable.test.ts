@@ -1,6 +1,7 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import {
+  fixedWindow,
   gcra,
   leakyBucket,
   PermitsExceedCapacityError,
@@ -542,4 +543,67 @@ away("a warm limiter stays warm through an outage", async () => {
   assert.ok((await pace(50)) <= 101);
 });
 
+for (const [verb, isAnswered, remaining] of [
+  ["refund", true, 3],
+  ["refund", false, 3],
+  ["charge", true, 7],
+  // it is not known whether it was run: rather twice than not at all
+  ["charge", false, 4],
+] as const) {
+  const end = isAnswered ? "its reply comes late" : "its reply is lost";
+  away(`a ${verb} that is under way when the store falls silent; ${end}`, async () => {
+    const window = fixedWindow({ limit: 10, windowMs: 1e6, align: "first" });
+    const { limiter, store, pass, comeBack } = make(window, { instances: () => 1 });
+    if (verb === "refund") await limiter.charge(10);
+    else await limiter.peek();
+    await pass(100);
+    store.held = true;
+    const done = limiter[verb](3);
+    await pass(1000);
+    await done;
+    if (isAnswered) await store.deliver();
+    else store.held = false;
+    await comeBack();
+    await pass(100);
+    assert.is((await limiter.peek()).remaining, remaining);
+  });
+}
+
+for (const whenUnavailable of ["local", "allow"] as const) {
+  away(`${whenUnavailable}: a cancel that is under way holds in this process`, async () => {
+    const { limiter, store, pass } = make(ten, { whenUnavailable });
+    await limiter.charge(10);
+    const reservation = await limiter.reserve(5);
+    store.held = true;
+    const cancelled = reservation.cancel();
+    await pass(1000);
+    assert.is(await cancelled, true);
+    assert.is(await reservation.cancel(), false);
+  });
+}
+
 away.run();
+
+const turns = suite("when unavailable, turns of the event loop");
+
+for (const whenUnavailable of ["local", "allow"] as const) {
+  turns(`${whenUnavailable}: callers that ask again at once leave timers their turn`, async () => {
+    const { limiter, store } = onHand(smoothBursty({ permitsPerSecond: 1e9 }), {
+      ...{ whenUnavailable, instances: () => 2 },
+    });
+    store.away = new Error("gone");
+    let isOver = false;
+    setTimeout(() => {
+      isOver = true;
+    }, 20);
+    const end = performance.now() + 10_000;
+    const order: number[] = [];
+    while (!isOver && performance.now() < end) {
+      await Promise.all([0, 1].map((i) => limiter.tryAcquire().then(() => order.push(i))));
+    }
+    assert.ok(isOver, "no timer has fired for 10 s");
+    assert.ok(order.every((who, i) => who === i % 2));
+  });
+}
+
+turns.run();

@@ -1,0 +1,185 @@
+import FakeTimers from "@sinonjs/fake-timers";
+import * as assert from "uvu/assert";
+import { Batcher, type BatchHandler, type Sent } from "../../../src/limiter/remote/batcher.ts";
+import { suite } from "../../suite.ts";
+
+const test = suite("batcher");
+let timers: FakeTimers.Clock;
+
+test.before.each(() => {
+  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+});
+
+test.after.each(() => {
+  timers.uninstall();
+});
+
+interface Request {
+  readonly gone: boolean;
+  readonly text: string;
+}
+
+const request = (text: string): Request => ({ gone: false, text });
+
+/** Answers when it is told to; writes down what happens. */
+class Handler implements BatchHandler<Request, string> {
+  readonly news: string[] = [];
+  answer: (answers: readonly string[]) => void = () => {};
+  send: (requests: readonly Request[]) => Promise<readonly string[]> = () =>
+    new Promise((resolve) => {
+      this.answer = resolve;
+    });
+
+  now(): number {
+    return 7;
+  }
+
+  prepare(requests: readonly Request[]): readonly Request[] {
+    return requests.toReversed();
+  }
+
+  run(requests: readonly Request[]): Promise<readonly string[]> {
+    this.news.push(`sent ${requests.map(({ text }) => text).join("")}`);
+    return this.send(requests);
+  }
+
+  answered(_sent: Sent<Request>, answers: readonly string[]): void {
+    this.news.push(`answered ${answers.join()}`);
+  }
+
+  answeredLate(_sent: Sent<Request>, answers: readonly string[], isLatest: boolean): void {
+    this.news.push(`late ${answers.join()}${isLatest ? "" : ", not the latest"}`);
+  }
+
+  failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void {
+    const texts = requests.map(({ text }) => text).join("");
+    this.news.push(`${isOverdue ? "overdue" : "failed"} ${texts}: ${(cause as Error).message}`);
+  }
+
+  drained(): void {}
+}
+
+function make(timeoutMs = 500, mostRequests = 4) {
+  const handler = new Handler();
+  return { handler, batcher: new Batcher(handler, timeoutMs, mostRequests) };
+}
+
+async function microtasks(): Promise<void> {
+  for (let i = 0; i < 10; i++) await Promise.resolve();
+}
+
+test("requests of one turn leave together, in the handler's order, one batch at a time", async () => {
+  const { handler, batcher } = make();
+  for (const text of "abcdef") batcher.add(request(text));
+  await microtasks();
+  handler.answer(["1", "2", "3", "4"]);
+  await microtasks();
+  handler.answer(["5", "6"]);
+  await microtasks();
+  assert.equal(handler.news, ["sent dcba", "answered 1,2,3,4", "sent fe", "answered 5,6"]);
+  assert.ok(batcher.isDrained);
+  assert.is(timers.countTimers(), 0);
+});
+
+test("a reply that comes after the deadline is late; held, nothing leaves", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  const { answer } = handler;
+  await timers.tickAsync(500);
+  assert.is(handler.news.at(-1), "overdue a: no answer within 500 ms");
+  assert.equal(batcher.hold(), []);
+  batcher.add(request("b"));
+  answer(["1"]);
+  await microtasks();
+  assert.is(handler.news.at(-1), "late 1");
+  assert.not(batcher.isDrained);
+  batcher.resume();
+  await microtasks();
+  assert.is(handler.news.at(-1), "sent b");
+});
+
+test("after a return the overdue batch is not the latest any more", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  const { answer } = handler;
+  await timers.tickAsync(500);
+  batcher.hold();
+  batcher.resume();
+  answer(["1"]);
+  await microtasks();
+  assert.is(handler.news.at(-1), "late 1, not the latest");
+});
+
+test("a busy event loop is no outage: a reply that waits to be read counts as in time", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  batcher.add(request("b"));
+  // 700 ms of work in which no timer fires and no socket is read
+  timers.jump(700);
+  handler.answer(["1"]);
+  await microtasks();
+  await timers.tickAsync(2);
+  assert.equal(handler.news, ["sent a", "answered 1", "sent b"]);
+  await timers.tickAsync(497);
+  handler.answer(["2"]);
+  await microtasks();
+  assert.is(handler.news.at(-1), "answered 2");
+});
+
+test("a silent store is an outage nevertheless, one poll phase later", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  timers.jump(700);
+  assert.equal(handler.news, ["sent a"]);
+  await timers.tickAsync(2);
+  assert.is(handler.news.at(-1), "overdue a: no answer within 500 ms");
+});
+
+for (const [fault, send, message] of [
+  [
+    "throws",
+    () => {
+      throw new Error("broken");
+    },
+    "broken",
+  ],
+  ["gives too few answers", async () => ["1"], "the store gave 1 answers to 2 requests"],
+  ["gives no promise", () => ["1", "2"], undefined],
+  ["gives nothing", () => undefined, "the store gave undefined answers to 2 requests"],
+] as const) {
+  test(`a client that ${fault} leaves neither an exception nor an open request`, async () => {
+    const { handler, batcher } = make();
+    handler.send = send as unknown as Handler["send"];
+    batcher.add(request("a"));
+    batcher.add(request("b"));
+    await microtasks();
+    const expected = message === undefined ? "answered 1,2" : `failed ba: ${message}`;
+    assert.equal(handler.news, ["sent ba", expected]);
+    handler.send = async () => ["3"];
+    batcher.add(request("c"));
+    await microtasks();
+    assert.is(handler.news.at(-1), "answered 3");
+    assert.is(timers.countTimers(), 0);
+  });
+}
+
+test("abandoned: what was under way or queued is handed back, and a reply is late", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  batcher.add(request("b"));
+  assert.equal(
+    batcher.abandon().map(({ text }) => text),
+    ["a", "b"],
+  );
+  handler.answer(["1"]);
+  await microtasks();
+  assert.is(handler.news.at(-1), "late 1, not the latest");
+  assert.is(timers.countTimers(), 0);
+});
+
+test.run();
