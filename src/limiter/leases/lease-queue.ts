@@ -1,20 +1,14 @@
 /**
- * Those who ask for leases in one process: they ask the store, wait there with a ticket or, while it
- * is away, here, and leave.
+ * The callers of one process that ask for leases: they ask the store, wait there with a ticket or,
+ * while it is away, here, and leave.
  */
-import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import {
   LeaseLostError,
   LimiterClosedError,
   QueueFullError,
   StoreUnavailableError,
 } from "../../errors.ts";
-import {
-  type LeaseReply,
-  type LeaseStore,
-  type LeaseVerb,
-  leaseId,
-} from "../../stores/lease-store.ts";
+import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import type { Meter } from "../meter.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
@@ -79,7 +73,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     return this.#limit;
   }
 
-  /** How many leases this process holds, and how many wait in it. */
+  /** How many leases this process holds, and how many callers wait in it. */
   get active(): number {
     return this.#active;
   }
@@ -98,21 +92,29 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     signal: AbortSignal | undefined,
     resolve: Claim["resolve"],
   ): void {
+    this.#checkOpen();
     const waits = longestMs > 0 && this.#hasRoom();
-    const claim = this.#newClaim(insists, waits, signal, resolve);
-    if (waits && longestMs < Infinity) this.#limitWait(claim, longestMs);
+    this.#lastId += 1;
+    const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
+    const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
+    this.#keeper.claims.set(id, claim);
+    this.#meter.seat();
+    if (signal !== undefined) this.#signals.add(signal, claim);
+    if (waits && longestMs < Infinity) claim.limitWait(longestMs, () => this.#onTimeOver(claim));
     if (this.#fallback.isSettling) this.#fallback.admit(claim);
     else this.ask(claim);
   }
 
   /** Another limit; absent: what was declared. */
   async setLimit(limit = this.#declared): Promise<void> {
-    await this.#send("limit", String(limit));
+    this.#checkOpen();
+    await this.#link.ask("limit", String(limit));
   }
 
   async status(): Promise<ConcurrencyStatus> {
+    this.#checkOpen();
     try {
-      const { limit, active, waiting } = (await this.#send("look", "")).reply;
+      const { limit, active, waiting } = (await this.#link.ask("look", "")).reply;
       return { limit, active, waiting };
     } catch (error) {
       if (!this.#strategy.answersHere || !this.#fallback.isActive) throw error;
@@ -147,46 +149,22 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     claim.reject(reason);
   }
 
-  #send(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
-    if (this.#closed) return Promise.reject(new LimiterClosedError(this.#options.name));
-    return this.#link.ask(verb, what);
+  #checkOpen(): void {
+    if (this.#closed) throw new LimiterClosedError(this.#options.name);
   }
 
   #hasRoom(): boolean {
     return this.#waiting < this.#options.maxWaiting;
   }
 
-  #newClaim(
-    insists: boolean,
-    waits: boolean,
-    signal: AbortSignal | undefined,
-    resolve: Claim["resolve"],
-  ): Claim {
-    if (this.#closed) throw new LimiterClosedError(this.#options.name);
-    this.#lastId += 1;
-    const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
-    const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
-    this.#keeper.claims.set(id, claim);
-    this.#meter.seat();
-    if (signal !== undefined) this.#signals.add(signal, claim);
-    return claim;
-  }
-
-  #limitWait(claim: Claim, timeoutMs: number): void {
-    const end = performance.now() + timeoutMs;
-    const look = () => {
-      const leftMs = end - performance.now();
-      if (leftMs > 0) {
-        claim.timer = setTimeout(look, Math.min(LONGEST_TIMEOUT_MS, Math.ceil(leftMs)));
-      } else if (claim.state === "asked" && !claim.seated) {
-        claim.overdue = true;
-      } else {
-        void this.#leave(claim);
-        this.#meter.expired(1, claim.waited);
-        claim.expire();
-      }
-    };
-    look();
+  #onTimeOver(claim: Claim): void {
+    if (claim.state === "asked" && !claim.seated) {
+      claim.overdue = true;
+    } else {
+      void this.#leave(claim);
+      this.#meter.expired(1, claim.waited);
+      claim.expire();
+    }
   }
 
   /** Asks the store for a lease, or again: whoever has one, or a ticket, keeps it. */

@@ -1,3 +1,4 @@
+import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { asyncDispose } from "../../dispose.ts";
 
 /** A place among those who run, in whichever process. */
@@ -65,6 +66,17 @@ export class Claim implements RemoteLease {
     this.waitSignal = waitSignal;
     this.resolve = resolve;
     this.#giveBack = giveBack;
+  }
+
+  /** Calls back when so much time is over, unless it has been settled by then. */
+  limitWait(timeoutMs: number, over: () => void): void {
+    const end = performance.now() + timeoutMs;
+    const look = () => {
+      const leftMs = end - performance.now();
+      if (leftMs <= 0) over();
+      else this.timer = setTimeout(look, Math.min(LONGEST_TIMEOUT_MS, Math.ceil(leftMs)));
+    };
+    look();
   }
 
   grant(): void {

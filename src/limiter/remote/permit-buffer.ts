@@ -1,4 +1,6 @@
-import type { Answer } from "../../stores/store.ts";
+import type { Amount } from "../../permits.ts";
+import type { PolicyList } from "../../stores/memory.ts";
+import { type Answer, REFUSED } from "../../stores/store.ts";
 
 /** Permits that a store granted together, for one instant. */
 export interface Chunk {
@@ -15,6 +17,23 @@ export interface Part {
   readonly chunk: Chunk;
   readonly permits: number;
 }
+
+/** What the buffer has granted; `parts` say where it came from. */
+export class BufferGrant implements Answer {
+  readonly wait: number;
+  readonly receipts: readonly number[] = [];
+  readonly slowest = 0;
+  readonly quotas = [];
+  readonly owed = [];
+  readonly parts: Part[] = [];
+
+  constructor(wait: number) {
+    this.wait = wait;
+  }
+}
+
+/** What a request gets that would have to wait too long. */
+export const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** Permits that were granted before a caller has asked for them, the earliest in front. */
 export class PermitBuffer {
@@ -121,4 +140,22 @@ export class PermitBuffer {
     // sums of fractions are rounded
     if (this.#chunks.length === 0) this.#left = 0;
   }
+}
+
+/** The answer by which a part of a chunk returns to the store. */
+export function answerOf({ chunk: { answer, size }, permits }: Part, { list }: PolicyList): Answer {
+  // the permits that were stored come back last
+  const receipts = answer.receipts.map((receipt, i) =>
+    list[i]?.algorithm.dated || i >= list.length
+      ? receipt
+      : Math.max(0, receipt - (size - permits)),
+  );
+  return { ...answer, receipts };
+}
+
+/** The one number that is asked of every policy; `Infinity`, which is never here, if they differ. */
+export function permitsOf(amount: Amount): number {
+  if (typeof amount === "number") return amount;
+  const [first = Infinity] = amount;
+  return amount.every((permits) => permits === first) ? first : Infinity;
 }

@@ -3,39 +3,39 @@
  * decorator around the link to the store.
  *
  * A refill is one batch: so many chunks of so many permits, each granted by the store for an instant
- * of its own. They lie in a buffer in the order of their instants. A caller is served from the front,
- * and waits where that instant has not come. When half of a refill is used, the next one is fetched;
- * chunks that lie in the future bridge the time until it is there.
+ * of its own, and buffered in that order. A caller is served from the front, and waits where that
+ * instant has not come. When half of a refill is used, the next one is fetched.
  *
  * What it promises. A permit from here was granted by the store and is used once, at its instant or
  * later: counted from the limiter's birth, all processes use no more than requests of a chunk's size
  * would be let through. What is buffered and on its way is never more than `permits`: a process that
- * dies loses no more, nor can more be used late, all at once. When the first chunk has been usable
- * for `maxAgeMs`, the buffer is not needed: all of it returns to the store.
- *
- * How large a chunk is: what the policies let go in a millisecond, and at least 1. So at up to 1000
- * permits a second the instants are those of single requests, and above that an instant is no finer
- * than a timer; a million permits a second are a thousand chunks. A refill has at most 1024.
- *
- * How far ahead it looks: `maxAgeMs` beyond the last of the callers that wait here. What could be used
- * only later is left to others; a refill that was cut short by that, or by a full bucket, is followed
- * by another when half of that time has passed.
+ * dies loses no more, nor can more be used late. When the first chunk has been usable for `maxAgeMs`,
+ * all of it returns to the store. Nothing is reserved further ahead than `maxAgeMs` beyond the last
+ * caller that waits here; a refill that is cut short by that, or by a full bucket, is followed by
+ * another when half of that time has passed.
  *
  * Worked example, 1000 a second, 100 permits, one caller: the first call is one batch, with its own
  * request and 100 chunks behind it, at 1, 2 … 100 ms. Call by call these are used, one each ms. At 50
  * ms a second batch fetches 50 more, at 101 … 150 ms, and so on: 20 batches a second instead of 1000.
  *
- * Order. A caller is never served while an earlier one still waits for its reply. A caller that the
- * buffer cannot serve waits for the refill that is under way, or asks the store, and the next refill
- * leaves behind it.
+ * Order. A caller is never served while an earlier one still waits for its reply: one that the buffer
+ * cannot serve waits for the refill that is under way, or asks the store, ahead of the next refill.
  */
 import { atExit } from "../../at-exit.ts";
 import type { Clock, Timer } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
-import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
+import type { Answer, StoreRequest } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
-import { type Chunk, type Part, PermitBuffer } from "./permit-buffer.ts";
+import {
+  answerOf,
+  BufferGrant,
+  type Chunk,
+  NO,
+  type Part,
+  PermitBuffer,
+  permitsOf,
+} from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
 import { isGranted, type PermitRequest } from "./permit-request.ts";
 import { RefillSize } from "./refill-size.ts";
@@ -58,22 +58,6 @@ export interface PrefetchContext {
   /** By our own clock. */
   dueAt(wait: number, sentAt: number): number;
 }
-
-/** What the buffer has granted; `parts` say where it came from. */
-class BufferGrant implements Answer {
-  readonly wait: number;
-  readonly receipts: readonly number[] = [];
-  readonly slowest = 0;
-  readonly quotas = [];
-  readonly owed = [];
-  readonly parts: Part[] = [];
-
-  constructor(wait: number) {
-    this.wait = wait;
-  }
-}
-
-const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** Chunks that are fetched together. */
 interface Refill {
@@ -295,7 +279,10 @@ export class Prefetcher implements PermitSource {
       toStore: (): StoreRequest => ({ verb: "reserve", amount, longest, late: 0, count: 1 }),
       taken: (answer) => (isGranted(answer) ? amount : 0),
       answer: (answer, sentAt) => this.#arrive(refill, permits, answer, sentAt),
-      returnToStore: (answer) => this.#returnChunk(permits, answer),
+      returnToStore: (answer) => {
+        const chunk: Chunk = { due: 0, answer, size: permits, left: 0 };
+        if (isGranted(answer)) this.#return({ chunk, permits });
+      },
       fail: (error) => this.#lose(refill, error),
       delayed: () => this.#lose(refill),
     };
@@ -323,12 +310,6 @@ export class Prefetcher implements PermitSource {
     this.#arm();
   }
 
-  #returnChunk(permits: number, answer: Answer): void {
-    if (!isGranted(answer)) return;
-    const chunk: Chunk = { due: 0, answer, size: permits, left: 0 };
-    this.#return({ chunk, permits });
-  }
-
   /** The refill does not come, or not in time: callers that wait for it share its fate. */
   #lose(refill: Refill, error?: unknown): void {
     if (refill.gone) return;
@@ -348,15 +329,9 @@ export class Prefetcher implements PermitSource {
     this.#arm();
   }
 
-  #return({ chunk: { answer, size }, permits }: Part): void {
+  #return(part: Part): void {
     const { amountOf, link, policies } = this.#context;
-    // of a part of a chunk, the permits that were stored come back last
-    const receipts = answer.receipts.map((receipt, i) =>
-      policies.list[i]?.algorithm.dated || i >= policies.list.length
-        ? receipt
-        : Math.max(0, receipt - (size - permits)),
-    );
-    link.returnToStore(amountOf(permits), { ...answer, receipts }).catch(() => {});
+    link.returnToStore(amountOf(part.permits), answerOf(part, policies)).catch(() => {});
   }
 
   /** A timer as long as permits are buffered; it keeps no process alive. */
@@ -384,11 +359,4 @@ export class Prefetcher implements PermitSource {
       this.#arm();
     }
   };
-}
-
-/** The one number that is asked of every policy; `Infinity`, which is never here, if they differ. */
-function permitsOf(amount: Amount): number {
-  if (typeof amount === "number") return amount;
-  const [first = Infinity] = amount;
-  return amount.every((permits) => permits === first) ? first : Infinity;
 }

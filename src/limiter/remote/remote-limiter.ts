@@ -5,7 +5,6 @@
 import type { Policy, Quota } from "../../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../../check.ts";
-import type { Clock } from "../../clock.ts";
 import { asyncDispose } from "../../dispose.ts";
 import { LimiterClosedError } from "../../errors.ts";
 import type { Amount, Permits } from "../../permits.ts";
@@ -30,7 +29,8 @@ import { remoteMember } from "./combined-call.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import { type CallOptions, type ChangeVerb, changeOf, StoreCall } from "./permit-request.ts";
-import { Prefetcher, type PrefetchOptions } from "./prefetcher.ts";
+import { Prefetcher } from "./prefetcher.ts";
+import { type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 import type { RemoteWaiter, Wanted } from "./remote-waiter.ts";
@@ -38,32 +38,6 @@ import { WaitLine } from "./wait-line.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
 
 const GRANTED = Promise.resolve(true);
-
-export interface RemoteOptions {
-  readonly name: string;
-  readonly maxWaiting: number;
-  readonly timeoutMs: number;
-  /**
-   * What calls do while the store is away: fail, wait for it, or be let in here: all of them, or as
-   * many as this process' share of the limit allows.
-   */
-  readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
-  /** How many processes share the limit, which `"local"` has to know: 1 or more. */
-  readonly instances?: () => number;
-  readonly clock: Clock;
-  /**
-   * The clock is the store's too, and the time travels with every batch: this, microseconds, added
-   * to the clock's is Unix time. Absent: the store goes by its own clock.
-   */
-  readonly epoch: number | undefined;
-  /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
-  readonly limitsKeptAt?: readonly (number | undefined)[];
-  /** Permits are reserved before a caller asks. */
-  readonly prefetch?: PrefetchOptions | undefined;
-  /** Of a limiter for each key: which one; what happens is published and counted with the others. */
-  readonly key?: string;
-  readonly outageStats?: OutageStats;
-}
 
 export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
@@ -349,14 +323,4 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 /** What is prefetched may be used whatever the store has. */
 function atLeast(quota: Quota, remaining: number): Quota {
   return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
-}
-
-/** A store books instants ahead: it cannot move them when a caller starts late. */
-function refuseStrict({ names, list }: PolicyList): void {
-  const strict = list.findIndex((policy) => policy.strict);
-  if (strict < 0) return;
-  throw new TypeError(
-    `policy "${names[strict]}" must not be strict on a store, which books instants ahead and does not ` +
-      "know when callers start; leave out strict, or use Limiter.create, which is in this process",
-  );
 }

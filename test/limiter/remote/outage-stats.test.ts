@@ -2,7 +2,7 @@ import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { gcra, QueueFullError, smoothBursty } from "../../../src/index.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
-import type { RemoteOptions } from "../../../src/limiter/remote/remote-limiter.ts";
+import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../../src/redis.ts";
 import { suite } from "../../suite.ts";
 import { HandLeaseStore, settled } from "../leases/lease-store.ts";

@@ -1,7 +1,8 @@
 import { Redis } from "ioredis";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type Clock, type Timer, toMicros } from "../../../src/clock.ts";
-import { RemoteLimiter, type RemoteOptions } from "../../../src/limiter/remote/remote-limiter.ts";
+import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
+import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
 import { listPolicies, type Policies } from "../../../src/stores/memory.ts";
 import {

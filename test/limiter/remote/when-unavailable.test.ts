@@ -11,7 +11,7 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../src/index.ts";
-import type { RemoteOptions } from "../../../src/limiter/remote/remote-limiter.ts";
+import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import { StoreUnavailableError } from "../../../src/redis.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
