@@ -36,8 +36,8 @@ export interface RefusedMessage extends Teller {
   /** How long it waited in vain, ms; 0 for who was refused at once. */
   readonly waitedMs: number;
   /**
-   * How long it would have had to wait from now on, ms, and for which policy; absent where that is
-   * not known.
+   * How long it would have had to wait from now on, ms, and for which policy; `Infinity` where it
+   * could not have waited, absent where that is not known.
    */
   readonly waitMs?: number;
   readonly policy?: string;

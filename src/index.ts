@@ -39,6 +39,7 @@ export type {
   LocalLimiter,
   LocalReservation,
   PolicyStatus,
+  RemoteLimiter,
   Reservation,
   TryOptions,
   WaitOptions,

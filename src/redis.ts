@@ -13,10 +13,9 @@ import {
   wholeAtLeastOne,
 } from "./check.ts";
 import { LONGEST_TIMEOUT_MS } from "./clock.ts";
-import type { Limiter } from "./limiter/face.ts";
+import type { RemoteLimiter as RemoteFace } from "./limiter/face.ts";
 import { RemoteConcurrency } from "./limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
-import type { RemoteStats, StoreState } from "./limiter/remote/outages.ts";
 import { RemoteLimiter } from "./limiter/remote/remote-limiter.ts";
 import {
   checkKey,
@@ -36,6 +35,7 @@ import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export type { RemoteLimiter } from "./limiter/face.ts";
 export type { ConcurrencyStatus } from "./limiter/leases/lease-desk.ts";
 export type { RemoteLease as RedisLease } from "./limiter/leases/remote-lease.ts";
 export type { RemoteStats as RedisStats, StoreState } from "./limiter/remote/outages.ts";
@@ -57,21 +57,6 @@ export type {
   NodeRedisSubscriber,
   RedisSubscriber,
 } from "./stores/redis/subscriber.ts";
-
-/** A limiter that can be ended. */
-export interface ClosableLimiter extends Limiter, AsyncDisposable {
-  /** Whether the store answered when it was last asked; or `"closed"`. */
-  readonly state: StoreState;
-  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
-  readonly stats: RemoteStats;
-  /**
-   * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
-   * every further call; what they were promised, and what was reserved ahead, is given back.
-   *
-   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
-   */
-  close(): Promise<void>;
-}
 
 /** A limiter on Redis under any policies. */
 export class RedisLimiter extends RemoteLimiter {
@@ -125,7 +110,7 @@ export class RedisLimiter extends RemoteLimiter {
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  for(key: string): ClosableLimiter {
+  for(key: string): RemoteFace {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;
     this.checkOpen();
@@ -193,7 +178,7 @@ export class RedisRateLimiter extends RemoteLimiter {
 
   /** The declared pace again. */
   async resetRate(): Promise<void> {
-    await this.reset();
+    await this.resetPolicies();
   }
 
   get #policy(): SmoothPolicy {

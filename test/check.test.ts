@@ -225,7 +225,11 @@ for (const [where, make] of Object.entries(scenes)) {
     const bound = "timeoutMs must be a number; what is below 0 counts as 0, got";
     await refused(Number.NaN, RangeError, `${bound} NaN`);
     for (const [value, error, shown] of [...notNumbers, [[5], TypeError, "an array"] as const]) {
-      await refused(value, error, `wait ${object} ${shown}`);
+      await refused(
+        value,
+        error,
+        `wait must be ms, a number, or { timeoutMs, signal }, got ${shown}`,
+      );
     }
     await refused({ timeoutMs: Number.NaN }, RangeError, `${bound} NaN`);
     for (const [timeoutMs, error, shown] of [...notNumbers, ...objects]) {

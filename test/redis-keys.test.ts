@@ -184,7 +184,7 @@ limits("for a key as well, and what is set at run time goes before", async () =>
   assert.is((await one.peek()).limit, 3);
   await limiter.update(window(9));
   assert.is((await limiter.peek()).limit, 9);
-  await limiter.reset();
+  await limiter.resetPolicies();
   assert.is((await limiter.peek()).limit, 3);
 });
 

@@ -276,7 +276,7 @@ shared("update on several policies, by name", async () => {
     twin.policies.map(({ numbers: [rate] }) => rate),
     [50, 100],
   );
-  await twin.reset();
+  await twin.resetPolicies();
   await one.peek();
   assert.equal(
     one.policies.map(({ numbers: [rate] }) => rate),

@@ -15,6 +15,7 @@ import type {
   Decision,
   Limiter,
   LocalLimiter,
+  PermitsOnly,
   PolicyStatus,
   Reservation,
   TryOptions,
@@ -22,7 +23,7 @@ import type {
 } from "./face.ts";
 import { KeyLimiter } from "./keyed.ts";
 import { QueueingLimiter } from "./limiter.ts";
-import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
 import { RemoteReservation } from "./remote/remote-reservation.ts";
 
 type Maybe<T> = T | Promise<T>;
@@ -74,10 +75,13 @@ class AllOf implements Limiter {
     return reservation.ready(options);
   }
 
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): Maybe<boolean> {
-    if (wait !== undefined) return this.#tryWithin(permits, wait);
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     return chain(this.#reserveWithin(permits, 0), (reserved) => reserved !== undefined);
   }
 
@@ -151,6 +155,11 @@ class AllOf implements Limiter {
   pause(ms: number): Maybe<void> {
     const paused = this.#limiters.map((limiter) => limiter.pause(ms));
     return chain(all<unknown>(paused), () => {});
+  }
+
+  reset(): Maybe<void> {
+    const done = this.#limiters.map((limiter) => limiter.reset());
+    return chain(all<unknown>(done), () => {});
   }
 
   update(): never {

@@ -3,10 +3,17 @@ import { checkText } from "../check.ts";
 import { TooManyKeysError } from "../errors.ts";
 import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
-import type { Decision, LocalLimiter, LocalReservation, TryOptions, WaitOptions } from "./face.ts";
+import type {
+  Decision,
+  LocalLimiter,
+  LocalReservation,
+  PermitsOnly,
+  TryOptions,
+  WaitOptions,
+} from "./face.ts";
 import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
-import { checkTryOptions } from "./options.ts";
+import { checkTryOptions, isTryOptions } from "./options.ts";
 
 /** A limiter for each key. */
 export class KeyedLimiter implements Counted {
@@ -31,7 +38,10 @@ export class KeyedLimiter implements Counted {
     this.#keys = new Keyring(policies, options);
   }
 
-  /** How many keys have a state now. */
+  /**
+   * How many keys have a state now: those that have used something, until it no longer matters and
+   * a later call drops it. At most `maxKeys`.
+   */
   get size(): number {
     return this.#keys.states.size;
   }
@@ -53,9 +63,13 @@ export class KeyedLimiter implements Counted {
   }
 
   /**
-   * Forgets what a key has used, unless somebody waits for it.
+   * Drops the state of a key: its next call finds a new one. Does nothing while callers wait for
+   * the key, or it is paused; `for(key).reset()` makes the state new then too, and re-times them.
    *
-   * @returns whether there was anything to forget
+   * @param key any string
+   * @returns whether a state was dropped
+   * @example
+   * users.forget(user); // the account is closed: its memory is free at once
    */
   forget(key: string): boolean {
     return this.#keys.forget(checkText("key", key));
@@ -85,11 +99,17 @@ export class KeyLimiter implements LocalLimiter {
     }
   }
 
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
-    if (wait === undefined) return this.#keys.tryAcquire(this.#key, permits);
-    return this.#tryWithin(permits, wait);
+  tryAcquire(
+    permits: Permits | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): boolean | Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    return this.#keys.tryAcquire(this.#key, permits);
   }
 
   async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
@@ -130,6 +150,10 @@ export class KeyLimiter implements LocalLimiter {
 
   pause(ms: number): void {
     this.#keys.wake(this.#key).pause(ms);
+  }
+
+  reset(): void {
+    this.#keys.reset(this.#key);
   }
 
   update(policies: Policies): void {

@@ -6,7 +6,7 @@
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
 import { diagnostics } from "../diagnostics.ts";
 import { TooManyKeysError } from "../errors.ts";
-import type { Amount, Permits } from "../permits.ts";
+import { type Amount, type Permits, sizeOf } from "../permits.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
 import { Round } from "../stores/round.ts";
@@ -132,8 +132,11 @@ export class Keyring {
   }
 
   #look(cell: Cell, now: number, amount: Amount): Decision {
-    const at = this.#possible(cell.earliest(now, amount), amount);
-    return decision(cell.names, cell.quotas(now), amount, at - now, cell.slowest(now, amount));
+    const wait = this.#possible(cell.earliest(now, amount), amount) - now;
+    const full = wait > 0 ? cell.overflowing(now, amount) : -1;
+    const isFull = full >= 0 || (wait > 0 && sizeOf(amount) > this.#options.maxWaiting);
+    const slowest = full >= 0 ? full : cell.slowest(now, amount);
+    return decision(cell.names, cell.quotas(now), amount, isFull ? Infinity : wait, slowest);
   }
 
   /** Takes the permits if they can be used now; the cell that is lent is then the key's. */
@@ -264,6 +267,12 @@ export class Keyring {
     const now = this.#now();
     for (const { limiter } of this.#awake.values()) limiter.update(policies);
     this.states.resize(next, now, this.#time.epoch, this.#awake.keys());
+  }
+
+  reset(key: string): void {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) awake.limiter.reset();
+    else this.states.forget(key);
   }
 
   forget(key: string): boolean {

@@ -12,6 +12,7 @@ import type {
   Limiter as Face,
   LocalLimiter,
   LocalReservation,
+  PermitsOnly,
   TryOptions,
   WaitOptions,
 } from "./face.ts";
@@ -20,6 +21,7 @@ import {
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
+  isTryOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
   mostWaiting,
@@ -111,10 +113,16 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     });
   }
 
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
+  tryAcquire(
+    permits: Permits | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): boolean | Promise<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const queue = this.#queue;
     const amount = queue.cell.amount(permits);
     const now = queue.now();
@@ -124,7 +132,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return granted;
   }
 
-  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+  #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
     try {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
@@ -184,7 +192,9 @@ export class QueueingLimiter implements LocalLimiter, Counted {
 
   #look(now: number, amount: Amount): Decision {
     const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
-    return decision(this.#queue.cell.names, quotas, amount, instant - now, slowest);
+    const isFull = instant > now && this.#queue.permits + sizeOf(amount) > this.#maxWaiting;
+    const wait = isFull ? Infinity : instant - now;
+    return decision(this.#queue.cell.names, quotas, amount, wait, slowest);
   }
 
   charge(permits: Permits): void {
@@ -197,6 +207,10 @@ export class QueueingLimiter implements LocalLimiter, Counted {
 
   pause(ms: number): void {
     this.#queue.pause(Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000));
+  }
+
+  reset(): void {
+    this.#queue.reset(this.#policies);
   }
 
   update(policies: Policies): void {

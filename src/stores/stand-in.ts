@@ -84,8 +84,8 @@ abstract class DelegatingCell implements Cell {
     return this.cell.excess(now, amount);
   }
 
-  overflows(now: number, amount: Amount): boolean {
-    return this.cell.overflows(now, amount);
+  overflowing(now: number, amount: Amount): number {
+    return this.cell.overflowing(now, amount);
   }
 
   slowest(from: number, amount: Amount): number {

@@ -48,6 +48,9 @@ export type StoreRequest =
   | { readonly verb: "owed" }
   /** Other numbers are in force from now on for all who declare what this caller declares. */
   | { readonly verb: "set"; readonly numbers: string }
+  /** The declared numbers are in force again. */
+  | { readonly verb: "unset" }
+  /** The state is as if new; what was set stays in force. */
   | { readonly verb: "reset" };
 
 export interface StoreReply {

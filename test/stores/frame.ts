@@ -214,8 +214,13 @@ class Frame {
       case "set":
         this.#set(request.numbers);
         break;
-      case "reset":
+      case "unset":
         this.#set(this.#declared);
+        break;
+      case "reset":
+        this.#start();
+        this.#held = 0;
+        this.changed = true;
     }
     return [AT_ONCE];
   }
@@ -239,14 +244,14 @@ class Frame {
     const at = this.#earliest(Math.max(this.#now - late, this.#held), permits);
     const wait = at > this.#now ? Math.ceil(at - this.#now) : 0;
     if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
-    if (wait > longest || (wait > 0 && this.#overflows(permits))) {
+    if (wait > longest || (wait > 0 && this.#overflowing(permits) >= 0)) {
       return { ...AT_ONCE, wait: REFUSED };
     }
     return { ...AT_ONCE, wait, receipts: this.#take(at, permits) };
   }
 
-  #overflows(permits: readonly number[]): boolean {
-    return this.#parts.some(({ algorithm, policy, state }, i) => {
+  #overflowing(permits: readonly number[]): number {
+    return this.#parts.findIndex(({ algorithm, policy, state }, i) => {
       const asked = permits[i] ?? 0;
       return asked > 0 && algorithm.overflows?.(policy, state, this.#now, asked);
     });
@@ -267,6 +272,9 @@ class Frame {
         latest = alone;
       }
     });
+    const full = at > this.#now ? this.#overflowing(permits) : -1;
+    const wait = full >= 0 ? Infinity : Math.max(0, Math.ceil(at - this.#now));
+    if (full >= 0) slowest = full;
     if (verb === "decide" && at <= this.#now) this.#take(at, permits);
     const quotas = this.#parts.map(({ algorithm, policy, state }): Quota => {
       const quota = algorithm.quota(policy, state, this.#now);
@@ -276,7 +284,7 @@ class Frame {
         ? { ...quota, remaining: 0, resetMs: resetHeldMs }
         : { ...quota, remaining: positiveZero(remaining), resetMs: positiveZero(resetMs) };
     });
-    return { ...AT_ONCE, wait: Math.max(0, Math.ceil(at - this.#now)), slowest, quotas };
+    return { ...AT_ONCE, wait, slowest, quotas };
   }
 
   #owed(): Answer {

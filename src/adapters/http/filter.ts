@@ -10,6 +10,7 @@
 import { show } from "../../check.ts";
 import { QueueFullError, TooManyKeysError } from "../../errors.ts";
 import type { Decision, Limiter, Reservation } from "../../limiter/face.ts";
+import { retryAfter } from "./answers/retry.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
@@ -105,7 +106,7 @@ export class Filter {
     const isRefused = !allowed && !isShadow;
     return {
       allowed: !isRefused,
-      retryMs: isRefused ? decision.waitMs : 0,
+      retryMs: isRefused ? retryAfter(decision, ask.cost) : 0,
       waitedMs: 0,
       outcomes: [{ rule, actor: ask.actor, allowed, decision }],
     };
@@ -174,7 +175,7 @@ function verdict(asks: readonly Ask[], answers: readonly Answer[], waitedMs: num
       outcomes.push({ rule: ask.active.rule, actor: ask.actor, allowed: answer.allowed, decision });
       if (passes(answer)) continue;
       allowed = false;
-      retryMs = Math.max(retryMs, decision.waitMs);
+      retryMs = Math.max(retryMs, retryAfter(decision, ask.cost));
     }
   }
   return { allowed, retryMs, waitedMs, outcomes };

@@ -21,7 +21,7 @@ import {
   atLeastZero,
   atLeastZeroOrInfinity,
   checkNumber,
-  checkOptions,
+  checkNumbers,
   show,
 } from "../../check.ts";
 import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
@@ -49,7 +49,7 @@ export function leakyBucket(numbers: {
   readonly nodelay?: number | boolean;
   readonly slack?: number;
 }): GcraPolicy {
-  checkOptions("leakyBucket", numbers, ["permitsPerSecond", "capacity", "nodelay", "slack"]);
+  checkNumbers("leakyBucket", numbers, ["permitsPerSecond", "capacity", "nodelay", "slack"]);
   const permitsPerSecond = checkNumber("permitsPerSecond", numbers.permitsPerSecond, aboveZero);
   const capacity = checkNumber("capacity", numbers.capacity, atLeastZeroOrInfinity);
   const { slack = 0 } = numbers;

@@ -32,7 +32,7 @@
  *
  * `sliding-log.lua` is this file once more.
  */
-import { aboveZero, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
@@ -264,7 +264,7 @@ export function slidingLog(numbers: {
   readonly limit: number;
   readonly windowMs: number;
 }): SlidingLogPolicy {
-  checkOptions("slidingLog", numbers, ["limit", "windowMs"]);
+  checkNumbers("slidingLog", numbers, ["limit", "windowMs"]);
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   return slidingLogAlgorithm.policy([limit, checkWindow(numbers.windowMs)]);
 }

@@ -34,7 +34,7 @@
  *
  * `sliding-window.lua` is this file once more.
  */
-import { aboveZero, type Bound, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, type Bound, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
@@ -233,7 +233,7 @@ export function slidingWindow(numbers: {
   readonly windowMs: number;
   readonly buckets?: number;
 }): SlidingWindowPolicy {
-  checkOptions("slidingWindow", numbers, ["limit", "windowMs", "buckets"]);
+  checkNumbers("slidingWindow", numbers, ["limit", "windowMs", "buckets"]);
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   const windowMs = checkWindow(numbers.windowMs);
   const { buckets = 10 } = numbers;

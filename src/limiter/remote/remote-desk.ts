@@ -185,10 +185,12 @@ export class RemoteDesk implements Desk, BookingDesk {
     const heard = this.#tookIfGranted(taken, 0);
     try {
       const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
-      if (answer.wait === Infinity) throw this.excess(amount);
+      if (answer.quotas.length === 0) throw this.excess(amount);
       const quotas =
         ready === 0 ? answer.quotas : answer.quotas.map((each) => atLeast(each, ready));
-      return decision(this.cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
+      const told = here ?? answer.wait;
+      const wait = told > 0 && !this.hasRoom(amount) ? Infinity : told;
+      return decision(this.cell.names, quotas, amount, wait, answer.slowest);
     } catch (error) {
       if (own !== undefined) this.giveBack(amount, own);
       throw error;
@@ -390,6 +392,17 @@ export class RemoteDesk implements Desk, BookingDesk {
     );
     this.#retime();
     await paused;
+  }
+
+  /** The state is a new one. What is given back to the old one arrives before, in the same trip. */
+  async reset(): Promise<void> {
+    this.checkOpen();
+    const refusal = this.#trips.refusal();
+    if (refusal !== undefined) throw this.outages.failed(refusal);
+    const reset = this.#tell({ verb: "reset" });
+    this.#lastKnown?.outdated();
+    this.#retime();
+    await reset;
   }
 
   /**

@@ -7,17 +7,23 @@ import { QueueFullError } from "../../errors.ts";
 import type { Permits } from "../../permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/memory.ts";
 import type { Store } from "../../stores/store.ts";
-import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "../face.ts";
+import type {
+  Decision,
+  RemoteLimiter as Face,
+  Reservation,
+  TryOptions,
+  WaitOptions,
+} from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
 import type { Counted } from "../meter.ts";
-import { checkTryOptions, checkWaitOptions } from "../options.ts";
+import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
 import { AcquireAsker, TryAsker } from "./asker.ts";
 import type { Outages, RemoteStats, StoreState } from "./outages.ts";
 import { RemoteDesk, type RemoteOptions } from "./remote-desk.ts";
 
 const GRANTED = Promise.resolve(true);
 
-export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
+export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #desk: RemoteDesk;
 
@@ -40,7 +46,15 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     });
   }
 
-  tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
+  tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    return this.#tryWithin(permits, 0);
+  }
+
+  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     if (wait === 0 && this.#desk.isHere(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
@@ -112,9 +126,12 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     await this.#desk.renumber({ verb: "set", numbers: writePolicies(list) });
   }
 
-  /** The declared numbers are in force again. */
   async reset(): Promise<void> {
-    await this.#desk.renumber({ verb: "reset" });
+    await this.#desk.reset();
+  }
+
+  async resetPolicies(): Promise<void> {
+    await this.#desk.renumber({ verb: "unset" });
   }
 
   /**

@@ -23,13 +23,15 @@
 --            pause micros                         nobody goes before then
 --            owed                                 tell what lacks and is owed; nothing changes
 --            set numbers                          in force from now on for all who declare what this caller declares
---            reset                                the declared numbers are in force again
+--            unset                                the declared numbers are in force again
+--            reset                                the state is as if new; what was set stays in force
 -- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g,
 -- microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
 --                           up to which instant (epoch microseconds) permits are promised then
---            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window
+--            decide, peek   the wait ("inf": the permits may not wait), which policy refuses them or else is slowest,
+--                           and of each policy limit, remaining, reset, window; or "never"
 --            owed           of each policy the permits that lack to its being full, and for how long nobody goes
 
 -- The first half is made once in a call, the second (from `run` on) is run for each limiter of it.
@@ -121,13 +123,12 @@ local function earliest(from, permits)
   end
 end
 
--- whether the permits, which cannot be used now, are more than may wait
-local function overflows(permits)
+-- the first policy that does not let the permits, which cannot be used now, wait; nil if none
+local function overflowing(permits)
   for i = 1, count do
     local bounded = policy[i].maxWaiting and permits[i] > 0
-    if bounded and algorithm[i].overflows(policy[i], state[i], now, permits[i]) then return true end
+    if bounded and algorithm[i].overflows(policy[i], state[i], now, permits[i]) then return i end
   end
-  return false
 end
 
 -- up to which instant permits are promised: when the next, however few, could be used
@@ -274,7 +275,7 @@ while position <= last do
         local wait = at > now and math.ceil(at - now) or 0
         if at == math.huge then
           answers[i] = "never"
-        elseif wait > longest or wait > 0 and overflows(permits) then
+        elseif wait > longest or wait > 0 and overflowing(permits) then
           answers[i] = "no"
         else
           answers[i] = text(wait) .. take(at, permits)

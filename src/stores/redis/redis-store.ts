@@ -88,6 +88,7 @@ export class RedisStore implements Store {
         args.push(request.numbers);
         break;
       case "owed":
+      case "unset":
       case "reset":
         break;
     }

@@ -24,8 +24,10 @@ local function tell(taking)
     local alone = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
     if alone > latest then slowest, latest = i - 1, alone end
   end
+  local full = at > now and overflowing(permits)
+  local wait = full and math.huge or math.max(0, math.ceil(at - now))
   if taking and at <= now then take(at, permits) end
-  local values = { text(math.max(0, math.ceil(at - now))), text(slowest) }
+  local values = { text(wait), text(full and full - 1 or slowest) }
   for i = 1, count do
     local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
     if held > now then remaining, reset = 0, math.max(reset, held - now) end
@@ -130,6 +132,12 @@ function verbs.set()
   return set(ARGV[position - 1])
 end
 
-function verbs.reset()
+function verbs.unset()
   return set(declared)
+end
+
+function verbs.reset()
+  start()
+  held, changed = 0, true
+  return ""
 end
