@@ -7,6 +7,8 @@ import {
   aboveZero,
   atLeastZeroOrInfinity,
   type Bound,
+  CREATE,
+  checkCreated,
   checkNumber,
   checkOptions,
   checkText,
@@ -88,10 +90,11 @@ export class RedisLimiter extends RemoteLimiter {
     options: RedisPoliciesOptions = {},
   ): RedisLimiter {
     checkOptions("options", options, [...REDIS_OPTIONS, "limitKey"]);
-    return new RedisLimiter(...open(redis, name, listPolicies(policies), options));
+    return new RedisLimiter(CREATE, ...open(redis, name, listPolicies(policies), options));
   }
 
-  private constructor(...opened: Opened) {
+  private constructor(made: typeof CREATE, ...opened: Opened) {
+    checkCreated("RedisLimiter", made);
     super(...opened);
     const [store, name, policies, options] = opened;
     const { outages } = this;
@@ -154,7 +157,12 @@ export class RedisRateLimiter extends RemoteLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS]);
     const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
-    return new RedisRateLimiter(...open(redis, name, policies, options));
+    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, options));
+  }
+
+  private constructor(made: typeof CREATE, ...opened: Opened) {
+    checkCreated("RedisRateLimiter", made);
+    super(...opened);
   }
 
   /**
@@ -274,12 +282,20 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const breaker = breakerOf(redis, letsIn(unavailable));
     const store = new RedisLeaseStore(runner, messages, prefix, breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
-    return new RedisConcurrencyLimiter(store, checkName(name), limit, {
+    return new RedisConcurrencyLimiter(CREATE, store, checkName(name), limit, {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
       ...unavailable,
     });
+  }
+
+  private constructor(
+    made: typeof CREATE,
+    ...parts: ConstructorParameters<typeof RemoteConcurrency>
+  ) {
+    checkCreated("RedisConcurrencyLimiter", made);
+    super(...parts);
   }
 }

@@ -10,7 +10,7 @@ import { gcra } from "../src/algorithms/gcra/gcra.ts";
 import { leakyBucket } from "../src/algorithms/gcra/leaky-bucket.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
 import { slidingLog } from "../src/algorithms/sliding-log/sliding-log.ts";
-import { slidingWindow } from "../src/algorithms/sliding-window/sliding-window.ts";
+import { slidingWindowAlgorithm } from "../src/algorithms/sliding-window/sliding-window.ts";
 import { smoothBursty, smoothWarmingUp } from "../src/algorithms/smooth/smooth.ts";
 import { tokenBucket } from "../src/algorithms/token-bucket/token-bucket.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
@@ -85,7 +85,9 @@ const policyOf: Record<string, fc.Arbitrary<Policy>> = {
     .map(fixedWindow),
   "sliding-window": fc
     .record({ limit, windowMs, buckets: fc.constantFrom(10, 10, 1, 2, 3, 7, 60) })
-    .map(slidingWindow),
+    .map(({ limit, windowMs, buckets }) =>
+      slidingWindowAlgorithm.policy([limit, windowMs, buckets]),
+    ),
   "sliding-log": fc.record({ limit, windowMs }).map(slidingLog),
   gcra: fc.oneof(
     fc.record({ limit: finite, periodMs: duration, burst: extra }).map(gcra),

@@ -1,5 +1,5 @@
 /** A limiter for each key, all under the same policies. */
-import { checkText } from "../check.ts";
+import { CREATE, checkCreated, checkText } from "../check.ts";
 import { TooManyKeysError } from "../errors.ts";
 import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
@@ -31,10 +31,11 @@ export class KeyedLimiter implements Counted {
    * if (!users.for(user).tryAcquire()) return tooManyRequests();
    */
   static create(policies: Policies, options: KeyedLimiterOptions = {}): KeyedLimiter {
-    return new KeyedLimiter(policies, options);
+    return new KeyedLimiter(CREATE, policies, options);
   }
 
-  private constructor(policies: Policies, options: KeyedLimiterOptions) {
+  private constructor(made: typeof CREATE, policies: Policies, options: KeyedLimiterOptions) {
+    checkCreated("KeyedLimiter", made);
     this.#keys = new Keyring(policies, options);
   }
 

@@ -25,7 +25,11 @@ const windowed = (permitsPerSecond: number) => ({
 export const onEpoch = (permitsPerSecond: number) => fixedWindow(windowed(permitsPerSecond));
 export const onFirst = (permitsPerSecond: number) =>
   fixedWindow({ ...windowed(permitsPerSecond), align: "first" });
-export const inBuckets = (permitsPerSecond: number) => slidingWindow(windowed(permitsPerSecond));
+/** Their window is whole microseconds, as many as buckets want. */
+export const inBuckets = (permitsPerSecond: number) => {
+  const { limit, windowMs } = windowed(permitsPerSecond);
+  return slidingWindow({ limit, windowMs: Math.round(windowMs * 100) / 100 });
+};
 export const logged = (permitsPerSecond: number) => slidingLog(windowed(permitsPerSecond));
 export const cells = (permitsPerSecond: number) =>
   gcra({ limit: permitsPerSecond, periodMs: 1000, burst: 3 });

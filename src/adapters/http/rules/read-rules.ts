@@ -15,6 +15,8 @@ export interface ReadOptions extends Partial<Names> {
   readonly source?: string | undefined;
 }
 
+/** One word that ends as the names of such files do: no text of rules is that. */
+const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
 /** In characters: some five thousand rules. Reading takes a second then, and all else waits. */
 const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
@@ -36,6 +38,11 @@ const MOST_ALIASES = 100;
  */
 export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
   checkText("text", text);
+  if (A_PATH.test(text)) {
+    throw new TypeError(
+      `text must be the rules themselves, got a file's name ${show(text)}: read the file first, or give createGateway fileSource(${show(text)})`,
+    );
+  }
   checkOptions("options", options, ["source", "actors", "algorithms"]);
   const { source = "rules", actors = [], algorithms = {} } = options;
   checkText("source", source);
