@@ -69,6 +69,14 @@ export interface RecoveredMessage extends UnavailableMessage {
   readonly failed: number;
 }
 
+/** A key in which operators keep a limit holds no limit: the declared one is in force. */
+export interface LimitIgnoredMessage extends Teller {
+  /** Whose limit it is. */
+  readonly policy: string;
+  /** What the key holds: its first 40 bytes. */
+  readonly value: string;
+}
+
 type Subscriber<Message> = (message: Message, name: string) => void;
 
 /** A channel of `diagnostics_channel`, or where there is none one that does the same. */
@@ -157,4 +165,9 @@ export const diagnostics = {
   unavailable: open<UnavailableMessage>("unavailable"),
   /** `smooth-limiter:recovered`: it is back. */
   recovered: open<RecoveredMessage>("recovered"),
+  /**
+   * `smooth-limiter:limit-ignored`: a `limitKey` holds a negative number or none at all; once for
+   * each value that a limiter meets.
+   */
+  limitIgnored: open<LimitIgnoredMessage>("limit-ignored"),
 } as const;

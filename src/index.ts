@@ -19,6 +19,7 @@ export {
   type CancelledMessage,
   type Channel,
   diagnostics,
+  type LimitIgnoredMessage,
   type RecoveredMessage,
   type RefusedMessage,
   type Teller,

@@ -2,6 +2,7 @@
  * `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the
  * same name.
  */
+import { readPolicies } from "./algorithms/index.ts";
 import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
@@ -130,6 +131,19 @@ export class RedisLimiter extends RemoteLimiter {
   }
 }
 
+/** What a `setRate` reaches: the state tells under which numbers it was last used. */
+export interface RateSetting {
+  /**
+   * `"users"`: the limiter was last used by code that declares the same numbers, by this process or
+   * others, and all of that code follows. `"only-this-declaration"`: it was last used by code that
+   * declares other numbers, which does not follow; only code that declares what this limiter does
+   * would. `"unknown"`: it has not been used lately, or its limit is kept in a key that changed.
+   */
+  readonly reaches: "users" | "only-this-declaration" | "unknown";
+  /** With `"only-this-declaration"`: the permits per second at which the limiter was last used. */
+  readonly rateInUse?: number | undefined;
+}
+
 /** Guava's RateLimiter on Redis. */
 export class RedisRateLimiter extends RemoteLimiter {
   /**
@@ -155,7 +169,7 @@ export class RedisRateLimiter extends RemoteLimiter {
     warmup: number | RedisRateLimiterOptions = 0,
   ): RedisRateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
-    checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS]);
+    checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
     return new RedisRateLimiter(CREATE, ...open(redis, name, policies, options));
   }
@@ -167,10 +181,10 @@ export class RedisRateLimiter extends RemoteLimiter {
 
   /**
    * Permits per second in force, as the last reply told; before the first, the number that was
-   * declared.
+   * declared. 0: operators have closed it with `limitKey`.
    */
   getRate(): number {
-    return this.#policy.permitsPerSecond;
+    return this.isShut ? 0 : this.#policy.permitsPerSecond;
   }
 
   /**
@@ -179,9 +193,17 @@ export class RedisRateLimiter extends RemoteLimiter {
    * held to it.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
+   * @returns whom it reaches, as far as Redis knows: see `RateSetting`
+   * @example
+   * const { reaches, rateInUse } = await limiter.setRate(10);
+   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
    */
-  async setRate(permitsPerSecond: number): Promise<void> {
-    await this.update(repaced(this.#policy, permitsPerSecond));
+  async setRate(permitsPerSecond: number): Promise<RateSetting> {
+    const writtenUnder = await this.setPolicies(repaced(this.#policy, permitsPerSecond));
+    if (writtenUnder === "=") return { reaches: "users" };
+    const [used] = readPolicies(writtenUnder);
+    if (used === undefined) return { reaches: "unknown" };
+    return { reaches: "only-this-declaration", rateInUse: used.numbers[0] };
   }
 
   /** The declared pace again. */

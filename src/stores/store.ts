@@ -56,8 +56,18 @@ export type StoreRequest =
 export interface StoreReply {
   /** The numbers in force. */
   readonly inForce: string;
+  /** Of policies whose limit is kept in a key: those for which that is 0, or no limit. */
+  readonly notes?: readonly LimitNote[];
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
+}
+
+/** What a key in which a limit is kept holds, where the policy's own number is in force instead. */
+export interface LimitNote {
+  /** The policy's index. */
+  readonly policy: number;
+  /** The text that is no limit; undefined: it is 0, and the policy lets nothing through. */
+  readonly ignored: string | undefined;
 }
 
 export interface Answer {
@@ -73,6 +83,11 @@ export interface Answer {
   readonly quotas: readonly Quota[];
   /** For `owed`: how many permits each policy lacks to its being full. */
   readonly owed: readonly number[];
+  /**
+   * For `set` and `unset`: "=" where this caller's numbers were in force at the last write before,
+   * else those that were; empty where that is not known.
+   */
+  readonly writtenUnder?: string;
 }
 
 export const REFUSED = -1;

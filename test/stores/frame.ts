@@ -8,6 +8,7 @@ import { toMillis } from "../../src/clock.ts";
 import type { Amount } from "../../src/permits.ts";
 import {
   type Answer,
+  type LimitNote,
   REFUSED,
   type Store,
   type StoreReply,
@@ -43,11 +44,19 @@ export class FrameStore implements Store {
     return this.trip(key, declared, requests, now);
   }
 
-  trip(key: string, declared: string, requests: readonly StoreRequest[], clock: number) {
-    const frame = new Frame(declared, clock, this.saved.get(key)?.bytes);
+  /** @param kept what the keys hold in which limits are kept; undefined: it is absent */
+  trip(
+    key: string,
+    declared: string,
+    requests: readonly StoreRequest[],
+    clock: number,
+    kept: readonly (string | undefined)[] = [],
+  ): StoreReply {
+    const frame = new Frame(declared, clock, this.saved.get(key)?.bytes, kept);
     const answers = requests.flatMap((request) => frame.answer(request));
     if (frame.changed) this.saved.set(key, frame.save());
-    return { inForce: frame.inForce, answers } satisfies StoreReply;
+    const { inForce, notes } = frame;
+    return notes.length === 0 ? { inForce, answers } : { inForce, notes, answers };
   }
 }
 
@@ -67,17 +76,52 @@ class Frame {
   #held = 0;
   changed = false;
   inForce: string;
+  /** Of limits that are kept in keys: those that are 0, and those that are none. */
+  notes: LimitNote[] = [];
+  #writtenUnder = "";
+  readonly #kept: readonly (string | undefined)[];
   /** The numbers set at run time, each after a tab. */
   #settings: readonly string[] = [];
   #parts: Part[] = [];
 
-  constructor(declared: string, clock: number, saved: Uint8Array | undefined) {
+  constructor(
+    declared: string,
+    clock: number,
+    saved: Uint8Array | undefined,
+    kept: readonly (string | undefined)[],
+  ) {
     this.#declared = declared;
-    this.inForce = declared;
+    this.#kept = kept;
+    this.inForce = this.#resolve(declared);
     this.#base = Math.floor(clock / UNIT) * UNIT;
     this.#now = clock - this.#base;
     if (saved === undefined) this.#start();
     else this.#load(clock, saved);
+  }
+
+  #resolve(numbers: string): string {
+    this.notes = [];
+    const lines = numbers.split("\n").map((line, policy) =>
+      line.replace(/\$(\S+?)@(\d+)/g, (_, fallback: string, which: string) => {
+        const kept = this.#kept[Number(which) - 1];
+        const limit = kept?.trim() ? Number(kept) : Number.NaN;
+        if (limit > 0 && limit < Infinity) return `${limit}`;
+        if (kept !== undefined && !this.notes.some((note) => note.policy === policy)) {
+          this.notes.push({ policy, ignored: limit === 0 ? undefined : kept });
+        }
+        return fallback;
+      }),
+    );
+    return lines.join("\n");
+  }
+
+  /** Of the policies whose limit is 0, the first that is asked. */
+  #refusing(permits: readonly number[]): number {
+    return this.#parts.findIndex((_, i) => this.#isClosed(i) && (permits[i] ?? 0) > 0);
+  }
+
+  #isClosed(index: number): boolean {
+    return this.notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
   }
 
   #start(): void {
@@ -97,8 +141,12 @@ class Frame {
     const text = new TextDecoder().decode(saved.subarray(HEAD_BYTES, HEAD_BYTES + length));
     const [numbers = "", ...settings] = text.split("\t");
     this.#settings = settings;
+    this.#writtenUnder = numbers;
     const setting = settings.find((one) => one.startsWith(`${this.#declared}=`));
-    if (setting !== undefined) this.inForce = setting.slice(this.#declared.length + 1);
+    if (setting !== undefined) {
+      this.inForce = setting.slice(this.#declared.length + 1);
+      this.notes = [];
+    }
     const before = readPolicies(numbers);
     const after = readPolicies(this.inForce);
     if (
@@ -149,6 +197,7 @@ class Frame {
   }
 
   #earliest(from: number, permits: readonly number[]): number {
+    if (this.#refusing(permits) >= 0) return Infinity;
     let at = from;
     for (;;) {
       let agreed = at;
@@ -212,11 +261,9 @@ class Frame {
         this.changed = true;
         break;
       case "set":
-        this.#set(request.numbers);
-        break;
+        return [{ ...AT_ONCE, writtenUnder: this.#set(request.numbers) }];
       case "unset":
-        this.#set(this.#declared);
-        break;
+        return [{ ...AT_ONCE, writtenUnder: this.#set(this.#declared) }];
       case "reset":
         this.#start();
         this.#held = 0;
@@ -261,7 +308,8 @@ class Frame {
     const from = Math.max(this.#now - late, this.#held);
     const permits = this.#amounts(amount);
     const at = this.#earliest(from, permits);
-    if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
+    const shut = this.#refusing(permits);
+    if (at === Infinity && shut < 0) return { ...AT_ONCE, wait: Infinity };
     let slowest = 0;
     let latest = -Infinity;
     this.#parts.forEach(({ algorithm, policy, state }, i) => {
@@ -272,12 +320,13 @@ class Frame {
         latest = alone;
       }
     });
-    const full = at > this.#now ? this.#overflowing(permits) : -1;
+    const full = at > this.#now && shut < 0 ? this.#overflowing(permits) : shut;
     const wait = full >= 0 ? Infinity : Math.max(0, Math.ceil(at - this.#now));
     if (full >= 0) slowest = full;
     if (verb === "decide" && at <= this.#now) this.#take(at, permits);
-    const quotas = this.#parts.map(({ algorithm, policy, state }): Quota => {
-      const quota = algorithm.quota(policy, state, this.#now);
+    const quotas = this.#parts.map(({ algorithm, policy, state }, i): Quota => {
+      const open = algorithm.quota(policy, state, this.#now);
+      const quota = this.#isClosed(i) ? { ...open, limit: 0, remaining: 0 } : open;
       const { remaining, resetMs } = quota;
       const resetHeldMs = Math.max(resetMs, toMillis(this.#held - this.#now));
       return this.#held > this.#now
@@ -321,12 +370,16 @@ class Frame {
     this.changed = true;
   }
 
-  #set(numbers: string): void {
+  #set(numbers: string): string {
+    const own = this.#writtenUnder === this.inForce;
+    const reached = own ? "=" : this.#declared.includes("$") ? "" : this.#writtenUnder;
     const declared = `${this.#declared}=`;
     this.#settings = this.#settings.filter((setting) => !setting.startsWith(declared));
     if (numbers !== this.#declared) this.#settings = [...this.#settings, declared + numbers];
-    this.#resize(numbers);
+    this.#resize(this.#resolve(numbers));
+    if (own) this.#writtenUnder = this.inForce;
     this.changed = true;
+    return reached;
   }
 
   save(): Saved {

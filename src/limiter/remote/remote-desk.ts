@@ -5,11 +5,7 @@
 import type { Policy, Quota } from "../../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../algorithms/index.ts";
 import type { Clock } from "../../clock.ts";
-import {
-  LimiterClosedError,
-  type PermitsExceedCapacityError,
-  QueueFullError,
-} from "../../errors.ts";
+import { LimiterClosedError, PermitsExceedCapacityError, QueueFullError } from "../../errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../../permits.ts";
 import { type Cell, openCell, type PolicyList } from "../../stores/memory.ts";
 import { type Answer, REFUSED, type Store, type StoreRequest } from "../../stores/store.ts";
@@ -22,6 +18,7 @@ import { correct } from "../reservation.ts";
 import { type Asker, Booking, type BookingDesk, type Desk } from "./asker.ts";
 import type { Call, Taker } from "./call.ts";
 import { Fallback } from "./fallback.ts";
+import { KeptLimits } from "./kept-limits.ts";
 import { LastKnown } from "./last-known.ts";
 import { Outages } from "./outages.ts";
 import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
@@ -91,6 +88,7 @@ export class RemoteDesk implements Desk, BookingDesk {
     checkOpen: () => this.checkOpen(),
     cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
   };
+  readonly #limits: KeptLimits;
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
@@ -99,6 +97,7 @@ export class RemoteDesk implements Desk, BookingDesk {
     this.cell = openCell(declared, 0, 0);
     this.outages = options.outages ?? new Outages(options.name);
     this.meter = this.outages.meter(declared.names, options.key);
+    this.#limits = new KeptLimits({ limiter: options.name }, declared.names);
     this.#line = new WaitLine(options.clock);
     const { whenUnavailable, limitsKeptAt } = options;
     const { list } = declared;
@@ -114,6 +113,7 @@ export class RemoteDesk implements Desk, BookingDesk {
         along: () => this.#lastKnown?.inquiry(),
         lost: (cause) => this.outages.lost(cause),
         answered: () => this.outages.answered(),
+        noted: (notes) => this.#limits.noted(notes),
         found: () => this.#return(),
         isIdle: () => this.#fallback?.isIdle ?? true,
       },
@@ -277,7 +277,7 @@ export class RemoteDesk implements Desk, BookingDesk {
   }
 
   excess(amount: Amount): PermitsExceedCapacityError {
-    return this.#inForce().excess(0, amount);
+    return this.#limits.refusal(amount) ?? this.#inForce().excess(0, amount);
   }
 
   #inForce(): Cell {
@@ -302,10 +302,13 @@ export class RemoteDesk implements Desk, BookingDesk {
     this.#stock?.answered(asker);
     try {
       if (this.#fallback === undefined) throw error;
-      this.#fallback.for(error, asker.amount).admit(asker);
+      const standIn = this.#fallback.for(error, asker.amount);
+      this.checkLimits(asker.amount);
+      standIn.admit(asker);
     } catch (reason) {
       this.dismiss(asker);
-      asker.reject(this.outages.failed(reason));
+      if (reason instanceof PermitsExceedCapacityError) asker.never(reason);
+      else asker.reject(this.outages.failed(reason));
     }
   }
 
@@ -336,6 +339,27 @@ export class RemoteDesk implements Desk, BookingDesk {
       if (this.#fallback === undefined) throw this.outages.failed(error);
       return here(this.#fallback.for(error, amount));
     }
+  }
+
+  /** While the store is away a limit that was 0 when it last told stays 0. */
+  checkLimits(amount: Amount): void {
+    const refusal = this.#limits.refusal(amount);
+    if (refusal !== undefined) throw refusal;
+  }
+
+  /** Which policy's limit is 0; -1 if none is. */
+  get closedPolicy(): number {
+    return this.#limits.closed(1);
+  }
+
+  /** The answer of `decide` and `peek` while the store is away, where a limit was 0 before. */
+  shut(amount: Amount): Decision | undefined {
+    const closed = this.#limits.closed(amount);
+    if (closed < 0) return undefined;
+    const quotas = this.#inForce()
+      .quotas(0)
+      .map((quota, i) => (this.#limits.closes(i) ? { ...quota, limit: 0, remaining: 0 } : quota));
+    return decision(this.cell.names, quotas, amount, Infinity, closed);
   }
 
   /** The store is back: it is told what was used, and asked by those who wait. */
@@ -387,7 +411,9 @@ export class RemoteDesk implements Desk, BookingDesk {
   async #pause(micros: number): Promise<void> {
     const paused = this.orHere(
       0,
-      () => this.#tell({ verb: "pause", micros }),
+      async () => {
+        await this.#tell({ verb: "pause", micros });
+      },
       (standIn) => standIn.pause(micros),
     );
     this.#retime();
@@ -424,14 +450,15 @@ export class RemoteDesk implements Desk, BookingDesk {
   }
 
   /** Other numbers are in force for everybody: what was reserved ahead by those of before goes back. */
-  async renumber(request: StoreRequest): Promise<void> {
+  async renumber(request: StoreRequest): Promise<Answer> {
     this.#stock?.release();
-    await this.#tell(request);
+    return this.#tell(request);
   }
 
-  async #tell(request: StoreRequest): Promise<void> {
+  async #tell(request: StoreRequest): Promise<Answer> {
     this.checkOpen();
-    await this.#trips.send(() => request);
+    const { answer } = await this.#trips.send(() => request);
+    return answer;
   }
 
   #openStock(prefetch: StockOptions): Stock {

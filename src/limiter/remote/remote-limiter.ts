@@ -72,7 +72,10 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
       const reservation = await this.#desk.orHere(
         amount,
         () => this.#desk.reserve(permits, amount),
-        (standIn) => standIn.reserve(permits, amount),
+        (standIn) => {
+          this.#desk.checkLimits(amount);
+          return standIn.reserve(permits, amount);
+        },
       );
       this.#desk.meter.granted(amount, reservation.waitMs * 1000);
       return reservation;
@@ -87,7 +90,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     const decided = await this.#desk.orHere(
       amount,
       () => this.#desk.look("decide", amount),
-      (standIn) => standIn.decide(amount),
+      (standIn) => this.#desk.shut(amount) ?? standIn.decide(amount),
     );
     if (decided.allowed) this.#desk.meter.granted(amount, 0);
     else this.#desk.meter.refused(amount, "too-long", () => decided);
@@ -99,7 +102,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.#desk.orHere(
       amount,
       () => this.#desk.look("peek", amount),
-      (standIn) => standIn.peek(amount),
+      (standIn) => this.#desk.shut(amount) ?? standIn.peek(amount),
     );
   }
 
@@ -122,8 +125,15 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
+    await this.setPolicies(policies);
+  }
+
+  /** @returns the numbers that were in force at the last write before: see `Answer.writtenUnder` */
+  protected async setPolicies(policies: Policies): Promise<string> {
     const { list } = renumber(this.#declared, listPolicies(policies));
-    await this.#desk.renumber({ verb: "set", numbers: writePolicies(list) });
+    const numbers = writePolicies(list);
+    const { writtenUnder = "" } = await this.#desk.renumber({ verb: "set", numbers });
+    return writtenUnder;
   }
 
   async reset(): Promise<void> {
@@ -165,6 +175,11 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   /** The policies in force, as the last reply told. */
   get policies(): readonly Policy[] {
     return this.#desk.policies;
+  }
+
+  /** Whether operators have set the limit of a policy to 0, as the last reply told. */
+  protected get isShut(): boolean {
+    return this.#desk.closedPolicy >= 0;
   }
 
   /** Shared with the limiters of its keys. */

@@ -11,7 +11,7 @@ import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../../errors.ts";
 import type { Amount } from "../../permits.ts";
 import { type Absentee, Breaker, isPermanent } from "../../stores/breaker.ts";
-import type { Answer, Store, StoreReply, StoreRequest } from "../../stores/store.ts";
+import type { Answer, LimitNote, Store, StoreReply, StoreRequest } from "../../stores/store.ts";
 import { type Arrival, type Call, inOrder, Message, pack } from "./call.ts";
 
 /** A script keeps everybody else waiting while it runs: more calls than this take the next trip. */
@@ -33,6 +33,8 @@ export interface TripOptions {
   readonly epoch: number | undefined;
   /** How late our own timer was for those who ask now, microseconds. */
   readonly lateBy: () => number;
+  /** What a reply tells of limits that are kept in keys; called before its calls are answered. */
+  readonly noted?: (notes: readonly LimitNote[] | undefined) => void;
   /** What else is to be asked with a trip that is about to leave. */
   readonly along?: () => Call | undefined;
   /** The store could not be asked, or did not answer in time; and it has answered. */
@@ -287,9 +289,10 @@ export class Trips implements Absentee {
     return this.#store.run(this.#key, this.#declared, requests, now);
   }
 
-  #arrive(trip: Trip, { inForce, answers }: StoreReply): void {
+  #arrive(trip: Trip, { inForce, notes, answers }: StoreReply): void {
     const { calls, sentAt, waiting } = trip;
     this.#inForce = inForce;
+    this.#options.noted?.(notes);
     const queue = this.#queue;
     if (waiting !== undefined) this.#queue = [];
     calls.forEach((call, i) => {

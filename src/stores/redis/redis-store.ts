@@ -7,7 +7,14 @@ import { show } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
-import { type Answer, REFUSED, type Store, type StoreReply, type StoreRequest } from "../store.ts";
+import {
+  type Answer,
+  type LimitNote,
+  REFUSED,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
+} from "../store.ts";
 import type { ScriptRunner } from "./client.ts";
 import { Courier, type KeyScript } from "./courier.ts";
 import { lua } from "./lua.gen.ts";
@@ -121,7 +128,8 @@ function scriptFor(names: readonly string[], verbs: string): KeyScript {
 }
 
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
-  const [inForce = "", ...texts] = String(reply).split("\t");
+  const [head = "", ...texts] = String(reply).split("\t");
+  const [inForce = "", ...notes] = head.split("!");
   if (typeof reply !== "string" || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
@@ -132,9 +140,18 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     if (verb === "reserve") decodeGrants(text, answers);
     else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
     else if (verb === "owed") answers.push(decodeOwed(text));
+    else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
     else answers.push(AT_ONCE);
   }
-  return { inForce, answers };
+  return notes.length === 0
+    ? { inForce, answers }
+    : { inForce, notes: notes.map(decodeNote), answers };
+}
+
+function decodeNote(text: string): LimitNote {
+  const end = text.indexOf("=");
+  if (end < 0) return { policy: Number(text) - 1, ignored: undefined };
+  return { policy: Number(text.slice(0, end)) - 1, ignored: text.slice(end + 1) };
 }
 
 const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };

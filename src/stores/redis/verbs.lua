@@ -17,20 +17,22 @@ local function tell(taking)
   local from = math.max(now - number(), held)
   local permits = amounts()
   local at = earliest(from, permits)
-  if at == math.huge then return "never" end
+  local shut = closed and refuses(permits)
+  if at == math.huge and not shut then return "never" end
   -- which policy alone would be the last to let them go
   local slowest, latest = 0, -math.huge
   for i = 1, count do
     local alone = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
     if alone > latest then slowest, latest = i - 1, alone end
   end
-  local full = at > now and overflowing(permits)
+  local full = shut or at > now and overflowing(permits)
   local wait = full and math.huge or math.max(0, math.ceil(at - now))
   if taking and at <= now then take(at, permits) end
   local values = { text(wait), text(full and full - 1 or slowest) }
   for i = 1, count do
     local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
     if held > now then remaining, reset = 0, math.max(reset, held - now) end
+    if closed and closed[i] then limit, remaining = 0, 0 end
     for _, value in ipairs({ limit, remaining, reset, window }) do values[#values + 1] = text(value) end
   end
   return table.concat(values, " ")
@@ -52,12 +54,14 @@ local function set(numbers)
     settings = string.sub(settings, string.find(settings, "\t", 2, true), -1)
   end
   if settings == "\t" then settings = "" end
-  local before = policy
+  local before, own = policy, written_under == in_force
+  local reached = own and "=" or not string.find(declared, "$", 1, true) and written_under or ""
   in_force = resolve(numbers)
+  if own then written_under = in_force end
   parse(in_force)
   resize(before)
   changed = true
-  return ""
+  return reached
 end
 
 function verbs.decide()
