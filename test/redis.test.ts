@@ -197,15 +197,15 @@ shared(
     const [one, twin, script] = limiters;
     assert.equal(await one.setRate(10), { reaches: "unknown" });
     await one.resetRate();
-    await twin.acquire();
+    await twin.charge(1);
     assert.equal(await one.setRate(20), { reaches: "users" });
-    await twin.acquire();
+    await twin.charge(1);
     const both = [script.setRate(50), script.setRate(60)];
     const lost = { reaches: "only-this-declaration", rateInUse: 20 };
     assert.equal(await Promise.all(both), [lost, lost]);
     await twin.peek();
     assert.is(twin.getRate(), 20, "it has reached no other");
-    await twin.acquire();
+    await twin.charge(1);
     assert.equal(await one.setRate(30), { reaches: "users" });
   },
 );
