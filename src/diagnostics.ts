@@ -36,8 +36,8 @@ export interface RefusedMessage extends Teller {
   /** How long it waited in vain, ms; 0 for who was refused at once. */
   readonly waitedMs: number;
   /**
-   * How long it would have had to wait from now on, ms, and for which policy; `Infinity` where it
-   * could not have waited, absent where that is not known.
+   * How long it would have had to wait from now on, ms, and for which policy; `Infinity` where
+   * the policy lets no more wait, absent where that is not known.
    */
   readonly waitMs?: number;
   readonly policy?: string;
@@ -166,8 +166,8 @@ export const diagnostics = {
   /** `smooth-limiter:recovered`: it is back. */
   recovered: open<RecoveredMessage>("recovered"),
   /**
-   * `smooth-limiter:limit-ignored`: a `limitKey` holds a negative number or none at all; once for
+   * `smooth-limiter:limitIgnored`: a `limitKey` holds a negative number or none at all; once for
    * each value that a limiter meets.
    */
-  limitIgnored: open<LimitIgnoredMessage>("limit-ignored"),
+  limitIgnored: open<LimitIgnoredMessage>("limitIgnored"),
 } as const;

@@ -190,9 +190,9 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#look(now, amount);
   }
 
-  #look(now: number, amount: Amount): Decision {
+  #look(now: number, amount: Amount, maxWaiting = this.#maxWaiting): Decision {
     const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
-    const isFull = instant > now && this.#queue.permits + sizeOf(amount) > this.#maxWaiting;
+    const isFull = instant > now && this.#queue.permits + sizeOf(amount) > maxWaiting;
     const wait = isFull ? Infinity : instant - now;
     return decision(this.#queue.cell.names, quotas, amount, wait, slowest);
   }
@@ -246,7 +246,8 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   #refused(now: number, amount: Amount, reason: RefusedMessage["reason"] = "too-long"): void {
-    this.#meter.refused(amount, reason, () => this.#look(now, amount));
+    // how long the wait would be if there were room
+    this.#meter.refused(amount, reason, () => this.#look(now, amount, Infinity));
   }
 }
 

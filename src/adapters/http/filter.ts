@@ -8,7 +8,7 @@
  * Who must wait holds its place in each line and goes when all lines have let it.
  */
 import { show } from "../../check.ts";
-import { QueueFullError, TooManyKeysError } from "../../errors.ts";
+import { PermitsExceedCapacityError, QueueFullError, TooManyKeysError } from "../../errors.ts";
 import type { Decision, Limiter, Reservation } from "../../limiter/face.ts";
 import { retryAfter } from "./answers/retry.ts";
 import type { GatewayRequest } from "./request.ts";
@@ -235,9 +235,11 @@ function inLine(ask: Ask, reservation: Reservation, after: Decision): Answer {
   return { ask, allowed: true, decision, reservation, isTaken: true };
 }
 
-/** A full line and a full table of keys say no; everything else is a fault. */
+/** A full line, a full table of keys and a limit of 0 say no; everything else is a fault. */
 function refusal(ask: Ask, error: unknown, look: Decision): Answer {
-  if (!(error instanceof QueueFullError) && !(error instanceof TooManyKeysError)) throw error;
+  const isClosed = error instanceof PermitsExceedCapacityError && error.facts.capacity === 0;
+  const isFull = error instanceof QueueFullError || error instanceof TooManyKeysError;
+  if (!isClosed && !isFull) throw error;
   const decision = { ...look, allowed: false, waitMs: look.waitMs || NO_ROOM_MS };
   return { ask, allowed: false, decision, isTaken: false };
 }

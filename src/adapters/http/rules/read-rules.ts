@@ -217,6 +217,7 @@ class Reader {
         scope: rest.scope as Rule["scope"],
         mode: rest.mode as Rule["mode"],
         cost: rest.cost,
+        ...(rest.limitKey !== undefined && { limitKey: rest.limitKey }),
         overrides: Object.entries(overrides).map(
           ([value, other]): RuleOverride => ({
             value,
@@ -232,6 +233,9 @@ class Reader {
         if (wrong === undefined) return [];
         return "value" in each ? `override ${show(each.value)}: ${wrong}` : wrong;
       });
+      if (rule.limitKey !== undefined && rule.scope === "local") {
+        wrongs.push("found limitKey, which needs scope: global");
+      }
       for (const wrong of wrongs) this.#wrong(at, wrong);
       return wrongs.length > 0 ? [] : { ...rule, name: name ?? derivedName(rule) };
     });
