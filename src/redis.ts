@@ -3,6 +3,7 @@
  * same name.
  */
 import { readPolicies } from "./algorithms/index.ts";
+import { reportUseless } from "./algorithms/never-binds.ts";
 import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
@@ -91,7 +92,9 @@ export class RedisLimiter extends RemoteLimiter {
     options: RedisPoliciesOptions = {},
   ): RedisLimiter {
     checkOptions("options", options, [...REDIS_OPTIONS, "limitKey"]);
-    return new RedisLimiter(CREATE, ...open(redis, name, listPolicies(policies), options));
+    const listed = listPolicies(policies);
+    reportUseless(listed.names, listed.list);
+    return new RedisLimiter(CREATE, ...open(redis, name, listed, options));
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {

@@ -3,6 +3,7 @@
  * for which somebody waits, or that is paused, is *awake*: until it is idle again it has a queue of
  * its own, on the same state.
  */
+import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
 import { diagnostics } from "../diagnostics.ts";
 import { TooManyKeysError } from "../errors.ts";
@@ -60,6 +61,7 @@ export class Keyring {
     this.#options = checked;
     this.#maxKeys = maxKeys;
     const list = listPolicies(policies);
+    reportUseless(list.names, list.list);
     this.states = new KeyStates(list, maxKeys, whenFull, (key) => this.#awake.has(key));
     this.meter = new Meter({ limiter: checked.name }, list.names);
     this.#time = new Timeline(

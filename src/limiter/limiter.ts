@@ -1,5 +1,6 @@
 /** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
 import type { Policy } from "../algorithms/algorithm.ts";
+import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { toMillis } from "../clock.ts";
 import type { RefusedMessage } from "../diagnostics.ts";
@@ -35,7 +36,8 @@ export type Limiter = Face;
 export const Limiter = {
   /**
    * A limiter in this process, under one policy or under several at once: all let a request pass,
-   * or none is charged.
+   * or none is charged. A window that could never bind beside the others is reported as a process
+   * warning with the code SMOOTH_LIMITER_NEVER_BINDS.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
    * @param options `{ maxWaiting, clock, name }`
@@ -50,7 +52,9 @@ export const Limiter = {
    */
   create(policies: Policies, options: LimiterOptions = {}): LocalLimiter & Counted {
     checkOptions("options", options, LIMITER_OPTIONS);
-    return new QueueingLimiter(...opened(listPolicies(policies), options));
+    const listed = listPolicies(policies);
+    reportUseless(listed.names, listed.list);
+    return new QueueingLimiter(...opened(listed, options));
   },
 };
 
