@@ -1,5 +1,6 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../../clock.ts";
 import type { RefusedMessage } from "../../diagnostics.ts";
+import type { PermitsExceedCapacityError } from "../../errors.ts";
 import { type Amount, sameAmount } from "../../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";
@@ -25,7 +26,7 @@ export interface Desk {
   /** The store has given it what it asked for. */
   took(amount: Amount, answer: Answer): void;
   full(amount: Amount): Error;
-  excess(amount: Amount): Error;
+  excess(amount: Amount): PermitsExceedCapacityError;
 }
 
 /** What those need of their limiter who see for themselves what the answer says. */
@@ -89,6 +90,11 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
     this.resolve(Promise.reject(reason));
   }
 
+  /** The permits exceed what a policy can ever hold. */
+  never(excess: PermitsExceedCapacityError): void {
+    this.reject(excess);
+  }
+
   #grant(waited: number): void {
     // an answer that came late was waited for, too
     this.#desk.meter.released(this.amount, this.#asksAgain ? this.#waited : waited);
@@ -133,7 +139,7 @@ export abstract class Asker<T = never> implements Taker, Sleeper {
     } else if (answer.wait === REFUSED) {
       this.#refuse(() => this.#desk.full(this.amount));
     } else {
-      this.reject(this.#desk.excess(this.amount));
+      this.never(this.#desk.excess(this.amount));
     }
     this.#desk.dismiss(this);
   }
@@ -236,6 +242,16 @@ export class TryAsker extends Asker<boolean> {
 
   protected override refused(): void {
     this.resolve(false);
+  }
+
+  /** A limit of 0 is the operators' doing, and no fault of the caller's. */
+  override never(excess: PermitsExceedCapacityError): void {
+    if (excess.facts.capacity > 0) {
+      super.never(excess);
+    } else {
+      this.tellRefusal();
+      this.resolve(false);
+    }
   }
 
   /** It does not wait longer for a store that is away than it would for permits. */

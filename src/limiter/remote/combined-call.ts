@@ -18,6 +18,7 @@ import type {
   CombinedReply,
   CombiningStore,
   Place,
+  StoreReply,
 } from "../../stores/store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import { decision, passedBy } from "../decision.ts";
@@ -25,6 +26,7 @@ import {
   GaveUpError,
   type Look,
   lookAtOnce,
+  lookWithin,
   type Member,
   type Part,
   refusalOf,
@@ -60,7 +62,7 @@ export interface CombinableDesk {
   /** With what calls fail now without being sent. */
   refusal(): StoreUnavailableError | undefined;
   /** The store has answered, with the numbers in force. */
-  replied(inForce: string): void;
+  replied(reply: Pick<StoreReply, "inForce" | "notes">): void;
   /** The store could not be asked, or did not answer in time. */
   lost(cause: unknown, isOverdue: boolean): void;
   failed(error: unknown): unknown;
@@ -180,8 +182,8 @@ class RemoteSteps implements Steps {
     const isTaken = verb === "take" && passes;
     return asked.map((one, i) => {
       const told = parts[i] as CombinedReply["parts"][number];
-      if (told.answer.wait === Infinity && !one.isOptional) throw one.desk.excess(one.amount);
-      return lookOf(one, told, isTaken && told.passes ? sentAt[i] : undefined);
+      if (told.fate === "never" && !one.isOptional) throw one.desk.excess(one.amount);
+      return lookOf(one, told, isTaken && told.fate === "passes" ? sentAt[i] : undefined);
     });
   }
 
@@ -199,9 +201,10 @@ class RemoteSteps implements Steps {
     const reply = this.#store.runTogether(verb, asked.map(partOf)).then(
       (told) => {
         asked.forEach(({ desk, amount }, i) => {
-          const { inForce, passes, answer } = told.parts[i] as CombinedReply["parts"][number];
-          desk.replied(inForce);
-          if (!isOpen && verb === "take" && told.passes && passes) desk.giveBack(amount, answer);
+          const part = told.parts[i] as CombinedReply["parts"][number];
+          desk.replied(part);
+          const isTaken = verb === "take" && told.passes && part.fate === "passes";
+          if (!isOpen && isTaken) desk.giveBack(amount, part.answer);
         });
         return told;
       },
@@ -271,13 +274,14 @@ function isScattered(asked: readonly Asked[]): boolean {
 /** @param sentAt when the call was sent, if permits were taken */
 function lookOf(
   { desk, permits, amount, longestMs }: Asked,
-  { passes, answer }: CombinedReply["parts"][number],
+  { fate, answer }: CombinedReply["parts"][number],
   sentAt: number | undefined,
 ): Look {
   const { wait, slowest, quotas } = answer;
   const { names } = desk.cell;
+  const passes = fate === "passes";
   if (sentAt === undefined) {
-    const isFull = !passes && wait <= longestMs * 1000;
+    const isFull = fate === "full" || (!passes && wait <= longestMs * 1000);
     return { decision: decision(names, quotas, amount, wait, slowest), passes, isFull };
   }
   const reservation = desk.granted(permits, amount, answer, sentAt);
@@ -326,8 +330,7 @@ class FallbackMember implements Takeable {
   }
 
   look(_permits: Permits, longestMs: number): Look {
-    const decision = this.#standIn.peek(this.#amount);
-    return { decision, passes: decision.waitMs <= longestMs };
+    return lookWithin(this.#standIn.peek(this.#amount), longestMs);
   }
 
   take(_permits: Permits, longestMs: number): Look {

@@ -7,7 +7,7 @@ import { readPolicies, writePolicies } from "../../algorithms/index.ts";
 import type { Clock } from "../../clock.ts";
 import {
   LimiterClosedError,
-  type PermitsExceedCapacityError,
+  PermitsExceedCapacityError,
   QueueFullError,
   type StoreUnavailableError,
 } from "../../errors.ts";
@@ -18,6 +18,7 @@ import {
   type Place,
   REFUSED,
   type Store,
+  type StoreReply,
   type StoreRequest,
 } from "../../stores/store.ts";
 import { AbortGroups } from "../abort-groups.ts";
@@ -30,6 +31,7 @@ import { type Asker, Booking, type BookingDesk, type Desk } from "./asker.ts";
 import type { Call, Taker } from "./call.ts";
 import type { CombinableDesk } from "./combined-call.ts";
 import { Fallback } from "./fallback.ts";
+import { KeptLimits } from "./kept-limits.ts";
 import { LastKnown } from "./last-known.ts";
 import { Outages } from "./outages.ts";
 import { type RemoteAccount, RemoteReservation } from "./remote-reservation.ts";
@@ -99,6 +101,7 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
     checkOpen: () => this.checkOpen(),
     cancelled: (amount, waited, reason) => this.meter.cancelled(amount, waited, reason),
   };
+  readonly #limits: KeptLimits;
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
@@ -107,6 +110,7 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
     this.cell = openCell(declared, 0, 0);
     this.outages = options.outages ?? new Outages(options.name);
     this.meter = this.outages.meter(declared.names, options.key);
+    this.#limits = new KeptLimits({ limiter: options.name }, declared.names);
     this.#line = new WaitLine(options.clock);
     const { whenUnavailable, limitsKeptAt } = options;
     const { list } = declared;
@@ -122,6 +126,7 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
         along: () => this.#lastKnown?.inquiry(),
         lost: (cause) => this.outages.lost(cause),
         answered: () => this.outages.answered(),
+        noted: (notes) => this.#limits.noted(notes),
         found: () => this.#return(),
         isIdle: () => this.#fallback?.isIdle ?? true,
       },
@@ -212,8 +217,8 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
     return this.#trips.refusal();
   }
 
-  replied(inForce: string): void {
-    this.#trips.replied(inForce);
+  replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#trips.replied(reply);
   }
 
   lost(cause: unknown, isOverdue: boolean): void {
@@ -251,12 +256,14 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
     const heard = this.#tookIfGranted(taken, 0);
     try {
       const { answer } = await this.#trips.send(request, { taken, longest: 0, heard });
-      if (answer.wait === Infinity) throw this.excess(amount);
+      if (answer.quotas.length === 0) throw this.excess(amount);
       const quotas = answer.quotas.map((each) => {
         const allowed = here === undefined ? each.allowed : here === 0;
         return { ...(ready === 0 ? each : atLeast(each, ready)), allowed };
       });
-      return decision(this.cell.names, quotas, amount, here ?? answer.wait, answer.slowest);
+      const told = here ?? answer.wait;
+      const wait = told > 0 && !this.hasRoom(amount) ? Infinity : told;
+      return decision(this.cell.names, quotas, amount, wait, answer.slowest);
     } catch (error) {
       if (own !== undefined) this.giveBack(amount, own);
       throw error;
@@ -343,7 +350,7 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
   }
 
   excess(amount: Amount): PermitsExceedCapacityError {
-    return this.#inForce().excess(0, amount);
+    return this.#limits.refusal(amount) ?? this.#inForce().excess(0, amount);
   }
 
   #inForce(): Cell {
@@ -368,10 +375,13 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
     this.#stock?.answered(asker);
     try {
       if (this.#fallback === undefined) throw error;
-      this.#fallback.for(error, asker.amount).admit(asker);
+      const standIn = this.#fallback.for(error, asker.amount);
+      this.checkLimits(asker.amount);
+      standIn.admit(asker);
     } catch (reason) {
       this.dismiss(asker);
-      asker.reject(this.outages.failed(reason));
+      if (reason instanceof PermitsExceedCapacityError) asker.never(reason);
+      else asker.reject(this.outages.failed(reason));
     }
   }
 
@@ -402,6 +412,30 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
       if (this.#fallback === undefined) throw this.outages.failed(error);
       return here(this.#fallback.for(error, amount));
     }
+  }
+
+  /** While the store is away a limit that was 0 when it last told stays 0. */
+  checkLimits(amount: Amount): void {
+    const refusal = this.#limits.refusal(amount);
+    if (refusal !== undefined) throw refusal;
+  }
+
+  /** Which policy's limit is 0; -1 if none is. */
+  get closedPolicy(): number {
+    return this.#limits.closed(1);
+  }
+
+  /** The answer of `decide` and `peek` while the store is away, where a limit was 0 before. */
+  shut(amount: Amount): Decision | undefined {
+    const closed = this.#limits.closed(amount);
+    if (closed < 0) return undefined;
+    const quotas = this.#inForce()
+      .quotas(0)
+      .map((quota, i) => {
+        const isClosed = this.#limits.closes(i);
+        return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
+      });
+    return decision(this.cell.names, quotas, amount, Infinity, closed);
   }
 
   /** The store is back: it is told what was used, and asked by those who wait. */
@@ -453,11 +487,24 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
   async #pause(micros: number): Promise<void> {
     const paused = this.orHere(
       0,
-      () => this.#tell({ verb: "pause", micros }),
+      async () => {
+        await this.#tell({ verb: "pause", micros });
+      },
       (standIn) => standIn.pause(micros),
     );
     this.#retime();
     await paused;
+  }
+
+  /** The state is a new one. What is given back to the old one arrives before, in the same trip. */
+  async reset(): Promise<void> {
+    this.checkOpen();
+    const refusal = this.#trips.refusal();
+    if (refusal !== undefined) throw this.outages.failed(refusal);
+    const reset = this.#tell({ verb: "reset" });
+    this.#lastKnown?.outdated();
+    this.#retime();
+    await reset;
   }
 
   /**
@@ -479,14 +526,15 @@ export class RemoteDesk implements Desk, BookingDesk, CombinableDesk {
   }
 
   /** Other numbers are in force for everybody: what was reserved ahead by those of before goes back. */
-  async renumber(request: StoreRequest): Promise<void> {
+  async renumber(request: StoreRequest): Promise<Answer> {
     this.#stock?.release();
-    await this.#tell(request);
+    return this.#tell(request);
   }
 
-  async #tell(request: StoreRequest): Promise<void> {
+  async #tell(request: StoreRequest): Promise<Answer> {
     this.checkOpen();
-    await this.#trips.send(() => request);
+    const { answer } = await this.#trips.send(() => request);
+    return answer;
   }
 
   #openStock(prefetch: StockOptions): Stock {

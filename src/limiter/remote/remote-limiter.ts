@@ -7,11 +7,17 @@ import { QueueFullError } from "../../errors.ts";
 import type { Permits } from "../../permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/memory.ts";
 import type { Store } from "../../stores/store.ts";
-import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "../face.ts";
+import type {
+  Decision,
+  RemoteLimiter as Face,
+  Reservation,
+  TryOptions,
+  WaitOptions,
+} from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
 import { asMember, ForeignMember, type Member } from "../member.ts";
 import type { Counted } from "../meter.ts";
-import { checkTryOptions, checkWaitOptions } from "../options.ts";
+import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
 import { AcquireAsker, TryAsker } from "./asker.ts";
 import { remoteMember } from "./combined-call.ts";
 import type { Outages, RemoteStats, StoreState } from "./outages.ts";
@@ -19,7 +25,7 @@ import { RemoteDesk, type RemoteOptions } from "./remote-desk.ts";
 
 const GRANTED = Promise.resolve(true);
 
-export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
+export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #desk: RemoteDesk;
 
@@ -43,7 +49,15 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     });
   }
 
-  tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
+  tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    return this.#tryWithin(permits, 0);
+  }
+
+  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     if (wait === 0 && this.#desk.isHere(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
@@ -61,7 +75,10 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       const reservation = await this.#desk.orHere(
         amount,
         () => this.#desk.reserve(permits, amount),
-        (standIn) => standIn.reserve(permits, amount),
+        (standIn) => {
+          this.#desk.checkLimits(amount);
+          return standIn.reserve(permits, amount);
+        },
       );
       this.#desk.meter.granted(amount, reservation.waitMs * 1000);
       return reservation;
@@ -76,7 +93,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     const decided = await this.#desk.orHere(
       amount,
       () => this.#desk.look("decide", amount),
-      (standIn) => standIn.decide(amount),
+      (standIn) => this.#desk.shut(amount) ?? standIn.decide(amount),
     );
     if (decided.allowed) this.#desk.meter.granted(amount, 0);
     else this.#desk.meter.refused(amount, "too-long", () => decided);
@@ -88,7 +105,7 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     return this.#desk.orHere(
       amount,
       () => this.#desk.look("peek", amount),
-      (standIn) => standIn.peek(amount),
+      (standIn) => this.#desk.shut(amount) ?? standIn.peek(amount),
     );
   }
 
@@ -111,14 +128,24 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
 
   /** Holds for everybody, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
-    const { names, list } = renumber(this.#declared, listPolicies(policies));
-    refuseStrict({ names, list });
-    await this.#desk.renumber({ verb: "set", numbers: writePolicies(list) });
+    await this.setPolicies(policies);
   }
 
-  /** The declared numbers are in force again. */
+  /** @returns the numbers that were in force at the last write before: see `Answer.writtenUnder` */
+  protected async setPolicies(policies: Policies): Promise<string> {
+    const { names, list } = renumber(this.#declared, listPolicies(policies));
+    refuseStrict({ names, list });
+    const numbers = writePolicies(list);
+    const { writtenUnder = "" } = await this.#desk.renumber({ verb: "set", numbers });
+    return writtenUnder;
+  }
+
   async reset(): Promise<void> {
-    await this.#desk.renumber({ verb: "reset" });
+    await this.#desk.reset();
+  }
+
+  async resetPolicies(): Promise<void> {
+    await this.#desk.renumber({ verb: "unset" });
   }
 
   /**
@@ -156,6 +183,11 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   /** The policies in force, as the last reply told. */
   get policies(): readonly Policy[] {
     return this.#desk.policies;
+  }
+
+  /** Whether operators have set the limit of a policy to 0, as the last reply told. */
+  protected get isShut(): boolean {
+    return this.#desk.closedPolicy >= 0;
   }
 
   /** Shared with the limiters of its keys. */

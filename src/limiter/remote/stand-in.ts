@@ -145,7 +145,9 @@ export class StandIn implements Account {
 
   #look(now: number, amount: Amount): Decision {
     const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
-    return decision(this.#cell.names, quotas, amount, instant - now, slowest);
+    const isFull = instant > now && !this.#options.hasRoom(amount);
+    const wait = isFull ? Infinity : instant - now;
+    return decision(this.#cell.names, quotas, amount, wait, slowest);
   }
 
   charge(amount: Amount): void {

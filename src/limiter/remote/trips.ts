@@ -11,7 +11,14 @@ import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../../errors.ts";
 import type { Amount } from "../../permits.ts";
 import { type Absentee, Breaker, isPermanent } from "../../stores/breaker.ts";
-import type { Answer, Place, Store, StoreReply, StoreRequest } from "../../stores/store.ts";
+import type {
+  Answer,
+  LimitNote,
+  Place,
+  Store,
+  StoreReply,
+  StoreRequest,
+} from "../../stores/store.ts";
 import { type Arrival, type Call, inOrder, Message, pack } from "./call.ts";
 
 /** A script keeps everybody else waiting while it runs: more calls than this take the next trip. */
@@ -33,6 +40,8 @@ export interface TripOptions {
   readonly epoch: number | undefined;
   /** How late our own timer was for those who ask now, microseconds. */
   readonly lateBy: () => number;
+  /** What a reply tells of limits that are kept in keys; called before its calls are answered. */
+  readonly noted?: (notes: readonly LimitNote[] | undefined) => void;
   /** What else is to be asked with a trip that is about to leave. */
   readonly along?: () => Call | undefined;
   /** The store could not be asked, or did not answer in time; and it has answered. */
@@ -129,8 +138,9 @@ export class Trips implements Absentee {
   }
 
   /** A combined request was answered. */
-  replied(inForce: string): void {
+  replied({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
     this.#inForce = inForce;
+    this.#options.noted?.(notes);
     if (!this.#away) this.#options.answered?.();
   }
 
@@ -312,9 +322,10 @@ export class Trips implements Absentee {
     return epoch === undefined ? undefined : instant + epoch;
   }
 
-  #arrive(trip: Trip, { inForce, answers }: StoreReply): void {
+  #arrive(trip: Trip, { inForce, notes, answers }: StoreReply): void {
     const { calls, sentAt, waiting } = trip;
     this.#inForce = inForce;
+    this.#options.noted?.(notes);
     const queue = this.#queue;
     if (waiting !== undefined) this.#queue = [];
     calls.forEach((call, i) => {
