@@ -51,11 +51,13 @@ export function checkNumber(name: string, value: unknown, bound: Bound): number 
 }
 
 /**
- * Refuses what is not an object and every option that nobody reads: a misspelt one would do
- * nothing.
+ * Rejects values that are not option objects, and unknown options: a misspelt one would do nothing.
  */
 export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+  if (options instanceof AbortSignal && known.includes("signal")) {
+    throw new TypeError(`${name} must be an object, got ${show(options)}: write { signal }`);
+  }
+  if (typeof options !== "object" || options === null || !isPlain(options)) {
     throw new TypeError(`${name} must be an object, got ${show(options)}`);
   }
   // for…in makes no array: this runs at every call that takes options
@@ -64,6 +66,28 @@ export function checkOptions(name: string, options: unknown, known: readonly str
       throw new TypeError(`${name} has no "${key}"; it knows ${known.join(", ")}`);
     }
   }
+}
+
+/** As `checkOptions`, for the numbers of a policy: `name` is the function that takes them. */
+export function checkNumbers(name: string, numbers: unknown, known: readonly string[]): void {
+  if (typeof numbers !== "object" || numbers === null || Array.isArray(numbers)) {
+    throw new TypeError(`${name} takes { ${known.join(", ")} }, got ${show(numbers)}`);
+  }
+  checkOptions(name, numbers, known);
+}
+
+/** Arrays, signals and promises have no options in them, and would pass as objects without any. */
+function isPlain(value: object): boolean {
+  return !(Array.isArray(value) || value instanceof AbortSignal || value instanceof Promise);
+}
+
+/** Only `create` has it: the mark of a constructor call that is allowed. */
+export const CREATE = Symbol("create");
+
+/** Rejects `new Limiter(…)`: the arguments of a constructor are not those of `create`. */
+export function checkCreated(name: string, mark: unknown): void {
+  if (mark === CREATE) return;
+  throw new TypeError(`${name} has no public constructor: write ${name}.create(…) without new`);
 }
 
 export function checkBoolean(name: string, value: unknown): boolean {
@@ -98,6 +122,8 @@ export function show(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.slice(0, 40));
   if (Object.is(value, -0)) return "-0";
   if (Array.isArray(value)) return "an array";
+  if (value instanceof Promise) return "a promise";
+  if (value instanceof AbortSignal) return "an AbortSignal";
   if (typeof value === "object" && value !== null) return "an object";
   if (typeof value === "function") return "a function";
   return String(value);

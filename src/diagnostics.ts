@@ -36,8 +36,8 @@ export interface RefusedMessage extends Teller {
   /** How long it waited in vain, ms; 0 for who was refused at once. */
   readonly waitedMs: number;
   /**
-   * How long it would have had to wait from now on, ms, and for which policy; absent where that is
-   * not known.
+   * How long it would have had to wait from now on, ms, and for which policy; `Infinity` where
+   * the policy lets no more wait, absent where that is not known.
    */
   readonly waitMs?: number;
   readonly policy?: string;
@@ -67,6 +67,14 @@ export interface RecoveredMessage extends UnavailableMessage {
   /** How many calls were refused meanwhile, and how many ended in a StoreUnavailableError. */
   readonly refused: number;
   readonly failed: number;
+}
+
+/** A key in which operators keep a limit holds no limit: the declared one is in force. */
+export interface LimitIgnoredMessage extends Teller {
+  /** Whose limit it is. */
+  readonly policy: string;
+  /** What the key holds: its first 40 bytes. */
+  readonly value: string;
 }
 
 type Subscriber<Message> = (message: Message, name: string) => void;
@@ -157,4 +165,9 @@ export const diagnostics = {
   unavailable: open<UnavailableMessage>("unavailable"),
   /** `smooth-limiter:recovered`: it is back. */
   recovered: open<RecoveredMessage>("recovered"),
+  /**
+   * `smooth-limiter:limitIgnored`: a `limitKey` holds a negative number or none at all; once for
+   * each value that a limiter meets.
+   */
+  limitIgnored: open<LimitIgnoredMessage>("limitIgnored"),
 } as const;

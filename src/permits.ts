@@ -7,6 +7,11 @@ import { aboveZero, type Bound, checkNumber } from "./check.ts";
 export type Permits = number | Readonly<Record<string, number>>;
 
 /**
+ * The options of `tryAcquire`, which takes them in place of permits too: no policy has such a name.
+ */
+export const TRY_OPTIONS: readonly string[] = ["timeoutMs", "signal"];
+
+/**
  * Permits as the policies take them: one number for an only policy, else one for each in their
  * order, if it is asked.
  */
@@ -24,6 +29,11 @@ export function listPermits(
   }
   const asked = new Map(Object.entries(permits));
   for (const name of asked.keys()) {
+    if (TRY_OPTIONS.includes(name)) {
+      throw new TypeError(
+        `permits must be a number or numbers by policy, got { ${name} }: options come second, as in acquire(1, { signal })`,
+      );
+    }
     if (!names.includes(name)) {
       throw new TypeError(
         `permits names no policy "${name}"; the policies are ${names.join(", ")}`,

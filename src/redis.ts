@@ -2,21 +2,24 @@
  * `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the
  * same name.
  */
+import { readPolicies } from "./algorithms/index.ts";
+import { reportUseless } from "./algorithms/never-binds.ts";
 import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
   atLeastZeroOrInfinity,
   type Bound,
+  CREATE,
+  checkCreated,
   checkNumber,
   checkOptions,
   checkText,
   wholeAtLeastOne,
 } from "./check.ts";
 import { LONGEST_TIMEOUT_MS } from "./clock.ts";
-import type { Limiter } from "./limiter/face.ts";
+import type { RemoteLimiter as RemoteFace } from "./limiter/face.ts";
 import { RemoteConcurrency } from "./limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
-import type { RemoteStats, StoreState } from "./limiter/remote/outage-stats.ts";
 import { RemoteLimiter } from "./limiter/remote/remote-limiter.ts";
 import {
   checkKey,
@@ -37,6 +40,7 @@ import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export type { RemoteLimiter } from "./limiter/face.ts";
 export type { ConcurrencyStatus } from "./limiter/leases/lease-options.ts";
 export type { RemoteLease as RedisLease } from "./limiter/leases/remote-lease.ts";
 export type { RemoteStats as RedisStats, StoreState } from "./limiter/remote/outage-stats.ts";
@@ -58,21 +62,6 @@ export type {
   NodeRedisSubscriber,
   RedisSubscriber,
 } from "./stores/redis/subscriber.ts";
-
-/** A limiter that can be ended. */
-export interface ClosableLimiter extends Limiter, AsyncDisposable {
-  /** Whether the store answered when it was last asked; or `"closed"`. */
-  readonly state: StoreState;
-  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
-  readonly stats: RemoteStats;
-  /**
-   * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
-   * every further call; what they were promised, and what was reserved ahead, is given back.
-   *
-   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
-   */
-  close(): Promise<void>;
-}
 
 /** A limiter on Redis under any policies. */
 export class RedisLimiter extends RemoteLimiter {
@@ -104,10 +93,13 @@ export class RedisLimiter extends RemoteLimiter {
     options: RedisPoliciesOptions = {},
   ): RedisLimiter {
     checkOptions("options", options, [...REDIS_OPTIONS, "limitKey"]);
-    return new RedisLimiter(...open(redis, name, listPolicies(policies), options));
+    const listed = listPolicies(policies);
+    reportUseless(listed.names, listed.list);
+    return new RedisLimiter(CREATE, ...open(redis, name, listed, options));
   }
 
-  private constructor(...opened: Opened) {
+  private constructor(made: typeof CREATE, ...opened: Opened) {
+    checkCreated("RedisLimiter", made);
     super(...opened);
     const [store, name, policies, options] = opened;
     const { outageStats } = this;
@@ -126,7 +118,7 @@ export class RedisLimiter extends RemoteLimiter {
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  for(key: string): ClosableLimiter {
+  for(key: string): RemoteFace {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;
     this.checkOpen();
@@ -141,6 +133,19 @@ export class RedisLimiter extends RemoteLimiter {
     const limiters = Array.from(this.#limiters.values(), (limiter) => limiter.deref());
     await Promise.all([super.close(), ...limiters.map((limiter) => limiter?.close())]);
   }
+}
+
+/** What a `setRate` reaches: the state tells under which numbers it was last used. */
+export interface RateSetting {
+  /**
+   * `"users"`: the limiter was last used by code that declares the same numbers, by this process or
+   * others, and all of that code follows. `"only-this-declaration"`: it was last used by code that
+   * declares other numbers, which does not follow; only code that declares what this limiter does
+   * would. `"unknown"`: it has not been used lately, or its limit is kept in a key that changed.
+   */
+  readonly reaches: "users" | "only-this-declaration" | "unknown";
+  /** With `"only-this-declaration"`: the permits per second at which the limiter was last used. */
+  readonly rateInUse?: number | undefined;
 }
 
 /** Guava's RateLimiter on Redis. */
@@ -168,17 +173,22 @@ export class RedisRateLimiter extends RemoteLimiter {
     warmup: number | RedisRateLimiterOptions = 0,
   ): RedisRateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
-    checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS]);
+    checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
-    return new RedisRateLimiter(...open(redis, name, policies, options));
+    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, options));
+  }
+
+  private constructor(made: typeof CREATE, ...opened: Opened) {
+    checkCreated("RedisRateLimiter", made);
+    super(...opened);
   }
 
   /**
    * Permits per second in force, as the last reply told; before the first, the number that was
-   * declared.
+   * declared. 0: operators have closed it with `limitKey`.
    */
   getRate(): number {
-    return this.#policy.permitsPerSecond;
+    return this.isShut ? 0 : this.#policy.permitsPerSecond;
   }
 
   /**
@@ -187,14 +197,22 @@ export class RedisRateLimiter extends RemoteLimiter {
    * held to it.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
+   * @returns whom it reaches, as far as Redis knows: see `RateSetting`
+   * @example
+   * const { reaches, rateInUse } = await limiter.setRate(10);
+   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
    */
-  async setRate(permitsPerSecond: number): Promise<void> {
-    await this.update(repaced(this.#policy, permitsPerSecond));
+  async setRate(permitsPerSecond: number): Promise<RateSetting> {
+    const writtenUnder = await this.setPolicies(repaced(this.#policy, permitsPerSecond));
+    if (writtenUnder === "=") return { reaches: "users" };
+    const [used] = readPolicies(writtenUnder);
+    if (used === undefined) return { reaches: "unknown" };
+    return { reaches: "only-this-declaration", rateInUse: used.numbers[0] };
   }
 
   /** The declared pace again. */
   async resetRate(): Promise<void> {
-    await this.reset();
+    await this.resetPolicies();
   }
 
   get #policy(): SmoothPolicy {
@@ -293,12 +311,20 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     const breaker = breakerOf(redis, letsIn(unavailable));
     const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breaker);
     checkNumber("limit", limit, wholeAtLeastOne);
-    return new RedisConcurrencyLimiter(store, checkName(name), limit, {
+    return new RedisConcurrencyLimiter(CREATE, store, checkName(name), limit, {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
       ...unavailable,
     });
+  }
+
+  private constructor(
+    made: typeof CREATE,
+    ...parts: ConstructorParameters<typeof RemoteConcurrency>
+  ) {
+    checkCreated("RedisConcurrencyLimiter", made);
+    super(...parts);
   }
 }

@@ -1,6 +1,8 @@
 /** Bad input: which error, in which words, and that nothing has changed. */
 import {
   type Clock,
+  ConcurrencyLimiter,
+  KeyedLimiter,
   Limiter,
   type LocalLimiter,
   type Permits,
@@ -8,6 +10,7 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "smooth-limiter";
+import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import * as check from "../src/check.ts";
@@ -225,7 +228,11 @@ for (const [where, make] of Object.entries(scenes)) {
     const bound = "timeoutMs must be a number; what is below 0 counts as 0, got";
     await refused(Number.NaN, RangeError, `${bound} NaN`);
     for (const [value, error, shown] of [...notNumbers, [[5], TypeError, "an array"] as const]) {
-      await refused(value, error, `wait ${object} ${shown}`);
+      await refused(
+        value,
+        error,
+        `wait must be ms, a number, or { timeoutMs, signal }, got ${shown}`,
+      );
     }
     await refused({ timeoutMs: Number.NaN }, RangeError, `${bound} NaN`);
     for (const [timeoutMs, error, shown] of [...notNumbers, ...objects]) {
@@ -390,6 +397,33 @@ for (const [name, { bound, bad }] of Object.entries(numbers)) {
     });
   }
 }
+
+creation("options that would have no effect together", () => {
+  for (const [options, words] of [
+    [
+      { warmupMs: 100, burstSeconds: 2 },
+      /burstSeconds has no effect with a warm-up, got warmupMs 100/,
+    ],
+    [{ warmupMs: 100, prefilled: true }, /prefilled has no effect with a warm-up/],
+    [{ coldFactor: 2 }, /coldFactor has no effect without a warm-up/],
+  ] as const) {
+    assert.throws(() => RateLimiter.create(5, options), words);
+  }
+  RateLimiter.create(5, { warmupMs: 0, coldFactor: 3, burstSeconds: 2 });
+});
+
+creation("new, where create is meant", () => {
+  const classes = [RateLimiter, KeyedLimiter, ConcurrencyLimiter, RedisRateLimiter, RedisLimiter];
+  for (const one of [...classes, RedisConcurrencyLimiter]) {
+    const words = new RegExp(`${one.name} has no public constructor: write ${one.name}\\.create`);
+    assert.throws(() => Reflect.construct(one, [5]), words);
+  }
+});
+
+creation("a policy cannot have the name of an option of tryAcquire", () => {
+  const policy = smoothBursty({ permitsPerSecond: 5 });
+  assert.throws(() => Limiter.create({ timeoutMs: policy }), /"timeoutMs".*option of tryAcquire/);
+});
 
 creation("prefilled, and the name", async () => {
   for (const warmupMs of [0, 1000]) {

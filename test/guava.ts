@@ -28,7 +28,7 @@ export interface Subject {
   tryAcquire(permits: number, timeoutMs: number): Promise<boolean>;
   reserve(permits: number): { waitMs: number } | Promise<{ waitMs: number }>;
   peek(permits: number): Decision | Promise<Decision>;
-  setRate(permitsPerSecond: number): void | Promise<void>;
+  setRate(permitsPerSecond: number): unknown;
   getRate(): number | Promise<number>;
 }
 

@@ -2,18 +2,32 @@ import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
+import { algorithms } from "../src/algorithms/index.ts";
 import {
+  diagnostics,
   fixedWindow,
   gcra,
+  type LimitIgnoredMessage,
   leakyBucket,
+  PermitsExceedCapacityError,
   type Policy,
   slidingLog,
   slidingWindow,
   smoothBursty,
   tokenBucket,
 } from "../src/index.ts";
-import { RedisLimiter, type RedisPoliciesOptions, StoreUnavailableError } from "../src/redis.ts";
+import {
+  RedisLimiter,
+  type RedisPoliciesOptions,
+  RedisRateLimiter,
+  type ScriptRunner,
+  StoreUnavailableError,
+} from "../src/redis.ts";
+import { scriptRunner } from "../src/stores/redis/client.ts";
+import { RedisStore } from "../src/stores/redis/redis-store.ts";
+import type { StoreRequest } from "../src/stores/store.ts";
 import { failure } from "./limiter/watch.ts";
+import { FrameStore } from "./stores/frame.ts";
 import { suite } from "./suite.ts";
 
 let redis: Redis;
@@ -122,13 +136,146 @@ limits("the next decision follows the key; without it the policy's own holds", a
   assert.equal([last.limit, last.remaining, last.allowed], [2, 0, false]);
 });
 
-for (const nonsense of ["", "many", "0", "-5", "inf", "nan", "1e400", "0x"]) {
-  limits(`what is no number above 0 counts as none: ${JSON.stringify(nonsense)}`, async () => {
-    const limiter = open(window(7), { limitKey: "nonsense" });
-    await redis.set("nonsense", nonsense);
-    assert.is((await limiter.peek()).limit, 7);
+for (const nonsense of ["", "many", "-5", "inf", "nan", "1e400", "0x", "-1!\t2"]) {
+  limits(
+    `what is no limit is reported, and the declared one holds: ${JSON.stringify(nonsense)}`,
+    async () => {
+      const told: LimitIgnoredMessage[] = [];
+      const hear = (message: LimitIgnoredMessage) => void told.push(message);
+      diagnostics.limitIgnored.subscribe(hear);
+      const limiter = open(window(7), { limitKey: "nonsense" });
+      await redis.set("nonsense", nonsense);
+      for (let i = 0; i < 3; i++) assert.is((await limiter.peek()).limit, 7);
+      diagnostics.limitIgnored.unsubscribe(hear);
+      const [{ limiter: name, policy, value } = {} as LimitIgnoredMessage] = told;
+      assert.is(told.length, 1, "once for a value, not for each call");
+      assert.equal([name, policy], [`limits ${names}`, "default"]);
+      assert.is(value, nonsense.replace(/[!\t]/g, " "));
+    },
+  );
+}
+
+for (const zero of ["0", "-0", "0.0"]) {
+  limits(`${zero} lets nothing through, and waits for nothing`, async () => {
+    const limiter = open(window(5), { limitKey: "closed" });
+    await limiter.acquire(2);
+    await redis.set("closed", zero);
+    for (const told of [await limiter.peek(), await limiter.decide()]) {
+      const { allowed, waitMs, limit, remaining } = told;
+      assert.equal([allowed, waitMs, limit, remaining], [false, Infinity, 0, 0]);
+    }
+    assert.is(await limiter.tryAcquire(), false);
+    assert.is(await limiter.tryAcquire(1, 1000), false);
+    for (const verb of [() => limiter.acquire(), () => limiter.reserve()]) {
+      const error = await failure(verb);
+      assert.instance(error, PermitsExceedCapacityError);
+      assert.equal((error as PermitsExceedCapacityError).facts.capacity, 0);
+    }
+    await limiter.charge(1);
+    await redis.set("closed", "5");
+    assert.is((await limiter.peek()).remaining, 2, "what was used stays used");
   });
 }
+
+limits(
+  "of several policies, one with a limit of 0 refuses what asks it, and is named",
+  async () => {
+    const limiter = open(
+      { minute: window(10), day: window(100) },
+      { limitKey: { day: "closed day" } },
+    );
+    await redis.set("closed day", "0");
+    const { allowed, waitMs, policy, policies } = await limiter.peek();
+    assert.equal([allowed, waitMs, policy], [false, Infinity, "day"]);
+    assert.equal([policies.day?.limit, policies.minute?.remaining], [0, 10]);
+    assert.is(await limiter.tryAcquire({ minute: 1 }), true);
+    assert.is(await limiter.tryAcquire({ day: 1 }), false);
+  },
+);
+
+limits("a rate limiter's rate, and 0 closes it until the key says otherwise", async () => {
+  const limiter = RedisRateLimiter.create(redis, "paced", 5, { limitKey: "pace" });
+  await limiter.peek();
+  assert.is(limiter.getRate(), 5);
+  await redis.set("pace", "50");
+  await limiter.peek();
+  assert.is(limiter.getRate(), 50);
+  await redis.set("pace", "0");
+  assert.is(await limiter.tryAcquire(), false);
+  assert.is(limiter.getRate(), 0);
+  await limiter.setRate(7);
+  assert.is(await limiter.tryAcquire(), true, "what setRate sets goes before the key");
+  assert.is(limiter.getRate(), 7);
+});
+
+limits("while Redis is away, a limit that was 0 stays 0", async () => {
+  let away = false;
+  const runScript: ScriptRunner["runScript"] = ({ lua }, keys, args) =>
+    away
+      ? Promise.reject(new Error("gone"))
+      : (redis.eval(lua, keys.length, ...keys, ...args) as Promise<string>);
+  await redis.set("closed", "0");
+  for (const whenUnavailable of ["local", "allow"] as const) {
+    const options = { limitKey: "closed", instances: 1, whenUnavailable } as const;
+    const limiter = RedisLimiter.create(
+      { runScript },
+      `away ${whenUnavailable}`,
+      window(5),
+      options,
+    );
+    await limiter.peek();
+    away = true;
+    const { allowed, waitMs, limit } = await limiter.decide();
+    assert.equal([allowed, waitMs, limit], [false, Infinity, 0]);
+    assert.is((await limiter.peek()).allowed, false);
+    assert.is(await limiter.tryAcquire(), false);
+    assert.instance(await failure(() => limiter.acquire()), PermitsExceedCapacityError);
+    assert.instance(await failure(() => limiter.reserve()), PermitsExceedCapacityError);
+    away = false;
+    await limiter.close();
+  }
+});
+
+limits("Redis answers and saves what TypeScript does, whatever the keys hold", async () => {
+  const values = [undefined, "0", "3", "-1", "many", "2.5", "1e3", "0"];
+  const declared = [
+    "f$5@1 1000",
+    "g$3@1 $2@1 1000",
+    "s$5@1",
+    "g1 $2@1 1000 4 0",
+    "f$5@1 1000\nl$3@2 2000",
+  ];
+  const one = (n: number) => (values.length * n) % 7;
+  for (const numbers of declared) {
+    const names = numbers
+      .split("\n")
+      .map((line) => algorithms.find(({ code }) => code === line[0])?.name ?? "");
+    const store = new RedisStore(scriptRunner(redis), "kept:", names, ["kept 1", "kept 2"]);
+    const twin = new FrameStore();
+    for (let i = 0; i < 60; i++) {
+      const kept = [values[i % values.length], values[one(i)]];
+      for (const [k, value] of kept.entries()) {
+        if (value === undefined) await redis.del(`kept ${k + 1}`);
+        else await redis.set(`kept ${k + 1}`, value);
+      }
+      const amount = names.map((_, k) => (i + k) % 3);
+      const asked = amount.some((n) => n > 0) ? amount : amount.map(() => 1);
+      const requests: StoreRequest[] = [
+        { verb: "peek", amount: asked, late: 0 },
+        { verb: "reserve", amount: asked, longest: 5e5, late: 0, count: 2 },
+        { verb: "decide", amount: asked, late: 0 },
+        { verb: "charge", amount: asked },
+        i % 11 === 5 ? { verb: "reset" } : { verb: "owed" },
+        i % 13 === 7 ? { verb: "unset" } : { verb: "refund", amount: asked },
+      ];
+      const now = 1_800_000_000_000_000 + i * 300_000;
+      const expected = twin.trip("a", numbers, requests, now, kept);
+      assert.equal(await store.run(numbers, numbers, requests, now), expected, `${numbers}, ${i}`);
+      const bytes = await redis.getBuffer(`kept:${numbers}`);
+      assert.ok(bytes?.equals(twin.saved.get("a")?.bytes ?? new Uint8Array()), `${numbers}, ${i}`);
+    }
+  }
+});
 
 limits("a key that holds no text is an error, as the state's own would be", async () => {
   await redis.lpush("list", "5");
@@ -184,7 +331,7 @@ limits("for a key as well, and what is set at run time goes before", async () =>
   assert.is((await one.peek()).limit, 3);
   await limiter.update(window(9));
   assert.is((await limiter.peek()).limit, 9);
-  await limiter.reset();
+  await limiter.resetPolicies();
   assert.is((await limiter.peek()).limit, 3);
 });
 

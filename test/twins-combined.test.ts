@@ -138,7 +138,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
       if (verb === "peek" || !here[i]?.passes) return;
       parts.forEach(({ member, declared, amount }, at) => {
         const told = here[i]?.parts[at];
-        if (!told?.passes) return;
+        if (told?.fate !== "passes") return;
         const { receipts } = told.answer;
         grants.push({ member, declared, request: { verb: "back", amount, receipts } });
       });

@@ -75,7 +75,7 @@ function policiesOf(list: readonly Numbers[], factor = 1): Record<string, Policy
 }
 
 interface Subject extends Limiter {
-  setRate?(permitsPerSecond: number): void | Promise<void>;
+  setRate?(permitsPerSecond: number): unknown;
   getRate?(): number;
 }
 

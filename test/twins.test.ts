@@ -37,7 +37,7 @@ type Ask =
   | { verb: "charge" | "refund" | "settle"; amount: readonly number[] }
   | { verb: "pause"; micros: number }
   | { verb: "set"; other: number }
-  | { verb: "owed" | "reset" };
+  | { verb: "owed" | "unset" | "reset" };
 
 interface Call {
   readonly caller: number;
@@ -99,7 +99,7 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("set"), other: fc.nat({ max: 2 }) }) },
-  { weight: 1, arbitrary: fc.record({ verb: fc.constant("reset") }) },
+  { weight: 1, arbitrary: fc.record({ verb: fc.constantFrom("unset", "reset") }) },
   { weight: 2, arbitrary: fc.record({ verb: fc.constant("owed") }) },
 );
 /** To the edges of windows, and a microsecond before and after them. */
@@ -196,6 +196,7 @@ function rehearse({ start, callers, calls }: History): Trip[] {
           return { verb: "set", numbers: others[ask.other] as string };
         case "pause":
         case "owed":
+        case "unset":
         case "reset":
           return ask;
         default:
@@ -349,9 +350,9 @@ const regressions: Record<string, History[]> = {
       start: 0,
       callers: [who],
       calls: [
-        { caller: 0, step: 1e9, asks: [one, { verb: "reset" as const }, one] },
+        { caller: 0, step: 1e9, asks: [one, { verb: "unset" as const }, one] },
         { caller: 0, step: 1e9, asks: who.others.length > 0 ? [setFirst, one] : [one] },
-        { caller: 0, step: 1e9, asks: [one, { verb: "reset" as const }, one] },
+        { caller: 0, step: 1e9, asks: [one, { verb: "unset" as const }, one] },
       ],
     })),
   ],
@@ -375,7 +376,7 @@ const regressions: Record<string, History[]> = {
       calls: [-(2 ** 24), 0, 0].map((step) => ({
         caller: 0,
         step,
-        asks: [{ ...one, longest: Infinity, count: 4 }, setFirst, one, { verb: "reset" as const }],
+        asks: [{ ...one, longest: Infinity, count: 4 }, setFirst, one, { verb: "unset" as const }],
       })),
     },
   ],

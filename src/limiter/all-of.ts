@@ -9,6 +9,7 @@ import type {
   Decision,
   Limiter,
   LocalLimiter,
+  PermitsOnly,
   PolicyStatus,
   Reservation,
   TryOptions,
@@ -25,7 +26,7 @@ import {
   type Participant,
   type Taken,
 } from "./member.ts";
-import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
 import {
   binds,
   lookTogether,
@@ -114,10 +115,13 @@ class AllOf implements Limiter {
     return acquireAll(this.entries, permits, signal);
   }
 
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): Maybe<boolean> {
-    if (wait !== undefined) return this.#tryWithin(permits, wait);
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const taken = this.#take(permits, 0, { timeoutMs: 0 });
     if (!(taken instanceof Promise)) return taken.passes;
     return taken.then(({ passes }) => passes, hasGivenUp);
@@ -167,6 +171,10 @@ class AllOf implements Limiter {
 
   pause(ms: number): Maybe<void> {
     return settleAll(this.entries.map(({ limiter }) => limiter.pause(ms)));
+  }
+
+  reset(): Maybe<void> {
+    return settleAll(this.entries.map(({ limiter }) => limiter.reset()));
   }
 
   update(): never {

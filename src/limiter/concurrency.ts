@@ -13,7 +13,7 @@
  * while anybody waits no place is free, and `tryAcquire()`, which takes free places only, cannot
  * overtake.
  */
-import { checkNumber, checkOptions, wholeAtLeastOne } from "../check.ts";
+import { CREATE, checkCreated, checkNumber, checkOptions, wholeAtLeastOne } from "../check.ts";
 import { type Clock, type Timer, toMicros } from "../clock.ts";
 import type { RefusedMessage } from "../diagnostics.ts";
 import { asyncDispose, dispose } from "../dispose.ts";
@@ -97,10 +97,11 @@ export class ConcurrencyLimiter implements Counted {
    * const page = await limiter.run(() => fetch(url));
    */
   static create(limit: number, options: ConcurrencyOptions = {}): ConcurrencyLimiter {
-    return new ConcurrencyLimiter(limit, options);
+    return new ConcurrencyLimiter(CREATE, limit, options);
   }
 
-  private constructor(limit: number, options: ConcurrencyOptions) {
+  private constructor(made: typeof CREATE, limit: number, options: ConcurrencyOptions) {
+    checkCreated("ConcurrencyLimiter", made);
     this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);

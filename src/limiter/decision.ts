@@ -65,6 +65,7 @@ function scarcest(quotas: readonly PolicyStatus[], amount: Amount): number {
   if (quotas.length === 1) return 0;
   const shares = quotas.map(({ limit, remaining }, i) => {
     if (typeof amount !== "number" && amount[i] === undefined) return Infinity;
+    if (limit === 0) return 0;
     return limit === Infinity ? Number(remaining > 0) : remaining / limit;
   });
   return shares.indexOf(Math.min(...shares));

@@ -4,6 +4,7 @@
  */
 import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
+import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
 export interface WaitOptions {
   /**
@@ -19,6 +20,15 @@ export interface TryOptions extends WaitOptions {
    */
   readonly timeoutMs?: number | undefined;
 }
+
+/**
+ * Permits that the compiler does not take for the options of `tryAcquire`, nor those for permits.
+ * It comes first among the overloads, so that `tryAcquire()` of a limiter in this process is a
+ * boolean.
+ */
+export type PermitsOnly =
+  | number
+  | (Readonly<Record<string, number>> & { readonly [Option in keyof TryOptions]?: never });
 
 /**
  * Promises may be answered later; a limiter in this process answers its quick verbs at once: see
@@ -41,7 +51,18 @@ export interface Limiter {
   acquire(permits?: Permits, options?: WaitOptions): Promise<number>;
 
   /** Takes the permits if they can be used now. `false`, and nothing has changed, if not. */
-  tryAcquire(permits?: Permits): boolean | Promise<boolean>;
+  tryAcquire(permits?: PermitsOnly): boolean | Promise<boolean>;
+  /**
+   * Waits for one permit, but not longer than `timeoutMs`, as `tryAcquire(1, options)` does.
+   *
+   * @param options.timeoutMs the longest wait, ms; `Infinity` where it is absent
+   * @param options.signal ends the wait
+   * @returns whether the permit is the caller's to use
+   * @example
+   * if (await limiter.tryAcquire({ timeoutMs: 500 })) send();
+   */
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean | Promise<boolean>;
   /**
    * Waits for the permits, but no longer than that. `false` at once, and nothing has changed, where
    * that would not be enough.
@@ -93,6 +114,15 @@ export interface Limiter {
   pause(ms: number): void | Promise<void>;
 
   /**
+   * Forgets what was used, charged and paused: the limiter is as if new, under the policies in
+   * force. Callers that wait are re-timed, and take from the new state.
+   *
+   * @example
+   * limiter.reset(); // an operator has lifted the block
+   */
+  reset(): void | Promise<void>;
+
+  /**
    * Gives the policies other numbers from now on. What is used stays used, stored permits keep
    * their share, and everyone who waits gets the instant that the new numbers give.
    *
@@ -103,7 +133,9 @@ export interface Limiter {
 
 /** A limiter in this process: the quick verbs answer at once. */
 export interface LocalLimiter extends Limiter {
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
   reserve(permits?: Permits): LocalReservation;
   decide(permits?: Permits): Decision;
@@ -111,7 +143,56 @@ export interface LocalLimiter extends Limiter {
   charge(permits: Permits): void;
   refund(permits: Permits): void;
   pause(ms: number): void;
+  reset(): void;
   update(policies: Policies): void;
+}
+
+/** A limiter whose state is in a store elsewhere: every verb answers a promise. */
+export interface RemoteLimiter extends Limiter, AsyncDisposable {
+  tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  reserve(permits?: Permits): Promise<Reservation>;
+  decide(permits?: Permits): Promise<Decision>;
+  peek(permits?: Permits): Promise<Decision>;
+  charge(permits: Permits): Promise<void>;
+  refund(permits: Permits): Promise<void>;
+
+  /**
+   * As of every limiter. It holds for all who ask from now on, and for callers that wait in this
+   * process; callers that wait in other processes keep the instants that they were promised.
+   */
+  pause(ms: number): Promise<void>;
+
+  /**
+   * As of every limiter, for all processes. Callers that wait in this process ask again; callers in
+   * other processes, and reservations, keep the instants that they were promised. Other numbers set
+   * with `update` stay in force (see `resetPolicies`). It needs the store, whatever
+   * `whenUnavailable` says.
+   */
+  reset(): Promise<void>;
+
+  /**
+   * Other numbers from now on for all code that declares the same policies as this limiter, until
+   * they are changed again or `resetPolicies` is called. It needs the store, whatever
+   * `whenUnavailable` says.
+   */
+  update(policies: Policies): Promise<void>;
+
+  /** The declared policies are in force again: undoes `update`. What was used stays used. */
+  resetPolicies(): Promise<void>;
+
+  /** Whether the store answered when it was last asked; or `"closed"`. */
+  readonly state: StoreState;
+  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  readonly stats: RemoteStats;
+
+  /**
+   * Ends the limiter in this process: callers that wait are rejected with a LimiterClosedError, and
+   * so is every further call. What they were promised, and what was reserved ahead, is given back.
+   *
+   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
+   */
+  close(): Promise<void>;
 }
 
 export interface Reservation {
@@ -174,8 +255,10 @@ export interface PolicyStatus {
 export interface Decision {
   readonly allowed: boolean;
   /**
-   * 0 when allowed; else when it would be, if nobody else came: not a microsecond earlier, and
-   * exactly then.
+   * 0 when allowed; else how long the permits would have to wait if no other caller came, ms: they
+   * are refused at every earlier instant, and let through exactly then. `Infinity` where waiting
+   * does not help: `acquire` and `reserve` would be refused too, because a leaky bucket is full, as
+   * many permits wait as `maxWaiting` allows, or the limit is 0.
    */
   readonly waitMs: number;
   readonly limit: number;

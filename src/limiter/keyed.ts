@@ -1,13 +1,20 @@
 /** A limiter for each key, all under the same policies. */
-import { checkText } from "../check.ts";
+import { CREATE, checkCreated, checkText } from "../check.ts";
 import { TooManyKeysError } from "../errors.ts";
 import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
-import type { Decision, LocalLimiter, LocalReservation, TryOptions, WaitOptions } from "./face.ts";
+import type {
+  Decision,
+  LocalLimiter,
+  LocalReservation,
+  PermitsOnly,
+  TryOptions,
+  WaitOptions,
+} from "./face.ts";
 import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
 import { asMember, LocalMember, type Member } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
-import { checkTryOptions } from "./options.ts";
+import { checkTryOptions, isTryOptions } from "./options.ts";
 
 /** A limiter for each key. */
 export class KeyedLimiter implements Counted {
@@ -25,10 +32,11 @@ export class KeyedLimiter implements Counted {
    * if (!users.for(user).tryAcquire()) return tooManyRequests();
    */
   static create(policies: Policies, options: KeyedLimiterOptions = {}): KeyedLimiter {
-    return new KeyedLimiter(policies, options);
+    return new KeyedLimiter(CREATE, policies, options);
   }
 
-  private constructor(policies: Policies, options: KeyedLimiterOptions) {
+  private constructor(made: typeof CREATE, policies: Policies, options: KeyedLimiterOptions) {
+    checkCreated("KeyedLimiter", made);
     this.#keys = new Keyring(policies, options);
   }
 
@@ -95,11 +103,17 @@ export class KeyLimiter implements LocalLimiter {
     }
   }
 
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
-    if (wait === undefined) return this.#keys.tryAcquire(this.#key, permits);
-    return this.#tryWithin(permits, wait);
+  tryAcquire(
+    permits: Permits | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): boolean | Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    return this.#keys.tryAcquire(this.#key, permits);
   }
 
   async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
@@ -145,6 +159,10 @@ export class KeyLimiter implements LocalLimiter {
 
   pause(ms: number): void {
     this.#keys.wake(this.#key).pause(ms);
+  }
+
+  reset(): void {
+    this.#keys.reset(this.#key);
   }
 
   update(policies: Policies): void {

@@ -3,6 +3,7 @@
  * for which somebody waits, or that is paused, is *awake*: until it is idle again it has a queue of
  * its own, on the same state.
  */
+import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
 import { diagnostics } from "../diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../errors.ts";
@@ -13,7 +14,7 @@ import { Round } from "../stores/round.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
 import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
-import { asMember, type Look, reportRefusal } from "./member.ts";
+import { asMember, type Look, lookWithin, reportRefusal } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -72,6 +73,7 @@ export class Keyring {
     this.#options = checked;
     this.#maxKeys = maxKeys;
     const list = listPolicies(policies);
+    reportUseless(list.names, list.list);
     this.states = new KeyStates(list, maxKeys, whenFull, (key) => this.#awake.has(key));
     this.meter = new Meter({ limiter: checked.name }, list.names);
     this.#time = new Timeline(
@@ -149,10 +151,13 @@ export class Keyring {
   }
 
   #look(cell: Cell, now: number, amount: Amount): Decision {
-    const at = this.#possible(cell.earliest(now, amount), amount);
+    const wait = this.#possible(cell.earliest(now, amount), amount) - now;
+    const full = wait > 0 ? cell.overflowing(now, amount) : -1;
+    const isFull = full >= 0 || (wait > 0 && sizeOf(amount) > this.#options.maxWaiting);
+    const slowest = full >= 0 ? full : cell.slowest(now, amount);
     const allows = cell.allows(now, now, amount);
     const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);
-    return decision(cell.names, quotas, amount, at - now, cell.slowest(now, amount));
+    return decision(cell.names, quotas, amount, isFull ? Infinity : wait, slowest);
   }
 
   /** Takes the permits if they can be used now; the cell that is lent is then the key's. */
@@ -177,12 +182,7 @@ export class Keyring {
     const amount = this.states.cell.amount(permits);
     const now = this.#now();
     const cell = this.#cellOf(key, now);
-    const found = this.#look(cell, now, amount);
-    if (found.allowed) return { decision: found, passes: true };
-    const { maxWaiting } = this.#options;
-    const isTooLong = found.waitMs > longestMs;
-    const isFull = !isTooLong && (sizeOf(amount) > maxWaiting || cell.overflows(now, amount));
-    return { decision: found, passes: !isTooLong && !isFull, isFull };
+    return lookWithin(this.#look(cell, now, amount), longestMs);
   }
 
   /** What to throw where `look` finds no room. */
@@ -313,6 +313,12 @@ export class Keyring {
     const now = this.#now();
     for (const { limiter } of this.#awake.values()) limiter.update(policies);
     this.states.resize(next, now, this.#time.epoch, this.#awake.keys());
+  }
+
+  reset(key: string): void {
+    const awake = this.#awakeOf(key);
+    if (awake !== undefined) awake.limiter.reset();
+    else this.states.forget(key);
   }
 
   forget(key: string): boolean {

@@ -1,5 +1,6 @@
 /** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
 import type { Policy } from "../algorithms/algorithm.ts";
+import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { toMillis } from "../clock.ts";
 import type { RefusedMessage } from "../diagnostics.ts";
@@ -12,16 +13,18 @@ import type {
   Limiter as Face,
   LocalLimiter,
   LocalReservation,
+  PermitsOnly,
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import { asMember, LocalMember, type Look, reportRefusal } from "./member.ts";
+import { asMember, LocalMember, lookWithin, reportRefusal } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
+  isTryOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
   mostWaiting,
@@ -36,7 +39,8 @@ export type Limiter = Face;
 export const Limiter = {
   /**
    * A limiter in this process, under one policy or under several at once: all let a request pass,
-   * or none is charged.
+   * or none is charged. A window that could never bind beside the others is reported as a process
+   * warning with the code SMOOTH_LIMITER_NEVER_BINDS.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
    * @param options `{ maxWaiting, onFull, clock, name }`
@@ -51,7 +55,9 @@ export const Limiter = {
    */
   create(policies: Policies, options: LimiterOptions = {}): LocalLimiter & Counted {
     checkOptions("options", options, LIMITER_OPTIONS);
-    return new QueueingLimiter(...opened(listPolicies(policies), options));
+    const listed = listPolicies(policies);
+    reportUseless(listed.names, listed.list);
+    return new QueueingLimiter(...opened(listed, options));
   },
 };
 
@@ -119,10 +125,16 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     });
   }
 
-  tryAcquire(permits?: Permits): boolean;
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits = 1, wait?: number | TryOptions): boolean | Promise<boolean> {
+  tryAcquire(
+    permits: Permits | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): boolean | Promise<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const queue = this.#queue;
     const amount = queue.cell.amount(permits);
     const now = queue.now();
@@ -132,7 +144,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return granted;
   }
 
-  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+  #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
     try {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
@@ -199,9 +211,11 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#look(now, amount);
   }
 
-  #look(now: number, amount: Amount): Decision {
+  #look(now: number, amount: Amount, maxWaiting = this.#maxWaiting): Decision {
     const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
-    return decision(this.#queue.cell.names, quotas, amount, instant - now, slowest);
+    const isFull = instant > now && this.#queue.permits + sizeOf(amount) > maxWaiting;
+    const wait = isFull ? Infinity : instant - now;
+    return decision(this.#queue.cell.names, quotas, amount, wait, slowest);
   }
 
   charge(permits: Permits): void {
@@ -214,6 +228,10 @@ export class QueueingLimiter implements LocalLimiter, Counted {
 
   pause(ms: number): void {
     this.#queue.pause(Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000));
+  }
+
+  reset(): void {
+    this.#queue.reset(this.#policies);
   }
 
   update(policies: Policies): void {
@@ -231,20 +249,9 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#policies.list;
   }
 
-  /** As `peek`, and whether the permits could be booked within that time. */
-  #lookWithin(permits: Permits, longestMs: number): Look {
-    const amount = this.#queue.cell.amount(permits);
-    const now = this.#queue.now();
-    const found = this.#look(now, amount);
-    if (found.allowed) return { decision: found, passes: true };
-    const isTooLong = found.waitMs > longestMs;
-    const isFull = !isTooLong && !this.#hasRoom(now, amount);
-    return { decision: found, passes: !isTooLong && !isFull, isFull };
-  }
-
   [asMember](): LocalMember {
     return new LocalMember(this, {
-      look: (permits, longestMs) => this.#lookWithin(permits, longestMs),
+      look: (permits, longestMs) => lookWithin(this.peek(permits), longestMs),
       decide: (permits) => this.#decide(permits, false),
       refused: (permits, look) => {
         reportRefusal(this.#meter, this.#queue.cell.amount(permits), look);
@@ -282,7 +289,8 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   #refused(now: number, amount: Amount, reason: RefusedMessage["reason"] = "too-long"): void {
-    this.#meter.refused(amount, reason, () => this.#look(now, amount));
+    // how long the wait would be if there were room
+    this.#meter.refused(amount, reason, () => this.#look(now, amount, Infinity));
   }
 }
 

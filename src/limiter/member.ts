@@ -92,6 +92,12 @@ export function reportRefusal(meter: Meter, amount: Amount, look: Look): void {
   else meter.refused(amount, isFull ? "queue-full" : "too-long", () => decision);
 }
 
+/** Whether a request that accepts that wait passes. An infinite wait: it may not wait, all is full. */
+export function lookWithin(decision: Decision, longestMs: number): Look {
+  const isFull = decision.waitMs === Infinity;
+  return { decision, passes: !isFull && decision.waitMs <= longestMs, isFull };
+}
+
 /** Full queues and tables of keys refuse a request; every other error is a fault. */
 export function refusalOf(error: unknown, decision: Decision): Look {
   const isFull = error instanceof QueueFullError;
@@ -228,7 +234,7 @@ function eachOf(parts: readonly Part[], ask: (part: Part) => Maybe<Look>): Maybe
 
 function lookAt(limiter: Limiter, { permits, longestMs }: Part): Maybe<Look> {
   return chain(limiter.peek(permits), (decision) => {
-    return { decision, passes: decision.waitMs <= longestMs };
+    return lookWithin(decision, longestMs);
   });
 }
 
@@ -241,7 +247,8 @@ function takeFrom(limiter: Limiter, part: Part): Maybe<Look> {
     });
   }
   return chain(limiter.peek(permits), (before) => {
-    if (before.waitMs > longestMs) return { decision: before, passes: false };
+    const look = lookWithin(before, longestMs);
+    if (!look.passes) return look;
     return chain(limiter.reserve(permits), (reservation) => {
       if (reservation.waitMs <= longestMs) return booked(reservation, before);
       return chain(withdraw(reservation), () => ({ decision: before, passes: false }));

@@ -7,8 +7,10 @@ import {
   checkOptions,
   checkSignal,
   checkText,
+  show,
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
+import { type Permits, TRY_OPTIONS } from "../permits.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
@@ -78,9 +80,18 @@ export function checkTryOptions(wait: number | TryOptions): {
   signal: AbortSignal | undefined;
 } {
   if (typeof wait === "number") return { micros: checkTimeout(wait), signal: undefined };
-  checkOptions("wait", wait, ["timeoutMs", "signal"]);
+  if (typeof wait !== "object" || wait === null || Array.isArray(wait)) {
+    throw new TypeError(`wait must be ms, a number, or { timeoutMs, signal }, got ${show(wait)}`);
+  }
+  checkOptions("wait", wait, TRY_OPTIONS);
   const { timeoutMs = Infinity, signal } = wait;
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
+}
+
+/** Whether `tryAcquire` got options in place of permits: one permit is meant. */
+export function isTryOptions(permits: Permits | TryOptions | undefined): permits is TryOptions {
+  if (typeof permits !== "object" || permits === null) return false;
+  return TRY_OPTIONS.some((name) => Object.hasOwn(permits, name));
 }
 
 function checkTimeout(timeoutMs: number): number {

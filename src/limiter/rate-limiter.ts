@@ -4,7 +4,14 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "../algorithms/smooth/smooth.ts";
-import { atLeastOne, atLeastZero, checkNumber, checkOptions } from "../check.ts";
+import {
+  atLeastOne,
+  atLeastZero,
+  CREATE,
+  checkCreated,
+  checkNumber,
+  checkOptions,
+} from "../check.ts";
 import { listPolicies } from "../stores/memory.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
@@ -15,14 +22,15 @@ export interface SmoothOptions {
    * once.
    */
   readonly warmupMs?: number | undefined;
-  /** With a warm-up: how many times longer the interval is when cold. 1 or more, default 3. */
+  /** Only with `warmupMs`: how many times longer the interval is when cold. 1 or more, default 3. */
   readonly coldFactor?: number | undefined;
   /**
-   * Without a warm-up: how many seconds' worth of unused permits are stored. 0 or more, default 1.
+   * Only without a warm-up: how many seconds' worth of unused permits are stored. 0 or more, default
+   * 1.
    */
   readonly burstSeconds?: number | undefined;
   /**
-   * Without a warm-up: begin with a full store, as after a long idle. Default false. (With one it
+   * Only without a warm-up: begin with a full store, as after a long idle. Default false. (With one it
    * begins cold, as after a long idle.)
    */
   readonly prefilled?: boolean | undefined;
@@ -32,12 +40,23 @@ export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
 
 export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
 
-/** The policy that the options describe. They are all checked, also those that have no say. */
+/** The policy that the options describe. */
 export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): SmoothPolicy {
   const { warmupMs = 0, coldFactor = 3, burstSeconds = 1, prefilled = false } = options;
   checkNumber("warmupMs", warmupMs, atLeastZero);
   checkNumber("coldFactor", coldFactor, atLeastOne);
   const bursty = smoothBursty({ permitsPerSecond, burstSeconds, prefilled });
+  if (options.coldFactor !== undefined && options.warmupMs === undefined) {
+    throw new TypeError(
+      "coldFactor has no effect without a warm-up: set warmupMs, or leave it out",
+    );
+  }
+  for (const name of ["burstSeconds", "prefilled"] as const) {
+    if (warmupMs === 0 || options[name] === undefined) continue;
+    throw new TypeError(
+      `${name} has no effect with a warm-up, got warmupMs ${warmupMs}: leave out one of them`,
+    );
+  }
   return warmupMs > 0 ? smoothWarmingUp({ permitsPerSecond, warmupMs, coldFactor }) : bursty;
 }
 
@@ -46,7 +65,8 @@ export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): 
  * next request pay for the one before. For other algorithms see `Limiter`.
  */
 export class RateLimiter extends QueueingLimiter {
-  private constructor(policy: SmoothPolicy, options: LimiterOptions) {
+  private constructor(made: typeof CREATE, policy: SmoothPolicy, options: LimiterOptions) {
+    checkCreated("RateLimiter", made);
     super(...opened(listPolicies(policy), options));
   }
 
@@ -69,7 +89,7 @@ export class RateLimiter extends QueueingLimiter {
   static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0): RateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
-    return new RateLimiter(smoothPolicy(permitsPerSecond, options), options);
+    return new RateLimiter(CREATE, smoothPolicy(permitsPerSecond, options), options);
   }
 
   /** Permits per second: exactly the number that was set. */

@@ -15,7 +15,7 @@
  */
 import type { Clock, Timer } from "../clock.ts";
 import { type Amount, sizeOf } from "../permits.ts";
-import { type Cell, openCell, type PolicyList } from "../stores/memory.ts";
+import { type Cell, openCell, type PolicyList, restart } from "../stores/memory.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import { held, statusesOf } from "./decision.ts";
 import type { PolicyStatus } from "./face.ts";
@@ -32,9 +32,15 @@ interface Promised {
 
 /** What somebody who asks at the end of the line meets. */
 export interface Outlook {
-  /** The first instant at which the permits could be used. */
+  /**
+   * The first instant at which the permits could be used; `Infinity` where a policy does not let
+   * them wait.
+   */
   readonly instant: number;
-  /** Which policy makes the permits wait longest, and how all stand after everyone who waits. */
+  /**
+   * The policy that does not let the permits wait, or else makes them wait longest; and how all
+   * stand after everyone who waits.
+   */
   readonly slowest: number;
   readonly quotas: readonly PolicyStatus[];
 }
@@ -148,11 +154,12 @@ export class WaiterQueue {
   /** The end of the line, as it looks to somebody who asks now. */
   outlook(now: number, amount: Amount): Outlook {
     const { instant, from, cell } = this.#lookAhead(now, amount);
+    const full = instant > now && cell.isBounded ? cell.overflowing(now, amount) : -1;
     const allows = cell.allows(from, now, amount);
     const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);
     return {
-      instant,
-      slowest: cell.slowest(from, amount),
+      instant: full >= 0 ? Infinity : instant,
+      slowest: full >= 0 ? full : cell.slowest(from, amount),
       quotas:
         from > now || this.#line.head ? quotas.map((quota) => held(quota, from - now)) : quotas,
     };
@@ -166,7 +173,7 @@ export class WaiterQueue {
   /** Whether the permits are more than may wait behind those who do. */
   overflows(now: number, amount: Amount): boolean {
     const bounded = this.#released.isBounded;
-    return bounded && this.#lookAhead(now, amount).cell.overflows(now, amount);
+    return bounded && this.#lookAhead(now, amount).cell.overflowing(now, amount) >= 0;
   }
 
   #lookAhead(now: number, amount: Amount): { instant: number; from: number; cell: Cell } {
@@ -298,6 +305,31 @@ export class WaiterQueue {
 
   resize(policies: PolicyList): void {
     this.change((cell, now, epoch) => cell.resize(now, policies.list, epoch));
+  }
+
+  /**
+   * The state is a new one from now on, and no pause holds any more. Those in the line take from
+   * it, in their order.
+   *
+   * @param policies in force after every change that is still in the line
+   */
+  reset(policies: PolicyList): void {
+    this.catchUp();
+    const now = this.#time.last;
+    for (let place = this.#line.head; place !== undefined; ) {
+      const { next }: Place = place;
+      if (place instanceof Change) {
+        place.apply(this.#released);
+        this.#line.remove(place);
+      }
+      place = next;
+    }
+    restart(this.#released, policies, now, this.#time.epoch);
+    this.#floor = now;
+    this.#pausedUntil = now;
+    this.#lateBy = 0;
+    this.#lateUntil = now;
+    this.#retime();
   }
 
   /** Something happens to the state, in its turn. */

@@ -76,7 +76,12 @@ export interface PrefetchOptions {
   readonly maxAgeMs?: number | undefined;
 }
 
-export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {}
+export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {
+  /**
+   * A key in which operators keep the permits per second: see `limitKey` of `RedisLimiter.create`.
+   */
+  readonly limitKey?: string | undefined;
+}
 
 export const REDIS_OPTIONS = [
   "maxWaiting",
@@ -92,7 +97,8 @@ export const REDIS_OPTIONS = [
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
   /**
    * A key in which operators keep the limit, or one for each policy by name. The number in it holds
-   * from the next call on; where there is none, or no number above 0, the policy's own. (The limit
+   * from the next call on; 0 lets nothing through; where the key is absent, or holds a negative
+   * number or none, the policy's own limit holds, and `diagnostics.limitIgnored` tells. (The limit
    * is the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it
    * unless it was given.) On Cluster the key must lie in the limiter's slot.
    */

@@ -5,7 +5,7 @@
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { type Bound, show } from "../check.ts";
 import { PermitsExceedCapacityError } from "../errors.ts";
-import { type Amount, listPermits } from "../permits.ts";
+import { type Amount, listPermits, TRY_OPTIONS } from "../permits.ts";
 import { noteRenumbering } from "../revision.ts";
 
 /** One policy, or several by name. */
@@ -47,8 +47,11 @@ export interface Cell {
   readonly isStrict: boolean;
   /** Whether a policy bounds how many may wait. */
   readonly isBounded: boolean;
-  /** Whether the permits, which cannot be used at `now`, are more than a policy lets wait. */
-  overflows(now: number, amount: Amount): boolean;
+  /**
+   * The index of a policy that does not let the permits, which cannot be used at `now`, wait; -1 if
+   * none.
+   */
+  overflowing(now: number, amount: Amount): number;
   /** Of each policy whether it, asked alone, lets the permits go at `now`. */
   allows(from: number, now: number, amount: Amount): readonly boolean[];
   /** The index of the policy that, asked alone, makes these permits wait longest. */
@@ -76,6 +79,9 @@ export function listPolicies(policies: unknown): PolicyList {
   const entries = Object.entries(policies);
   if (entries.length === 0) throw new RangeError("policies must name at least one policy");
   const list = entries.map(([name, policy]): Policy => {
+    if (TRY_OPTIONS.includes(name)) {
+      throw new TypeError(`a policy cannot be named "${name}": that is an option of tryAcquire`);
+    }
     if (isPolicy(policy)) return policy;
     throw new TypeError(`policies.${name} must be a policy, as smoothBursty() makes one`);
   });
@@ -118,6 +124,15 @@ export function freshState(policies: PolicyList, now: number, epoch: number): un
     return state;
   });
   return isLone(policies) ? states[0] : states;
+}
+
+/** Makes the state of a cell a new one, in place: others may hold the same state. */
+export function restart(cell: Cell, policies: PolicyList, now: number, epoch: number): void {
+  const states = (state: unknown) => (isLone(policies) ? [state] : (state as object[]));
+  const fresh = states(freshState(policies, now, epoch));
+  states(cell.state).forEach((state, i) => {
+    Object.assign(state as object, fresh[i]);
+  });
 }
 
 /** A cell on a state that is there already. */
@@ -214,8 +229,9 @@ class SingleCell implements Cell {
     return this.#policy.maxWaiting !== undefined;
   }
 
-  overflows(now: number, permits: number): boolean {
-    return this.#policy.algorithm.overflows?.(this.#policy, this.#state, now, permits) ?? false;
+  overflowing(now: number, permits: number): number {
+    const { algorithm } = this.#policy;
+    return algorithm.overflows?.(this.#policy, this.#state, now, permits) ? 0 : -1;
   }
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {
@@ -336,12 +352,12 @@ class JointCell implements Cell {
     return this.#cells.some((cell) => cell.isBounded);
   }
 
-  overflows(now: number, amounts: readonly (number | undefined)[]): boolean {
-    let overflows = false;
-    this.#each(amounts, (cell, permits) => {
-      overflows ||= cell.overflows(now, permits);
+  overflowing(now: number, amounts: readonly (number | undefined)[]): number {
+    let first = -1;
+    this.#each(amounts, (cell, permits, index) => {
+      if (first < 0 && cell.overflowing(now, permits) === 0) first = index;
     });
-    return overflows;
+    return first;
   }
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {

@@ -98,8 +98,8 @@ abstract class DelegatingCell implements Cell {
     return this.cell.excess(now, amount);
   }
 
-  overflows(now: number, amount: Amount): boolean {
-    return this.cell.overflows(now, amount);
+  overflowing(now: number, amount: Amount): number {
+    return this.cell.overflowing(now, amount);
   }
 
   allows(from: number, now: number, amount: Amount): readonly boolean[] {

@@ -56,7 +56,7 @@ export interface CombinedReply {
   readonly parts: readonly {
     readonly inForce: string;
     /** This limiter alone would let it pass. */
-    readonly passes: boolean;
+    readonly fate: Fate;
     /** How it stands: after what was taken, if it was taken from. Receipts as for `reserve`. */
     readonly answer: Answer;
   }[];
@@ -92,13 +92,33 @@ export type StoreRequest =
   | { readonly verb: "owed" }
   /** Other numbers are in force from now on for all who declare what this caller declares. */
   | { readonly verb: "set"; readonly numbers: string }
+  /** The declared numbers are in force again. */
+  | { readonly verb: "unset" }
+  /** The state is as if new; what was set stays in force. */
   | { readonly verb: "reset" };
 
 export interface StoreReply {
   /** The numbers in force. */
   readonly inForce: string;
+  /** Of policies whose limit is kept in a key: those for which that is 0, or no limit. */
+  readonly notes?: readonly LimitNote[];
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
+}
+
+/**
+ * What comes of a limiter's part in a combination: it alone would let the request pass; refuses it
+ * for now; does not let it wait either (its queue is full, or its limit is 0); or can never let so
+ * many permits pass.
+ */
+export type Fate = "passes" | "refused" | "full" | "never";
+
+/** What a key in which a limit is kept holds, where the policy's own number is in force instead. */
+export interface LimitNote {
+  /** The policy's index. */
+  readonly policy: number;
+  /** The text that is no limit; undefined: it is 0, and the policy lets nothing through. */
+  readonly ignored: string | undefined;
 }
 
 export interface Answer {
@@ -114,6 +134,11 @@ export interface Answer {
   readonly quotas: readonly PolicyQuota[];
   /** For `owed`: how many permits each policy lacks to its being full. */
   readonly owed: readonly number[];
+  /**
+   * For `set` and `unset`: "=" where this caller's numbers were in force at the last write before,
+   * else those that were; empty where that is not known.
+   */
+  readonly writtenUnder?: string;
 }
 
 /** How a policy stands, and whether it alone would let the permits go now. */

@@ -6,7 +6,10 @@ import fc from "fast-check";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms } from "../../src/algorithms/index.ts";
 import type { SlidingLogPolicy } from "../../src/algorithms/sliding-log/sliding-log.ts";
-import type { SlidingWindowPolicy } from "../../src/algorithms/sliding-window/sliding-window.ts";
+import {
+  type SlidingWindowPolicy,
+  slidingWindowAlgorithm,
+} from "../../src/algorithms/sliding-window/sliding-window.ts";
 import {
   type FixedWindowPolicy,
   fixedWindow,
@@ -118,6 +121,10 @@ const windowMs = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom(0.001, 0.0004, 0.5, 1 / 3, 1e7, 1e12, 2 ** 24 / 1000) },
   { weight: 1, arbitrary: oddSize.filter((ms) => ms > 0 && ms <= 1e12) },
 );
+
+/** Also numbers that `slidingWindow` refuses: their buckets are rounded. */
+const anyBuckets = (numbers: { limit: number; windowMs: number; buckets: number }) =>
+  slidingWindowAlgorithm.policy([numbers.limit, numbers.windowMs, numbers.buckets]);
 
 // -- everyday numbers --
 
@@ -278,20 +285,25 @@ const samples: Readonly<Record<string, Samples>> = {
 
   "sliding-window": {
     paced: {
-      "sliding window": { at: (rate) => slidingWindow(windowed(rate)), together: WINDOW },
+      "sliding window": {
+        // whole microseconds for each of the ten buckets
+        at: (rate) =>
+          slidingWindow({ limit: WINDOW, windowMs: Math.round((WINDOW * 100_000) / rate) / 100 }),
+        together: WINDOW,
+      },
     },
     everyday: {
       "sliding window": {
         policies: fc
           .record({ ...everydayWindow, buckets: fc.constantFrom(1, 2, 3, 10, 10, 17) })
-          .map(slidingWindow),
+          .map(anyBuckets),
         // to the end of a window, and for another: all are counted as one
         later: (policy) => 2 * (policy as SlidingWindowPolicy).window,
       },
     },
     wild: fc
       .record({ limit, windowMs, buckets: fc.constantFrom(10, 10, 1, 2, 3, 7, 60) })
-      .map(slidingWindow),
+      .map(anyBuckets),
   },
 
   "sliding-log": {

@@ -5,6 +5,7 @@ import {
   type LimiterOptions,
   type LocalLimiter,
   type Policies,
+  type PolicyStatus,
   QueueFullError,
   ReservationCancelledError,
   smoothBursty,
@@ -149,6 +150,46 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await limiter.tryAcquire(1, 0), true);
   });
 
+  test("tryAcquire with options alone asks for one permit", async () => {
+    const { clock, limiter, waitMs } = await makeDrained();
+    const { signal } = new AbortController();
+    assert.is(await limiter.tryAcquire({ timeoutMs: waitMs - MICRO }), false);
+    assert.is(await limiter.tryAcquire({ timeoutMs: -1, signal }), false);
+    const just = watch(clock, limiter.tryAcquire({ timeoutMs: waitMs, signal }));
+    const endless = watch(clock, limiter.tryAcquire({ signal }));
+    await clock.advance(waitMs - MICRO);
+    assert.is(just.at, undefined);
+    await clock.advance(MICRO);
+    assert.equal(just, { at: waitMs, value: true, error: undefined });
+    await clock.advance(FAR);
+    assert.is(endless.value, true);
+    assert.is(await limiter.tryAcquire({ timeoutMs: 0 }), true);
+    const reason = new Error("enough");
+    const aborted = AbortSignal.abort(reason);
+    assert.is(await failure(() => limiter.tryAcquire({ signal: aborted })), reason);
+  });
+
+  test("options in the place of permits, and a bare signal, say where they belong", async () => {
+    const { limiter } = await make();
+    const before = await limiter.peek();
+    const { signal } = new AbortController();
+    const wrong: readonly [RegExp, () => unknown][] = [
+      [/options .*AbortSignal.*\{ signal \}/, () => limiter.acquire(1, signal as never)],
+      [/wait .*AbortSignal.*\{ signal \}/, () => limiter.tryAcquire(1, signal as never)],
+      [/options come second.*\{ signal \}/, () => limiter.acquire({ signal } as never)],
+      [/options come second/, () => limiter.reserve({ timeoutMs: 5 })],
+      [/timeoutMs/, () => limiter.tryAcquire({ timeoutMs: "5" } as never)],
+      [/no "tokens"/, () => limiter.tryAcquire({ timeoutMs: 5, tokens: 1 } as never)],
+      [/wait must be ms, a number, .* got "5"/, () => limiter.tryAcquire(1, "5" as never)],
+    ];
+    for (const [words, deed] of wrong) {
+      const error = await failure(deed);
+      assert.instance(error, TypeError);
+      assert.match((error as TypeError).message, words);
+    }
+    assert.equal(await limiter.peek(), before);
+  });
+
   test("reserve tells the wait, and ready keeps it", async () => {
     const { clock, limiter } = await make();
     const first = await limiter.reserve();
@@ -278,6 +319,46 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(waited.value, 1000);
   });
 
+  test("reset: as if new, with the numbers in force, whatever was used, charged or paused", async () => {
+    const { taken } = await makeDrained();
+    const { clock, limiter } = await makeDrained();
+    await limiter.charge(2);
+    await limiter.pause(1000);
+    await limiter.reset();
+    const fresh = await make();
+    assert.equal(await limiter.peek(), await fresh.limiter.peek());
+    assert.is((await drain(limiter)).taken, taken);
+    await clock.advance(FAR);
+    await limiter.update(kind.slower);
+    await drain(limiter);
+    await limiter.reset();
+    await fresh.limiter.reset();
+    await fresh.limiter.update(kind.slower);
+    const { limit, windowMs } = statusOf(await limiter.peek());
+    const told = statusOf(await fresh.limiter.peek());
+    assert.equal([limit, windowMs], [told.limit, told.windowMs]);
+  });
+
+  test("reset: callers that wait go as they would on a new limiter, and in their order", async () => {
+    const fresh = await make();
+    const told: number[] = [];
+    for (let i = 0; i < 6; i++) told.push((await fresh.limiter.reserve()).waitMs);
+    const { clock, limiter } = await makeDrained();
+    await limiter.charge(2);
+    const order: number[] = [];
+    const waiting = told.map((_, i) =>
+      watch(
+        clock,
+        limiter.acquire().finally(() => order.push(i)),
+      ),
+    );
+    await clock.advance(0);
+    await limiter.reset();
+    await clock.advance(FAR);
+    assert.equal(instants(waiting), told);
+    assert.equal(order, [0, 1, 2, 3, 4, 5]);
+  });
+
   test("update: other numbers, no fresh burst, and the same numbers change nothing", async () => {
     const before = await waits(12);
     assert.equal(await waits(12, (limiter) => limiter.update(kind.policies)), before);
@@ -350,7 +431,11 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
       assert.match(message, "narrow");
     }
     assert.is(await limiter.tryAcquire(1, FAR), false);
+    for (const { allowed, waitMs } of [await limiter.peek(), await limiter.decide()]) {
+      assert.equal([allowed, waitMs], [false, Infinity]);
+    }
     assert.is(await second.cancel(), true);
+    assert.ok((await limiter.peek()).waitMs < Infinity);
     assert.is(await limiter.tryAcquire(), false);
     const third = watch(clock, limiter.tryAcquire(1, FAR));
     await clock.advance(FAR);
@@ -437,6 +522,10 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
   test.run();
 }
 
+function statusOf({ policies, policy }: Decision): PolicyStatus {
+  return policies[policy] as PolicyStatus;
+}
+
 function namedBy<T>(names: readonly string[], value: T): Record<string, T> {
   return Object.fromEntries(names.map((name) => [name, value]));
 }
@@ -485,6 +574,7 @@ export function localLimiterSuite(
       limiter.refund(1),
       limiter.update(kind.policies),
       limiter.pause(1),
+      limiter.reset(),
     ];
     assert.ok(done.every((answer) => answer === undefined));
   });

@@ -11,6 +11,8 @@ import {
   type CombinedPart,
   type CombinedReply,
   type CombiningStore,
+  type Fate,
+  type LimitNote,
   type Place,
   type PolicyQuota,
   REFUSED,
@@ -57,7 +59,7 @@ export class FrameStore implements Store, CombiningStore {
       return parts.map(({ place, declared, now }) => {
         const { key } = place as FramePlace;
         if (now === undefined) throw new TypeError("this store has no clock of its own");
-        const frame = frames.get(key) ?? new Frame(declared, now, this.saved.get(key)?.bytes);
+        const frame = frames.get(key) ?? new Frame(declared, now, this.saved.get(key)?.bytes, []);
         frames.set(key, frame);
         return { key, frame };
       });
@@ -65,7 +67,7 @@ export class FrameStore implements Store, CombiningStore {
     let opened = open();
     const frameOf = (i: number) => (opened[i] as { frame: Frame }).frame;
     const asked = parts.map((part, i) => frameOf(i).ask(part));
-    const lets = (i: number) => asked[i]?.passes || parts[i]?.isOptional;
+    const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional;
     let passes = parts.every((_, i) => lets(i));
     const receipts: (readonly number[])[] = [];
     if (verb === "take" && passes) {
@@ -74,7 +76,7 @@ export class FrameStore implements Store, CombiningStore {
         if (isTwice) asked[i] = frameOf(i).ask(part);
         passes = lets(i) === true;
         if (!passes) break;
-        if (asked[i]?.passes) receipts[i] = frameOf(i).takeAsked(part, asked[i]);
+        if (asked[i]?.fate === "passes") receipts[i] = frameOf(i).takeAsked(part, asked[i]);
       }
       if (passes) {
         for (const { key, frame } of opened) if (frame.changed) this.saved.set(key, frame.save());
@@ -90,7 +92,7 @@ export class FrameStore implements Store, CombiningStore {
         const { wait, slowest, open } = one;
         const quotas = frame.quotas(open);
         const answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
-        return { inForce: frame.inForce, passes: one.passes, answer };
+        return { inForce: frame.inForce, fate: one.fate, answer };
       }),
     };
   }
@@ -105,11 +107,19 @@ export class FrameStore implements Store, CombiningStore {
     return this.trip(key, declared, requests, now);
   }
 
-  trip(key: string, declared: string, requests: readonly StoreRequest[], clock: number) {
-    const frame = new Frame(declared, clock, this.saved.get(key)?.bytes);
+  /** @param kept what the keys hold in which limits are kept; undefined: it is absent */
+  trip(
+    key: string,
+    declared: string,
+    requests: readonly StoreRequest[],
+    clock: number,
+    kept: readonly (string | undefined)[] = [],
+  ): StoreReply {
+    const frame = new Frame(declared, clock, this.saved.get(key)?.bytes, kept);
     const answers = requests.flatMap((request) => frame.answer(request));
     if (frame.changed) this.saved.set(key, frame.save());
-    return { inForce: frame.inForce, answers } satisfies StoreReply;
+    const { inForce, notes } = frame;
+    return notes.length === 0 ? { inForce, answers } : { inForce, notes, answers };
   }
 }
 
@@ -123,7 +133,7 @@ interface Part {
 interface Asked {
   readonly at: number;
   readonly wait: number;
-  readonly passes: boolean;
+  readonly fate: Fate;
   readonly slowest: number;
   readonly open: readonly boolean[];
 }
@@ -138,17 +148,52 @@ class Frame {
   #held = 0;
   changed = false;
   inForce: string;
+  /** Of limits that are kept in keys: those that are 0, and those that are none. */
+  notes: LimitNote[] = [];
+  #writtenUnder = "";
+  readonly #kept: readonly (string | undefined)[];
   /** The numbers set at run time, each after a tab. */
   #settings: readonly string[] = [];
   #parts: Part[] = [];
 
-  constructor(declared: string, clock: number, saved: Uint8Array | undefined) {
+  constructor(
+    declared: string,
+    clock: number,
+    saved: Uint8Array | undefined,
+    kept: readonly (string | undefined)[],
+  ) {
     this.#declared = declared;
-    this.inForce = declared;
+    this.#kept = kept;
+    this.inForce = this.#resolve(declared);
     this.#base = Math.floor(clock / UNIT) * UNIT;
     this.#now = clock - this.#base;
     if (saved === undefined) this.#start();
     else this.#load(clock, saved);
+  }
+
+  #resolve(numbers: string): string {
+    this.notes = [];
+    const lines = numbers.split("\n").map((line, policy) =>
+      line.replace(/\$(\S+?)@(\d+)/g, (_, fallback: string, which: string) => {
+        const kept = this.#kept[Number(which) - 1];
+        const limit = kept?.trim() ? Number(kept) : Number.NaN;
+        if (limit > 0 && limit < Infinity) return `${limit}`;
+        if (kept !== undefined && !this.notes.some((note) => note.policy === policy)) {
+          this.notes.push({ policy, ignored: limit === 0 ? undefined : kept });
+        }
+        return fallback;
+      }),
+    );
+    return lines.join("\n");
+  }
+
+  /** Of the policies whose limit is 0, the first that is asked. */
+  #refusing(permits: readonly number[]): number {
+    return this.#parts.findIndex((_, i) => this.#isClosed(i) && (permits[i] ?? 0) > 0);
+  }
+
+  #isClosed(index: number): boolean {
+    return this.notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
   }
 
   #start(): void {
@@ -168,8 +213,12 @@ class Frame {
     const text = new TextDecoder().decode(saved.subarray(HEAD_BYTES, HEAD_BYTES + length));
     const [numbers = "", ...settings] = text.split("\t");
     this.#settings = settings;
+    this.#writtenUnder = numbers;
     const setting = settings.find((one) => one.startsWith(`${this.#declared}=`));
-    if (setting !== undefined) this.inForce = setting.slice(this.#declared.length + 1);
+    if (setting !== undefined) {
+      this.inForce = setting.slice(this.#declared.length + 1);
+      this.notes = [];
+    }
     const before = readPolicies(numbers);
     const after = readPolicies(this.inForce);
     if (
@@ -220,6 +269,7 @@ class Frame {
   }
 
   #earliest(from: number, permits: readonly number[]): number {
+    if (this.#refusing(permits) >= 0) return Infinity;
     let at = from;
     for (;;) {
       let agreed = at;
@@ -283,10 +333,13 @@ class Frame {
         this.changed = true;
         break;
       case "set":
-        this.#set(request.numbers);
-        break;
+        return [{ ...AT_ONCE, writtenUnder: this.#set(request.numbers) }];
+      case "unset":
+        return [{ ...AT_ONCE, writtenUnder: this.#set(this.#declared) }];
       case "reset":
-        this.#set(this.#declared);
+        this.#start();
+        this.#held = 0;
+        this.changed = true;
     }
     return [AT_ONCE];
   }
@@ -310,14 +363,14 @@ class Frame {
     const at = this.#earliest(Math.max(this.#now - late, this.#held), permits);
     const wait = at > this.#now ? Math.ceil(at - this.#now) : 0;
     if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
-    if (wait > longest || (wait > 0 && this.#overflows(permits))) {
+    if (wait > longest || (wait > 0 && this.#overflowing(permits) >= 0)) {
       return { ...AT_ONCE, wait: REFUSED };
     }
     return { ...AT_ONCE, wait, receipts: this.#take(at, permits) };
   }
 
-  #overflows(permits: readonly number[]): boolean {
-    return this.#parts.some(({ algorithm, policy, state }, i) => {
+  #overflowing(permits: readonly number[]): number {
+    return this.#parts.findIndex(({ algorithm, policy, state }, i) => {
       const asked = permits[i] ?? 0;
       return asked > 0 && algorithm.overflows?.(policy, state, this.#now, asked);
     });
@@ -329,9 +382,12 @@ class Frame {
     const from = Math.max(this.#now - late, this.#held);
     const at = this.#earliest(from, permits);
     const wait = at > this.#now ? Math.ceil(at - this.#now) : 0;
-    const passes =
-      at < Infinity && wait <= longest && !(wait > 0 && this.#overflows(permits) === true);
-    return { at, wait, passes, ...this.#alone(from, permits) };
+    const { slowest, open } = this.#alone(from, permits);
+    const shut = this.#refusing(permits);
+    const full = shut < 0 && wait > 0 && at < Infinity ? this.#overflowing(permits) : shut;
+    if (full >= 0) return { at, wait: Infinity, fate: "full", slowest: full, open };
+    const fate = at === Infinity ? "never" : wait <= longest ? "passes" : "refused";
+    return { at, wait, fate, slowest, open };
   }
 
   takeAsked({ amount }: CombinedPart, { at }: Asked): readonly number[] {
@@ -348,7 +404,7 @@ class Frame {
         slowest = i;
         latest = at;
       }
-      return at <= this.#now;
+      return at <= this.#now && !(this.#isClosed(i) && asked > 0);
     });
     return { slowest, open };
   }
@@ -357,18 +413,21 @@ class Frame {
     const from = Math.max(this.#now - late, this.#held);
     const permits = this.#amounts(amount);
     const at = this.#earliest(from, permits);
-    if (at === Infinity) return { ...AT_ONCE, wait: Infinity };
+    const shut = this.#refusing(permits);
+    if (at === Infinity && shut < 0) return { ...AT_ONCE, wait: Infinity };
     const { slowest, open } = this.#alone(from, permits);
+    const full = at > this.#now && shut < 0 ? this.#overflowing(permits) : shut;
+    const wait = full >= 0 ? Infinity : Math.max(0, Math.ceil(at - this.#now));
     if (verb === "decide" && at <= this.#now) this.#take(at, permits);
-    const wait = Math.max(0, Math.ceil(at - this.#now));
-    return { ...AT_ONCE, wait, slowest, quotas: this.quotas(open) };
+    return { ...AT_ONCE, wait, slowest: full >= 0 ? full : slowest, quotas: this.quotas(open) };
   }
 
   /** @param open which policies alone would let the permits go */
   quotas(open: readonly boolean[]): PolicyQuota[] {
     return this.#parts.map(({ algorithm, policy, state }, i): PolicyQuota => {
       const allowed = open[i] === true;
-      const quota = algorithm.quota(policy, state, this.#now);
+      const own = algorithm.quota(policy, state, this.#now);
+      const quota = this.#isClosed(i) ? { ...own, limit: 0, remaining: 0 } : own;
       const { remaining, resetMs } = quota;
       const resetHeldMs = Math.max(resetMs, toMillis(this.#held - this.#now));
       return this.#held > this.#now
@@ -416,12 +475,16 @@ class Frame {
     this.changed = true;
   }
 
-  #set(numbers: string): void {
+  #set(numbers: string): string {
+    const own = this.#writtenUnder === this.inForce;
+    const reached = own ? "=" : this.#declared.includes("$") ? "" : this.#writtenUnder;
     const declared = `${this.#declared}=`;
     this.#settings = this.#settings.filter((setting) => !setting.startsWith(declared));
     if (numbers !== this.#declared) this.#settings = [...this.#settings, declared + numbers];
-    this.#resize(numbers);
+    this.#resize(this.#resolve(numbers));
+    if (own) this.#writtenUnder = this.inForce;
     this.changed = true;
+    return reached;
   }
 
   save(): Saved {

@@ -20,6 +20,7 @@ import {
   undoAll,
 } from "../../limiter/together.ts";
 import type { GuardedActor, Report } from "./actors/guarded.ts";
+import { retryAfter } from "./answers/retry.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
@@ -96,7 +97,7 @@ export class Filter {
     if (waits || isShadow) return this.#judge([ask], request);
     const conclude = (decision: Decision): Verdict => ({
       allowed: decision.allowed,
-      retryMs: decision.allowed ? 0 : decision.waitMs,
+      retryMs: decision.allowed ? 0 : retryAfter(decision, ask.cost),
       waitedMs: 0,
       outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
     });
@@ -173,7 +174,7 @@ function withWait(decision: Decision): Decision {
 function verdict(asks: readonly Ask[], { passes, looks }: Together, waitedMs: number): Verdict {
   const outcomes: Outcome[] = [];
   let retryMs = 0;
-  asks.forEach(({ active, actor }, i) => {
+  asks.forEach(({ active, actor, cost }, i) => {
     const look = looks[i];
     // a shadow that could not be asked
     if (look === undefined) return;
@@ -181,7 +182,7 @@ function verdict(asks: readonly Ask[], { passes, looks }: Together, waitedMs: nu
     const { passes: allowed } = look;
     const decision = allowed ? look.decision : withWait(look.decision);
     outcomes.push({ rule, actor, allowed, decision });
-    if (!allowed && !isShadow) retryMs = Math.max(retryMs, decision.waitMs);
+    if (!allowed && !isShadow) retryMs = Math.max(retryMs, retryAfter(decision, cost));
   });
   return { allowed: passes, retryMs, waitedMs, outcomes };
 }

@@ -60,16 +60,17 @@ export class Limits {
   constructor(policies: RulePolicies, workshop: Workshop, before?: Limits) {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
-    const { name, scope } = policies.rule;
-    const open = (policy: Policy, was: Policy | undefined, keys: Keys | undefined): Keys => {
+    const { name, scope, limitKey } = policies.rule;
+    const open = (policy: Policy, was?: Policy, keys?: Keys, keptAt?: string): Keys => {
       if (keys !== undefined && was !== undefined && isSame(policy, was)) return keys;
       // the state on Redis is found by name, and follows the numbers that a call declares
-      if (scope === "global") return onRedis(name, policy, workshop);
+      if (scope === "global") return onRedis(name, policy, workshop, keptAt);
       if (!(keys instanceof KeyedLimiter)) return inProcess(name, policy, workshop);
       keys.update(policy);
       return keys;
     };
-    this.own = open(policies.own, kin?.policies.own, kin?.own);
+    const isKept = kin?.policies.rule.limitKey === limitKey;
+    this.own = open(policies.own, kin?.policies.own, isKept ? kin?.own : undefined, limitKey);
     this.overrides = new Map(
       Array.from(policies.overrides, ([value, policy]) => [
         value,
@@ -135,8 +136,13 @@ function inProcess(name: string, policy: Policy, workshop: Workshop): KeyedLimit
   return KeyedLimiter.create(policy, { name, clock, maxKeys, whenFull });
 }
 
-function onRedis(name: string, policy: Policy, workshop: Workshop): RedisLimiter {
+function onRedis(
+  name: string,
+  policy: Policy,
+  workshop: Workshop,
+  limitKey: string | undefined,
+): RedisLimiter {
   const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances, clock } = workshop;
-  const options = { prefix, hashTag, timeoutMs, whenUnavailable, instances, clock };
+  const options = { prefix, hashTag, timeoutMs, whenUnavailable, instances, clock, limitKey };
   return RedisLimiter.create(redis as RedisClient, name, policy, options);
 }

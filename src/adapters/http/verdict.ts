@@ -20,8 +20,8 @@ export interface Verdict {
   /** Whether it may pass: all rules let it, shadow rules aside. */
   readonly allowed: boolean;
   /**
-   * When to come back, ms: not before this would all rules that were asked let it pass, if nobody
-   * else came. 0 when allowed.
+   * When to come back, ms: all rules that were asked would let the request pass then, if no other
+   * came. 0 when allowed; `Infinity` where a limit is 0.
    */
   readonly retryMs: number;
   /** How long the request has waited for its turn, ms. */

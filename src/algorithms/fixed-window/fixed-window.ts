@@ -32,7 +32,7 @@
  *
  * `fixed-window.lua` is this file once more.
  */
-import { aboveZero, checkNumber, checkOneOf, checkOptions } from "../../check.ts";
+import { aboveZero, checkNumber, checkNumbers, checkOneOf } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
@@ -191,7 +191,7 @@ export function fixedWindow(numbers: {
   readonly windowMs: number;
   readonly align?: "epoch" | "first";
 }): FixedWindowPolicy {
-  checkOptions("fixedWindow", numbers, ["limit", "windowMs", "align"]);
+  checkNumbers("fixedWindow", numbers, ["limit", "windowMs", "align"]);
   const { align = "epoch" } = numbers;
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   const windowMs = checkWindow(numbers.windowMs);

@@ -40,7 +40,7 @@
  * microsecond and never to one at which the permits are not there; else the last bits of the level
  * are. `gcra.lua` is this file once more.
  */
-import { aboveZero, atLeastZero, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, atLeastZero, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 
@@ -255,7 +255,7 @@ export function gcra(numbers: {
   readonly periodMs: number;
   readonly burst?: number;
 }): GcraPolicy {
-  checkOptions("gcra", numbers, ["limit", "periodMs", "burst"]);
+  checkNumbers("gcra", numbers, ["limit", "periodMs", "burst"]);
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   const periodMs = checkNumber("periodMs", numbers.periodMs, aboveZero);
   const { burst = Math.max(0, limit - 1) } = numbers;

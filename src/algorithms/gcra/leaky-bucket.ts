@@ -21,7 +21,7 @@ import {
   atLeastZero,
   atLeastZeroOrInfinity,
   checkNumber,
-  checkOptions,
+  checkNumbers,
   show,
 } from "../../check.ts";
 import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
@@ -34,8 +34,10 @@ import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
  * @param numbers.capacity how many permits may be in the bucket beyond the one that is due; 0 or
  *   more, `Infinity` for no bound. Further ones are refused: `acquire` and `reserve` throw a
  *   `QueueFullError`, `tryAcquire` answers `false`
- * @param numbers.nodelay how many of those go at once; from 0 to `capacity`, default 0; `true`:
- *   all of them, so that nobody ever waits
+ * @param numbers.nodelay how many of those go at once; from 0 to `capacity`, default 0. `true` means
+ *   all of them: nothing waits, and the bucket is a meter. As in nginx, `capacity + 1` then go at
+ *   once, the one that is due and `capacity` more: 6 with `capacity: 5`. A meter of 5 is
+ *   `capacity: 4, nodelay: true`
  * @param numbers.slack how many unused permits may be made up for; 0 or more, default 0. A new
  *   limiter has none to make up for
  * @returns a policy for `Limiter.create`
@@ -49,7 +51,7 @@ export function leakyBucket(numbers: {
   readonly nodelay?: number | boolean;
   readonly slack?: number;
 }): GcraPolicy {
-  checkOptions("leakyBucket", numbers, ["permitsPerSecond", "capacity", "nodelay", "slack"]);
+  checkNumbers("leakyBucket", numbers, ["permitsPerSecond", "capacity", "nodelay", "slack"]);
   const permitsPerSecond = checkNumber("permitsPerSecond", numbers.permitsPerSecond, aboveZero);
   const capacity = checkNumber("capacity", numbers.capacity, atLeastZeroOrInfinity);
   const { slack = 0 } = numbers;

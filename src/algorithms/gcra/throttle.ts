@@ -28,7 +28,8 @@ interface Decided extends Standing {
 
 /**
  * A decision as the five integers of redis-cell's `CL.THROTTLE`. Times are whole seconds, rounded
- * up, so that who comes back then is let in; permits are rounded down.
+ * up, so that a caller that comes back then is let in; permits are rounded down. Where the permits
+ * may not wait (`waitMs` is `Infinity`) the time to come back is that until all have come back.
  *
  * @param decision what `decide` or `peek` answered
  * @param policyName whose limit, remaining and reset to tell; default: the binding policy's
@@ -40,11 +41,12 @@ interface Decided extends Standing {
  */
 export function throttle(decision: Decided, policyName?: string): ThrottleReply {
   const { limit, remaining, resetMs } = standing(decision, policyName);
+  const retryMs = decision.waitMs < Infinity ? decision.waitMs : resetMs;
   return [
     decision.allowed ? 0 : 1,
     Math.floor(limit),
     Math.floor(remaining),
-    decision.allowed ? -1 : Math.ceil(decision.waitMs / 1000),
+    decision.allowed ? -1 : Math.ceil(retryMs / 1000),
     Math.ceil(resetMs / 1000),
   ];
 }

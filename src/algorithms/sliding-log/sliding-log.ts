@@ -44,7 +44,7 @@
  *
  * `sliding-log.lua` is this file once more.
  */
-import { aboveZero, checkBoolean, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
@@ -284,7 +284,7 @@ export function slidingLog(numbers: {
   readonly windowMs: number;
   readonly strict?: boolean | undefined;
 }): SlidingLogPolicy {
-  checkOptions("slidingLog", numbers, ["limit", "windowMs", "strict"]);
+  checkNumbers("slidingLog", numbers, ["limit", "windowMs", "strict"]);
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   const strict = checkBoolean("strict", numbers.strict ?? false);
   return slidingLogAlgorithm.policy([limit, checkWindow(numbers.windowMs), strict ? 1 : 0]);

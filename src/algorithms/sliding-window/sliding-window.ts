@@ -29,12 +29,12 @@
  * buckets, and `buckets` in a row hold at most `limit`.
  *
  * Where it is inexact. Who was counted late in a bucket leaves up to w early, never later than
- * `windowMs` after it was let in. Buckets are whole microseconds, the nearest number. What
- * was promised ahead and is given back is lost as a place: nobody moves up before its bucket.
+ * `windowMs` after it was let in. Buckets are whole microseconds; numbers that would not be are
+ * rejected, but a share of them, or a stored setting, takes the nearest. What was promised ahead and is given back is lost as a place: nobody moves up before its bucket.
  *
  * `sliding-window.lua` is this file once more.
  */
-import { aboveZero, type Bound, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, type Bound, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
@@ -55,9 +55,11 @@ export interface SlidingWindowState {
   counts: number[];
 }
 
+const MOST_BUCKETS = 10_000;
+
 const someBuckets: Bound = {
   words: "a whole number, 1 to 10000",
-  holds: (value) => Number.isInteger(value) && value >= 1 && value <= 10_000,
+  holds: (value) => Number.isInteger(value) && value >= 1 && value <= MOST_BUCKETS,
 };
 
 export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindowState> = {
@@ -226,8 +228,8 @@ function untilFresh(policy: SlidingWindowPolicy, state: SlidingWindowState, now:
  *
  * @param numbers.limit permits in a window; above 0
  * @param numbers.windowMs how long the window is, ms; above 0, at most 1e12
- * @param numbers.buckets how many steps it is cut into; a whole number, 1 to 10000, default 10. A
- *   step is held to whole microseconds
+ * @param numbers.buckets how many steps it is cut into; a whole number, 1 to 10000, default 10. Each
+ *   must be a whole number of microseconds long: 1000 ms can be cut into 4 or 5, but not into 3
  * @returns a policy for `Limiter.create`
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
@@ -238,10 +240,31 @@ export function slidingWindow(numbers: {
   readonly windowMs: number;
   readonly buckets?: number;
 }): SlidingWindowPolicy {
-  checkOptions("slidingWindow", numbers, ["limit", "windowMs", "buckets"]);
+  checkNumbers("slidingWindow", numbers, ["limit", "windowMs", "buckets"]);
   const limit = checkNumber("limit", numbers.limit, aboveZero);
   const windowMs = checkWindow(numbers.windowMs);
   const { buckets = 10 } = numbers;
   checkNumber("buckets", buckets, someBuckets);
+  checkWidth(windowMs, buckets);
   return slidingWindowAlgorithm.policy([limit, windowMs, buckets]);
+}
+
+/** The buckets together must be the window, and a bucket is whole microseconds. */
+function checkWidth(windowMs: number, buckets: number): void {
+  const micros = wholeMicros(windowMs * 1000);
+  const isWhole = Math.abs(micros - windowMs * 1000) <= micros * 1e-12;
+  if (isWhole && micros % buckets === 0) return;
+  const got = `windowMs ${windowMs} and buckets ${buckets}`;
+  if (!isWhole) {
+    throw new RangeError(`windowMs must be whole microseconds, got ${got}: take ${micros / 1000}`);
+  }
+  const fits = (count: number) => micros % count === 0;
+  let fewer = buckets - 1;
+  while (!fits(fewer)) fewer -= 1;
+  let more = buckets + 1;
+  while (more <= MOST_BUCKETS && !fits(more)) more += 1;
+  const choices = more <= MOST_BUCKETS ? `${fewer} or ${more}` : `${fewer}`;
+  throw new RangeError(
+    `buckets must cut the window into whole microseconds, got ${got}: ${micros / buckets} µs each; take ${choices} buckets`,
+  );
 }

@@ -68,7 +68,7 @@ import {
   atLeastZero,
   checkBoolean,
   checkNumber,
-  checkOptions,
+  checkNumbers,
 } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
@@ -263,7 +263,7 @@ export function smoothBursty(numbers: {
   readonly burstSeconds?: number;
   readonly prefilled?: boolean;
 }): SmoothPolicy {
-  checkOptions("smoothBursty", numbers, ["permitsPerSecond", "burstSeconds", "prefilled"]);
+  checkNumbers("smoothBursty", numbers, ["permitsPerSecond", "burstSeconds", "prefilled"]);
   const { burstSeconds = 1, prefilled = false } = numbers;
   const permitsPerSecond = checkRate(numbers.permitsPerSecond);
   checkNumber("burstSeconds", burstSeconds, atLeastZero);
@@ -306,7 +306,7 @@ export function smoothWarmingUp(numbers: {
   readonly warmupMs: number;
   readonly coldFactor?: number;
 }): SmoothPolicy {
-  checkOptions("smoothWarmingUp", numbers, ["permitsPerSecond", "warmupMs", "coldFactor"]);
+  checkNumbers("smoothWarmingUp", numbers, ["permitsPerSecond", "warmupMs", "coldFactor"]);
   const { coldFactor = 3 } = numbers;
   const permitsPerSecond = checkRate(numbers.permitsPerSecond);
   const warmupMs = checkNumber("warmupMs", numbers.warmupMs, aboveZero);

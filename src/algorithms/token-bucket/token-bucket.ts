@@ -28,7 +28,7 @@
  * full, so that a refill of 0.1 does not add up its rounding. `token-bucket.lua` is this file once
  * more.
  */
-import { aboveZero, checkBoolean, checkNumber, checkOptions } from "../../check.ts";
+import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
@@ -209,7 +209,7 @@ export function tokenBucket(numbers: TokenBucketNumbers & { stepped: true }): St
 export function tokenBucket(numbers: TokenBucketNumbers & { stepped?: false }): GcraPolicy;
 export function tokenBucket(numbers: TokenBucketNumbers): TokenBucketPolicy;
 export function tokenBucket(numbers: TokenBucketNumbers): TokenBucketPolicy {
-  checkOptions("tokenBucket", numbers, ["capacity", "refill", "everyMs", "stepped"]);
+  checkNumbers("tokenBucket", numbers, ["capacity", "refill", "everyMs", "stepped"]);
   const capacity = checkNumber("capacity", numbers.capacity, aboveZero);
   const refill = checkNumber("refill", numbers.refill, aboveZero);
   const everyMs = checkNumber("everyMs", numbers.everyMs, aboveZero);

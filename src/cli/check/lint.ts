@@ -75,6 +75,9 @@ function counts(outer: Known, inner: Known): boolean {
     (rule.scope === "global" || inner.rule.scope === "local") &&
     rule.overrides.length === 0 &&
     rule.exempt.length === 0 &&
+    // operators may change these at any time
+    rule.limitKey === undefined &&
+    inner.rule.limitKey === undefined &&
     hasMethodsOf(rule, inner.rule)
   );
 }

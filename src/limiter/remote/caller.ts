@@ -1,5 +1,6 @@
 import { LONGEST_TIMEOUT_MS, toMillis } from "../../clock.ts";
 import type { RefusedMessage } from "../../diagnostics.ts";
+import type { PermitsExceedCapacityError } from "../../errors.ts";
 import { sameAmount, sizeOf } from "../../permits.ts";
 import type { Here, Visitor } from "./permit-request.ts";
 import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
@@ -9,7 +10,7 @@ import type { Promised, Sleeper } from "./wait-line.ts";
 export interface Outcome<T> {
   /** Why it is refused, unless there is another reason. */
   readonly refusal: RefusedMessage["reason"];
-  /** It does not wait longer for a store that is away than for permits. */
+  /** To be refused is no error, and it does not wait longer for a store than for permits. */
   readonly timesOut: boolean;
   granted(waitedMs: number): T;
   refused(full: () => Error): T | Promise<never>;
@@ -91,6 +92,12 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     this.untrack();
     this.#host.meter.expired(this.amount, this.#waited, reason);
     this.#resolve(this.#outcome.refused(full));
+  }
+
+  /** A limit of 0 is the operators' doing, and no fault of the caller's. */
+  override never(excess: PermitsExceedCapacityError): void {
+    if (this.#outcome.timesOut && excess.facts.capacity === 0) this.refuse(() => excess);
+    else super.never(excess);
   }
 
   protected override reject(reason: unknown): void {

@@ -1,7 +1,7 @@
 import type { StoreUnavailableError } from "../../errors.ts";
 import type { Amount, Permits } from "../../permits.ts";
 import type { Cell } from "../../stores/memory.ts";
-import type { Answer, CombinedPart, Place } from "../../stores/store.ts";
+import type { Answer, CombinedPart, Place, StoreReply } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";
 import type { PermitLink } from "./permit-link.ts";
 import { type Here, StoreCall } from "./permit-request.ts";
@@ -89,8 +89,8 @@ export class Combinable {
   }
 
   /** The store has answered, with the numbers in force. */
-  replied(inForce: string): void {
-    this.#link.replied(inForce);
+  replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#link.replied(reply);
   }
 
   /** The store could not be asked, or did not answer in time. */

@@ -17,6 +17,7 @@ import {
   GaveUpError,
   type Look,
   lookAtOnce,
+  lookWithin,
   type Member,
   type Part,
   refusalOf,
@@ -147,8 +148,8 @@ class RemoteSteps implements Steps {
     const isTaken = verb === "take" && passes;
     return asked.map((one, i) => {
       const told = parts[i] as CombinedReply["parts"][number];
-      if (told.answer.wait === Infinity && !one.isOptional) throw one.limiter.excess(one.amount);
-      return lookOf(one, told, isTaken && told.passes ? sentAt[i] : undefined);
+      if (told.fate === "never" && !one.isOptional) throw one.limiter.excess(one.amount);
+      return lookOf(one, told, isTaken && told.fate === "passes" ? sentAt[i] : undefined);
     });
   }
 
@@ -166,10 +167,10 @@ class RemoteSteps implements Steps {
     const reply = this.#store.runTogether(verb, asked.map(partOf)).then(
       (told) => {
         asked.forEach(({ limiter, amount }, i) => {
-          const { inForce, passes, answer } = told.parts[i] as CombinedReply["parts"][number];
-          limiter.replied(inForce);
-          if (!isOpen && verb === "take" && told.passes && passes)
-            limiter.returnToStore(amount, answer);
+          const part = told.parts[i] as CombinedReply["parts"][number];
+          limiter.replied(part);
+          const isTaken = verb === "take" && told.passes && part.fate === "passes";
+          if (!isOpen && isTaken) limiter.returnToStore(amount, part.answer);
         });
         return told;
       },
@@ -239,13 +240,14 @@ function isScattered(asked: readonly Asked[]): boolean {
 /** @param sentAt when the call was sent, if permits were taken */
 function lookOf(
   { limiter, permits, amount, longestMs }: Asked,
-  { passes, answer }: CombinedReply["parts"][number],
+  { fate, answer }: CombinedReply["parts"][number],
   sentAt: number | undefined,
 ): Look {
   const { wait, slowest, quotas } = answer;
   const { names } = limiter.cell;
+  const passes = fate === "passes";
   if (sentAt === undefined) {
-    const isFull = !passes && wait <= longestMs * 1000;
+    const isFull = fate === "full" || (!passes && wait <= longestMs * 1000);
     return { decision: decision(names, quotas, amount, wait, slowest), passes, isFull };
   }
   const reservation = limiter.granted(permits, amount, answer, sentAt);
@@ -290,8 +292,7 @@ class FallbackMember implements Takeable {
   }
 
   look(_permits: Permits, longestMs: number): Look {
-    const decision = this.#here.peek(this.#permits, this.#amount);
-    return { decision, passes: decision.waitMs <= longestMs };
+    return lookWithin(this.#here.peek(this.#permits, this.#amount), longestMs);
   }
 
   take(_permits: Permits, longestMs: number): Look {

@@ -1,7 +1,15 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
-import type { Answer, CombinedPart, Place, Store, StoreRequest } from "../../stores/store.ts";
+import type {
+  Answer,
+  CombinedPart,
+  Place,
+  Store,
+  StoreReply,
+  StoreRequest,
+} from "../../stores/store.ts";
+import type { KeptLimits } from "./kept-limits.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import { StoreLink } from "./store-link.ts";
@@ -27,11 +35,21 @@ export interface PermitSource {
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
 }
 
+/** The parts of the limiter that its link knows. */
+export interface LinkParts {
+  readonly line: WaitLine;
+  readonly limits: KeptLimits;
+  readonly strategy: PermitStrategy;
+  readonly stats: OutageStats;
+  readonly options: PermitLinkOptions;
+}
+
 /** The link of one limiter to its store. */
 export class PermitLink extends StoreLink<PermitRequest, Answer> implements PermitSource {
   readonly #store: Store;
   readonly #key: string;
   readonly #line: WaitLine;
+  readonly #limits: KeptLimits;
   readonly #declared: string;
   readonly #stats: OutageStats;
   readonly #epoch: number | undefined;
@@ -41,11 +59,9 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     store: Store,
     key: string,
     { list }: PolicyList,
-    line: WaitLine,
-    strategy: PermitStrategy,
-    stats: OutageStats,
-    { name, timeoutMs, epoch, limitsKeptAt }: PermitLinkOptions,
+    { line, limits, strategy, stats, options }: LinkParts,
   ) {
+    const { name, timeoutMs, epoch, limitsKeptAt } = options;
     super({
       ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
@@ -63,6 +79,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#store = store;
     this.#key = key;
     this.#line = line;
+    this.#limits = limits;
     this.#stats = stats;
     this.#epoch = epoch;
     this.#declared = writePolicies(list, limitsKeptAt);
@@ -72,8 +89,13 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   async #run(requests: readonly StoreRequest[], sentAt: number): Promise<readonly Answer[]> {
     const now = this.#storeTime(sentAt);
     const reply = await this.#store.run(this.#key, this.#declared, requests, now);
-    this.#inForce = reply.inForce;
+    this.#noted(reply);
     return reply.answers;
+  }
+
+  #noted({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#inForce = inForce;
+    this.#limits.noted(notes);
   }
 
   /** An instant of the limiter's clock as the store is given it. */
@@ -98,8 +120,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   /** A request that asks several limiters was answered. */
-  replied(inForce: string): void {
-    this.#inForce = inForce;
+  replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#noted(reply);
     if (!this.isAway) this.#stats.answered();
   }
 

@@ -1,4 +1,5 @@
 /** What is asked of a store of permits, for whom, and how it is packed into a batch. */
+import type { PermitsExceedCapacityError } from "../../errors.ts";
 import { type Amount, type Permits, sameAmount } from "../../permits.ts";
 import type { Answer, StoreRequest } from "../../stores/store.ts";
 import type { Decision, LocalReservation } from "../face.ts";
@@ -31,6 +32,7 @@ export interface Visitor {
   readonly left: number;
   letIn(): void;
   refuse(full: () => Error): void;
+  never(excess: PermitsExceedCapacityError): void;
   /** Set while it waits here: called when it leaves. */
   leaveHere: (() => void) | undefined;
 }

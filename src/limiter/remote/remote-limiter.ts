@@ -18,14 +18,21 @@ import {
 } from "../../stores/memory.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
-import type { Decision, Limiter, Reservation, TryOptions, WaitOptions } from "../face.ts";
+import type {
+  Decision,
+  RemoteLimiter as Face,
+  Reservation,
+  TryOptions,
+  WaitOptions,
+} from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
 import { asMember, ForeignMember, type Member } from "../member.ts";
 import type { Counted, Meter } from "../meter.ts";
-import { checkTryOptions, checkWaitOptions } from "../options.ts";
+import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
 import { ACQUIRED, Caller, TRIED } from "./caller.ts";
 import { Combinable } from "./combinable.ts";
 import { remoteMember } from "./combined-call.ts";
+import { KeptLimits } from "./kept-limits.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import { type CallOptions, type ChangeVerb, changeOf, StoreCall } from "./permit-request.ts";
@@ -36,16 +43,19 @@ import { RemoteReservation } from "./remote-reservation.ts";
 import type { RemoteWaiter, Wanted } from "./remote-waiter.ts";
 import { WaitLine } from "./wait-line.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
+import type { PermitStrategy } from "./when-unavailable/throw.ts";
 
 const GRANTED = Promise.resolve(true);
 
-export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
+export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
   /** Knows the policies' names and what can be asked of them; the state is not here. */
   readonly #cell: Cell;
   readonly #line: WaitLine;
+  readonly #limits: KeptLimits;
   readonly #meter: Meter;
+  readonly #strategy: PermitStrategy;
   readonly #link: PermitLink;
   readonly #prefetcher: Prefetcher | undefined;
   readonly #queue: RemoteQueue;
@@ -63,8 +73,9 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     const meter = stats.meter(declared.names, options.key);
     const dueAt = (wait: number, sentAt: number) =>
       wait + (epoch === undefined ? line.now() : sentAt);
+    const limits = new KeptLimits({ limiter: name }, declared.names);
     const strategy = whenUnavailable(options.whenUnavailable, cell.amount(1), {
-      ...{ name, clock, line, meter, instances, names: declared.names },
+      ...{ name, clock, line, meter, limits, instances, names: declared.names },
       policies: () => this.policies,
       hasRoom: (amount) => this.#queue.hasRoom(amount),
       full: (amount, policies) => this.#queue.full(amount, policies),
@@ -76,14 +87,16 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     this.#options = options;
     this.#cell = cell;
     this.#line = line;
+    this.#limits = limits;
+    this.#strategy = strategy;
     this.#meter = meter;
     this.outageStats = stats;
-    this.#link = new PermitLink(store, key, declared, line, strategy, stats, options);
+    this.#link = new PermitLink(store, key, declared, { line, limits, strategy, stats, options });
     const amountOf = (permits: number) => cell.amount(permits);
     const context = { clock, line, link: this.#link, policies: declared, amountOf, dueAt };
     this.#prefetcher = prefetch && new Prefetcher(context, prefetch);
     this.#queue = new RemoteQueue({
-      ...{ name, maxWaiting, cell, line, meter, stats, dueAt },
+      ...{ name, maxWaiting, cell, line, limits, meter, stats, dueAt },
       source: this.#prefetcher ?? this.#link,
       policies: () => this.policies,
       waitingHere: () => strategy.waiting,
@@ -103,7 +116,15 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
     });
   }
 
-  tryAcquire(permits: Permits = 1, wait: number | TryOptions = 0): Promise<boolean> {
+  tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    return this.#tryWithin(permits, 0);
+  }
+
+  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
@@ -173,20 +194,36 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       takes: asked === "decide" ? amount : 0,
       returnToStore: giveBack,
       result: (answer) => {
-        if (answer.wait === Infinity) throw this.#queue.excess(amount);
+        if (answer.quotas.length === 0) throw this.#queue.excess(amount);
         const wait = buffered?.wait;
         const quotas = answer.quotas.map((each) => {
           const allowed = wait === undefined ? each.allowed : wait === 0;
           return { ...(ready > 0 ? atLeast(each, ready) : each), allowed };
         });
-        return decision(this.#cell.names, quotas, amount, wait ?? answer.wait, answer.slowest);
+        const { names } = this.#cell;
+        const shortest = wait ?? answer.wait;
+        const isFull = shortest > 0 && !this.#queue.hasRoom(amount);
+        return decision(names, quotas, amount, isFull ? Infinity : shortest, answer.slowest);
       },
       here: (here) => {
         giveBackTaken();
-        return here[verb](permits, amount);
+        return this.#shut(amount) ?? here[verb](permits, amount);
       },
       failed: giveBackTaken,
     });
+  }
+
+  /** The answer while the store is away, where a limit was 0 before. */
+  #shut(amount: Amount): Decision | undefined {
+    const closed = this.#limits.closed(amount);
+    if (closed < 0) return undefined;
+    const { names } = this.#cell;
+    const quotas = openCell({ names, list: this.policies }, 0, 0).quotas(0);
+    const shut = quotas.map((quota, i) => {
+      const isClosed = this.#limits.closes(i);
+      return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
+    });
+    return decision(names, shut, amount, Infinity, closed);
   }
 
   async charge(permits: Permits): Promise<void> {
@@ -225,29 +262,50 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
       result: () => {},
       here: (here) => here.pause(micros),
     });
+    this.#retime();
+    await paused;
+  }
+
+  /** Callers that sleep ask again, with the same batch. */
+  #retime(): void {
     const callers = this.#queue.recall();
     this.#prefetcher?.release();
     for (const caller of callers) this.#source.send(caller);
-    await paused;
   }
 
   /** Holds for all processes, so the store has to be there, whatever `whenUnavailable` says. */
   async update(policies: Policies): Promise<void> {
+    await this.setPolicies(policies);
+  }
+
+  /** @returns the numbers that were in force at the last write before: see `Answer.writtenUnder` */
+  protected async setPolicies(policies: Policies): Promise<string> {
     const { names, list } = renumber(this.#declared, listPolicies(policies));
     refuseStrict({ names, list });
-    await this.#renumber({ verb: "set", numbers: writePolicies(list) });
+    const numbers = writePolicies(list);
+    const { writtenUnder = "" } = await this.#renumber({ verb: "set", numbers });
+    return writtenUnder;
   }
 
-  /** The declared numbers are in force again. */
   async reset(): Promise<void> {
-    await this.#renumber({ verb: "reset" });
+    this.checkOpen();
+    // what returns to the old state arrives before, in the same batch
+    const isRefused = this.#link.refusesNow;
+    const reset = this.#call({ request: () => ({ verb: "reset" }), result: () => {} });
+    this.#strategy.outdated();
+    if (!isRefused) this.#retime();
+    await reset;
   }
 
-  async #renumber(request: StoreRequest): Promise<void> {
+  async resetPolicies(): Promise<void> {
+    await this.#renumber({ verb: "unset" });
+  }
+
+  #renumber(request: StoreRequest): Promise<Answer> {
     this.checkOpen();
     // reserved by the numbers of before
     this.#prefetcher?.release();
-    await this.#call({ request: () => request, result: () => {} });
+    return this.#call({ request: () => request, result: (answer) => answer });
   }
 
   /** Sends a request, and counts it where it fails. */
@@ -308,6 +366,11 @@ export class RemoteLimiter implements Limiter, Counted, AsyncDisposable {
   /** The policies in force, as the last reply told. */
   get policies(): readonly Policy[] {
     return readPolicies(this.#link.inForce);
+  }
+
+  /** Whether operators have set the limit of a policy to 0, as the last reply told. */
+  protected get isShut(): boolean {
+    return this.#limits.closed(1) >= 0;
   }
 
   /** @throws LimiterClosedError */

@@ -8,6 +8,7 @@ import { AbortGroups } from "../abort-groups.ts";
 import type { Meter } from "../meter.ts";
 import { mostWaiting } from "../options.ts";
 import type { Caller } from "./caller.ts";
+import type { KeptLimits } from "./kept-limits.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PermitSource } from "./permit-link.ts";
 import type { ChangeVerb } from "./permit-request.ts";
@@ -21,6 +22,7 @@ export interface QueueContext {
   /** Knows the policies' names and what can be asked of them; the state is not here. */
   readonly cell: Cell;
   readonly line: WaitLine;
+  readonly limits: KeptLimits;
   readonly meter: Meter;
   readonly stats: OutageStats;
   readonly source: PermitSource;
@@ -118,6 +120,8 @@ export class RemoteQueue implements ReservationHost {
   }
 
   excess(amount: Amount): PermitsExceedCapacityError {
+    const closed = this.#context.limits.refusal(amount);
+    if (closed !== undefined) return closed;
     const list = this.#context.policies();
     return openCell({ names: this.#context.cell.names, list }, 0, 0).excess(0, amount);
   }

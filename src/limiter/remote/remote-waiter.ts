@@ -9,6 +9,7 @@
  * afterwards.
  */
 import type { RefusedMessage } from "../../diagnostics.ts";
+import type { PermitsExceedCapacityError } from "../../errors.ts";
 import type { Amount, Permits } from "../../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";
@@ -28,7 +29,7 @@ export interface WaiterHost {
   untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
   full(amount: Amount): Error;
-  excess(amount: Amount): Error;
+  excess(amount: Amount): PermitsExceedCapacityError;
   /** Counts an error that a caller gets, and hands it back. */
   failure(error: unknown): unknown;
 }
@@ -104,8 +105,7 @@ export abstract class RemoteWaiter implements PermitRequest {
     } else if (wait === REFUSED) {
       this.refuse(full);
     } else {
-      this.untrack();
-      this.reject(this.#host.excess(this.amount));
+      this.never(this.#host.excess(this.amount));
     }
     this.answered();
   }
@@ -113,6 +113,12 @@ export abstract class RemoteWaiter implements PermitRequest {
   accept(answer: Answer, sentAt: number): void {
     this.grant = { instant: this.#host.dueAt(answer.wait, sentAt), answer };
     this.granted(answer.wait);
+  }
+
+  /** The permits exceed what a policy can ever hold. */
+  never(excess: PermitsExceedCapacityError): void {
+    this.untrack();
+    this.reject(excess);
   }
 
   fail(error: unknown): void {

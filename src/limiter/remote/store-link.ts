@@ -104,6 +104,11 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#error;
   }
 
+  /** Requests would fail without being sent, and are not kept until the store is back. */
+  get refusesNow(): boolean {
+    return this.#isAway() && !this.#strategy.acceptsLate;
+  }
+
   /** The request would have depended on another one, which has failed. */
   refuse(request: Request, error: unknown): void {
     if (error instanceof StoreUnavailableError && !this.isPermanent(error.cause)) {

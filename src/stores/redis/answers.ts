@@ -1,8 +1,26 @@
 /** What the texts say that scripts reply. */
 import { toMillis } from "../../clock.ts";
-import { type Answer, type PolicyQuota, REFUSED } from "../store.ts";
+import {
+  type Answer,
+  type LimitNote,
+  type PolicyQuota,
+  REFUSED,
+  type StoreReply,
+} from "../store.ts";
 
 export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+
+/** The numbers in force, and what there is to say of limits that are kept in keys. */
+export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {
+  const [inForce = "", ...notes] = text.split("!");
+  return notes.length === 0 ? { inForce } : { inForce, notes: notes.map(decodeNote) };
+}
+
+function decodeNote(text: string): LimitNote {
+  const end = text.indexOf("=");
+  if (end < 0) return { policy: Number(text) - 1, ignored: undefined };
+  return { policy: Number(text.slice(0, end)) - 1, ignored: text.slice(end + 1) };
+}
 
 /** The wait, which policy is slowest, and for each policy four numbers and whether it alone lets them go. */
 export function decodeStanding(text: string): Answer {

@@ -11,8 +11,9 @@
 --           permits    a number for each policy
 -- reply   for each combination "-" and what went wrong, or "+" and, tabs between: 1 if all let it pass (and were taken from),
 --         else 0; and of each limiter the numbers in force, then
---           1 if it alone would let it pass, else 0; the wait; which policy is slowest, and how all stand, as verbs.lua
---           tells it: after what was taken, if it was taken from; and the receipts, as `reserve` tells them
+--           1 if it alone would let it pass, 0 if not, 2 if it may not wait either, 3 if it is more than the capacity; the
+--           wait; which policy refuses or is slowest, and how all stand, as verbs.lua has it: after what was taken, if
+--           it was taken from; and the receipts, as for `reserve`
 
 -- the states that this call has read, by their keys: read once and written once, however many combinations ask for them
 local contexts = {}
@@ -28,6 +29,7 @@ end
 local function enter(context)
   key, first, base, now = context.key, context.first, context.base, context.now
   held, changed, in_force, settings = context.held, context.changed, context.in_force, context.settings
+  closed, notes, written_under = context.closed, context.notes, context.written_under
   count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
 end
 
@@ -57,7 +59,7 @@ local function open()
     load()
     context = {
       caller = caller, key = key, first = first, base = base, now = now, held = held, changed = changed,
-      in_force = in_force, settings = settings, count = count, algorithm = algorithm, policy = policy, state = state,
+      in_force = in_force, settings = settings, closed = closed, notes = notes, written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
     }
     contexts[of_key] = context
   end
@@ -71,8 +73,11 @@ local function ask(part)
   part.at = earliest(from, part.permits)
   part.wait = part.at > now and math.ceil(part.at - now) or 0
   part.slowest, part.open = alone(from, part.permits)
-  local is_possible = part.at < math.huge and part.wait <= part.longest
-  part.passes = is_possible and not (part.wait > 0 and overflows(part.permits))
+  local shut = closed and refuses(part.permits)
+  local full = shut or part.wait > 0 and part.at < math.huge and overflowing(part.permits)
+  part.fate = full and "2" or part.at == math.huge and "3" or part.wait <= part.longest and "1" or "0"
+  if full then part.wait, part.slowest = math.huge, full - 1 end
+  part.passes = part.fate == "1"
   return part.passes or part.optional
 end
 
@@ -127,8 +132,8 @@ local function combination(verb)
   local replies = { passes and "1" or "0" }
   for _, part in ipairs(parts) do
     enter(part.context)
-    replies[#replies + 1] = in_force
-    local told = (part.passes and "1 " or "0 ") .. text(part.wait) .. " " .. standing(part.slowest, part.open)
+    replies[#replies + 1] = in_force .. notes
+    local told = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)
     replies[#replies + 1] = told .. (is_taken and part.receipts or "")
   end
   return table.concat(replies, "\t")

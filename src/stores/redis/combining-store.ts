@@ -7,8 +7,8 @@
  * same hash tag (the text in braces) are asked together.
  */
 import { show } from "../../check.ts";
-import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../store.ts";
-import { decodeStanding } from "./answers.ts";
+import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
+import { decodeNotes, decodeStanding } from "./answers.ts";
 import type { Script, ScriptRunner } from "./client.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
@@ -150,8 +150,10 @@ function settle({ parts, resolve, reject }: Pending, reply: unknown): void {
   }
 }
 
-function decodePart(inForce: string, text: string): CombinedReply["parts"][number] {
+const FATES: Readonly<Record<string, Fate>> = { 0: "refused", 1: "passes", 2: "full", 3: "never" };
+
+function decodePart(head: string, text: string): CombinedReply["parts"][number] {
   const [standing = "", ...receipts] = text.slice(2).split(":");
   const answer = { ...decodeStanding(standing), receipts: receipts.map(Number) };
-  return { inForce, passes: text.startsWith("1"), answer };
+  return { ...decodeNotes(head), fate: FATES[text.charAt(0)] ?? "refused", answer };
 }

@@ -23,14 +23,19 @@
 --            pause micros                         nobody goes before then
 --            owed                                 tell what lacks and is owed; nothing changes
 --            set numbers                          in force from now on for all who declare what this caller declares
---            reset                                the declared numbers are in force again
--- reply    one string, tabs between: the numbers in force, then for each request numbers (%.17g,
--- microseconds):
+--            unset                                the declared numbers are in force again
+--            reset                                the state is as if new; what was set stays in force
+-- reply    one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
+--          no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
+--          microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
 --                           up to which instant (epoch microseconds) permits are promised then
---            decide, peek   the wait, which policy is slowest, and of each policy limit, remaining, reset, window, and
---                           1 where it alone would let them go now, else 0
+--            decide, peek   the wait ("inf": the permits may not wait), which policy refuses them or else is slowest,
+--                           and of each policy limit, remaining, reset, window, and 1 where it alone would let them go
+--                           now, else 0; or "never"
+--            set, unset     "=" where this caller's numbers were in force at the last write, else those that were;
+--                           empty: that is not known
 --            owed           of each policy the permits that lack to its being full, and for how long nobody goes
 
 -- What stands before `--> load` is made once in a call. The rest, in the steps that the marks name, is run for each limiter
@@ -47,6 +52,8 @@ local TINY = 5e-324
 local key, key_at, first, last, position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
+-- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
+local closed, notes, written_under
 local count, algorithm, policy, state
 local time, verbs
 
@@ -73,13 +80,31 @@ local function parse(numbers)
   count, algorithm, policy = known.count, known.algorithm, known.policy
 end
 
--- limits that are kept in keys of their own: "$fallback@which"
+-- Limits that are kept in keys of their own: "$fallback@which". A 0 closes the policy for this call; its state is kept
+-- by the fallback. What is no limit is noted, and the fallback holds.
 local function resolve(numbers)
+  closed, notes = nil, ""
   if not string.find(numbers, "$", 1, true) then return numbers end
-  return (string.gsub(numbers, "%$(%S-)@(%d+)", function(fallback, which)
-    local kept = redis.call("GET", KEYS[key_at + which])
-    local limit = tonumber(kept or nil)
-    return limit and limit > 0 and limit < math.huge and string.format("%.17g", limit) or fallback
+  local line = 0
+  return (string.gsub(numbers, "[^\n]+", function(own)
+    line = line + 1
+    local noted
+    return (string.gsub(own, "%$(%S-)@(%d+)", function(fallback, which)
+      local kept = redis.call("GET", KEYS[key_at + which])
+      local limit = tonumber(kept or nil)
+      if limit and limit > 0 and limit < math.huge then return string.format("%.17g", limit) end
+      if kept and not noted then
+        noted = true
+        if limit == 0 then
+          closed = closed or {}
+          closed[line] = true
+          notes = notes .. "!" .. line
+        else
+          notes = notes .. "!" .. line .. "=" .. string.gsub(string.sub(kept, 1, 40), "[%c!]", " ")
+        end
+      end
+      return fallback
+    end))
   end))
 end
 
@@ -109,8 +134,16 @@ local function text(number)
   return string.format("%.17g", number)
 end
 
+-- of the closed policies, the first that is asked; nil if none
+local function refuses(permits)
+  for i = 1, count do
+    if closed[i] and permits[i] > 0 then return i end
+  end
+end
+
 -- the first instant on which all agree
 local function earliest(from, permits)
+  if closed and refuses(permits) then return math.huge end
   if count == 1 then return algorithm[1].earliest(policy[1], state[1], from, permits[1]) end
   local at = from
   while true do
@@ -123,13 +156,12 @@ local function earliest(from, permits)
   end
 end
 
--- whether the permits, which cannot be used now, are more than may wait
-local function overflows(permits)
+-- the first policy that does not let the permits, which cannot be used now, wait; nil if none
+local function overflowing(permits)
   for i = 1, count do
     local bounded = policy[i].maxWaiting and permits[i] > 0
-    if bounded and algorithm[i].overflows(policy[i], state[i], now, permits[i]) then return true end
+    if bounded and algorithm[i].overflows(policy[i], state[i], now, permits[i]) then return i end
   end
-  return false
 end
 
 -- up to which instant permits are promised: when the next, however few, could be used
@@ -170,12 +202,13 @@ if not clock then
 end
 base = math.floor(clock / UNIT) * UNIT
 now, held, changed = clock - base, 0, false
-in_force, settings, state = resolve(declared), "", {}
+in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
   local units, written, length, from = struct.unpack("<I4I4I2", saved)
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
+  written_under = numbers
   local then_ = units * UNIT
   if numbers == in_force and clock >= then_ + written and clock - then_ < REBASE then
     parse(numbers)
@@ -186,8 +219,12 @@ if saved then
     local tab = string.find(numbers, "\t", 1, true)
     if tab then
       settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
+      written_under = numbers
       local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
-      if found then in_force = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1) end
+      if found then
+        -- a number set at run time goes before those in keys
+        in_force, closed, notes = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1), nil, ""
+      end
     end
     -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
     local letters = "(%a)[^\n]*"
@@ -239,7 +276,7 @@ while position <= last do
     position = position + 4
     if held > from then from = held end
     local answers = {}
-    if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting then
+    if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed then
       local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
       local earliest_of, use = kind.earliest, kind.take
       local last_wait, last_receipt, last_tail, last_text
@@ -278,7 +315,7 @@ while position <= last do
         local wait = at > now and math.ceil(at - now) or 0
         if at == math.huge then
           answers[i] = "never"
-        elseif wait > longest or wait > 0 and overflows(permits) then
+        elseif wait > longest or wait > 0 and overflowing(permits) then
           answers[i] = "no"
         else
           answers[i] = text(wait) .. take(at, permits)
@@ -315,4 +352,4 @@ end
 
 --> reply
 
-return in_force .. "\t" .. table.concat(replies, "\t")
+return in_force .. notes .. "\t" .. table.concat(replies, "\t")

@@ -6,7 +6,7 @@ import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
 import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts";
-import { AT_ONCE, decodeNumber, decodeStanding } from "./answers.ts";
+import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import { Courier, type KeyScript } from "./courier.ts";
@@ -106,6 +106,7 @@ export class RedisStore implements Store {
         args.push(request.numbers);
         break;
       case "owed":
+      case "unset":
       case "reset":
         break;
     }
@@ -118,7 +119,7 @@ export class RedisStore implements Store {
 }
 
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
-  const [inForce = "", ...texts] = String(reply).split("\t");
+  const [head = "", ...texts] = String(reply).split("\t");
   if (typeof reply !== "string" || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
@@ -129,9 +130,10 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     if (verb === "reserve") decodeGrants(text, answers);
     else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
     else if (verb === "owed") answers.push(decodeOwed(text));
+    else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
     else answers.push(AT_ONCE);
   }
-  return { inForce, answers };
+  return { ...decodeNotes(head), answers };
 }
 
 /** Neighbours that are told the same share an answer. */

@@ -19,7 +19,9 @@ local function alone(from, permits)
   for i = 1, count do
     local at = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
     if at > latest then slowest, latest = i - 1, at end
-    open[i] = at <= now and "1" or "0"
+    -- a policy whose limit is 0 lets nothing go
+    local shut = closed and closed[i] and permits[i] > 0
+    open[i] = at <= now and not shut and "1" or "0"
   end
   return slowest, open
 end
@@ -30,6 +32,7 @@ local function standing(slowest, open)
   for i = 1, count do
     local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
     if held > now then remaining, reset = 0, math.max(reset, held - now) end
+    if closed and closed[i] then limit, remaining = 0, 0 end
     for _, value in ipairs({ limit, remaining, reset, window }) do values[#values + 1] = text(value) end
     values[#values + 1] = open[i]
   end
@@ -40,10 +43,13 @@ local function tell(taking)
   local from = math.max(now - number(), held)
   local permits = amounts()
   local at = earliest(from, permits)
-  if at == math.huge then return "never" end
+  local shut = closed and refuses(permits)
+  if at == math.huge and not shut then return "never" end
   local slowest, open = alone(from, permits)
+  local full = shut or at > now and overflowing(permits)
+  local wait = full and math.huge or math.max(0, math.ceil(at - now))
   if taking and at <= now then take(at, permits) end
-  return text(math.max(0, math.ceil(at - now))) .. " " .. standing(slowest, open)
+  return text(wait) .. " " .. standing(full and full - 1 or slowest, open)
 end
 
 local MOST_SETTINGS = 32
@@ -62,12 +68,14 @@ local function set(numbers)
     settings = string.sub(settings, string.find(settings, "\t", 2, true), -1)
   end
   if settings == "\t" then settings = "" end
-  local before = policy
+  local before, own = policy, written_under == in_force
+  local reached = own and "=" or not string.find(declared, "$", 1, true) and written_under or ""
   in_force = resolve(numbers)
+  if own then written_under = in_force end
   parse(in_force)
   resize(before)
   changed = true
-  return ""
+  return reached
 end
 
 function verbs.decide()
@@ -142,6 +150,12 @@ function verbs.set()
   return set(ARGV[position - 1])
 end
 
-function verbs.reset()
+function verbs.unset()
   return set(declared)
+end
+
+function verbs.reset()
+  start()
+  held, changed = 0, true
+  return ""
 end

@@ -549,6 +549,7 @@ test("a limiter that cannot be told of a refusal costs nobody the response", asy
     charge: away,
     refund: away,
     pause: away,
+    reset: away,
     update: away,
   };
   const call = watch(clock, limitedFetch(deaf, { fetch: server.fetch, clock })(URL_OF));

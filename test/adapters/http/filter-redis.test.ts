@@ -264,4 +264,47 @@ test("a rule that has other numbers on Redis gives nobody a fresh burst", async 
   assert.equal(await ask(after, "/"), [true, "+r 1"]);
 });
 
+for (const [algo, decided] of [
+  ["token bucket", 3],
+  ["window", 3],
+  ["sliding window", 3],
+  ["sliding log", 3],
+  ["gcra", 3],
+] as const) {
+  test(`limitKey: the key holds the rule's rpu, and 0 refuses all: ${algo}`, async () => {
+    const gateway = await open(
+      `url: /\nrules: [{ name: kept, actor: all, unit: minute, rpu: 5, algo: ${algo}, scope: global, limitKey: "limits:all" }]`,
+    );
+    const check = async () => (await gateway.check(request("/"))) as Verdict;
+    assert.is((await check()).outcomes[0]?.decision.limit, 5);
+    await redis.set("limits:all", "3");
+    assert.is((await check()).outcomes[0]?.decision.limit, decided);
+    await redis.set("limits:all", "0");
+    const refused = await check();
+    const { waitMs, limit } = refused.outcomes[0]?.decision ?? {};
+    assert.equal([refused.allowed, refused.retryMs, waitMs, limit], [false, Infinity, Infinity, 0]);
+    await redis.set("limits:all", "-1");
+    assert.is((await check()).outcomes[0]?.decision.limit, 5);
+    await gateway.close();
+  });
+}
+
+test("limitKey: a leaky bucket's line moves at the key's rpu, and 0 refuses all", async () => {
+  const gateway = await open(
+    "url: /\nrules: [{ name: line, actor: all, unit: minute, rpu: 60, algo: LB, burst: 1, scope: global, limitKey: k }]",
+  );
+  const check = async () => (await gateway.check(request("/"))) as Verdict;
+  await redis.set("k", "120");
+  assert.is((await check()).allowed, true);
+  const ready = check().catch(() => {});
+  const full = await check();
+  assert.equal([full.allowed, full.retryMs], [false, 500]);
+  assert.is(full.outcomes[0]?.decision.waitMs, Infinity);
+  await redis.set("k", "0");
+  const refused = await check();
+  assert.equal([refused.allowed, refused.retryMs], [false, Infinity]);
+  await gateway.close();
+  await ready;
+});
+
 test.run();

@@ -4,6 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { paced, throttle, type WeighedOptions } from "../../../src/adapters/streams/index.ts";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
 import type { Limiter, TryOptions } from "../../../src/limiter/face.ts";
+import type { Permits } from "../../../src/permits.ts";
 
 type Take<T> = (chunk: T) => void | Promise<void>;
 type Options<T> = Partial<WeighedOptions<T>>;
@@ -91,16 +92,15 @@ export function elsewhere(limiter: Limiter): Limiter {
   };
   return {
     acquire: (...args) => later(() => limiter.acquire(...args)),
-    tryAcquire: (permits, wait?: number | TryOptions) =>
-      later(() =>
-        wait === undefined ? limiter.tryAcquire(permits) : limiter.tryAcquire(permits ?? 1, wait),
-      ),
+    tryAcquire: (permits?: Permits | TryOptions, wait?: number | TryOptions) =>
+      later(() => limiter.tryAcquire(permits as Permits, wait as number)),
     reserve: (permits) => later(() => limiter.reserve(permits)),
     decide: (permits) => later(() => limiter.decide(permits)),
     peek: (permits) => later(() => limiter.peek(permits)),
     charge: (permits) => later(() => limiter.charge(permits)),
     refund: (permits) => later(() => limiter.refund(permits)),
     pause: (ms) => later(() => limiter.pause(ms)),
+    reset: () => later(() => limiter.reset()),
     update: (policies) => later(() => limiter.update(policies)),
   };
 }

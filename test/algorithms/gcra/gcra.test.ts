@@ -109,7 +109,7 @@ numbers("bad ones are refused, with the argument, its bound and what it got", ()
     assert.throws(() => gcra({ limit: 1, periodMs: 1, burst }), /^burst must be a finite/);
   }
   for (const none of [null, undefined, 5, []] as never[]) {
-    assert.throws(() => gcra(none), /^gcra must be an object/);
+    assert.throws(() => gcra(none), /^gcra takes \{ limit, periodMs, burst \}, got/);
   }
   const typo = { limit: 1, periodMs: 1, bursts: 5 };
   assert.throws(() => gcra(typo), /no "bursts"; it knows limit, periodMs, burst/);

@@ -85,7 +85,7 @@ nginx("a meter never lets anybody wait", async () => {
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
   assert.is(await limiter.tryAcquire(1, 1000), false);
   const { allowed, waitMs, remaining } = limiter.decide();
-  assert.equal([allowed, waitMs, remaining], [false, 100, 0]);
+  assert.equal([allowed, waitMs, remaining], [false, Infinity, 0]);
   await clock.advance(100);
   assert.is(await limiter.acquire(), 0);
 });
@@ -177,7 +177,7 @@ numbers("bad ones are refused", () => {
   for (const [bad, words] of cases) {
     assert.throws(() => leakyBucket({ ...good, ...bad }), words);
   }
-  assert.throws(() => leakyBucket(null as never), /^leakyBucket must be an object, got null/);
+  assert.throws(() => leakyBucket(null as never), /^leakyBucket takes \{ .*, got null/);
 });
 
 numbers("a policy can be written down and made again", () => {

@@ -12,7 +12,7 @@ import { suite } from "../../suite.ts";
 import { begin, play, type Row, SECOND } from "../play.ts";
 
 function sliding(limit: number, seconds: number, buckets = 10): SlidingWindowPolicy {
-  return slidingWindow({ limit, windowMs: seconds * 1000, buckets });
+  return algorithm.policy([limit, seconds * 1000, buckets]);
 }
 
 function started(policy: SlidingWindowPolicy, now = 0, unix = 0): SlidingWindowState {
@@ -181,7 +181,7 @@ debts("whatever is asked: every answer is a number, and an instant that is told 
   for (const limit of sizes) {
     for (const windowMs of [1e-9, 1, 1e12]) {
       for (const charge of sizes) {
-        const policy = slidingWindow({ limit, windowMs, buckets: 3 });
+        const policy = algorithm.policy([limit, windowMs, 3]);
         const state = started(policy);
         algorithm.take(policy, state, 0, charge);
         algorithm.take(policy, state, 1e300, charge);
@@ -247,6 +247,14 @@ making("policies that are the same are told by the same numbers", () => {
   assert.equal(algorithm.policy([]), sliding(1, 1));
 });
 
+making("the window is exactly the one that was asked for", () => {
+  const windows = [0.01, 0.3, 1.1, 2.3, 1000, 60_000, 86_400_000, 1e12].map((ms) => [ms, 10]);
+  for (const [windowMs = 1, buckets = 1] of [...windows, [1000, 8000], [1, 1000], [7, 7]]) {
+    const { window } = slidingWindow({ limit: 1, windowMs, buckets });
+    assert.is(window, Math.round(windowMs * 1000), `${windowMs} ms in ${buckets}`);
+  }
+});
+
 making("refuses what makes no sense, and says what", () => {
   const good = { limit: 5, windowMs: 1000 };
   const bad: [unknown, RegExp][] = [
@@ -258,6 +266,11 @@ making("refuses what makes no sense, and says what", () => {
     [{ ...good, buckets: 1.5 }, /buckets.*whole.*1\.5/],
     [{ ...good, buckets: 10_001 }, /buckets.*10001/],
     [{ ...good, buckets: null }, /buckets.*null/],
+    [{ ...good, buckets: 3 }, /windowMs 1000 and buckets 3: 333333\.33.* take 2 or 4 buckets$/],
+    [{ ...good, buckets: 9999 }, /take 8000 or 10000 buckets$/],
+    [{ limit: 5, windowMs: 1, buckets: 10_000 }, /buckets 10000: 0\.1 µs each; take 1000 buckets$/],
+    [{ ...good, windowMs: 1000 / 3 }, /whole microseconds.*333\.33.*take 333\.333$/],
+    [{ ...good, windowMs: 1e-9 }, /whole microseconds.*take 0\.001$/],
   ];
   for (const [numbers, words] of bad) {
     assert.throws(() => slidingWindow(numbers as never), words, String(words));

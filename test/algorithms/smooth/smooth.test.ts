@@ -390,8 +390,8 @@ numbers("bad numbers are refused", () => {
     );
   }
   for (const none of [null, undefined, 5, "5", []] as never[]) {
-    assert.throws(() => smoothBursty(none), /^smoothBursty must be an object, got/);
-    assert.throws(() => smoothWarmingUp(none), /^smoothWarmingUp must be an object, got/);
+    assert.throws(() => smoothBursty(none), /^smoothBursty takes \{ .*, got/);
+    assert.throws(() => smoothWarmingUp(none), /^smoothWarmingUp takes \{ .*, got/);
   }
   const typo = { permitsPerSecond: 1, warmupMs: 1, warmUp: 5 };
   assert.throws(() => smoothWarmingUp(typo), /no "warmUp"; it knows permitsPerSecond, warmupMs/);

@@ -206,7 +206,7 @@ numbers("bad ones are refused", () => {
   for (const bad of [0, 1, "yes", null] as never[]) {
     assert.throws(() => tokenBucket({ ...good, stepped: bad }), /^stepped must be true or false/);
   }
-  assert.throws(() => tokenBucket(5 as never), /^tokenBucket must be an object, got 5/);
+  assert.throws(() => tokenBucket(5 as never), /^tokenBucket takes \{ .*, got 5/);
   assert.throws(() => tokenBucket({ ...good, rate: 1 } as never), /no "rate"; it knows capacity/);
 });
 

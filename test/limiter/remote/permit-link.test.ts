@@ -2,6 +2,7 @@ import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import type { StoreUnavailableError } from "../../../src/errors.ts";
 import { smoothBursty } from "../../../src/index.ts";
+import { KeptLimits } from "../../../src/limiter/remote/kept-limits.ts";
 import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
 import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
 import { type PermitRequest, StoreCall } from "../../../src/limiter/remote/permit-request.ts";
@@ -147,8 +148,9 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
   const line = { now, lateBy } as Partial<WaitLine> as WaitLine;
   const strategy = STRATEGIES[when]();
   const policies = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
-  const link = new PermitLink(store, key, policies, line, strategy, new OutageStats("test"), {
-    ...{ name: "test", timeoutMs, epoch },
+  const link = new PermitLink(store, key, policies, {
+    ...{ line, strategy, limits: new KeptLimits({ limiter: "test" }, policies.names) },
+    ...{ stats: new OutageStats("test"), options: { name: "test", timeoutMs, epoch } },
   });
   const ask = (...calls: TestCall[]) => {
     for (const call of calls) link.send(call);

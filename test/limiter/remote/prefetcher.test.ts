@@ -199,8 +199,8 @@ serving(
       waited.map(({ at }) => at),
       [100, 101],
     );
-    await limiter.reset();
-    assert.match(store.sent(), /^back .*reset$/);
+    await limiter.resetPolicies();
+    assert.match(store.sent(), /^back .*unset$/);
   },
 );
 

@@ -159,6 +159,7 @@ export class HandStore implements Store {
           case "set":
             return `set ${request.numbers}`;
           case "owed":
+          case "unset":
           case "reset":
             return request.verb;
           default:

@@ -2,6 +2,7 @@
  * The header fields that tell how the rules stand, in the dialects that clients know. Numbers are
  * whole and err to the safe side: what is left is rounded down, times are rounded up.
  */
+import { retryAfter } from "./retry.ts";
 import type { PolicyOutcome, Screened } from "./screen.ts";
 
 /** A header field: name and value. */
@@ -127,7 +128,7 @@ function writtenOf(outcome: PolicyOutcome): Written {
 function limitItem(outcome: PolicyOutcome, written: Written): string {
   const { allowed, decision } = outcome;
   const left = written.left + requests(decision.remaining, outcome);
-  const moreMs = allowed ? decision.resetMs : decision.waitMs;
+  const moreMs = allowed ? decision.resetMs : retryAfter(decision, outcome.rule.cost);
   return moreMs > 0 && moreMs < Infinity ? `${left};t=${seconds(moreMs)}` : left;
 }
 
@@ -154,11 +155,12 @@ const PLAIN = /^[^"\\]*$/;
 function binding(shown: readonly PolicyOutcome[], retryMs: number) {
   const outcome = shown.reduce((binds, next) => (bindsMore(next, binds) ? next : binds));
   const { limit, remaining, resetMs } = outcome.decision;
+  // one instant with Retry-After, as these drafts want it
+  const backMs = Math.max(retryMs, retryAfter(outcome.decision, outcome.rule.cost));
   return {
     limit: requests(limit, outcome),
     remaining: requests(remaining, outcome),
-    // one instant with Retry-After, as these drafts want it
-    resetS: seconds(outcome.allowed ? resetMs : Math.max(retryMs, outcome.decision.waitMs)),
+    resetS: seconds(outcome.allowed || backMs === Infinity ? resetMs : backMs),
   };
 }
 

@@ -78,6 +78,11 @@ export class Guard {
 
   constructor(screen: Screen, options: HostOptions, more: readonly string[] = []) {
     checkOptions("options", options, [...HOST_OPTIONS, ...more]);
+    if (screen instanceof Promise) {
+      throw new TypeError(
+        "gateway must be what createGateway made, got a promise of it: await createGateway(…) first",
+      );
+    }
     if (typeof (Object(screen) as Partial<Screen>).check !== "function") {
       throw new TypeError(`gateway must be what createGateway made, got ${show(screen)}`);
     }

@@ -43,6 +43,11 @@ export function checkAlgorithms(algorithms: unknown): RuleAlgorithms {
   return algorithms as RuleAlgorithms;
 }
 
+/** The policy, whose limit that operators keep in a key is these of its numbers: the rule's `rpu`. */
+function limitedAt(policy: Policy, limitAt: readonly number[]): Policy {
+  return Object.freeze({ ...policy, limitAt });
+}
+
 /** Who must wait longer than this for the end of the line does better to come back, ms. */
 const LONGEST_LINE_MS = 5000;
 
@@ -50,8 +55,11 @@ export const ALGORITHMS: RuleAlgorithms = {
   "token bucket": {
     aliases: ["TB"],
     fields: ["burst"],
-    policy: ({ rpu, periodMs, burst = rpu }) =>
-      tokenBucket({ capacity: burst, refill: rpu, everyMs: periodMs }),
+    policy: ({ rpu, periodMs, burst }) =>
+      limitedAt(
+        tokenBucket({ capacity: burst ?? rpu, refill: rpu, everyMs: periodMs }),
+        burst === undefined ? [0, 1] : [1],
+      ),
   },
   window: {
     aliases: ["W", "fixed window"],
@@ -68,7 +76,9 @@ export const ALGORITHMS: RuleAlgorithms = {
     policy: ({ rpu, periodMs, burst, nodelay = 0 }) => {
       const inLine = Math.floor((Math.min(LONGEST_LINE_MS, periodMs) * rpu) / periodMs);
       const permitsPerSecond = (rpu * 1000) / periodMs;
-      return leakyBucket({ permitsPerSecond, capacity: burst ?? inLine, nodelay });
+      const bucket = leakyBucket({ permitsPerSecond, capacity: burst ?? inLine, nodelay });
+      const [atOnce = 1, , , ...rest] = bucket.numbers;
+      return limitedAt(bucket.algorithm.policy([atOnce, rpu, periodMs, ...rest]), [1]);
     },
   },
   "sliding log": {

@@ -15,6 +15,8 @@ export interface ReadOptions extends Partial<Names> {
   readonly source?: string | undefined;
 }
 
+/** One word that ends as the names of such files do: no text of rules is that. */
+const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
 /** In characters: reading takes a second then, and all else waits. */
 const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
@@ -37,6 +39,11 @@ const MOST_DOCUMENTS = 10_000;
  */
 export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
   checkText("text", text);
+  if (A_PATH.test(text)) {
+    throw new TypeError(
+      `text must be the rules themselves, got a file's name ${show(text)}: read the file first, or give createGateway fileSource(${show(text)})`,
+    );
+  }
   checkOptions("options", options, ["source", "actors", "algorithms"]);
   const { source = "rules", actors = [], algorithms = {} } = options;
   checkText("source", source);
@@ -244,6 +251,7 @@ class Reader {
         scope: rest.scope as Rule["scope"],
         mode: rest.mode as Rule["mode"],
         cost: rest.cost,
+        ...(rest.limitKey !== undefined && { limitKey: rest.limitKey }),
         overrides: Object.entries(overrides).map(
           ([value, other]): RuleOverride => ({
             value,
@@ -259,6 +267,9 @@ class Reader {
         if (wrong === undefined) return [];
         return "value" in each ? `override ${show(each.value)}: ${wrong}` : wrong;
       });
+      if (rule.limitKey !== undefined && rule.scope === "local") {
+        wrongs.push("found limitKey, which needs scope: global");
+      }
       for (const wrong of wrongs) this.#wrong(at, wrong);
       return wrongs.length > 0 ? [] : { ...rule, name: name ?? derivedName(rule) };
     });

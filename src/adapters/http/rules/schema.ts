@@ -138,6 +138,7 @@ function ruleSchema({ actors, algorithms }: Names) {
     scope: word(vocabulary([["local"], ["global"]])).default("local"),
     mode: word(vocabulary([["enforce"], ["shadow"]])).default("enforce"),
     cost: number("permits that a request takes, a number above 0").default(1),
+    limitKey: text("a Redis key in which operators keep rpu", /^.{1,512}$/s).optional(),
     methods: z
       .array(word(vocabulary(METHODS.map((method) => [method]))), says("a list of HTTP methods"))
       .min(1, says("a list of HTTP methods"))

@@ -7,6 +7,7 @@ import type { OutageCell } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { Meter } from "../../meter.ts";
 import { correct } from "../../reservation.ts";
+import type { KeptLimits } from "../kept-limits.ts";
 import {
   type ChangeVerb,
   changeOf,
@@ -26,6 +27,8 @@ export interface HereOptions {
   readonly line: WaitLine;
   readonly meter: Meter;
   readonly names: readonly string[];
+  /** Limits that operators keep in keys. */
+  readonly limits: KeptLimits;
   /** How many processes share the limit. */
   readonly instances: () => number;
   /** The policies in force. */

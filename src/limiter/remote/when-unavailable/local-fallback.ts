@@ -6,6 +6,7 @@
 import type { Policy } from "../../../algorithms/algorithm.ts";
 import { share } from "../../../algorithms/index.ts";
 import type { Clock } from "../../../clock.ts";
+import type { PermitsExceedCapacityError } from "../../../errors.ts";
 import type { Amount, Permits } from "../../../permits.ts";
 import type { Cell, PolicyList } from "../../../stores/memory.ts";
 import type { OutageCell } from "../../../stores/outage-cell.ts";
@@ -15,6 +16,7 @@ import { Meter } from "../../meter.ts";
 import { type Account, correct, QueuedReservation } from "../../reservation.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
+import type { KeptLimits } from "../kept-limits.ts";
 import type { ChangeVerb, Here, PermitRequest, Visitor } from "../permit-request.ts";
 
 /** How often it is asked how many processes share the limit, microseconds. */
@@ -27,6 +29,8 @@ export interface FallbackOptions {
   readonly whole: Cell;
   /** The policies in force, and their names. */
   readonly names: readonly string[];
+  /** Limits that operators keep in keys. */
+  readonly limits: KeptLimits;
   readonly policies: readonly Policy[];
   /** Which part of them is this process' own. */
   readonly fraction: () => number;
@@ -82,10 +86,9 @@ export class LocalFallback implements Here {
   admit(visitor: Visitor & PermitRequest): void {
     const { amount, left } = visitor;
     const queue = this.#queue;
-    try {
-      this.#check(amount);
-    } catch (error) {
-      visitor.fail(error);
+    const excess = this.#options.limits.refusal(amount) ?? this.#excess(amount);
+    if (excess !== undefined) {
+      visitor.never(excess);
       return;
     }
     const now = this.#now();
@@ -116,14 +119,19 @@ export class LocalFallback implements Here {
     visitor.letIn();
   }
 
-  /** @throws PermitsExceedCapacityError where the store would say so too */
-  #check(amount: Amount): void {
+  /** What the store would never let through, neither do we. */
+  #excess(amount: Amount): PermitsExceedCapacityError | undefined {
     const { whole } = this.#options;
-    if (whole.earliest(0, amount) === Infinity) throw whole.excess(0, amount);
+    return whole.earliest(0, amount) < Infinity ? undefined : whole.excess(0, amount);
+  }
+
+  #check(excess: PermitsExceedCapacityError | undefined): void {
+    if (excess !== undefined) throw excess;
   }
 
   reserve(permits: Permits, amount: Amount): LocalReservation {
-    this.#check(amount);
+    // a limit that was 0 when the store last answered stays 0
+    this.#check(this.#options.limits.refusal(amount) ?? this.#excess(amount));
     const now = this.#now();
     const isFull = this.#limiter.peek(permits).waitMs > 0 && !this.#hasRoom(now, amount);
     if (isFull) throw this.#full(amount);
@@ -133,17 +141,23 @@ export class LocalFallback implements Here {
   }
 
   decide(permits: Permits, amount: Amount): Decision {
-    this.#check(amount);
+    this.#check(this.#excess(amount));
     this.#now();
     const decision = this.#limiter.decide(permits);
     if (decision.allowed) this.#options.granted(amount);
-    return decision;
+    return this.#unlessFull(decision, amount);
   }
 
   peek(permits: Permits, amount: Amount): Decision {
-    this.#check(amount);
+    this.#check(this.#excess(amount));
     this.#now();
-    return this.#limiter.peek(permits);
+    return this.#unlessFull(this.#limiter.peek(permits), amount);
+  }
+
+  /** Waiting does not help where as many wait as may. */
+  #unlessFull(decision: Decision, amount: Amount): Decision {
+    const isFull = decision.waitMs > 0 && !this.#options.hasRoom(amount);
+    return isFull ? { ...decision, waitMs: Infinity } : decision;
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {

@@ -34,12 +34,16 @@ export class LocalWhenUnavailable extends AnswerHere {
     return this.#snapshot.inquiry();
   }
 
+  override outdated(): void {
+    this.#snapshot.outdated();
+  }
+
   override answered(request: PermitRequest, answer: Answer): void {
     this.#snapshot.taken(request.taken(answer));
   }
 
   override recovered(send: (request: PermitRequest) => void): void {
-    this.#snapshot.outdated();
+    this.outdated();
     super.recovered(send);
   }
 

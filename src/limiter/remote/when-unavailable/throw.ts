@@ -11,6 +11,8 @@ export interface PermitStrategy extends WhenUnavailable<PermitRequest, Answer> {
   readonly here: Here | undefined;
   /** A request that is to leave with a batch. */
   piggyback(): PermitRequest | undefined;
+  /** What the store has answered before is of no use any more. */
+  outdated(): void;
   /** The store has answered in time. */
   answered(request: PermitRequest, answer: Answer): void;
 }
@@ -71,6 +73,8 @@ export class ThrowWhenUnavailable implements PermitStrategy {
   piggyback(): PermitRequest | undefined {
     return undefined;
   }
+
+  outdated(): void {}
 
   answered(_request: PermitRequest, _answer: Answer): void {}
 }

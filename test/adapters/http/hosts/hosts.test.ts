@@ -336,11 +336,17 @@ for (const [name, host] of Object.entries(HOSTS)) {
     );
     await refuses({ answer: "no" }, /answer must be a function, got "no"/);
     await refuses({ onError: "throw" }, /onError must be allow, refuse or a function, got "throw"/);
-    try {
-      await host({} as Gateway);
-      assert.unreachable("it was taken");
-    } catch (error) {
-      assert.match(String(error), /gateway must be what createGateway made, got an object/);
+    const strangers: [unknown, RegExp][] = [
+      [{}, /gateway must be what createGateway made, got an object/],
+      [Promise.resolve({}), /got a promise of it: await createGateway/],
+    ];
+    for (const [stranger, words] of strangers) {
+      try {
+        await host(stranger as Gateway);
+        assert.unreachable("it was taken");
+      } catch (error) {
+        assert.match(String(error), words);
+      }
     }
   });
 

@@ -450,4 +450,19 @@ test("bad arguments are named", () => {
   refuses(/algorithms\.x must have policy\(numbers\), got null/, "[]", { algorithms: { x: null } });
 });
 
+test("limitKey is for global rules", () => {
+  assert.is(readRules(rule("scope: global, limitKey: limits"))[0]?.limitKey, "limits");
+  assert.throws(
+    () => readRules(rule("limitKey: limits")),
+    /found limitKey, which needs scope: global/,
+  );
+  assert.throws(() => readRules(rule("scope: global, limitKey: 5")), /limitKey: found 5/);
+});
+
+test("the name of a file in place of its text is named as such", () => {
+  for (const path of ["rules.yaml", "./conf/rules.yml", "C:\\\\rules.json"]) {
+    assert.throws(() => readRules(path), /text must be the rules themselves.*fileSource/);
+  }
+});
+
 test.run();

@@ -1,0 +1,51 @@
+/** What is known of limits that operators keep in keys of the store. */
+import { diagnostics, type Teller } from "../../diagnostics.ts";
+import { PermitsExceedCapacityError } from "../../errors.ts";
+import { type Amount, sizeOf } from "../../permits.ts";
+import type { LimitNote } from "../../stores/store.ts";
+
+const NONE: readonly LimitNote[] = [];
+
+export class KeptLimits {
+  readonly #teller: Teller;
+  readonly #names: readonly string[];
+  #notes = NONE;
+
+  /** @param names of the policies */
+  constructor(teller: Teller, names: readonly string[]) {
+    this.#teller = teller;
+    this.#names = names;
+  }
+
+  /** The store has told of them. What is no limit is published when it is first seen. */
+  noted(notes = NONE): void {
+    if (notes === this.#notes) return;
+    const before = this.#notes;
+    this.#notes = notes;
+    for (const { policy, ignored } of notes) {
+      const known = before.some((one) => one.policy === policy && one.ignored === ignored);
+      if (known || ignored === undefined || !diagnostics.limitIgnored.hasSubscribers) continue;
+      const name = String(this.#names[policy]);
+      diagnostics.limitIgnored.publish({ ...this.#teller, policy: name, value: ignored });
+    }
+  }
+
+  /** The index of a policy that is asked and whose limit is 0 now; -1 if there is none. */
+  closed(amount: Amount): number {
+    const asked = (policy: number) => typeof amount === "number" || Boolean(amount[policy]);
+    return this.#names.findIndex((_, policy) => this.closes(policy) && asked(policy));
+  }
+
+  /** Whether the limit of that policy is 0 now. */
+  closes(index: number): boolean {
+    return this.#notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
+  }
+
+  /** For callers that a limit of 0 refuses by an error; undefined: none does. */
+  refusal(amount: Amount): PermitsExceedCapacityError | undefined {
+    const policy = this.closed(amount);
+    if (policy < 0) return undefined;
+    const permits = typeof amount === "number" ? amount : (amount[policy] ?? sizeOf(amount));
+    return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
+  }
+}
