@@ -7,7 +7,7 @@
  * what was granted stays within the formula, which knows how late each process was. A second burst,
  * of the store's 200, would be seen. Figures in milliseconds leave out that the process stood still,
  * and have room beside: the slowest call of all is for the table, beside that of a limiter in the
- * process. In how few steps a call is answered, `stand-in.test.ts` knows.
+ * process. In how few steps a call is answered, `when-unavailable.test.ts` knows.
  */
 import * as assert from "uvu/assert";
 import { Crew } from "../../scripts/outages/crew.ts";

@@ -9,13 +9,13 @@ import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts
 import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
-import { Courier, type KeyScript } from "./courier.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
+import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
-  readonly #courier: Courier;
+  readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
   readonly #names: readonly string[];
   readonly #prefix: string;
@@ -40,7 +40,7 @@ export class RedisStore implements Store {
   ) {
     this.#breaker = breaker;
     this.#limitKeys = limitKeys;
-    this.#courier = Courier.of(runner);
+    this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
     this.#names = names;
     this.#prefix = prefix;
@@ -69,7 +69,7 @@ export class RedisStore implements Store {
       if (request.verb !== "reserve") script = this.#anything;
       this.#encode(request, args);
     }
-    return this.#courier
+    return this.#coalescer
       .run(script, this.#prefix + key, args, this.#limitKeys)
       .then((reply) => decodeReply(requests, reply));
   }

@@ -1,7 +1,7 @@
 /** The scripts: frame.lua, or steps of it, around the twins of the algorithms that are used. */
 import type { Script } from "./client.ts";
-import type { KeyScript } from "./courier.ts";
 import { lua } from "./lua.gen.ts";
+import type { KeyScript } from "./script-coalescer.ts";
 
 const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();

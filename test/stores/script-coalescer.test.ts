@@ -5,7 +5,7 @@ import { redisServer } from "../../scripts/redis-server.ts";
 import { smoothBursty } from "../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../src/redis.ts";
 import type { Script, ScriptRunner } from "../../src/stores/redis/client.ts";
-import { Courier } from "../../src/stores/redis/courier.ts";
+import { ScriptCoalescer } from "../../src/stores/redis/script-coalescer.ts";
 import { suite } from "../suite.ts";
 
 const both = (name: string) => ({
@@ -31,35 +31,35 @@ class HandRunner implements ScriptRunner {
 const told = (_: Script, keys: readonly string[]) =>
   keys.length === 1 ? `one ${keys}` : keys.map((key) => `+many ${key}`);
 
-const test = suite("courier");
+const test = suite("script coalescer");
 
 test("keys of one turn share a call, each script by itself", async () => {
   const runner = new HandRunner(told);
-  const courier = Courier.of(runner);
+  const coalescer = ScriptCoalescer.of(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
-    courier.run(a, "1", ["x"]),
-    courier.run(b, "2", []),
-    courier.run(a, "3", ["y", "z"]),
+    coalescer.run(a, "1", ["x"]),
+    coalescer.run(b, "2", []),
+    coalescer.run(a, "3", ["y", "z"]),
   ]);
   assert.equal(runner.calls, []);
   assert.equal(await replies, ["many 1", "one 2", "many 3"]);
   assert.equal(runner.calls, ["a:many 1,3 1,x,2,y,z", "b 2 "]);
-  assert.is(await courier.run(a, "4", []), "one 4");
+  assert.is(await coalescer.run(a, "4", []), "one 4");
 });
 
 test("all who use one client share", () => {
   const [one, other] = [new HandRunner(told), new HandRunner(told)];
-  assert.is(Courier.of(one), Courier.of(one));
-  assert.is.not(Courier.of(one), Courier.of(other));
+  assert.is(ScriptCoalescer.of(one), ScriptCoalescer.of(one));
+  assert.is.not(ScriptCoalescer.of(one), ScriptCoalescer.of(other));
 });
 
 test("no call has more than 64 keys", async () => {
   const runner = new HandRunner(told);
-  const courier = Courier.of(runner);
+  const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const replies = await Promise.all(
-    Array.from({ length: 129 }, (_, i) => courier.run(script, `${i}`, [])),
+    Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [])),
   );
   assert.equal(
     runner.calls.map((call) => call.split(" ")[1]?.split(",").length),
@@ -71,10 +71,10 @@ test("no call has more than 64 keys", async () => {
 
 test("one key's trouble is not the others'", async () => {
   const runner = new HandRunner(() => ["+fine", "-WRONGTYPE", "+fine too"]);
-  const courier = Courier.of(runner);
+  const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const outcomes = await Promise.allSettled(
-    ["1", "2", "3"].map((key) => courier.run(script, key, [])),
+    ["1", "2", "3"].map((key) => coalescer.run(script, key, [])),
   );
   assert.equal(
     outcomes.map((one) => (one.status === "fulfilled" ? one.value : `${one.reason}`)),
@@ -84,9 +84,11 @@ test("one key's trouble is not the others'", async () => {
 
 test("the call's trouble is everybody's", async () => {
   const gone = new Error("connection lost");
-  const courier = Courier.of(new HandRunner(() => Promise.reject(gone)));
+  const coalescer = ScriptCoalescer.of(new HandRunner(() => Promise.reject(gone)));
   const script = both("a");
-  const outcomes = await Promise.allSettled(["1", "2"].map((key) => courier.run(script, key, [])));
+  const outcomes = await Promise.allSettled(
+    ["1", "2"].map((key) => coalescer.run(script, key, [])),
+  );
   assert.equal(
     outcomes.map((one) => one.status === "rejected" && one.reason),
     [gone, gone],
@@ -102,9 +104,9 @@ for (const refusal of [
       if (keys.length > 1) throw new Error(refusal);
       return `${script.name} ${keys}`;
     });
-    const courier = Courier.of(runner);
+    const coalescer = ScriptCoalescer.of(runner);
     const script = both("a");
-    const pair = () => Promise.all(["1", "2"].map((key) => courier.run(script, key, [])));
+    const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [])));
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(runner.calls, ["a:many 1,2 0,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
@@ -141,6 +143,50 @@ test("on Redis: many limiters in a call, and one whose key holds something else"
     false,
     true,
   ]);
+});
+
+for (const [fault, runScript, message] of [
+  [
+    "throws",
+    () => {
+      throw new Error("broken");
+    },
+    "broken",
+  ],
+  ["answers with no promise", () => "nothing", "the script answered"],
+  ["answers with too little", async () => ["+1"], "the script answered"],
+] as const) {
+  test(`a client that ${fault} fails its calls, and nothing else`, async () => {
+    const runner = { runScript } as unknown as ScriptRunner;
+    const coalescer = ScriptCoalescer.of(runner);
+    const script = both(fault);
+    const outcomes = await Promise.allSettled(
+      ["1", "2"].map((key) => coalescer.run(script, key, [])),
+    );
+    for (const outcome of outcomes) {
+      assert.is(outcome.status, "rejected");
+      assert.match(String((outcome as PromiseRejectedResult).reason), message);
+    }
+  });
+}
+
+test("a client that throws: callers get an error, at a limiter of one key and of several", async () => {
+  const redis = {
+    runScript: () => {
+      throw new Error("broken");
+    },
+  } as unknown as ScriptRunner;
+  const limiter = RedisLimiter.create(redis, "broken", smoothBursty({ permitsPerSecond: 5 }));
+  for (const call of [
+    () => limiter.acquire(),
+    () => Promise.all([limiter.for("a").acquire(), limiter.for("b").acquire()]),
+  ]) {
+    const error = await call().then(
+      () => undefined,
+      (reason) => reason,
+    );
+    assert.instance(error, StoreUnavailableError);
+  }
 });
 
 test.run();
