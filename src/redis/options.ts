@@ -12,7 +12,7 @@ import {
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
-import type { PrefetchOptions as Prefetch } from "../limiter/remote/prefetcher.ts";
+import type { PrefetchOptions as Prefetch } from "../limiter/remote/refill-size.ts";
 import type { RemoteLimiter } from "../limiter/remote/remote-limiter.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";

@@ -194,7 +194,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
       this.#listener.listen();
       this.#keeper.wakeAtLapse(reply);
     } else {
-      this.#refuse(claim, standing !== "none");
+      this.refuse(claim, standing !== "none");
     }
   }
 
@@ -212,7 +212,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     }
   }
 
-  #refuse(claim: Claim, hasTicket: boolean): void {
+  refuse(claim: Claim, hasTicket = true): void {
     const { name, maxWaiting } = this.#options;
     if (hasTicket) void this.#leave(claim);
     else this.#forget(claim);
@@ -306,10 +306,6 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
 
   park(claim: Claim): void {
     this.#seat(claim, "parked");
-  }
-
-  refuse(claim: Claim): void {
-    this.#refuse(claim, true);
   }
 
   grant(claim: Claim): void {

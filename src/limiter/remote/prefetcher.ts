@@ -38,14 +38,9 @@ import {
 } from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
 import { isGranted, type PermitRequest } from "./permit-request.ts";
-import { RefillSize } from "./refill-size.ts";
+import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 import type { WaitLine } from "./wait-line.ts";
-
-export interface PrefetchOptions {
-  readonly permits: number | "auto";
-  readonly maxAgeMs: number;
-}
 
 /** What a prefetcher needs of its limiter. */
 export interface PrefetchContext {
@@ -153,11 +148,9 @@ export class Prefetcher implements PermitSource {
   /** As `release`; and so does what is on its way. */
   close(): void {
     this.#closed = true;
-    if (this.#refill !== undefined) this.#refill.gone = true;
+    if (this.#refill) this.#refill.gone = true;
     this.release();
   }
-
-  // -- callers --
 
   #isReady(permits: number): boolean {
     if (permits > this.#buffer.left || this.#isAwaited) return false;
@@ -242,8 +235,6 @@ export class Prefetcher implements PermitSource {
     }
   }
 
-  // -- refills --
-
   /** Fetches the next refill, if it is time for it. */
   #fetchNext(): void {
     this.#low = -1;
@@ -264,10 +255,8 @@ export class Prefetcher implements PermitSource {
   }
 
   #fetch(count: number, permits: number, reach: number, longest: number): void {
-    const refill: Refill = {
-      ...{ open: count, permits: count * permits, reach },
-      ...{ cut: false, gone: false },
-    };
+    const all = count * permits;
+    const refill: Refill = { open: count, permits: all, reach, cut: false, gone: false };
     this.#refill = refill;
     const amount = this.#context.amountOf(permits);
     const chunk: PermitRequest = {
@@ -321,8 +310,6 @@ export class Prefetcher implements PermitSource {
     for (const caller of callers) if (!caller.gone) this.#askStore(caller, error);
   }
 
-  // -- what is not used --
-
   /** What is more than that returns to the store, the last of it first. */
   #keep(permits: number): void {
     for (const part of this.#buffer.dropBeyond(permits)) this.#return(part);
@@ -334,7 +321,7 @@ export class Prefetcher implements PermitSource {
     link.returnToStore(amountOf(part.permits), answerOf(part, policies)).catch(() => {});
   }
 
-  /** A timer as long as permits are buffered; it keeps no process alive. */
+  /** A timer while permits are buffered; it keeps no process alive. */
   #arm(): void {
     const { head } = this.#buffer;
     if (head === undefined) {

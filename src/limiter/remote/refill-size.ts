@@ -9,6 +9,11 @@ const FETCHED_TOO_SOON = 25_000;
 const FETCHED_TOO_LATE = 100_000;
 const MOST_PERMITS = 2 ** 20;
 
+export interface PrefetchOptions {
+  readonly permits: number | "auto";
+  readonly maxAgeMs: number;
+}
+
 /**
  * How many permits are reserved ahead: a number, or as many as are used. The next refill is fetched
  * when half of one is used, so that the time between two fetches is half of what a refill lasts.

@@ -2,7 +2,7 @@
  * A limiter whose state lives in a store elsewhere. The verbs are a few lines over `#reserve`, which
  * asks for permits and waits for their instant, and `#call`, which asks for anything else.
  */
-import type { Policy, Quota } from "../../algorithms/algorithm.ts";
+import type { Policy } from "../../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../../check.ts";
 import { asyncDispose } from "../../dispose.ts";
@@ -17,7 +17,6 @@ import {
   renumber,
 } from "../../stores/memory.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
-import { decision } from "../decision.ts";
 import type {
   Decision,
   RemoteLimiter as Face,
@@ -37,6 +36,7 @@ import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.t
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import { type CallOptions, type ChangeVerb, changeOf, StoreCall } from "./permit-request.ts";
 import { Prefetcher } from "./prefetcher.ts";
+import { RemoteDecisions } from "./remote-decisions.ts";
 import { type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
@@ -59,6 +59,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #link: PermitLink;
   readonly #prefetcher: Prefetcher | undefined;
   readonly #queue: RemoteQueue;
+  readonly #decisions: RemoteDecisions;
   readonly #combinable: Combinable;
   /** Shared with the limiters of its keys. */
   protected readonly outageStats: OutageStats;
@@ -103,6 +104,13 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
       change: (verb, amount) => this.#change(verb, amount),
       checkOpen: () => this.checkOpen(),
     });
+    this.#decisions = new RemoteDecisions(
+      cell,
+      this.#queue,
+      limits,
+      this.#prefetcher,
+      () => this.policies,
+    );
     this.#combinable = new Combinable(options, cell, this.#link, this.#queue, strategy);
   }
 
@@ -165,65 +173,14 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   async decide(permits: Permits = 1): Promise<Decision> {
     const amount = this.#cell.amount(permits);
-    const decided = await this.#look("decide", permits, amount);
+    const decided = await this.#call(this.#decisions.of("decide", permits, amount));
     if (decided.allowed) this.#meter.granted(amount, 0);
     else this.#meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
-    return this.#look("peek", permits, this.#cell.amount(permits));
-  }
-
-  /** Prefetched permits decide where possible; quotas always come from the store. */
-  #look(verb: "decide" | "peek", permits: Permits, amount: Amount): Promise<Decision> {
-    this.checkOpen();
-    const buffered = this.#prefetcher?.look(amount, verb === "decide");
-    const asked = buffered?.wait === undefined ? verb : "peek";
-    const ready = buffered?.ready ?? 0;
-    let taken = buffered?.grant;
-    const giveBack = (answer: Answer | undefined) => {
-      if (answer !== undefined) this.#source.returnToStore(amount, answer).catch(() => {});
-    };
-    const giveBackTaken = () => {
-      giveBack(taken);
-      taken = undefined;
-    };
-    return this.#call({
-      request: (late) => ({ verb: asked, amount, late }),
-      takes: asked === "decide" ? amount : 0,
-      returnToStore: giveBack,
-      result: (answer) => {
-        if (answer.quotas.length === 0) throw this.#queue.excess(amount);
-        const wait = buffered?.wait;
-        const quotas = answer.quotas.map((each) => {
-          const allowed = wait === undefined ? each.allowed : wait === 0;
-          return { ...(ready > 0 ? atLeast(each, ready) : each), allowed };
-        });
-        const { names } = this.#cell;
-        const shortest = wait ?? answer.wait;
-        const isFull = shortest > 0 && !this.#queue.hasRoom(amount);
-        return decision(names, quotas, amount, isFull ? Infinity : shortest, answer.slowest);
-      },
-      here: (here) => {
-        giveBackTaken();
-        return this.#shut(amount) ?? here[verb](permits, amount);
-      },
-      failed: giveBackTaken,
-    });
-  }
-
-  /** The answer while the store is away, where a limit was 0 before. */
-  #shut(amount: Amount): Decision | undefined {
-    const closed = this.#limits.closed(amount);
-    if (closed < 0) return undefined;
-    const { names } = this.#cell;
-    const quotas = openCell({ names, list: this.policies }, 0, 0).quotas(0);
-    const shut = quotas.map((quota, i) => {
-      const isClosed = this.#limits.closes(i);
-      return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
-    });
-    return decision(names, shut, amount, Infinity, closed);
+    return this.#call(this.#decisions.of("peek", permits, this.#cell.amount(permits)));
   }
 
   async charge(permits: Permits): Promise<void> {
@@ -381,9 +338,4 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   get #source(): PermitSource {
     return this.#prefetcher ?? this.#link;
   }
-}
-
-/** What is prefetched may be used whatever the store has. */
-function atLeast(quota: Quota, remaining: number): Quota {
-  return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../../clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import type { OutageStats } from "./outage-stats.ts";
-import type { PrefetchOptions } from "./prefetcher.ts";
+import type { PrefetchOptions } from "./refill-size.ts";
 
 export interface RemoteOptions {
   readonly name: string;
