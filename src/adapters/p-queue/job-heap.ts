@@ -1,5 +1,5 @@
 import type { Permits } from "../../permits.ts";
-import { AsyncScope, restoresScope } from "./async-scope.ts";
+import { AsyncScope, restoresScope, SCOPE } from "./async-scope.ts";
 import {
   BareJob,
   type Job,
@@ -102,7 +102,7 @@ export class JobHeap {
     const job = this.#bare as Job | undefined;
     if (job?.rank !== undefined) {
       const { run } = job;
-      const scope = new AsyncScope("PacedQueueJob");
+      const scope = new AsyncScope(...SCOPE);
       job.run = () => scope.runInAsyncScope(run);
     }
     this.#bare = outer;

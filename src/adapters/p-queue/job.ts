@@ -1,6 +1,6 @@
 import type { QueueAddOptions } from "p-queue";
 import type { Permits } from "../../permits.ts";
-import { AsyncScope } from "./async-scope.ts";
+import { AsyncScope, SCOPE } from "./async-scope.ts";
 
 /** The options of `add`. */
 export interface PacedAddOptions extends QueueAddOptions {
@@ -83,7 +83,7 @@ export class ScopedJob extends AsyncScope implements Job {
     options: Partial<JobOptions>,
     order: number,
   ) {
-    super("PacedQueueJob");
+    super(...SCOPE);
     this.work = work;
     this.run = run;
     this.options = options;
