@@ -215,6 +215,7 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
     super.clear();
     this.#full?.clear();
     this.#pump();
+    this.#say();
   }
 
   /**
@@ -266,10 +267,14 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
     this.#isSaying = true;
     queueMicrotask(() => {
       this.#isSaying = false;
-      if (this.#saidRateLimited === this.isRateLimited) return;
-      this.#saidRateLimited = this.isRateLimited;
-      emit(this, this.isRateLimited ? "rateLimit" : "rateLimitCleared");
+      this.#say();
     });
+  }
+
+  #say(): void {
+    if (this.#saidRateLimited === this.isRateLimited) return;
+    this.#saidRateLimited = this.isRateLimited;
+    emit(this, this.isRateLimited ? "rateLimit" : "rateLimitCleared");
   }
 
   /** Lets the PQueue take one job; `onTake` pauses it again. */
