@@ -121,7 +121,7 @@ export class Guard {
         return seen.verdict;
       }
     }
-    const verdict = this.#screen.check(request);
+    const verdict = this.#screen.check(request, this.#report);
     carrier[SEEN] = { screen: this.#screen, request, verdict, before };
     return verdict;
   }
