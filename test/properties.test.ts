@@ -199,7 +199,7 @@ const regressions = {
 };
 
 /** Of each property; more with RUNS in the environment. */
-const RUNS = Number(process.env.RUNS ?? 1000);
+const RUNS = Number(process.env.RUNS ?? 300);
 
 const promises = suite("promises", { timeoutMs: 60_000 });
 

@@ -12,16 +12,21 @@ import { suite } from "./suite.ts";
 // They live inside the project, where its packages are found.
 const PAGES = [
   "README.md",
+  "docs/api.md",
   "docs/availability.md",
   "docs/choose.md",
   "docs/diagnostics.md",
   "docs/fetch.md",
   "docs/gateway.md",
+  "docs/guarantees.md",
+  "docs/guava.md",
   "docs/http.md",
   "docs/job-queues.md",
   "docs/llm.md",
   "docs/nginx.md",
   "docs/streams.md",
+  "docs/testing.md",
+  "bench/RESULTS.md",
 ];
 const pages = PAGES.map((page) => ({ page, text: readFileSync(page, "utf8") }));
 mkdirSync(".cache", { recursive: true });

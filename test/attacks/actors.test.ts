@@ -6,6 +6,7 @@ import {
   createGateway,
   type GatewayOptions,
   type GatewayRequest,
+  limitConnections,
   nodeGateway,
   readRules,
 } from "../../src/adapters/http/index.ts";
@@ -79,6 +80,39 @@ for (const [what, actor] of Object.entries(failing)) {
     );
   });
 }
+
+for (const [what, actor] of Object.entries(failing)) {
+  test(`limitConnections: an actor that ${what} is reported, and its client still counts`, async () => {
+    const screen = limitConnections(2, { actor });
+    const reported: unknown[] = [];
+    const enter = async (remoteAddress: string) => {
+      const asked = { ...request("/", { remoteAddress }), onClose: () => {} };
+      return (await screen.check(asked, (error) => reported.push(error))).allowed;
+    };
+    const seen = [];
+    for (let i = 0; i < 4; i++) seen.push(await enter("192.0.2.1"));
+    assert.equal(seen, [true, true, false, false]);
+    assert.ok(await enter("192.0.2.2"), "other clients are not shut out");
+    assert.is(reported.length, 5);
+  });
+}
+
+test("limitConnections: an actor that never settles has failed after actorTimeoutMs", async () => {
+  const clock = new FakeClock();
+  const actor = () => new Promise<string>(() => {});
+  const screen = limitConnections(1, { actor, actorTimeoutMs: 300, clock });
+  const reported: string[] = [];
+  const asked = { ...request("/"), onClose: () => {} };
+  const checked = Promise.all(
+    [1, 2].map(() => screen.check(asked, (error) => reported.push((error as Error).name))),
+  );
+  await clock.advance(300);
+  assert.equal(
+    (await checked).map(({ allowed }) => allowed),
+    [true, false],
+  );
+  assert.equal(reported, ["TimeoutError", "TimeoutError"]);
+});
 
 test("the promise of another realm is a promise", async () => {
   const gateway = await open(() => foreign('resolve("acme")'));

@@ -4,6 +4,9 @@ import { suite } from "../suite.ts";
 import { targetMaker } from "./target-maker.ts";
 import { BY_HAND, GUARDED, type GuardedServers, openServers, send } from "./target-servers.ts";
 
+/** Processor time: other work on the machine does not count. */
+const cpuMs = () => process.cpuUsage().user / 1000;
+
 const test = suite("attacks by request target", { timeoutMs: 60_000 });
 
 let servers: GuardedServers;
@@ -101,23 +104,23 @@ test("16 KB of whatever take about as long as 16 KB of letters", () => {
     ..."/shop/article-1/.. /é /..\\ . /. : %df/.. \t \xcc\x81".split(" "),
   ];
   const heads = ["/", "//", "/../", "/a?", "", "http://", "http://h/", "//h/", "/;", "/%ff"];
-  const started = performance.now();
+  const started = cpuMs();
   for (const unit of units) {
     const body = unit.repeat(Math.floor(16_000 / unit.length));
     for (const head of heads) tree.match(head + body);
   }
   // some 400 targets, of 2 ms each on a quiet machine
-  assert.ok(performance.now() - started < 20_000);
+  assert.ok(cpuMs() - started < 20_000);
 });
 
 test("broken escapes cost no exceptions", () => {
   const tree = new PathTree<string>();
   tree.add("/admin/secret", "secret");
   const target = `http://x//${"%ffa".repeat(4000)}`;
-  const started = performance.now();
+  const started = cpuMs();
   for (let i = 0; i < 30; i++) tree.match(target);
   // 2 ms each on a quiet machine; with exceptions more than 400
-  assert.ok(performance.now() - started < 4000);
+  assert.ok(cpuMs() - started < 4000);
 });
 
 test("a target with the segments of all rules is held to them, and each is found once", () => {

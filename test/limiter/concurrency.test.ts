@@ -5,7 +5,7 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../suite.ts";
 import { failure, turn, watch } from "./watch.ts";
 
-const test = suite("concurrency");
+const test = suite("concurrency", { timeoutMs: 60_000 });
 
 /** Takes all that there is at once. */
 function takeAll(limiter: ConcurrencyLimiter): Lease[] {

@@ -196,7 +196,7 @@ class RuledGateway implements Gateway {
     checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
     const workshop = checkWorkshop(options);
     const guard = (name: string, actor: Actor) =>
-      guarded(name, actor, actorTimeoutMs, workshop.clock);
+      guarded(`actors.${name}`, actor, actorTimeoutMs, workshop.clock);
     const guardedDevice = guard("device", device);
     const named = Object.entries(actors).map(([name, actor]) => [name, guard(name, actor)]);
     this.#workshop = {

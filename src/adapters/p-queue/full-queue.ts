@@ -1,7 +1,8 @@
 import { QueueFullError } from "../../errors.ts";
 import { Fifo } from "../../limiter/fifo.ts";
 import { onAbort } from "../on-abort.ts";
-import type { Job, JobHeap, JobOptions, PacedAddOptions, PacedJob } from "./job-heap.ts";
+import type { Job, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
+import type { JobHeap } from "./job-heap.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "drop-lowest-priority", "wait"] as const;
 
@@ -81,7 +82,7 @@ export class FullQueue {
     if (this.#onFull === "reject") return undefined;
     if (this.#onFull === "drop-oldest") return jobs.oldest;
     const { leastUrgent } = jobs;
-    return leastUrgent !== undefined && leastUrgent.priority < priority ? leastUrgent : undefined;
+    return (leastUrgent?.rank?.priority ?? Infinity) < priority ? leastUrgent : undefined;
   }
 
   #error(dropped: boolean): QueueFullError {

@@ -1,129 +1,130 @@
-import type { QueueAddOptions } from "p-queue";
 import type { Permits } from "../../permits.ts";
-
-/** The options of `add`. */
-export interface PacedAddOptions extends QueueAddOptions {
-  /**
-   * What the job costs: a finite number above 0, or one for each policy by name. Taken when the job
-   * starts. Default 1.
-   */
-  readonly permits?: Permits | undefined;
-}
-
-/** What `add` runs; it is given the signal of its options. */
-export type PacedJob<Result> = (options: {
-  readonly signal?: AbortSignal | undefined;
-}) => Result | PromiseLike<Result>;
-
-/** The options as the PQueue hands them on, and how a full queue drops the job. */
-export interface JobOptions extends PacedAddOptions {
-  readonly drop?: ((reason: Error) => void) | undefined;
-}
-
-type Run = () => Promise<unknown>;
-
-/** An async context to run in: `AsyncResource` has this form. */
-export interface AsyncContext {
-  runInAsyncScope<Result>(fn: () => Result): Result;
-}
-
-/** A job that waits, or waited. */
-export interface Job {
-  readonly run: Run;
-  readonly options: Partial<JobOptions>;
-  priority: number;
-  /** Of two jobs of one priority the lower one goes first. */
-  order: number;
-  /** Its place in the heap; -1 once it has left. */
-  index: number;
-  /** The context of the `add` call; absent where the PQueue restores it. */
-  context: AsyncContext | undefined;
-}
+import { AsyncScope, restoresScope, SCOPE } from "./async-scope.ts";
+import {
+  BareJob,
+  type Job,
+  type JobOptions,
+  type PacedAddOptions,
+  type PacedJob,
+  Rank,
+  type Run,
+  ScopedJob,
+} from "./job.ts";
 
 /**
- * The jobs that wait, by priority and then in the order in which they came: the `queueClass` of the
- * PQueue. It shows which jobs are next, and every operation except `oldest` and `leastUrgent` takes
- * at most log n steps.
+ * The jobs that wait, by priority and then in the order in which they came: what the `queueClass` of
+ * the PQueue is made of. It shows which jobs are next. Jobs of one priority form a list, and the priorities form a
+ * heap: every operation except `oldest` and `leastUrgent` takes at most log n steps for n priorities,
+ * however many jobs wait.
  *
- * An index by id is built only when a job is looked up by its id, and kept until the heap is empty:
- * most jobs are never looked up, and an entry for each job would take more memory than the job.
+ * An index by id is built only when a job is looked up by its id, and kept until no job waits: most
+ * jobs are never looked up, and an entry for each job would take more memory than the job.
  */
 export class JobHeap {
-  readonly #heap: Job[] = [];
+  /** A heap. None is empty, except one that is alone. */
+  readonly #ranks: Rank[] = [];
+  readonly #byPriority = new Map<number, Rank>();
   /** Ids need not be unique. */
   #byId: Map<string, Job | Set<Job>> | undefined;
+  #size = 0;
   #orders = 0;
-  /** Whether a job with other permits than 1 came since the heap was last empty. */
+  /** Whether a job with other permits than 1 came since no job waited. */
   #isMixed = false;
-  /** The job that was added last. */
-  newest: Job | undefined;
+  /** The job that was added last, if its context is still to be remembered. */
+  #bare: Job | undefined;
+  /** Of the job that is enqueued next. */
+  #work: PacedJob<unknown> | undefined;
 
   get size(): number {
-    return this.#heap.length;
+    return this.#size;
   }
 
   /** What the next job costs; `undefined` where no job waits. */
   get nextPermits(): Permits | undefined {
-    const head = this.#heap[0];
+    const head = this.#ranks[0]?.first;
     return head && permitsOf(head);
   }
 
   /** What the first jobs cost, in the order in which they will start: at most `most` of them. */
   firstPermits(most: number): readonly Permits[] {
-    const count = Math.min(most, this.#heap.length);
+    const count = Math.min(most, this.#size);
     return this.#isMixed ? this.#first(count).map(permitsOf) : new Array(count).fill(1);
   }
 
-  /** The jobs after which a job comes next are those above it in the heap. */
+  /** The ranks after which a rank comes next are those above it in the heap. */
   #first(count: number): Job[] {
     const found: Job[] = [];
-    const candidates = this.#heap.slice(0, 1);
+    const candidates = this.#ranks.slice(0, 1);
     while (found.length < count) {
-      const next = candidates.reduce((a, b) => (isBefore(b, a) ? b : a));
+      const next = candidates.reduce((a, b) => (b.priority > a.priority ? b : a));
       const { index } = next;
-      const children = this.#heap.slice(2 * index + 1, 2 * index + 3);
+      const children = this.#ranks.slice(2 * index + 1, 2 * index + 3);
       candidates.splice(candidates.indexOf(next), 1, ...children);
-      found.push(next);
+      for (let job = next.first; job !== undefined && found.length < count; job = job.next) {
+        found.push(job);
+      }
     }
     return found;
   }
 
   /** The job that has waited longest, whatever its priority. */
   get oldest(): Job | undefined {
-    return this.#best((a, b) => a.order < b.order);
+    return this.#best((a, b) => (a.first?.order ?? 0) < (b.first?.order ?? 0));
   }
 
   /** Of the jobs of the lowest priority the one that has waited longest. */
   get leastUrgent(): Job | undefined {
-    return this.#best((a, b) =>
-      a.priority === b.priority ? a.order < b.order : a.priority < b.priority,
-    );
+    return this.#best((a, b) => a.priority < b.priority);
   }
 
-  #best(isBetter: (a: Job, b: Job) => boolean): Job | undefined {
-    let [best] = this.#heap;
-    for (const job of this.#heap) {
-      if (best !== undefined && isBetter(job, best)) best = job;
+  #best(isBetter: (a: Rank, b: Rank) => boolean): Job | undefined {
+    let [best] = this.#ranks;
+    for (const rank of this.#ranks) {
+      if (best !== undefined && isBetter(rank, best)) best = rank;
     }
-    return best;
+    return best?.first;
+  }
+
+  /**
+   * Hands the next job that is enqueued its work, and remembers the async context where that job
+   * waits. A job that starts at once needs none; one that is not alone waits, and remembers its
+   * context itself.
+   *
+   * @param work what the user wants to be run
+   * @param add enqueues the job; listeners may add further jobs meanwhile
+   */
+  addScoped<Result>(work: PacedJob<unknown>, add: () => Result): Result {
+    const outer = this.#bare;
+    this.#bare = undefined;
+    this.#work = work;
+    const result = add();
+    this.#work = undefined;
+    const job = this.#bare as Job | undefined;
+    if (job?.rank !== undefined) {
+      const { run } = job;
+      const scope = new AsyncScope(...SCOPE);
+      job.run = () => scope.runInAsyncScope(run);
+    }
+    this.#bare = outer;
+    return result;
   }
 
   enqueue(run: Run, options: Partial<JobOptions> = {}): void {
     const { priority = 0, permits = 1 } = options;
-    const index = this.#heap.length;
-    const job: Job = { run, options, priority, order: this.#orders++, index, context: undefined };
-    this.#isMixed = permits !== 1 || (this.#isMixed && index > 0);
+    const isScoped = restoresScope && this.#size > 0;
+    const job = new (isScoped ? ScopedJob : BareJob)(this.#work, run, options, this.#orders++);
+    this.#work = undefined;
+    this.#bare = isScoped || !restoresScope ? undefined : job;
+    this.#isMixed = permits !== 1 || (this.#isMixed && this.#size > 0);
     if (this.#byId !== undefined) addTo(this.#byId, job);
-    this.#rise(job);
-    this.newest = job;
+    this.#append(job, priority);
   }
 
-  dequeue(): Run | undefined {
-    const job = this.#heap[0];
-    if (job === undefined) return undefined;
-    this.#delete(job);
-    const { run, context } = job;
-    return context === undefined ? run : () => context.runInAsyncScope(run);
+  /** The next job, which waits no longer. */
+  take(): Job | undefined {
+    const job = this.#ranks[0]?.first;
+    if (job !== undefined) this.#delete(job);
+    return job;
   }
 
   /** The PQueue calls it for a job whose signal was aborted. */
@@ -140,78 +141,99 @@ export class JobHeap {
   setPriority(id: string, priority: number): void {
     const [job] = this.#jobsOf(id);
     if (job === undefined) throw new ReferenceError(`no job with the id "${id}" waits`);
-    if (job.priority === priority) return;
-    job.priority = priority;
+    if (job.rank?.priority === priority) return;
+    this.#leave(job);
     job.order = this.#orders++;
-    this.#settle(job);
+    this.#append(job, priority);
   }
 
   filter({ priority }: Readonly<Partial<PacedAddOptions>>): Run[] {
-    return this.#heap.filter((job) => job.priority === priority).map(({ run }) => run);
+    return Array.from(this.#byPriority.get(priority ?? Number.NaN) ?? [], ({ run }) => run);
   }
 
   #jobsOf(id: string): Iterable<Job> {
     if (this.#byId === undefined) {
       this.#byId = new Map();
-      for (const job of this.#heap.toSorted((a, b) => a.order - b.order)) addTo(this.#byId, job);
+      const jobs = this.#ranks.flatMap((rank) => [...rank]);
+      for (const job of jobs.sort((a, b) => a.order - b.order)) addTo(this.#byId, job);
     }
     const found = this.#byId.get(id) ?? [];
     return Symbol.iterator in found ? found : [found];
   }
 
   #delete(job: Job): void {
-    const last = this.#heap.pop();
-    if (last !== undefined && last !== job) {
-      last.index = job.index;
-      this.#settle(last);
-    }
-    job.index = -1;
-    if (this.#heap.length === 0) this.#byId = undefined;
+    this.#leave(job);
+    if (this.#size === 0) this.#byId = undefined;
     if (this.#byId !== undefined) deleteFrom(this.#byId, job);
   }
 
-  /** Puts a job in its place, above or below. */
-  #settle(job: Job): void {
-    this.#rise(job);
-    this.#sink(job);
+  #append(job: Job, priority: number): void {
+    const rank = this.#byPriority.get(priority) ?? this.#addRank(priority);
+    rank.append(job);
+    this.#size += 1;
   }
 
-  #rise(job: Job): void {
-    for (;;) {
-      const parent = this.#heap[(job.index - 1) >> 1];
-      if (parent === undefined || job.index === 0 || isBefore(parent, job)) break;
-      this.#swap(parent, job);
+  #leave(job: Job): void {
+    const { rank } = job;
+    if (rank === undefined) return;
+    rank.remove(job);
+    this.#size -= 1;
+    // the last one stays: most queues have one priority, and are often empty
+    if (rank.first === undefined && this.#ranks.length > 1) this.#removeRank(rank);
+  }
+
+  #addRank(priority: number): Rank {
+    if (this.#size === 0) {
+      this.#ranks.length = 0;
+      this.#byPriority.clear();
     }
-    this.#heap[job.index] = job;
+    const rank = new Rank(priority, this.#ranks.length);
+    this.#byPriority.set(priority, rank);
+    this.#rise(rank);
+    return rank;
   }
 
-  #sink(job: Job): void {
+  #removeRank(rank: Rank): void {
+    this.#byPriority.delete(rank.priority);
+    const last = this.#ranks.pop();
+    if (last === undefined || last === rank) return;
+    last.index = rank.index;
+    this.#rise(last);
+    this.#sink(last);
+  }
+
+  #rise(rank: Rank): void {
     for (;;) {
-      const left = this.#heap[2 * job.index + 1];
-      const right = this.#heap[2 * job.index + 2];
+      const parent = this.#ranks[(rank.index - 1) >> 1];
+      if (parent === undefined || rank.index === 0 || parent.priority > rank.priority) break;
+      this.#swap(parent, rank);
+    }
+    this.#ranks[rank.index] = rank;
+  }
+
+  #sink(rank: Rank): void {
+    for (;;) {
+      const left = this.#ranks[2 * rank.index + 1];
+      const right = this.#ranks[2 * rank.index + 2];
       const child =
-        right !== undefined && left !== undefined && isBefore(right, left) ? right : left;
-      if (child === undefined || isBefore(job, child)) return;
-      this.#swap(job, child);
+        right !== undefined && left !== undefined && right.priority > left.priority ? right : left;
+      if (child === undefined || rank.priority > child.priority) return;
+      this.#swap(rank, child);
     }
   }
 
   /** `upper` comes down, `lower` goes up. */
-  #swap(upper: Job, lower: Job): void {
+  #swap(upper: Rank, lower: Rank): void {
     const { index } = upper;
     upper.index = lower.index;
     lower.index = index;
-    this.#heap[upper.index] = upper;
-    this.#heap[lower.index] = lower;
+    this.#ranks[upper.index] = upper;
+    this.#ranks[lower.index] = lower;
   }
 }
 
 function permitsOf({ options }: Job): Permits {
   return options.permits ?? 1;
-}
-
-function isBefore(a: Job, b: Job): boolean {
-  return a.priority === b.priority ? a.order < b.order : a.priority > b.priority;
 }
 
 function addTo(byId: Map<string, Job | Set<Job>>, job: Job): void {

@@ -28,9 +28,9 @@ import {
 import type { Limiter } from "../../limiter/face.ts";
 import { listPermits } from "../../permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
-import { asyncContext } from "./async-context.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
-import { JobHeap, type JobOptions, type PacedAddOptions, type PacedJob } from "./job-heap.ts";
+import type { Job, JobOptions, PacedAddOptions, PacedJob, Run } from "./job.ts";
+import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests } from "./permit-requests.ts";
 
 export interface PacedQueueOptions {
@@ -69,9 +69,16 @@ const jobsAtLeastOne: Bound = {
 };
 const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
 
+/** The `queueClass` of the PQueue. */
+interface PacedJobs extends JobHeap {
+  dequeue(): Run | undefined;
+}
+
 /** The heap that the PQueue made last, and what it does to us. */
 interface Line {
   jobs: JobHeap;
+  /** The job that starts, or started last. */
+  taken: Job | undefined;
   onTake(): void;
   onEnd(): void;
   onFail(error: unknown): never;
@@ -86,7 +93,7 @@ interface Line {
  * const queue = new PacedQueue({ limiter, concurrency: 20 });
  * await queue.add(() => fetch(url), { permits: 2, priority: 1 });
  */
-export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
+export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
   readonly #requests: PermitRequests;
   readonly #line: Line;
   readonly #full: FullQueue | undefined;
@@ -114,6 +121,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     checkOneOf("onFull", onFull, ON_FULL);
     const line: Line = {
       jobs: new JobHeap(),
+      taken: undefined,
       onTake: idle,
       onEnd: idle,
       onFail: rethrow,
@@ -172,16 +180,13 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     job: PacedJob<Result>,
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
-    const { newest: outer } = this.#line.jobs;
     // the casts: in PQueue 9 a job answers a value or a promise, and `add` answers a promise of a
     // Result; in PQueue 10 a job may answer either, and `add` answers one of what was awaited
-    const result = super.add<Result>((task) => this.#start(job, task) as Result, options);
-    this.#pump();
-    const { newest } = this.#line.jobs;
-    if (newest !== undefined && newest.index >= 0) newest.context = asyncContext();
-    // a listener of the PQueue's `add` event may add jobs of its own meanwhile
-    this.#line.jobs.newest = outer;
-    return result as Promise<Result & Awaited<Result>>;
+    return this.#line.jobs.addScoped(job, () => {
+      const result = super.add<Result>(this.#start as Start<Result>, options);
+      this.#pump();
+      return result as Promise<Result & Awaited<Result>>;
+    });
   }
 
   /** Starts jobs from now on, after `pause()` or with `autoStart: false`. */
@@ -210,6 +215,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     super.clear();
     this.#full?.clear();
     this.#pump();
+    this.#say();
   }
 
   /**
@@ -261,10 +267,14 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     this.#isSaying = true;
     queueMicrotask(() => {
       this.#isSaying = false;
-      if (this.#saidRateLimited === this.isRateLimited) return;
-      this.#saidRateLimited = this.isRateLimited;
-      emit(this, this.isRateLimited ? "rateLimit" : "rateLimitCleared");
+      this.#say();
     });
+  }
+
+  #say(): void {
+    if (this.#saidRateLimited === this.isRateLimited) return;
+    this.#saidRateLimited = this.isRateLimited;
+    emit(this, this.isRateLimited ? "rateLimit" : "rateLimitCleared");
   }
 
   /** Lets the PQueue take one job; `onTake` pauses it again. */
@@ -272,23 +282,22 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     this.#pass = pass;
     super.start();
     super.pause();
-    // a job whose signal is just being aborted does not start
     if (this.#pass === pass) {
       this.#pass = undefined;
       giveBack(pass);
     }
   }
 
-  #start<Result>(
-    job: PacedJob<Result>,
-    task: Parameters<PacedJob<Result>>[0],
-  ): Result | PromiseLike<Result> {
+  /** What the PQueue calls for every job: one function, for a closure a job would cost memory. */
+  readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
     const pass = this.#pass;
     this.#pass = undefined;
     if (pass !== undefined && "error" in pass) throw pass.error;
-    return job(task);
-  }
+    return this.#line.taken?.work?.(task);
+  };
 }
+
+type Start<Result> = (task: Parameters<PacedJob<unknown>>[0]) => Result;
 
 function checkAddOptions(options: Partial<PacedAddOptions>): void {
   checkOptions("options", options, ADD_OPTIONS);
@@ -298,18 +307,20 @@ function checkAddOptions(options: Partial<PacedAddOptions>): void {
 }
 
 /** A class without parameters, as PQueue wants it. */
-function heapOf(line: Line): new () => JobHeap {
+function heapOf(line: Line): new () => PacedJobs {
+  // one function for all jobs: the PQueue calls it at once
+  // PQueue frees the place in a microtask that it asks for before the job is through
+  const start = () => (line.taken as Job).start().then(line.onEnd, line.onFail);
   return class extends JobHeap {
     constructor() {
       super();
       line.jobs = this;
     }
 
-    override dequeue(): (() => Promise<unknown>) | undefined {
+    dequeue(): Run | undefined {
       line.onTake();
-      const run = super.dequeue();
-      // PQueue frees the place in a microtask that it asks for before `run` is through
-      return run && (() => run().then(line.onEnd, line.onFail));
+      line.taken = this.take();
+      return line.taken && start;
     }
 
     override remove(id: string): void {

@@ -27,7 +27,11 @@ export interface Finding extends Problem {
 interface Known {
   readonly rule: Rule;
   readonly path: string;
+  /** Its place among all rules. */
+  readonly at: number;
 }
+
+type ByPath = ReadonlyMap<string, readonly Known[]>;
 
 /**
  * @param rules of one file
@@ -35,16 +39,26 @@ interface Known {
  * @returns warnings, in the order of the file
  */
 export function lint(rules: readonly Rule[], hasRedis: boolean): readonly Finding[] {
-  const known = rules.map((rule): Known => ({ rule, path: pathOf(rule.url) }));
-  const reach = new Map(known.map((one) => [one.rule, shadeOf(one, known)]));
-  const found = known.flatMap((one) => [
-    ...neverBinds(one, reach.get(one.rule)),
-    ...(reach.get(one.rule) === undefined ? largerLimit(one, known) : []),
-    ...doubleBurst(one),
-    ...(hasRedis ? [] : globalWithoutRedis(one)),
-    ...noSuchValue(one),
-  ]);
-  found.push(...shadowedUrls(known, reach), ...sameUrls(known));
+  const known = rules.map((rule, at): Known => ({ rule, path: pathOf(rule.url), at }));
+  const byPath = new Map<string, Known[]>();
+  for (const one of known) {
+    const group = byPath.get(one.path);
+    if (group === undefined) byPath.set(one.path, [one]);
+    else group.push(one);
+  }
+  const shades = new Map<Rule, Rule | undefined>();
+  const found = known.flatMap((one) => {
+    const near = around(one, byPath);
+    const shade = shadeOf(one, near);
+    shades.set(one.rule, shade);
+    return [
+      ...(shade === undefined ? largerLimit(one, near) : neverBinds(one, shade)),
+      ...doubleBurst(one),
+      ...(hasRedis ? [] : globalWithoutRedis(one)),
+      ...noSuchValue(one),
+    ];
+  });
+  found.push(...shadowedUrls(byPath, shades), ...sameUrls(known));
   return found.sort((a, b) => a.line - b.line || a.column - b.column);
 }
 
@@ -55,6 +69,18 @@ function warning(rule: Rule, code: LintCode, message: string): Finding {
 /** Ends with a slash, so that one that contains another is its beginning. */
 function pathOf(url: string): string {
   return [...readRulePath(url), ""].join("/");
+}
+
+/** The rules of its URL and of those around it, in the order of the file. */
+function around({ path }: Known, byPath: ByPath): readonly Known[] {
+  const groups: (readonly Known[])[] = [];
+  for (let end = 0; ; end = path.indexOf("/", end) + 1) {
+    const group = byPath.get(path.slice(0, end));
+    if (group !== undefined) groups.push(group);
+    if (end === path.length) break;
+  }
+  const [only = [], ...others] = groups;
+  return others.length === 0 ? only : groups.flat().sort((a, b) => a.at - b.at);
 }
 
 function lineOf({ place }: Rule): string {
@@ -93,26 +119,24 @@ function hasMethodsOf({ methods }: Rule, inner: Rule): boolean {
 }
 
 /** The rule behind which this one can never be reached. Of two that are alike it is the first. */
-function shadeOf(one: Known, all: readonly Known[]): Rule | undefined {
-  const at = all.indexOf(one);
-  return all.find(
-    (other, i) =>
+function shadeOf(one: Known, near: readonly Known[]): Rule | undefined {
+  return near.find(
+    (other) =>
       other !== one &&
       counts(other, one) &&
       isOutOfReach(one.rule, other.rule) &&
-      (i < at || !(counts(one, other) && isOutOfReach(other.rule, one.rule))),
+      (other.at < one.at || !(counts(one, other) && isOutOfReach(other.rule, one.rule))),
   )?.rule;
 }
 
-function neverBinds({ rule }: Known, shade: Rule | undefined): readonly Finding[] {
-  if (shade === undefined) return [];
+function neverBinds({ rule }: Known, shade: Rule): readonly Finding[] {
   const message = `${rateOf(rule)} can never bind: all these requests pass rule "${shade.name}" (${lineOf(shade)}), ${rateOf(shade)}, which lets no more through`;
   return [warning(rule, "never-binds", message)];
 }
 
-function largerLimit(one: Known, all: readonly Known[]): readonly Finding[] {
+function largerLimit(one: Known, near: readonly Known[]): readonly Finding[] {
   const { rule } = one;
-  const other = all.find(
+  const other = near.find(
     (each) =>
       counts(each, one) &&
       each.rule.actor === rule.actor &&
@@ -172,12 +196,10 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
 }
 
 function shadowedUrls(
-  known: readonly Known[],
+  byPath: ByPath,
   shades: ReadonlyMap<Rule, Rule | undefined>,
 ): readonly Finding[] {
-  const paths = new Set(known.map(({ path }) => path));
-  return [...paths].flatMap((path) => {
-    const group = known.filter((one) => one.path === path);
+  return [...byPath].flatMap(([path, group]) => {
     const [first] = group;
     // a rule in the shade of its own URL alone leaves the URL its effect
     const isShadowed = group.every(

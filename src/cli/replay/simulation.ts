@@ -1,4 +1,5 @@
-import { createGateway, fromAddress, type Gateway, type Rule } from "../../adapters/http/index.ts";
+import { fromAddressOrName } from "../../adapters/http/actors/address.ts";
+import { createGateway, type Gateway, type Rule } from "../../adapters/http/index.ts";
 import type { LogEntry } from "./log-entry.ts";
 import { Tally } from "./tally.ts";
 import { VirtualClock } from "./virtual-clock.ts";
@@ -24,13 +25,11 @@ export class Simulation {
     startMs: number,
   ): Promise<Simulation> {
     const clock = new VirtualClock(startMs);
-    const device = fromAddress();
     const gateway = await createGateway({
       rules: rules.map((rule): Rule => ({ ...rule, scope: "local" })),
       clock,
       actors: {
-        // a log may have names for addresses, or hashes
-        device: (request) => device(request) ?? request.remoteAddress,
+        device: fromAddressOrName(),
         ...Object.fromEntries(
           actors.map((name) => [name, (request) => (request as LogEntry).actors[name]]),
         ),

@@ -17,10 +17,10 @@ test("the highest priority first, then first in first out", () => {
   assert.is(heap.nextPermits, 7);
   assert.equal(heap.filter({ priority: 5 }).length, 2);
   assert.equal(
-    jobs.map(() => jobs.indexOf(heap.dequeue() ?? job())),
+    jobs.map(() => jobs.indexOf(heap.take()?.run ?? job())),
     [1, 3, 0, 2, 4],
   );
-  assert.equal([heap.size, heap.dequeue(), heap.nextPermits], [0, undefined, undefined]);
+  assert.equal([heap.size, heap.take(), heap.nextPermits], [0, undefined, undefined]);
 });
 
 test("without options: priority 0, one permit", () => {
@@ -42,14 +42,14 @@ test("of those who share an id the one whose signal was aborted is removed", () 
   controllers[1]?.abort();
   heap.remove("same");
   const left: unknown[] = [];
-  for (; heap.size > 0; heap.dequeue()) left.push(heap.nextPermits);
+  for (; heap.size > 0; heap.take()) left.push(heap.nextPermits);
   assert.equal(left, [1, 3]);
 });
 
 test("a job that is not there has no priority to set", () => {
   const heap = new JobHeap();
   heap.enqueue(job(), { id: "gone" });
-  heap.dequeue();
+  heap.take();
   assert.throws(
     () => heap.setPriority("gone", 1),
     (error: unknown) => error instanceof ReferenceError && /"gone"/.test(error.message),
@@ -78,7 +78,7 @@ test("random histories agree with a sorted list", async () => {
           heap.enqueue(element.run, { id: element.id, priority, signal: controller.signal });
           insert(element);
         } else if (deed === "dequeue") {
-          assert.is(heap.dequeue(), list.shift()?.run);
+          assert.is(heap.take()?.run, list.shift()?.run);
         } else if (chosen && deed === "remove") {
           chosen.abort();
           heap.remove(chosen.id);
@@ -92,8 +92,8 @@ test("random histories agree with a sorted list", async () => {
         }
         assert.is(heap.size, list.length);
       }
-      while (list.length > 0) assert.is(heap.dequeue(), list.shift()?.run);
-      assert.is(heap.dequeue(), undefined);
+      while (list.length > 0) assert.is(heap.take()?.run, list.shift()?.run);
+      assert.is(heap.take(), undefined);
     }),
     { numRuns: 300 },
   );
@@ -110,7 +110,7 @@ test("100 000 jobs of as many priorities, a third of them removed: no quadratic 
   const startedAt = performance.now();
   for (let i = 0; i < 100_000; i += 3) heap.remove(`${i}`);
   let count = 0;
-  while (heap.dequeue()) count++;
+  while (heap.take()) count++;
   assert.is(count, 66_666);
   assert.ok(performance.now() - startedAt < 5000);
 });

@@ -76,6 +76,18 @@ test("a change that is undone within a turn is no event", async () => {
   assert.equal(events, []);
 });
 
+test("clear ends a rate limit at once, its event included", async () => {
+  const { clock, queue } = steady();
+  const events = listen(queue);
+  for (let i = 0; i < 3; i++) queue.add(() => {}).catch(() => {});
+  await clock.advance(0);
+  queue.clear();
+  assert.equal([queue.isRateLimited, queue.size], [false, 0]);
+  assert.equal(events, ["rateLimit", "rateLimitCleared"]);
+  await clock.advance(0);
+  assert.is(events.length, 2);
+});
+
 test("a job runs in the async context of its add call, whatever it waited for", async () => {
   const { clock, queue } = steady({ concurrency: 1 });
   const storage = new AsyncLocalStorage<number>();
@@ -140,6 +152,29 @@ test("a limiter that replies later is asked for all free places at once, and no 
   assert.equal([asked, started], [20, 0]);
   await remote.settled();
   assert.equal([asked, started, queue.pending, local.peek().remaining], [20, 20, 20, 80]);
+});
+
+test("a limiter that refuses a later request outright: that job fails, the others run", async () => {
+  const clock = new FakeClock();
+  const local = Limiter.create(tokenBucket({ capacity: 10, refill: 1, everyMs: 1 }), { clock });
+  const remote = later(local);
+  const limiter = {
+    ...remote.limiter,
+    reserve: (permits: number) => {
+      if (permits > 10) throw new RangeError("more than it can ever grant");
+      return remote.limiter.reserve(permits);
+    },
+  };
+  const queue = new PacedQueue({ limiter, concurrency: 3 });
+  const jobs = [1, 11, 2].map((permits) => queue.add(() => permits, { permits }));
+  const results = Promise.allSettled(jobs);
+  await remote.settled();
+  assert.equal(
+    (await results).map((result) =>
+      result.status === "fulfilled" ? result.value : result.reason.message,
+    ),
+    [1, "more than it can ever grant", 2],
+  );
 });
 
 test("without a bound on places, at most 100 requests are open at once", async () => {

@@ -216,4 +216,13 @@ test("who is said never to bind refuses nobody and has nobody wait, whatever com
   assert.ok(judged > 5);
 });
 
+test("thousands of URLs are checked in one pass over each URL and those around it", () => {
+  const many = Array.from(
+    { length: 4000 },
+    (_, i): Entry => [`/u${i}/x`, { ...slow, name: `r${i}` }],
+  );
+  const findings = found(["/u7", { ...slow, rpu: 1, name: "outer" }], ...many);
+  assert.equal(findings, ["never-binds r7", "shadowed-url r7"]);
+});
+
 test.run();

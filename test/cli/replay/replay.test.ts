@@ -44,6 +44,17 @@ async function replayed(
 const rule = (fields: string) =>
   `url: /\nrules: [{ actor: all, unit: second, name: r, ${fields} }]`;
 
+test("an exemption holds for one IPv6 address, not for its network, and for a name", async () => {
+  const rules = `url: /
+rules: [{ actor: device, unit: day, rpu: 1, name: r, exempt: ["2001:db8::1", web-1] }]`;
+  const lines = ["2001:db8::1", "2001:db8::2", "web-1", "web-2"].flatMap((ip, i) => [
+    [i, { ip }] as const,
+    [i, { ip }] as const,
+  ]);
+  const { report } = await replayed(rules, jsonl(lines));
+  assert.equal([report.requests, report.passed, report.refused], [8, 6, 2]);
+});
+
 test("passed and refused, by the algorithm's own law", async () => {
   const { report, lines, unread, late } = await replayed(rule("rpu: 2"), every(100, 21));
   assert.equal([lines, unread, late], [21, 0, 0]);

@@ -89,6 +89,17 @@ export function fromAddress(options: AddressOptions = {}): AddressActor {
   return actor;
 }
 
+/**
+ * The actor of an address in a log, which may have a name or a hash in its place: that one then
+ * counts as it is.
+ */
+export function fromAddressOrName(): AddressActor {
+  const address = fromAddress();
+  const actor: AddressActor = ownActor((request) => address(request) ?? request.remoteAddress);
+  wholeAddresses.set(actor, (request) => addressOf(address)?.(request));
+  return actor;
+}
+
 const MAPPED = "::ffff:";
 const NUMBER = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 const FOUR_NUMBERS = new RegExp(`^(?:${MAPPED})?(?:${NUMBER}\\.){3}${NUMBER}$`);

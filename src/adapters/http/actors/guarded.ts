@@ -21,7 +21,7 @@ export type GuardedActor = (
 /**
  * An actor of this package is handed back as it is: it does not fail.
  *
- * @param name that rules use
+ * @param name that messages use
  * @param timeoutMs how long the actor's promise may take
  */
 export function guarded(
@@ -40,7 +40,7 @@ export function guarded(
       hasWarned = true;
       warn(
         "SMOOTH_LIMITER_ACTOR_FAILED",
-        `actors.${name} failed, so the request counts as one without a value: ${error}. This is said once; a function as onError sees each failure`,
+        `${name} failed, so the request counts as one without a value: ${error}. This is said once; a function as onError sees each failure`,
       );
     }
     return undefined;
@@ -64,7 +64,7 @@ export function guarded(
 function textOf(name: string, value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (value === undefined || value === null) return undefined;
-  throw new TypeError(`actors.${name} must return a text or undefined, got ${show(value)}`);
+  throw new TypeError(`${name} must return a text or undefined, got ${show(value)}`);
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

@@ -1,5 +1,6 @@
 /** How many requests of one actor may be under way at once: nginx's `limit_conn`. */
 import {
+  aboveZero,
   aboveZeroOrInfinity,
   checkNumber,
   checkOptions,
@@ -10,14 +11,23 @@ import {
 import { type Clock, checkClock, systemClock } from "../../../clock.ts";
 import type { Decision } from "../../../limiter/face.ts";
 import type { Actor } from "../actors/actor.ts";
-import { fromAddress } from "../actors/address.ts";
+import { canonical, fromAddress } from "../actors/address.ts";
+import { guarded } from "../actors/guarded.ts";
 import { keyOf } from "../actors/key.ts";
 import type { Screen, Screened } from "../answers/screen.ts";
 import type { GatewayRequest } from "../request.ts";
 
 export interface ConnectionsOptions {
-  /** Whose requests are counted together. Default: the client's address, `fromAddress()`. */
+  /**
+   * Whose requests are counted together. Default: the client's address, `fromAddress()`. Requests
+   * without a value are counted by the address of their connection.
+   */
   readonly actor?: Actor | undefined;
+  /**
+   * How long the promise of the actor may take, ms, above 0, default 5000. After that the actor has
+   * failed, and the request counts as one without a value.
+   */
+  readonly actorTimeoutMs?: number | undefined;
   /** What refusals call it: printable ASCII. Default "connections". */
   readonly name?: string | undefined;
   /**
@@ -26,11 +36,11 @@ export interface ConnectionsOptions {
    * yours needs. A longer one goes on, but is no longer counted.
    */
   readonly maxAgeMs?: number | undefined;
-  /** Where `maxAgeMs` is read from, for tests. Default: the system's clock. */
+  /** Where `maxAgeMs` and `actorTimeoutMs` are read from, for tests. Default: the system's clock. */
   readonly clock?: Clock | undefined;
 }
 
-/** Nobody knows when an answer will be over: a second is as good as any. */
+/** When an answer will be over is unknown: a second is as good as any. */
 const RETRY_MS = 1000;
 
 const PASSED: Screened = Object.freeze({ allowed: true, retryMs: 0, outcomes: Object.freeze([]) });
@@ -96,8 +106,8 @@ interface Place {
  */
 export function limitConnections(limit: number, options: ConnectionsOptions = {}): Screen {
   checkNumber("limit", limit, wholeAtLeastOne);
-  checkOptions("options", options, ["actor", "name", "maxAgeMs", "clock"]);
-  const { actor = fromAddress(), name = "connections" } = options;
+  checkOptions("options", options, ["actor", "actorTimeoutMs", "name", "maxAgeMs", "clock"]);
+  const { actor = fromAddress(), actorTimeoutMs = 5000, name = "connections" } = options;
   const { maxAgeMs = Infinity, clock = systemClock } = options;
   if (typeof actor !== "function") {
     throw new TypeError(`actor must be a function, got ${show(actor)}`);
@@ -105,14 +115,16 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   if (!/^[ -~]+$/.test(checkText("name", name))) {
     throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
   }
+  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
   const places = new Places(limit, maxAgeMs, checkClock(clock));
+  const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
 
-  const enter = (value: string, request: GatewayRequest): Screened => {
+  const enter = (value: string | undefined, request: GatewayRequest): Screened => {
     // without an end, its place would be lost
     if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
-    const place = places.take(keyOf(value, "local"));
+    const place = places.take(placeKey(value, request));
     if (place === undefined) {
       const outcome = { rule, allowed: false, decision: full(name, limit) };
       return { allowed: false, retryMs: RETRY_MS, outcomes: [outcome] };
@@ -122,13 +134,18 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   };
 
   return {
-    check(request) {
-      const told = actor(request);
-      return told instanceof Promise
-        ? told.then((value = "") => enter(value, request))
-        : enter(told ?? "", request);
+    check(request, report) {
+      const value = safeActor(request, report);
+      return value instanceof Promise
+        ? value.then((later) => enter(later, request))
+        : enter(value, request);
     },
   };
+}
+
+/** No actor's value is equal to an address that stands for a missing one. */
+function placeKey(value: string | undefined, { remoteAddress = "" }: GatewayRequest): string {
+  return value ? `=${keyOf(value, "local")}` : `@${canonical(remoteAddress) ?? ""}`;
 }
 
 function full(policy: string, limit: number): Decision {

@@ -17,28 +17,41 @@ const HEX = Int8Array.from({ length: 128 }, (_, code) => {
 /** How many bytes follow a first byte, by its upper four bits less 12. */
 const FOLLOWING = [1, 1, 2, 3];
 
+const ENCODED = /[%\x80-\xff]/;
+/** Arguments of one call: more might not fit on the stack. */
+const CHUNK = 8192;
+
 /** @returns the text with each escape decoded once */
 export function decode(text: string): string {
-  let decoded = "";
-  let copied = 0;
+  if (!ENCODED.test(text)) return text;
+  // no character of the result is longer than what it is written as
+  const units = new Uint16Array(text.length);
+  let length = 0;
   for (let at = 0; at < text.length; ) {
     const first = byteAt(text, at);
     if (first < 0) {
+      units[length++] = text.charCodeAt(at);
       at += 1;
       continue;
     }
-    decoded += text.slice(copied, at);
     let end = at + widthAt(text, at);
     let point = first;
     if (first >= 0xc0 && first < 0xf8) {
       const character = multibyte(text, end, first);
       if (character !== undefined) [point, end] = character;
     }
-    decoded += String.fromCodePoint(point);
+    if (point > 0xffff) {
+      units[length++] = 0xd7c0 + (point >> 10);
+      units[length++] = 0xdc00 + (point & 0x3ff);
+    } else units[length++] = point;
     at = end;
-    copied = end;
   }
-  return copied === 0 ? text : decoded + text.slice(copied);
+  let decoded = "";
+  for (let start = 0; start < length; start += CHUNK) {
+    const chunk = units.subarray(start, Math.min(length, start + CHUNK));
+    decoded += Reflect.apply(String.fromCharCode, undefined, chunk);
+  }
+  return decoded;
 }
 
 /** The code point that a first byte and those that follow it form, and where they end. */

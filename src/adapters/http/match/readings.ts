@@ -20,20 +20,33 @@ import { decode } from "./decode.ts";
 /** A way to read a path: its segments, folded, one after the other: most are left before their end. */
 export type Reading = Iterable<string>;
 
-/** What a target holds where it can be read in too many ways: the segments of all of them. */
+/** Of a target that can be read in too many ways: the known segments that occur in any of them. */
 export type Parts = ReadonlySet<string>;
 
 /** What keeps a path from being read as it stands. */
 const TRICK = /[^!-~]|[%\\;#]|\/\/|\.(?:\/|$)/;
 /** The same once it is decoded. */
-const HIDDEN = /[\\;#?\p{Cc}]|\/\/|[. ](?:\/|$)/u;
+const HIDDEN = /[\\;#?]|[^ -~\xa0-\uffff]|\/\/|[. ](?:\/|$)/;
 /** Of a query: it may climb out of itself where a server does not cut it off. */
 const CLIMBS = /(?:[/\\]|%2f|%5c)(?:\.|%2e)/i;
 /** In absolute form, in front of the path: a host that each server finds the end of. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?=\/)/i;
 const HOST = /^[a-z0-9._-]*(?::[0-9]*)?$/i;
-const CONTROL = /\p{Cc}/u;
-const CONTROLS = /\p{Cc}+/gu;
+const CONTROL = /[^ -~\xa0-\uffff]/;
+const CONTROLS = /[^ -~\xa0-\uffff]+/g;
+/** What some server takes for "..". */
+const DOTS = /(?:^|[/\\])[ \p{Cc}]*\.[ \p{Cc}]*\.[. \p{Cc}]*(?:[/\\;?#]|$)/u;
+/** What ends a path, or begins parameters, and what follows in the same piece. */
+const MARKED = /[;?#][^/\\]*/g;
+/** A NUL ends a path too, for what is written in C. */
+const MARKED_IN_C = /[;?#\0][^/\\]*/g;
+const SLASH = 0x2f;
+const BACKSLASH = 0x5c;
+const SEMICOLON = 0x3b;
+const QUESTION_MARK = 0x3f;
+const NUMBER_SIGN = 0x23;
+const DOT = 0x2e;
+const BLANK = 0x20;
 /** More marks on one letter than any language has: to order them takes the square of their number. */
 const TOO_MANY_MARKS = /\p{M}{31,}/gu;
 
@@ -51,100 +64,91 @@ export function plainPath(target: string): string | undefined {
 
 /**
  * @param target as the client sent it; origin form, absolute form, "*" or an authority
+ * @param known the segments of all rules
  * @returns the readings, one or two; or the parts where there would be more
  */
-export function readTarget(target: string): readonly Reading[] | Parts {
+export function readTarget(target: string, known: ReadonlySet<string>): readonly Reading[] | Parts {
   // URL parsers do not see these
   const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
   const end = whole.indexOf("?");
-  const pieces = piecesOf(end < 0 ? whole : whole.slice(0, end));
-  const queried = end < 0 ? [] : piecesOf(whole.slice(end));
-  if (pieces[0] !== "" || pieces.some(isTrick) || queried.some(climbs)) {
-    return partsOf([...pieces, ...queried]);
+  const path = fold(decode(end < 0 ? whole : whole.slice(0, end)));
+  const query = end < 0 ? "" : fold(decode(whole.slice(end)));
+  if (!/^[/\\]/.test(path) || CONTROL.test(path) || DOTS.test(path) || DOTS.test(query)) {
+    return partsOf(`${path}/${query}`, known);
   }
-  const segments = segmentsOf(pieces);
-  if (pieces[1] !== "" || pieces.length < 3) return [segments];
   // "//a/b" is a path to some servers, and to a URL parser host and path
-  const host = pieces.findIndex((piece) => piece !== "");
-  if (!HOST.test(pieces[host] ?? "")) return partsOf(pieces);
-  return [segments, segmentsOf(pieces.slice(host + 1))];
+  const [beginning, host] = /^[/\\]{2,}([^/\\]*)/.exec(path) ?? [];
+  if (beginning === undefined || host === undefined) return [segmentsOf(path)];
+  if (!HOST.test(host)) return partsOf(path, known);
+  return [segmentsOf(path), segmentsOf(path.slice(beginning.length))];
 }
 
 /** The one reading of a rule's own path, which has no trick in it. */
 export function readRulePath(path: string): readonly string[] {
-  return [...segmentsOf(piecesOf(path))];
-}
-
-/** Decoded and folded, what stands between slashes of either kind. */
-function piecesOf(text: string): readonly string[] {
-  return fold(decode(text)).replaceAll("\\", "/").split("/");
+  return [...segmentsOf(fold(decode(path)))];
 }
 
 /** The letters that differ by case alone, and those that are written in two ways, are the same. */
 function fold(text: string): string {
   if (!/[^\0-\x7f]/.test(text)) return text.toLowerCase();
+  // nothing in Latin-1 is written in two ways
+  if (!/[^\0-\xff]/.test(text)) return text.toUpperCase().toLowerCase();
   const composed = text.replace(TOO_MANY_MARKS, "").normalize("NFC");
   return composed.toUpperCase().toLowerCase().normalize("NFC");
 }
 
-/** Without dots and blanks at its end, which Windows drops. */
-function withoutTail(segment: string): string {
-  let end = segment.length;
-  while (end > 0 && (segment[end - 1] === "." || segment[end - 1] === " ")) end -= 1;
-  return segment.slice(0, end);
-}
-
 function withoutOrigin(target: string): string {
+  if (target.startsWith("/")) return target;
   const origin = ORIGIN.exec(target)?.[0];
   return origin === undefined ? target : target.slice(origin.length);
 }
 
-/** Without those that are empty or "." only, without parameters, and up to what ends a path. */
-function* segmentsOf(pieces: readonly string[]): Generator<string> {
-  for (const piece of pieces) {
-    if (piece === "") continue;
-    const end = piece.search(/[?#]/);
-    const path = end < 0 ? piece : piece.slice(0, end);
-    const segment = withoutTail(before(path, ";"));
-    if (segment !== "") yield segment;
-    if (end >= 0) return;
+/**
+ * Up to what ends the path; each without parameters, and without dots and blanks at its end, which
+ * Windows drops. What is empty then is left out.
+ */
+function* segmentsOf(path: string): Generator<string> {
+  let start = 0;
+  let mark = -1;
+  for (let at = 0; at <= path.length; at++) {
+    const code = at < path.length ? path.charCodeAt(at) : SLASH;
+    const endsPath = code === QUESTION_MARK || code === NUMBER_SIGN;
+    if (code === SEMICOLON && mark < 0) mark = at;
+    if (code !== SLASH && code !== BACKSLASH && !endsPath) continue;
+    let end = mark < 0 ? at : mark;
+    while (end > start && isDropped(path.charCodeAt(end - 1))) end -= 1;
+    if (end > start) yield path.slice(start, end);
+    if (endsPath) return;
+    start = at + 1;
+    mark = -1;
   }
 }
 
-function before(text: string, mark: string): string {
-  const end = text.indexOf(mark);
-  return end < 0 ? text : text.slice(0, end);
+function isDropped(code: number): boolean {
+  return code === DOT || code === BLANK;
 }
 
-function isTrick(piece: string): boolean {
-  return climbs(piece) || CONTROL.test(piece);
-}
-
-/** Whether some server takes it for "..". */
-function climbs(piece: string): boolean {
-  const [first = ""] = piece;
-  if (piece.length < 2) return false;
-  if (first !== "." && first !== " " && !CONTROL.test(first)) return false;
-  const [path = ""] = piece.split(/[;?#]/, 1);
-  return /^[. \p{Cc}]*$/u.test(path) && path.replace(/[^.]/g, "").length > 1;
-}
-
-/** Each piece whole, and up to each mark that ends a path or begins parameters. */
-function partsOf(pieces: readonly string[]): Parts {
+/** Each piece up to what ends a path or begins parameters. */
+function partsOf(text: string, known: ReadonlySet<string>): Parts {
   const parts = new Set<string>();
-  const add = (text: string) => parts.add(withoutTail(text.replace(CONTROLS, "")));
-  for (const piece of new Set(pieces)) {
-    add(piece);
-    // a NUL ends a path for what is written in C
-    for (const mark of ";?#\0") if (piece.includes(mark)) add(before(piece, mark));
-  }
-  // a scheme and a host stand in front: the path may begin where they end
-  for (const piece of pieces.filter((each) => each !== "").slice(0, 3)) {
-    const host = piece.slice(piece.lastIndexOf("@") + 1);
-    for (const head of new Set([piece, host])) {
-      const at = head.search(/[^a-z0-9.+_-]/);
-      if (at >= 0) [head.slice(at), head.slice(at + 1)].forEach(add);
+  const whole = `${text}/${headsOf(text).join("/")}`;
+  for (const marked of whole.includes("\0") ? [MARKED, MARKED_IN_C] : [MARKED]) {
+    const bare = whole.replace(marked, "").replace(CONTROLS, "");
+    for (const segment of segmentsOf(bare)) {
+      if (known.has(segment)) parts.add(segment);
     }
   }
   return parts;
+}
+
+/** A scheme and a host may stand in front: the path may begin where they end. */
+function headsOf(text: string): readonly string[] {
+  const [, ...pieces] = /^[/\\]*([^/\\]*)[/\\]*([^/\\]*)[/\\]*([^/\\]*)/.exec(text) ?? [];
+  return pieces.flatMap((piece) => {
+    const host = piece.slice(piece.lastIndexOf("@") + 1);
+    return [...new Set([piece, host])].flatMap((head) => {
+      const at = head.search(/[^a-z0-9.+_-]/);
+      return at < 0 ? [] : [head.slice(at), head.slice(at + 1)];
+    });
+  });
 }

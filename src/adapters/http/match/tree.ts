@@ -11,12 +11,15 @@ interface Node<T> {
  */
 export class PathTree<T> {
   readonly #root: Node<T> = newNode();
+  /** Of all paths. */
+  readonly #segments = new Set<string>();
 
   /** @param path with which the item's paths begin */
   add(path: string, item: T): void {
     const segments = readRulePath(path);
     let node = this.#root;
     for (const segment of segments) {
+      this.#segments.add(segment);
       const next = node.below.get(segment) ?? newNode<T>();
       node.below.set(segment, next);
       node = next;
@@ -33,7 +36,7 @@ export class PathTree<T> {
     if (this.#root.below.size === 0) return this.#root.items;
     const plain = plainPath(target);
     if (plain !== undefined) return this.#along(segmentsOf(plain));
-    const read = readTarget(target);
+    const read = readTarget(target, this.#segments);
     if (!isReadings(read)) return this.#among(read);
     const [first = [], second] = read;
     const found = this.#along(first);

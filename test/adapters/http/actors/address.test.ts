@@ -6,6 +6,9 @@ import { fromAddress, fromHeader } from "../../../../src/adapters/http/index.ts"
 import { suite } from "../../../suite.ts";
 import { request } from "../request.ts";
 
+/** Processor time: other work on the machine does not count. */
+const cpuMs = () => process.cpuUsage().user / 1000;
+
 const test = suite("addresses");
 
 const socket = fromAddress();
@@ -134,12 +137,12 @@ function keyOfParsed(address: ipaddr.IPv4 | ipaddr.IPv6): string {
 }
 
 test("long lists take no time", () => {
-  const start = performance.now();
+  const start = cpuMs();
   for (const unit of [",", '"', "\\", '\\"', "1.1.1.1,", "for=", ";for="]) {
     behind(100, unit.repeat(100_000));
     behind(100, unit.repeat(100_000), "forwarded");
   }
-  assert.ok(performance.now() - start < 3000);
+  assert.ok(cpuMs() - start < 3000);
 });
 
 test("a bad number of proxies and a misspelt option are refused", () => {

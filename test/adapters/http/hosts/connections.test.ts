@@ -45,14 +45,22 @@ test("so many of each at once, and a place is free when an answer is over", () =
   assert.not(check(under("ann")).allowed);
 });
 
-test("who has no value counts with the others that have none; an actor may answer later", async () => {
-  const screen = limitConnections(1, { actor: async ({ header }) => header("who") });
-  assert.ok((await screen.check(under(undefined).request)).allowed);
-  assert.not((await screen.check(under(undefined).request)).allowed);
-  assert.ok((await screen.check(under("ann").request)).allowed);
-  const now = limitConnections(1, { actor: who });
-  assert.ok((now.check(under(undefined).request) as Screened).allowed);
-  assert.not((now.check(under(undefined).request) as Screened).allowed);
+test("requests without a value are counted by address, apart from those with one", async () => {
+  const actors: Actor[] = [
+    who,
+    async ({ header }) => header("who"),
+    ({ header }) => header("who") ?? "",
+  ];
+  for (const actor of actors) {
+    const screen = limitConnections(1, { actor });
+    const passes = async (name?: string, remoteAddress = "192.0.2.1") =>
+      (await screen.check({ ...under(name).request, remoteAddress })).allowed;
+    assert.equal([await passes(), await passes()], [true, false]);
+    assert.equal([await passes(undefined, "192.0.2.2"), await passes("ann")], [true, true]);
+    assert.equal([await passes("192.0.2.1"), await passes("@192.0.2.1")], [true, true]);
+    assert.ok(await passes(undefined, "no address"));
+    assert.not(await passes(undefined, "none either"));
+  }
 });
 
 test("by the client's address unless told otherwise; not counted where nobody tells of the end", () => {
@@ -72,9 +80,13 @@ test("bad arguments", () => {
   assert.throws(() => limitConnections(1.5), /limit must be a whole number, 1 or more, got 1.5/);
   const wrong = (options: object) => () => limitConnections(1, options);
   assert.throws(wrong({ actor: "device" }), /actor must be a function, got "device"/);
+  assert.throws(
+    wrong({ actorTimeoutMs: 0 }),
+    /actorTimeoutMs must be a finite number above 0, got 0/,
+  );
   assert.throws(wrong({ name: 1 }), /name must be a string, got 1/);
   assert.throws(wrong({ name: "日" }), /name must be printable ASCII, got "日"/);
-  assert.throws(wrong({ key: who }), /options has no "key"; it knows actor, name/);
+  assert.throws(wrong({ key: who }), /options has no "key"; it knows actor, actorTimeoutMs, name/);
 });
 
 test.run();

@@ -4,7 +4,10 @@ import { type ReadOptions, RulesError, readRules } from "../../../../src/adapter
 import { gcra, tokenBucket } from "../../../../src/index.ts";
 import { suite } from "../../../suite.ts";
 
-const test = suite("rules");
+/** Processor time: other work on the machine does not count. */
+const cpuMs = () => process.cpuUsage().user / 1000;
+
+const test = suite("rules", { timeoutMs: 60_000 });
 
 /** What is wrong, a line each. */
 function problems(text: string, options: ReadOptions = {}): string[] {
@@ -342,9 +345,9 @@ test("hostile texts are refused quickly and in words", () => {
     [`url: '${"[".repeat(50)}'\nrules: []`, /url: found "\[/],
     [Array.from({ length: 5000 }, (_, i) => `a${i}: x`).join("\n"), /url: found nothing/],
   ];
-  const start = performance.now();
+  const start = cpuMs();
   for (const [text, says] of rows) assert.match(problems(text).join("\n"), says);
-  assert.ok(performance.now() - start < 8000);
+  assert.ok(cpuMs() - start < 8000);
   assert.is({}.constructor, Object);
   assert.is(problems("- x\n".repeat(1000)).length, 20);
 });
@@ -355,13 +358,13 @@ test("long texts are refused before they are parsed to their end", () => {
     ["...\n".repeat(130_000), /found more than 10000 documents/],
     [`[${",".repeat(520_000)}]`, /found more than 400000 words and signs/],
   ];
-  const start = performance.now();
+  const start = cpuMs();
   for (const [text, says] of rows) {
     const found = problems(text);
     assert.match(found.join("\n"), says);
     assert.ok(found.length <= 20);
   }
-  assert.ok(performance.now() - start < 15_000, "15 s");
+  assert.ok(cpuMs() - start < 15_000, "15 s");
 });
 
 test("more mistakes than the validator can list are a mistake of the rules", () => {
@@ -370,7 +373,7 @@ test("more mistakes than the validator can list are a mistake of the rules", () 
 });
 
 test("nine thousand URLs are read, and so are three thousand rules of one", () => {
-  const start = performance.now();
+  const start = cpuMs();
   const entries = Array.from(
     { length: 9000 },
     (_, i) => `- {url: /a${i}, rules: [{actor: all, unit: day, rpu: 1}]}`,
@@ -381,7 +384,7 @@ test("nine thousand URLs are read, and so are three thousand rules of one", () =
     (_, i) => `- {name: r${i}, actor: all, unit: day, rpu: 1}`,
   );
   assert.is(readRules(`url: /\nrules:\n${rules.join("\n")}`).length, 3000);
-  assert.ok(performance.now() - start < 15_000);
+  assert.ok(cpuMs() - start < 15_000);
 });
 
 test("a byte order mark and Windows' line ends do not matter", () => {
