@@ -86,11 +86,12 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#inForce = writePolicies(list);
   }
 
-  async #run(requests: readonly StoreRequest[], sentAt: number): Promise<readonly Answer[]> {
+  #run(requests: readonly StoreRequest[], sentAt: number): Promise<readonly Answer[]> {
     const now = this.#storeTime(sentAt);
-    const reply = await this.#store.run(this.#key, this.#declared, requests, now);
-    this.#noted(reply);
-    return reply.answers;
+    return this.#store.run(this.#key, this.#declared, requests, now).then((reply) => {
+      this.#noted(reply);
+      return reply.answers;
+    });
   }
 
   #noted({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
