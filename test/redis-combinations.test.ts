@@ -3,7 +3,15 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import { createGateway, readRules } from "../src/adapters/http/index.ts";
-import { allOf, diagnostics, fixedWindow, gcra, Limiter, leakyBucket } from "../src/index.ts";
+import {
+  allOf,
+  diagnostics,
+  fixedWindow,
+  gcra,
+  Limiter,
+  leakyBucket,
+  PermitsExceedCapacityError,
+} from "../src/index.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,
@@ -12,6 +20,7 @@ import {
   StoreUnavailableError,
 } from "../src/redis.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
+import { FakeClock } from "../src/testing/index.ts";
 import { request } from "./adapters/http/request.ts";
 import { failure, turn } from "./limiter/watch.ts";
 import { suite } from "./suite.ts";
@@ -28,7 +37,7 @@ async function state(): Promise<Record<string, string>> {
 }
 
 function suiteOnRedis(name: string) {
-  const test = suite(name, { timeoutMs: 60_000 });
+  const test = suite(name, { timeoutMs: 180_000 });
   test.before(async () => {
     await redisServer();
     const url = await freshUrl();
@@ -157,6 +166,80 @@ test("reserve books each member at its own instant; cancel gives all back", asyn
   assert.is(Object.keys(before).length, 2);
   assert.ok(await limiter.tryAcquire(1, 3000));
 });
+
+test("two limiters of one name share one state, and must have the same policies", async () => {
+  const clock = new FakeClock(Date.now());
+  const same = [1, 2].map(() => RedisLimiter.create(redis, "same", hour(4), { clock }));
+  const twice = allOf(...same, ...same);
+  assert.ok(await twice.tryAcquire());
+  assert.is((await (same[0] as RedisLimiter).peek()).remaining, 0, "one permit for each mention");
+  const before = await state();
+  assert.not(await twice.tryAcquire());
+  const other = RedisLimiter.create(redis, "same", hour(5), { clock });
+  const mixed = allOf(...same, other);
+  const asks = [() => mixed.tryAcquire(), () => mixed.peek(), () => mixed.acquire()];
+  for (const ask of asks) {
+    const error = await failure(ask);
+    assert.instance(error, TypeError);
+    assert.match(`${error}`, /two limiters that are named "same".*give each its own name/);
+  }
+  assert.equal(await state(), before);
+  const users = RedisLimiter.create(redis, "user", hour(4));
+  assert.ok(await allOf(users.for("a"), users.for("b"), users.for("a")).tryAcquire());
+  assert.is((await users.for("a").peek()).remaining, 2);
+});
+
+for (const value of ["0", "-3", "many"]) {
+  test(`limitKey holds ${JSON.stringify(value)}`, async () => {
+    const ignored: unknown[] = [];
+    const listener = (message: unknown) => ignored.push(message);
+    diagnostics.limitIgnored.subscribe(listener);
+    await redis.set("kept limit", value);
+    const common = RedisLimiter.create(redis, "common", { common: hour(9) });
+    const kept = RedisLimiter.create(
+      redis,
+      "kept",
+      { kept: hour(2), free: hour(7) },
+      { limitKey: { kept: "kept limit" } },
+    );
+    const limiter = allOf(common, kept);
+    const first = await limiter.peek();
+    const isShut = value === "0";
+    assert.equal([first.allowed, first.policies.kept?.limit], [!isShut, isShut ? 0 : 2]);
+    const before = await state();
+    if (isShut) {
+      for (let i = 0; i < 2; i++) {
+        const { allowed, waitMs, policy, limit, policies } = await limiter.decide();
+        assert.equal([allowed, waitMs, policy, limit], [false, Infinity, "kept", 0]);
+        assert.equal(
+          Object.entries(policies).map(([name, one]) => [name, one.allowed, one.remaining]),
+          [
+            ["common", true, 9],
+            ["kept", false, 0],
+            ["free", true, 7],
+          ],
+        );
+        assert.not(await limiter.tryAcquire());
+        assert.not(await limiter.tryAcquire(1, 5000), "waiting does not help");
+      }
+      const verbs = [() => limiter.reserve(), () => limiter.acquire()];
+      for (const verb of verbs)
+        assert.instance(await failure(verb), PermitsExceedCapacityError);
+      assert.equal(await state(), before, "refusals write nothing");
+    } else {
+      assert.ok(await limiter.tryAcquire());
+      assert.ok(await limiter.tryAcquire());
+      assert.not(await limiter.tryAcquire());
+      assert.is((await common.peek()).remaining, 7);
+    }
+    assert.equal(
+      ignored,
+      isShut ? [] : [{ limiter: "kept", policy: "kept", value }],
+      "reported once",
+    );
+    diagnostics.limitIgnored.unsubscribe(listener);
+  });
+}
 
 test("places on Redis: a refused caller takes none", async () => {
   const places = RedisConcurrencyLimiter.create(redis, "places", 2);

@@ -145,7 +145,8 @@ class AllOf implements Limiter {
     return chain(this.#take(permits, Infinity), ({ passes, looks }) => {
       if (passes) return new AllReserved(permits, looks as readonly Look[]);
       const failed = looks.findIndex((look) => look?.passes === false);
-      throw looks[failed]?.error ?? (this.entries[failed] as Entry).member.full(permits);
+      const look = looks[failed] as Look;
+      throw look.error ?? (this.entries[failed] as Entry).member.full(permits, look);
     });
   }
 

@@ -69,8 +69,8 @@ export interface Member {
   readonly slot: string;
   /** The request was refused, and this limiter is a reason. */
   refused(permits: Permits, look: Look): void;
-  /** What to throw where nobody may wait any more. */
-  full(permits: Permits): Error;
+  /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
+  full(permits: Permits, look: Look): Error;
   /** Of a concurrency limiter: waits for a place. */
   wait?(signal: AbortSignal | undefined): Promise<HeldPlace>;
 }

@@ -7,6 +7,7 @@
  * decides: one that says "throw" makes the call fail; otherwise one that says "wait" makes it wait;
  * otherwise the fallbacks in this process answer: all are looked at, then all are taken from.
  */
+import { show } from "../../check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../../errors.ts";
 import type { Amount, Permits } from "../../permits.ts";
@@ -102,8 +103,10 @@ class RemoteMember implements Member {
     reportRefusal(this.desk.meter, this.desk.cell.amount(permits), look);
   }
 
-  full(permits: Permits): Error {
-    return this.desk.full(this.desk.cell.amount(permits));
+  full(permits: Permits, { decision }: Look): Error {
+    const { desk } = this;
+    const amount = desk.cell.amount(permits);
+    return decision.limit === 0 ? desk.excess(amount) : desk.full(amount);
   }
 }
 
@@ -146,6 +149,7 @@ class RemoteSteps implements Steps {
         return { desk, permits, amount: desk.cell.amount(permits), longestMs, isOptional };
       },
     );
+    refuseContradictions(asked);
     const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
     for (;;) {
       try {
@@ -264,6 +268,28 @@ class RemoteSteps implements Steps {
 function partOf({ desk, amount, longestMs, isOptional }: Asked): CombinedPart {
   const longest = desk.hasRoom(amount) ? Math.round(longestMs * 1000) : 0;
   return { place: desk.place as Place, ...desk.combinedPart(), amount, longest, isOptional };
+}
+
+/**
+ * Limiters with one name share one state, which can follow the numbers of only one of them at a time.
+ *
+ * @throws TypeError where two of them declare different numbers
+ */
+function refuseContradictions(asked: readonly Asked[]): void {
+  const byKey = new Map<string, CombinableDesk>();
+  for (const { desk } of asked) {
+    const key = String(desk.place?.key);
+    const before = byKey.get(key);
+    byKey.set(key, desk);
+    if (before === undefined || before === desk) continue;
+    const [one, other] = [before, desk].map((each) => each.combinedPart().declared);
+    if (one === other) continue;
+    throw new TypeError(
+      `a combination must not contain two limiters that are named ${show(desk.name)} and have different ` +
+        `policies (${show(one)} and ${show(other)}): they would share one state; give each its own name, ` +
+        "or make one limiter with several policies",
+    );
+  }
 }
 
 /** Whether they lie in several slots, as the last reply has shown. */
