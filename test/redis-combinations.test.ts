@@ -223,8 +223,7 @@ for (const value of ["0", "-3", "many"]) {
         assert.not(await limiter.tryAcquire(1, 5000), "waiting does not help");
       }
       const verbs = [() => limiter.reserve(), () => limiter.acquire()];
-      for (const verb of verbs)
-        assert.instance(await failure(verb), PermitsExceedCapacityError);
+      for (const verb of verbs) assert.instance(await failure(verb), PermitsExceedCapacityError);
       assert.equal(await state(), before, "refusals write nothing");
     } else {
       assert.ok(await limiter.tryAcquire());
@@ -252,6 +251,15 @@ test("places on Redis: a refused caller takes none", async () => {
   assert.is(await limiter.tryAcquire(), undefined, "no permit is left");
   assert.equal([(await places.peek()).active, second.signal.aborted], [1, false]);
   await second[Symbol.asyncDispose]();
+  assert.is((await places.peek()).active, 0);
+  assert.is(await limiter.tryAcquire(20), undefined, "no permit within that time");
+  assert.is((await places.peek()).active, 0);
+  const local = allOf(places, Limiter.create(gcra({ limit: 100, periodMs: 1000, burst: 0 })));
+  const held = [await local.tryAcquire(5000), await local.tryAcquire(5000)];
+  assert.is(await local.tryAcquire({ timeoutMs: 30 }), undefined, "no place within that time");
+  setTimeout(() => void held[0]?.release(), 20);
+  const late = await local.tryAcquire({ timeoutMs: 30_000 });
+  for (const lease of [late, held[1]]) await lease?.release();
   assert.is((await places.peek()).active, 0);
   const leaving = new AbortController();
   const waiting = failure(() => limiter.acquire({ signal: leaving.signal }));

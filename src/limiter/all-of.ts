@@ -18,7 +18,7 @@ import type {
 import {
   asMember,
   chain,
-  GaveUpError,
+  inTime,
   type Look,
   type Maybe,
   type Member,
@@ -91,7 +91,9 @@ export function allOf(
   }
   if (limiters.length === 0) throw new TypeError("allOf needs a limiter");
   if (places.length === 0) return new AllOf(rates);
-  return new AllOfWithPlaces(places, rates) as LocalLeasingLimiter | LeasingLimiter;
+  return new AllOfWithPlaces(places, rates, new AllOf(rates)) as
+    | LocalLeasingLimiter
+    | LeasingLimiter;
 }
 
 function isRate(limiter: unknown): limiter is Limiter {
@@ -122,23 +124,20 @@ class AllOf implements Limiter {
   tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    const taken = this.#take(permits, 0, { timeoutMs: 0 });
-    if (!(taken instanceof Promise)) return taken.passes;
-    return taken.then(({ passes }) => passes, hasGivenUp);
+    const taken = inTime(this.#take(permits, 0, { timeoutMs: 0 }));
+    return chain(taken, (together) => together?.passes === true);
   }
 
   async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const timeoutMs = micros / 1000;
-    try {
-      const { passes, looks } = await this.#take(permits, timeoutMs, { timeoutMs, signal });
-      if (passes && timeoutMs > 0)
-        await new AllReserved(permits, looks as Look[]).ready({ signal });
-      return passes;
-    } catch (error) {
-      return hasGivenUp(error);
+    const together = await inTime(this.#take(permits, timeoutMs, { timeoutMs, signal }));
+    if (!together?.passes) return false;
+    if (timeoutMs > 0) {
+      await new AllReserved(permits, together.looks as readonly Look[]).ready({ signal });
     }
+    return true;
   }
 
   reserve(permits: Permits = 1): Maybe<AllReserved> {
@@ -251,11 +250,6 @@ function merge(looks: readonly (Look | undefined)[]): Decision {
   const [first, ...rest] = named as [Decision, ...Decision[]];
   const binding = rest.reduce((one, other) => (binds(other, one) ? other : one), first);
   return { ...binding, policies };
-}
-
-function hasGivenUp(error: unknown): false {
-  if (error instanceof GaveUpError) return false;
-  throw error;
 }
 
 function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {

@@ -227,7 +227,11 @@ export class ConcurrencyLimiter implements Counted {
       status: () => ({ limit: this.#limit, active: this.#active }),
       take: () => (this.#isFree() ? this.#leaseAtOnce() : undefined),
       refused: () => this.#refused(),
-      wait: (signal) => this.acquire({ signal }),
+      queue: {
+        acquire: (options) => this.acquire(options),
+        tryAcquire: (wait) => this.tryAcquire(wait),
+        now: () => this.#options.clock.now(),
+      },
     });
   }
 

@@ -4,7 +4,14 @@
  */
 import { QueueFullError, TooManyKeysError } from "../errors.ts";
 import type { Amount, Permits } from "../permits.ts";
-import type { Decision, Limiter, LocalLimiter, Reservation } from "./face.ts";
+import type {
+  Decision,
+  Limiter,
+  LocalLimiter,
+  Reservation,
+  TryOptions,
+  WaitOptions,
+} from "./face.ts";
 import type { Meter } from "./meter.ts";
 
 export type Maybe<T> = T | Promise<T>;
@@ -63,6 +70,15 @@ export interface Steps {
 /** The caller's time was over before a store that is away came back. */
 export class GaveUpError extends Error {}
 
+/** Undefined where the caller's time was over first. */
+export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
+  if (!(answer instanceof Promise)) return answer;
+  return answer.catch((error: unknown) => {
+    if (error instanceof GaveUpError) return undefined;
+    throw error;
+  });
+}
+
 export interface Member {
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: Steps;
@@ -71,8 +87,17 @@ export interface Member {
   refused(permits: Permits, look: Look): void;
   /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
   full(permits: Permits, look: Look): Error;
-  /** Of a concurrency limiter: waits for a place. */
-  wait?(signal: AbortSignal | undefined): Promise<HeldPlace>;
+  /** Of a concurrency limiter. */
+  readonly queue?: PlaceQueue;
+}
+
+/** How a caller waits for a place of a concurrency limiter. */
+export interface PlaceQueue {
+  acquire(options: WaitOptions): Promise<HeldPlace>;
+  /** Undefined when the time is over, or where no more callers may wait. */
+  tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
+  /** The time that `tryAcquire` goes by, ms. */
+  now(): number;
 }
 
 export const asMember = Symbol("smooth-limiter.asMember");
