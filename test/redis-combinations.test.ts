@@ -391,6 +391,36 @@ test("while Redis is away: as the members' whenUnavailable says", async () => {
   await Promise.all(limiters.map(({ common }) => common.close()));
 });
 
+test("while Redis is away the fallbacks refuse what is too much for them", async () => {
+  const runner: ScriptRunner = { runScript: () => Promise.reject(new Error("connection refused")) };
+  const options = { whenUnavailable: "local", instances: 1 } as const;
+  const common = RedisLimiter.create(runner, "common", hour(3), options);
+  const pace = RedisLimiter.create(runner, "pace", gcra({ limit: 1, periodMs: HOUR }), options);
+  assert.not(await allOf(common, pace, pace).tryAcquire());
+  assert.ok(await allOf(pace).tryAcquire());
+  assert.not(await allOf(common, pace, pace).tryAcquire(1, 1.5 * HOUR));
+  assert.is((await common.peek()).remaining, 3);
+  await Promise.all([common, pace].map((limiter) => limiter.close()));
+
+  const refused: ScriptRunner = {
+    runScript: () => Promise.reject(new Error("NOPERM this user has no permissions")),
+  };
+  const other = RedisLimiter.create(refused, "other", hour(3), options);
+  assert.instance(await failure(() => allOf(other).tryAcquire()), StoreUnavailableError);
+});
+
+test("what is more than the capacity, or may not wait, is refused", async () => {
+  const common = RedisLimiter.create(redis, "common", hour(3));
+  const pace = RedisLimiter.create(redis, "pace", gcra({ limit: 1, periodMs: 1000, burst: 0 }), {
+    maxWaiting: 0,
+  });
+  const limiter = allOf(common, pace);
+  assert.instance(await failure(() => limiter.tryAcquire(4)), PermitsExceedCapacityError);
+  assert.ok(await limiter.tryAcquire());
+  assert.not(await limiter.tryAcquire(1, 5000));
+  assert.is((await common.peek()).remaining, 2);
+});
+
 test("a reply that comes too late is given back to each", async () => {
   const plain = scriptRunner(redis);
   let release: () => void = () => {};

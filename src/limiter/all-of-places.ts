@@ -8,9 +8,9 @@ import {
   inTime,
   type Look,
   type Maybe,
-  type Member,
   type Part,
   type PlaceQueue,
+  type PlacesMember,
 } from "./member.ts";
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
@@ -79,13 +79,13 @@ export interface LocalLeasingLimiter {
 }
 
 export class AllOfWithPlaces {
-  readonly places: readonly Member[];
+  readonly places: readonly PlacesMember[];
   readonly rates: readonly Entry[];
   readonly #rates: Pick<Limiter, "tryAcquire">;
 
   /** @param ratesTogether the combination of the rates alone */
   constructor(
-    places: readonly Member[],
+    places: readonly PlacesMember[],
     rates: readonly Entry[],
     ratesTogether: Pick<Limiter, "tryAcquire">,
   ) {
@@ -165,7 +165,7 @@ export class AllOfWithPlaces {
   }
 
   #queues(): readonly PlaceQueue[] {
-    return this.places.flatMap(({ queue }) => queue ?? []);
+    return this.places.map(({ queue }) => queue);
   }
 }
 

@@ -28,13 +28,21 @@
  */
 import type { Permits } from "../permits.ts";
 import type { Decision, Limiter, Reservation } from "./face.ts";
-import { type Maybe, type Member, type Part, type Taken, withdraw } from "./member.ts";
+import {
+  type Look,
+  type Maybe,
+  type Member,
+  type Part,
+  type RateMember,
+  type Taken,
+  withdraw,
+} from "./member.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
 /** A limiter of permits among those that are combined. */
 export interface Entry {
   readonly limiter: Limiter;
-  readonly member: Member;
+  readonly member: RateMember;
 }
 
 export function partsOf(
@@ -68,7 +76,7 @@ export async function acquireAll(
       // awaited only where it has to be: callers keep their order
       const { passes, looks } = answer instanceof Promise ? await answer : answer;
       if (passes) {
-        kept.push(...looks.flatMap((look) => look?.taken ?? []));
+        kept.push(...takenOf(looks));
         signal?.throwIfAborted();
         return waitedMs;
       }
@@ -79,7 +87,7 @@ export async function acquireAll(
       const others = rest.filter((_, i) => i !== binding);
       const more = await takeTogether(partsOf(others, permits, 0), { signal });
       if (more.passes) {
-        kept.push(...more.looks.flatMap((look) => look?.taken ?? []));
+        kept.push(...takenOf(more.looks));
         signal?.throwIfAborted();
         return waitedMs;
       }
@@ -95,6 +103,11 @@ export async function acquireAll(
     await undoAll(kept.map((taken) => ({ taken })));
     throw error;
   }
+}
+
+/** All must pass, and have: there is an answer of each. */
+function takenOf(looks: readonly (Look | undefined)[]): readonly Taken[] {
+  return looks.map((look) => (look as Look).taken as Taken);
 }
 
 /** From now on it is given back if the caller gives up. */

@@ -21,9 +21,8 @@ import {
   inTime,
   type Look,
   type Maybe,
-  type Member,
   memberOf,
-  type Participant,
+  type PlacesMember,
   type Taken,
 } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
@@ -37,11 +36,12 @@ import {
 } from "./together.ts";
 
 /** A concurrency limiter in this process, or on Redis. */
-export interface LocalPlaces extends Participant {
+export interface LocalPlaces extends Places {
   tryAcquire(): Disposable | undefined;
 }
-export interface Places extends Participant {
+export interface Places {
   tryAcquire(): unknown;
+  [asMember](): PlacesMember;
 }
 
 /**
@@ -74,7 +74,7 @@ export function allOf(
   ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
 ): Limiter | LocalLeasingLimiter | LeasingLimiter {
   const rates: Entry[] = [];
-  const places: Member[] = [];
+  const places: PlacesMember[] = [];
   for (const [i, limiter] of limiters.entries()) {
     if (limiter instanceof AllOf) {
       rates.push(...limiter.entries);
@@ -83,8 +83,8 @@ export function allOf(
       places.push(...limiter.places);
     } else if (isRate(limiter)) {
       rates.push({ limiter, member: memberOf(limiter) });
-    } else if (isParticipant(limiter)) {
-      places.push(memberOf(limiter));
+    } else if (isPlaces(limiter)) {
+      places.push(limiter[asMember]());
     } else {
       throw new TypeError(`allOf: argument ${i + 1} must be a limiter`);
     }
@@ -100,7 +100,7 @@ function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
 
-function isParticipant(limiter: unknown): limiter is Participant {
+function isPlaces(limiter: unknown): limiter is Places {
   return typeof limiter === "object" && limiter !== null && asMember in limiter;
 }
 

@@ -85,10 +85,17 @@ export interface Member {
   readonly slot: string;
   /** The request was refused, and this limiter is a reason. */
   refused(permits: Permits, look: Look): void;
+}
+
+/** Of a limiter of permits. */
+export interface RateMember extends Member {
   /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
   full(permits: Permits, look: Look): Error;
-  /** Of a concurrency limiter. */
-  readonly queue?: PlaceQueue;
+}
+
+/** Of a concurrency limiter. */
+export interface PlacesMember extends Member {
+  readonly queue: PlaceQueue;
 }
 
 /** How a caller waits for a place of a concurrency limiter. */
@@ -103,10 +110,10 @@ export interface PlaceQueue {
 export const asMember = Symbol("smooth-limiter.asMember");
 
 export interface Participant {
-  [asMember](): Member;
+  [asMember](): RateMember;
 }
 
-export function memberOf(limiter: Limiter | Participant): Member {
+export function memberOf(limiter: Limiter | Participant): RateMember {
   return asMember in limiter ? limiter[asMember]() : new ForeignMember(limiter);
 }
 
@@ -178,7 +185,7 @@ export const localSteps: Steps = {
   take: (parts) => takeAtOnce(parts as readonly Part<LocalMember>[]),
 };
 
-export class LocalMember implements Member, Takeable {
+export class LocalMember implements RateMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
   readonly #limiter: LocalLimiter;
@@ -234,7 +241,7 @@ export function withdraw(reservation: Reservation): Maybe<unknown> {
 // -- limiters of other makers --
 
 /** A limiter that shows no more than the interface: its look and what it takes are two steps. */
-export class ForeignMember implements Member {
+export class ForeignMember implements RateMember {
   readonly steps: Steps;
   readonly slot = "";
 

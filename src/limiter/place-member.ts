@@ -1,12 +1,11 @@
 /** Concurrency limiters in a combination: what is taken is a place. */
-import { QueueFullError } from "../errors.ts";
 import type { Decision, TryOptions } from "./face.ts";
 import {
   type HeldPlace,
   type Look,
   localSteps,
-  type Member,
   type PlaceQueue,
+  type PlacesMember,
   type Steps,
   type Takeable,
 } from "./member.ts";
@@ -46,7 +45,7 @@ function taken(place: HeldPlace | undefined, status: PlacesStatus): Look {
 }
 
 /** In this process. */
-export class PlaceMember implements Member, Takeable {
+export class PlaceMember implements PlacesMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
   readonly queue: PlaceQueue;
@@ -68,14 +67,10 @@ export class PlaceMember implements Member, Takeable {
   refused(): void {
     this.#asked.refused();
   }
-
-  full(): Error {
-    return new QueueFullError("limiter", 1, 0, 0);
-  }
 }
 
 /** On a store elsewhere: a look and what is taken are two requests. */
-export class RemotePlaceMember implements Member {
+export class RemotePlaceMember implements PlacesMember {
   readonly steps: Steps;
   readonly slot = "";
   readonly queue: PlaceQueue;
@@ -105,8 +100,4 @@ export class RemotePlaceMember implements Member {
 
   /** Its own verbs have reported that. */
   refused(): void {}
-
-  full(): Error {
-    return new QueueFullError("limiter", 1, 0, 0);
-  }
 }

@@ -183,19 +183,21 @@ function ask(
   keepsErrors = false,
 ): Maybe<Answer> {
   const { steps, parts } = group;
-  const asked = steps[verb](parts, terms);
-  if (!(asked instanceof Promise)) return { group, looks: asked };
-  return asked.then(
-    (looks) => ({ group, looks }),
-    (error: unknown) => {
-      // shadows that cannot be asked stop nobody
-      if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
-        return { group, looks: parts.map(() => undefined) };
-      }
-      if (keepsErrors) return { group, looks: [], error };
-      throw error;
-    },
-  );
+  const failed = (error: unknown): Answer => {
+    // optional parts refuse no request, even where they cannot be asked
+    if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
+      return { group, looks: parts.map(() => undefined) };
+    }
+    if (keepsErrors) return { group, looks: [], error };
+    throw error;
+  };
+  try {
+    const asked = steps[verb](parts, terms);
+    if (!(asked instanceof Promise)) return { group, looks: asked };
+    return asked.then((looks) => ({ group, looks }), failed);
+  } catch (error) {
+    return failed(error);
+  }
 }
 
 function isPassing({ group, looks, error }: Answer): boolean {

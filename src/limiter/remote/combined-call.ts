@@ -28,8 +28,8 @@ import {
   type Look,
   lookAtOnce,
   lookWithin,
-  type Member,
   type Part,
+  type RateMember,
   refusalOf,
   reportRefusal,
   type Steps,
@@ -78,7 +78,7 @@ export interface CombinableDesk {
 const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
 
 /** Undefined where the store of the limiter knows no combinations. */
-export function remoteMember(desk: CombinableDesk): Member | undefined {
+export function remoteMember(desk: CombinableDesk): RateMember | undefined {
   const store = desk.place?.store;
   if (store === undefined) return undefined;
   const steps = stepsOf.get(store) ?? new RemoteSteps(store);
@@ -86,7 +86,7 @@ export function remoteMember(desk: CombinableDesk): Member | undefined {
   return new RemoteMember(desk, steps);
 }
 
-class RemoteMember implements Member {
+class RemoteMember implements RateMember {
   readonly desk: CombinableDesk;
   readonly steps: Steps;
 
@@ -359,13 +359,15 @@ class FallbackMember implements Takeable {
     return lookWithin(this.#standIn.peek(this.#amount), longestMs);
   }
 
-  take(_permits: Permits, longestMs: number): Look {
+  take(permits: Permits, longestMs: number): Look {
     const [standIn, amount] = [this.#standIn, this.#amount];
     if (longestMs === 0) {
       const decision = standIn.decide(amount);
       if (!decision.allowed) return { decision, passes: false };
       return { decision, passes: true, taken: { undo: () => standIn.refund(amount) } };
     }
+    const before = this.look(permits, longestMs);
+    if (!before.passes) return before;
     try {
       const reservation = standIn.reserve(this.#permits, amount);
       const { waitMs } = reservation;

@@ -15,7 +15,7 @@ import type {
   WaitOptions,
 } from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
-import { asMember, ForeignMember, type Member } from "../member.ts";
+import { asMember, ForeignMember, type RateMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
 import { AcquireAsker, TryAsker } from "./asker.ts";
@@ -166,7 +166,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.close();
   }
 
-  [asMember](): Member {
+  [asMember](): RateMember {
     return remoteMember(this.#desk) ?? new ForeignMember(this);
   }
 
