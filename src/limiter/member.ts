@@ -1,6 +1,6 @@
 /**
- * How a limiter takes part in a combination: see `together.ts`. A limiter shows it by a method whose
- * name is the symbol `asMember`, so that combinations need not know the kinds of limiters.
+ * How a limiter takes part in a combination: see `together.ts`. A limiter offers it as a method whose
+ * name is the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
 import { QueueFullError, TooManyKeysError } from "../errors.ts";
 import type { Amount, Permits } from "../permits.ts";

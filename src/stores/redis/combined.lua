@@ -1,5 +1,5 @@
--- Requests of several limiters each: every limiter is asked first, and only if all let the request pass are they taken
--- from. One that is refused writes nothing.
+-- Runs requests to several limiters each. It checks every limiter first and takes from them only if all let the request
+-- pass. A refused request writes nothing.
 --
 -- KEYS    of each limiter of each combination, in order: its key, then those in which operators keep its limits
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
