@@ -5,6 +5,7 @@ import { redisServer } from "../scripts/redis-server.ts";
 import { createGateway, readRules } from "../src/adapters/http/index.ts";
 import {
   allOf,
+  ConcurrencyLimiter,
   diagnostics,
   fixedWindow,
   gcra,
@@ -381,6 +382,10 @@ test("while Redis is away: as the members' whenUnavailable says", async () => {
   const patient = make({ whenUnavailable: "wait" });
   assert.not(await patient.of("a").tryAcquire(), "does not wait longer than for permits");
   assert.not(await patient.of("a").tryAcquire(1, 20));
+  const place = ConcurrencyLimiter.create(1);
+  assert.is(await allOf(place, patient.of("a")).tryAcquire(20), undefined);
+  assert.is(await allOf(place, patient.of("a")).tryAcquire(), undefined);
+  assert.is(place.active, 0);
   const decided = patient.of("z").decide();
   const acquired = patient.of("y").acquire();
   await new Promise((resolve) => setTimeout(resolve, 50));
@@ -407,6 +412,23 @@ test("while Redis is away the fallbacks refuse what is too much for them", async
   };
   const other = RedisLimiter.create(refused, "other", hour(3), options);
   assert.instance(await failure(() => allOf(other).tryAcquire()), StoreUnavailableError);
+});
+
+test("a reply that is lost: limiters that wait for Redis ask again", async () => {
+  const plain = scriptRunner(redis);
+  let isLost = true;
+  const runner: ScriptRunner = {
+    runScript(...args) {
+      if (!isLost) return plain.runScript(...args);
+      isLost = false;
+      return new Promise(() => {});
+    },
+  };
+  const options = { timeoutMs: 30, whenUnavailable: "wait" } as const;
+  const common = RedisLimiter.create(runner, "common", hour(3), options);
+  assert.ok((await allOf(common).decide()).allowed);
+  assert.is((await common.peek()).remaining, 2);
+  await common.close();
 });
 
 test("what is more than the capacity, or may not wait, is refused", async () => {

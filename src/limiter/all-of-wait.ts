@@ -20,11 +20,12 @@
  *
  * Step 4 alone could starve a caller where other callers keep two members busy all the time. After
  * it has happened `2 n` times (n members), a caller keeps what it has and waits for the remaining
- * members only. The bound of a kept permit: it is used later than it was booked by the wait for the
- * remaining members. So in an interval a member may see, beside its own bound, the permits kept by
- * such callers.
+ * members only. A kept permit is used later than the instant for which it was booked; the delay is the
+ * wait for the remaining members. So in any interval a member may grant its own bound plus the permits
+ * that such callers have kept.
  *
- * Where a place of a concurrency limiter is needed, too, it is waited for first and held meanwhile.
+ * With a concurrency limiter among the members, a caller waits for the place first and holds it while
+ * it waits for permits.
  */
 import type { Permits } from "../permits.ts";
 import type { Decision, Limiter, Reservation } from "./face.ts";

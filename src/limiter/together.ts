@@ -200,8 +200,7 @@ function ask(
   }
 }
 
-function isPassing({ group, looks, error }: Answer): boolean {
-  if (error !== undefined) return false;
+function isPassing({ group, looks }: Answer): boolean {
   return group.parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
 }
 
