@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
-import { readPolicies, writePolicies } from "../src/algorithms/index.ts";
+import { writePolicies } from "../src/algorithms/index.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { CombinedPart, CombinedReply, StoreRequest } from "../src/stores/store.ts";
@@ -16,15 +16,26 @@ const PREFIX = "twins-combined:";
 
 // -- what histories are made of --
 
-/** One or two policies; each limiter is declared with one of two sets of numbers. */
+/** Keys in which operators keep limits. */
+const LIMIT_KEYS = ["limit 1", "limit 2"];
+const keptAt = fc.constantFrom(undefined, undefined, 1, 2);
+const keptLimit = fc.constantFrom(undefined, undefined, "0", "3", "-1", "many", "2.5", "1e3");
+
+/**
+ * One or two policies; each limiter is declared with one of two sets of numbers. Limits of some
+ * policies are kept in keys.
+ */
 const limiter = fc
   .array(fc.constantFrom(...samplePolicies), { minLength: 1, maxLength: 2 })
   .chain((kinds) => {
-    const numbers = fc
-      .tuple(...kinds.map((kind) => fc.constantFrom(...kind)))
-      .map((policies) => writePolicies(policies));
-    return fc.tuple(numbers, numbers);
-  });
+    const numbers = fc.tuple(...kinds.map((kind) => fc.constantFrom(...kind)));
+    return fc.tuple(fc.tuple(numbers, numbers), fc.tuple(...kinds.map(() => keptAt)));
+  })
+  .map(([both, kept]) => ({
+    names: both[0].map(({ algorithm }) => algorithm.name),
+    declared: both.map((policies) => writePolicies(policies, kept)),
+    set: writePolicies(both[1]),
+  }));
 const permits = fc.constantFrom(1, 1, 1, 2, 3, 0.5, 7, 1e6);
 const micros = fc.oneof(
   fc.constantFrom(0, 0, 1, 1000, 200_000, 1_000_000),
@@ -35,6 +46,8 @@ const part = fc.record({
   longest: fc.oneof(fc.constantFrom(0, 0, Infinity), micros),
   late: fc.constantFrom(0, 0, 0, 500),
   isOptional: fc.boolean(),
+  /** How much later this part has read its clock. */
+  ahead: fc.constantFrom(0, 0, 0, 1),
 });
 /** Some combinations of the same limiters, which share a call. */
 const combinations = fc.record({
@@ -57,11 +70,15 @@ const other = fc.record({
 });
 const history = fc.record({
   limiters: fc.tuple(limiter, limiter, limiter),
-  steps: fc.array(fc.record({ step: fc.oneof(micros, fc.constant(-5)), combinations, other }), {
-    minLength: 1,
-    maxLength: 6,
-    size: "max",
-  }),
+  steps: fc.array(
+    fc.record({
+      step: fc.oneof(micros, fc.constant(-5)),
+      limits: fc.tuple(keptLimit, keptLimit),
+      combinations,
+      other,
+    }),
+    { minLength: 1, maxLength: 6, size: "max" },
+  ),
 });
 type History = typeof history extends fc.Arbitrary<infer T> ? T : never;
 
@@ -79,15 +96,10 @@ let redis: Redis;
 async function agree({ limiters, steps }: History, id: number): Promise<number> {
   const frame = new FrameStore();
   const stores = limiters.map(
-    ([declared]) =>
-      new RedisStore(
-        scriptRunner(redis),
-        PREFIX,
-        readPolicies(declared).map(({ algorithm }) => algorithm.name),
-      ),
+    ({ names }) => new RedisStore(scriptRunner(redis), PREFIX, names, LIMIT_KEYS),
   );
   const key = (member: number) => `${id}:${member}`;
-  const numbers = (member: number, which: number) => String(limiters[member]?.[which]);
+  const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
   const grants: Grant[] = [];
   let now = 1_700_000_000_000_000 + id;
   let count = 0;
@@ -107,21 +119,30 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     }
   };
 
-  for (const { step, combinations, other } of steps) {
+  for (const { step, limits, combinations, other } of steps) {
     now += step;
+    for (const [i, key] of LIMIT_KEYS.entries()) {
+      const limit = limits[i];
+      if (limit === undefined) {
+        frame.limits.delete(key);
+        await redis.del(key);
+      } else {
+        frame.limits.set(key, limit);
+        await redis.set(key, limit);
+      }
+    }
     const requests = combinations.requests.map((request) => ({
       verb: request.verb,
-      parts: combinations.members.map((member, i) => ({
-        ...(request.parts[i] as Omit<CombinedPart, "place" | "declared" | "now">),
-        member,
-        declared: numbers(member, request.declared[member] ?? 0),
-        now,
-      })),
+      parts: combinations.members.map((member, i) => {
+        const { ahead, ...part } = request.parts[i] as (typeof request.parts)[number];
+        const declared = numbers(member, request.declared[member] ?? 0);
+        return { ...part, member, declared, now: now + ahead };
+      }),
     }));
     const here = requests.map(({ verb, parts }) =>
       frame.combination(
         verb,
-        parts.map((each) => ({ ...each, place: frame.place(key(each.member)) })),
+        parts.map((each) => ({ ...each, place: frame.place(key(each.member), LIMIT_KEYS) })),
       ),
     );
     const there = await Promise.all(
@@ -153,14 +174,14 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
         case "charge":
           return { verb: "charge", amount: [1, 1] };
         case "set":
-          return { verb: "set", numbers: numbers(member, 1) };
+          return { verb: "set", numbers: String(limiters[member]?.set) };
         default:
           return { verb: "pause", micros: other.micros };
       }
     };
     const own = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
     const declared = own ?? numbers(member, 0);
-    const expected = frame.trip(key(member), declared, [request()], now);
+    const expected = frame.trip(key(member), declared, [request()], now, limits);
     const store = stores[member] as RedisStore;
     await same(other, expected, await store.run(key(member), declared, [request()], now));
   }

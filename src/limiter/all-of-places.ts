@@ -1,10 +1,19 @@
 /** A combination in which there are concurrency limiters: what it answers are leases. */
 import { asyncDispose, dispose } from "../dispose.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
-import type { WaitOptions } from "./face.ts";
-import { chain, type HeldPlace, type Maybe, type Member, type Taken } from "./member.ts";
-import { checkWaitOptions } from "./options.ts";
-import { reportRefusal, takeTogether, undoAll } from "./together.ts";
+import type { Limiter, TryOptions, WaitOptions } from "./face.ts";
+import {
+  chain,
+  type HeldPlace,
+  inTime,
+  type Look,
+  type Maybe,
+  type Part,
+  type PlaceQueue,
+  type PlacesMember,
+} from "./member.ts";
+import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import { reportRefusal, takeTogether } from "./together.ts";
 
 /** A place among those who run, of each concurrency limiter of a combination. */
 export interface CombinedLease extends AsyncDisposable {
@@ -34,8 +43,22 @@ export interface LeasingLimiter {
    * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
    */
   acquire(options?: WaitOptions): Promise<CombinedLease>;
-  /** A lease if all let it pass now; else `undefined`, and nothing has changed. */
-  tryAcquire(): Promise<CombinedLease | undefined>;
+  /**
+   * A lease if all let it pass now, else `undefined`, and nothing has changed. With `wait`, waits for
+   * the places and then for the permits, but no longer than that for all of them together.
+   *
+   * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
+   *   default `Infinity`. Absent: 0
+   * @returns the lease; `undefined` when the time is over, or as soon as it is known that it will not
+   *   suffice; nothing is held then
+   * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError, or the
+   *   signal's own reason
+   * @example
+   * await using lease = await limiter.tryAcquire({ timeoutMs: 250 });
+   * if (lease) await work();
+   * else degrade();
+   */
+  tryAcquire(wait?: number | TryOptions): Promise<CombinedLease | undefined>;
   /**
    * Runs a function while it holds a lease, and releases it however the function ends.
    *
@@ -51,48 +74,80 @@ export interface LeasingLimiter {
 export interface LocalLeasingLimiter {
   acquire(options?: WaitOptions): Promise<LocalCombinedLease>;
   tryAcquire(): LocalCombinedLease | undefined;
+  tryAcquire(wait: number | TryOptions): Promise<LocalCombinedLease | undefined>;
   run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
 }
 
 export class AllOfWithPlaces {
-  readonly places: readonly Member[];
+  readonly places: readonly PlacesMember[];
   readonly rates: readonly Entry[];
+  readonly #rates: Pick<Limiter, "tryAcquire">;
 
-  constructor(places: readonly Member[], rates: readonly Entry[]) {
+  /** @param ratesTogether the combination of the rates alone */
+  constructor(
+    places: readonly PlacesMember[],
+    rates: readonly Entry[],
+    ratesTogether: Pick<Limiter, "tryAcquire">,
+  ) {
     this.places = places;
     this.rates = rates;
+    this.#rates = ratesTogether;
   }
 
   async acquire(options?: WaitOptions): Promise<PlacesLease> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    const parts = partsOf([...this.places.map((member) => ({ member })), ...this.rates], 1, 0);
-    const answer = takeTogether(parts, { signal });
+    const answer = takeTogether(this.#parts(), { signal });
+    // awaited only where it has to be: callers keep their order
     const { passes, looks } = answer instanceof Promise ? await answer : answer;
-    if (passes) return new PlacesLease(looks.flatMap((look) => look?.taken?.place ?? []));
-    const held: Taken[] = [];
+    if (passes) return leaseOf(looks);
+    const held: HeldPlace[] = [];
+    const lease = new PlacesLease(held);
     try {
-      for (const member of this.places) {
-        const place = await (member.wait as NonNullable<Member["wait"]>)(signal);
-        held.push({ place, undo: () => place.release() });
-      }
+      for (const queue of this.#queues()) held.push(await queue.acquire({ signal }));
       await acquireAll(this.rates, 1, signal);
+      return lease;
     } catch (error) {
-      await undoAll(held.map((taken) => ({ taken })));
+      await lease.release();
       throw error;
     }
-    return new PlacesLease(held.flatMap(({ place }) => place ?? []));
   }
 
-  tryAcquire(): Maybe<PlacesLease | undefined> {
-    const parts = partsOf([...this.places.map((member) => ({ member })), ...this.rates], 1, 0);
-    return chain(takeTogether(parts, { timeoutMs: 0 }), (together) => {
-      if (together.passes) {
-        return new PlacesLease(together.looks.flatMap((look) => look?.taken?.place ?? []));
-      }
-      reportRefusal(parts, together);
+  tryAcquire(wait?: number | TryOptions): Maybe<PlacesLease | undefined> {
+    if (wait !== undefined) return this.#tryWithin(wait);
+    const parts = this.#parts();
+    return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
+      if (together?.passes) return leaseOf(together.looks);
+      if (together !== undefined) reportRefusal(parts, together);
       return undefined;
     });
+  }
+
+  async #tryWithin(wait: number | TryOptions): Promise<PlacesLease | undefined> {
+    const { micros, signal } = checkTryOptions(wait);
+    signal?.throwIfAborted();
+    if (micros === 0) return this.tryAcquire();
+    let leftMs = micros / 1000;
+    const answer = inTime(takeTogether(this.#parts(), { timeoutMs: leftMs, signal }));
+    const together = answer instanceof Promise ? await answer : answer;
+    if (together === undefined) return undefined;
+    if (together.passes) return leaseOf(together.looks);
+    const held: HeldPlace[] = [];
+    const lease = new PlacesLease(held);
+    let isComplete = false;
+    try {
+      for (const queue of this.#queues()) {
+        const before = queue.now();
+        const place = await queue.tryAcquire({ timeoutMs: leftMs, signal });
+        if (place === undefined) return undefined;
+        held.push(place);
+        leftMs -= Math.max(0, queue.now() - before);
+      }
+      isComplete = await this.#rates.tryAcquire(1, { timeoutMs: leftMs, signal });
+      return isComplete ? lease : undefined;
+    } finally {
+      if (!isComplete) await lease.release();
+    }
   }
 
   async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
@@ -104,6 +159,18 @@ export class AllOfWithPlaces {
       await lease.release();
     }
   }
+
+  #parts(): readonly Part[] {
+    return partsOf([...this.places.map((member) => ({ member })), ...this.rates], 1, 0);
+  }
+
+  #queues(): readonly PlaceQueue[] {
+    return this.places.map(({ queue }) => queue);
+  }
+}
+
+function leaseOf(looks: readonly (Look | undefined)[]): PlacesLease {
+  return new PlacesLease(looks.flatMap((look) => look?.taken?.place ?? []));
 }
 
 class PlacesLease {

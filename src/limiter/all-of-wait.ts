@@ -20,21 +20,30 @@
  *
  * Step 4 alone could starve a caller where other callers keep two members busy all the time. After
  * it has happened `2 n` times (n members), a caller keeps what it has and waits for the remaining
- * members only. The bound of a kept permit: it is used later than it was booked by the wait for the
- * remaining members. So in an interval a member may see, beside its own bound, the permits kept by
- * such callers.
+ * members only. A kept permit is used later than the instant for which it was booked; the delay is the
+ * wait for the remaining members. So in any interval a member may grant its own bound plus the permits
+ * that such callers have kept.
  *
- * Where a place of a concurrency limiter is needed, too, it is waited for first and held meanwhile.
+ * With a concurrency limiter among the members, a caller waits for the place first and holds it while
+ * it waits for permits.
  */
 import type { Permits } from "../permits.ts";
 import type { Decision, Limiter, Reservation } from "./face.ts";
-import { type Maybe, type Member, type Part, type Taken, withdraw } from "./member.ts";
+import {
+  type Look,
+  type Maybe,
+  type Member,
+  type Part,
+  type RateMember,
+  type Taken,
+  withdraw,
+} from "./member.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
 /** A limiter of permits among those that are combined. */
 export interface Entry {
   readonly limiter: Limiter;
-  readonly member: Member;
+  readonly member: RateMember;
 }
 
 export function partsOf(
@@ -68,7 +77,7 @@ export async function acquireAll(
       // awaited only where it has to be: callers keep their order
       const { passes, looks } = answer instanceof Promise ? await answer : answer;
       if (passes) {
-        kept.push(...looks.flatMap((look) => look?.taken ?? []));
+        kept.push(...takenOf(looks));
         signal?.throwIfAborted();
         return waitedMs;
       }
@@ -79,7 +88,7 @@ export async function acquireAll(
       const others = rest.filter((_, i) => i !== binding);
       const more = await takeTogether(partsOf(others, permits, 0), { signal });
       if (more.passes) {
-        kept.push(...more.looks.flatMap((look) => look?.taken ?? []));
+        kept.push(...takenOf(more.looks));
         signal?.throwIfAborted();
         return waitedMs;
       }
@@ -95,6 +104,11 @@ export async function acquireAll(
     await undoAll(kept.map((taken) => ({ taken })));
     throw error;
   }
+}
+
+/** All must pass, and have: there is an answer of each. */
+function takenOf(looks: readonly (Look | undefined)[]): readonly Taken[] {
+  return looks.map((look) => (look as Look).taken as Taken);
 }
 
 /** From now on it is given back if the caller gives up. */

@@ -18,12 +18,11 @@ import type {
 import {
   asMember,
   chain,
-  GaveUpError,
+  inTime,
   type Look,
   type Maybe,
-  type Member,
   memberOf,
-  type Participant,
+  type PlacesMember,
   type Taken,
 } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
@@ -37,11 +36,12 @@ import {
 } from "./together.ts";
 
 /** A concurrency limiter in this process, or on Redis. */
-export interface LocalPlaces extends Participant {
+export interface LocalPlaces extends Places {
   tryAcquire(): Disposable | undefined;
 }
-export interface Places extends Participant {
+export interface Places {
   tryAcquire(): unknown;
+  [asMember](): PlacesMember;
 }
 
 /**
@@ -74,7 +74,7 @@ export function allOf(
   ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
 ): Limiter | LocalLeasingLimiter | LeasingLimiter {
   const rates: Entry[] = [];
-  const places: Member[] = [];
+  const places: PlacesMember[] = [];
   for (const [i, limiter] of limiters.entries()) {
     if (limiter instanceof AllOf) {
       rates.push(...limiter.entries);
@@ -83,22 +83,24 @@ export function allOf(
       places.push(...limiter.places);
     } else if (isRate(limiter)) {
       rates.push({ limiter, member: memberOf(limiter) });
-    } else if (isParticipant(limiter)) {
-      places.push(memberOf(limiter));
+    } else if (isPlaces(limiter)) {
+      places.push(limiter[asMember]());
     } else {
       throw new TypeError(`allOf: argument ${i + 1} must be a limiter`);
     }
   }
   if (limiters.length === 0) throw new TypeError("allOf needs a limiter");
   if (places.length === 0) return new AllOf(rates);
-  return new AllOfWithPlaces(places, rates) as LocalLeasingLimiter | LeasingLimiter;
+  return new AllOfWithPlaces(places, rates, new AllOf(rates)) as
+    | LocalLeasingLimiter
+    | LeasingLimiter;
 }
 
 function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
 
-function isParticipant(limiter: unknown): limiter is Participant {
+function isPlaces(limiter: unknown): limiter is Places {
   return typeof limiter === "object" && limiter !== null && asMember in limiter;
 }
 
@@ -122,30 +124,28 @@ class AllOf implements Limiter {
   tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    const taken = this.#take(permits, 0, { timeoutMs: 0 });
-    if (!(taken instanceof Promise)) return taken.passes;
-    return taken.then(({ passes }) => passes, hasGivenUp);
+    const taken = inTime(this.#take(permits, 0, { timeoutMs: 0 }));
+    return chain(taken, (together) => together?.passes === true);
   }
 
   async #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const timeoutMs = micros / 1000;
-    try {
-      const { passes, looks } = await this.#take(permits, timeoutMs, { timeoutMs, signal });
-      if (passes && timeoutMs > 0)
-        await new AllReserved(permits, looks as Look[]).ready({ signal });
-      return passes;
-    } catch (error) {
-      return hasGivenUp(error);
+    const together = await inTime(this.#take(permits, timeoutMs, { timeoutMs, signal }));
+    if (!together?.passes) return false;
+    if (timeoutMs > 0) {
+      await new AllReserved(permits, together.looks as readonly Look[]).ready({ signal });
     }
+    return true;
   }
 
   reserve(permits: Permits = 1): Maybe<AllReserved> {
     return chain(this.#take(permits, Infinity), ({ passes, looks }) => {
       if (passes) return new AllReserved(permits, looks as readonly Look[]);
       const failed = looks.findIndex((look) => look?.passes === false);
-      throw looks[failed]?.error ?? (this.entries[failed] as Entry).member.full(permits);
+      const look = looks[failed] as Look;
+      throw look.error ?? (this.entries[failed] as Entry).member.full(permits, look);
     });
   }
 
@@ -250,11 +250,6 @@ function merge(looks: readonly (Look | undefined)[]): Decision {
   const [first, ...rest] = named as [Decision, ...Decision[]];
   const binding = rest.reduce((one, other) => (binds(other, one) ? other : one), first);
   return { ...binding, policies };
-}
-
-function hasGivenUp(error: unknown): false {
-  if (error instanceof GaveUpError) return false;
-  throw error;
 }
 
 function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {

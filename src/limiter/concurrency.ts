@@ -21,7 +21,7 @@ import { QueueFullError } from "../errors.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";
-import { asMember, type Member } from "./member.ts";
+import { asMember, type PlacesMember } from "./member.ts";
 import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import { checkLimiterOptions, checkTryOptions, checkWaitOptions, type OnFull } from "./options.ts";
 import { PlaceMember } from "./place-member.ts";
@@ -222,12 +222,16 @@ export class ConcurrencyLimiter implements Counted {
     for (const waiter of [...this.#line]) this.#cancel(waiter, reason);
   }
 
-  [asMember](): Member {
+  [asMember](): PlacesMember {
     return new PlaceMember({
       status: () => ({ limit: this.#limit, active: this.#active }),
       take: () => (this.#isFree() ? this.#leaseAtOnce() : undefined),
       refused: () => this.#refused(),
-      wait: (signal) => this.acquire({ signal }),
+      queue: {
+        acquire: (options) => this.acquire(options),
+        tryAcquire: (wait) => this.tryAcquire(wait),
+        now: () => this.#options.clock.now(),
+      },
     });
   }
 

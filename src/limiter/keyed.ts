@@ -12,7 +12,7 @@ import type {
   WaitOptions,
 } from "./face.ts";
 import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
-import { asMember, LocalMember, type Member } from "./member.ts";
+import { asMember, LocalMember, type RateMember } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
@@ -139,7 +139,7 @@ export class KeyLimiter implements LocalLimiter {
     return this.#keys.peek(this.#key, permits);
   }
 
-  [asMember](): Member {
+  [asMember](): RateMember {
     const [keys, key] = [this.#keys, this.#key];
     return new LocalMember(this, {
       look: (permits, longestMs) => keys.look(key, permits, longestMs),

@@ -1,10 +1,17 @@
 /**
- * How a limiter takes part in a combination: see `together.ts`. A limiter shows it by a method whose
- * name is the symbol `asMember`, so that combinations need not know the kinds of limiters.
+ * How a limiter takes part in a combination: see `together.ts`. A limiter offers it as a method whose
+ * name is the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
 import { QueueFullError, TooManyKeysError } from "../errors.ts";
 import type { Amount, Permits } from "../permits.ts";
-import type { Decision, Limiter, LocalLimiter, Reservation } from "./face.ts";
+import type {
+  Decision,
+  Limiter,
+  LocalLimiter,
+  Reservation,
+  TryOptions,
+  WaitOptions,
+} from "./face.ts";
 import type { Meter } from "./meter.ts";
 
 export type Maybe<T> = T | Promise<T>;
@@ -63,25 +70,50 @@ export interface Steps {
 /** The caller's time was over before a store that is away came back. */
 export class GaveUpError extends Error {}
 
+/** Undefined where the caller's time was over first. */
+export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
+  if (!(answer instanceof Promise)) return answer;
+  return answer.catch((error: unknown) => {
+    if (error instanceof GaveUpError) return undefined;
+    throw error;
+  });
+}
+
 export interface Member {
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: Steps;
   readonly slot: string;
   /** The request was refused, and this limiter is a reason. */
   refused(permits: Permits, look: Look): void;
-  /** What to throw where nobody may wait any more. */
-  full(permits: Permits): Error;
-  /** Of a concurrency limiter: waits for a place. */
-  wait?(signal: AbortSignal | undefined): Promise<HeldPlace>;
+}
+
+/** Of a limiter of permits. */
+export interface RateMember extends Member {
+  /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
+  full(permits: Permits, look: Look): Error;
+}
+
+/** Of a concurrency limiter. */
+export interface PlacesMember extends Member {
+  readonly queue: PlaceQueue;
+}
+
+/** How a caller waits for a place of a concurrency limiter. */
+export interface PlaceQueue {
+  acquire(options: WaitOptions): Promise<HeldPlace>;
+  /** Undefined when the time is over, or where no more callers may wait. */
+  tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
+  /** The time that `tryAcquire` goes by, ms. */
+  now(): number;
 }
 
 export const asMember = Symbol("smooth-limiter.asMember");
 
 export interface Participant {
-  [asMember](): Member;
+  [asMember](): RateMember;
 }
 
-export function memberOf(limiter: Limiter | Participant): Member {
+export function memberOf(limiter: Limiter | Participant): RateMember {
   return asMember in limiter ? limiter[asMember]() : new ForeignMember(limiter);
 }
 
@@ -153,7 +185,7 @@ export const localSteps: Steps = {
   take: (parts) => takeAtOnce(parts as readonly Part<LocalMember>[]),
 };
 
-export class LocalMember implements Member, Takeable {
+export class LocalMember implements RateMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
   readonly #limiter: LocalLimiter;
@@ -209,7 +241,7 @@ export function withdraw(reservation: Reservation): Maybe<unknown> {
 // -- limiters of other makers --
 
 /** A limiter that shows no more than the interface: its look and what it takes are two steps. */
-export class ForeignMember implements Member {
+export class ForeignMember implements RateMember {
   readonly steps: Steps;
   readonly slot = "";
 

@@ -1,11 +1,11 @@
 /** Concurrency limiters in a combination: what is taken is a place. */
-import { QueueFullError } from "../errors.ts";
-import type { Decision } from "./face.ts";
+import type { Decision, TryOptions } from "./face.ts";
 import {
   type HeldPlace,
   type Look,
   localSteps,
-  type Member,
+  type PlaceQueue,
+  type PlacesMember,
   type Steps,
   type Takeable,
 } from "./member.ts";
@@ -17,7 +17,7 @@ export interface PlacesAsked {
   /** Takes a place if one is free; a refusal is not reported. */
   take(): HeldPlace | undefined;
   refused(): void;
-  wait(signal: AbortSignal | undefined): Promise<HeldPlace>;
+  readonly queue: PlaceQueue;
 }
 
 export interface PlacesStatus {
@@ -45,13 +45,15 @@ function taken(place: HeldPlace | undefined, status: PlacesStatus): Look {
 }
 
 /** In this process. */
-export class PlaceMember implements Member, Takeable {
+export class PlaceMember implements PlacesMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
+  readonly queue: PlaceQueue;
   readonly #asked: PlacesAsked;
 
   constructor(asked: PlacesAsked) {
     this.#asked = asked;
+    this.queue = asked.queue;
   }
 
   look(): Look {
@@ -65,29 +67,26 @@ export class PlaceMember implements Member, Takeable {
   refused(): void {
     this.#asked.refused();
   }
-
-  full(): Error {
-    return new QueueFullError("limiter", 1, 0, 0);
-  }
-
-  wait(signal: AbortSignal | undefined): Promise<HeldPlace> {
-    return this.#asked.wait(signal);
-  }
 }
 
 /** On a store elsewhere: a look and what is taken are two requests. */
-export class RemotePlaceMember implements Member {
+export class RemotePlaceMember implements PlacesMember {
   readonly steps: Steps;
   readonly slot = "";
-  readonly wait: (signal: AbortSignal | undefined) => Promise<HeldPlace>;
+  readonly queue: PlaceQueue;
 
-  constructor(limiter: {
-    peek(): Promise<PlacesStatus>;
-    tryAcquire(): Promise<HeldPlace | undefined>;
-    acquire(options: { signal: AbortSignal | undefined }): Promise<HeldPlace>;
-  }) {
+  constructor(
+    limiter: Omit<PlaceQueue, "now"> & {
+      peek(): Promise<PlacesStatus>;
+      tryAcquire(wait?: TryOptions): Promise<HeldPlace | undefined>;
+    },
+  ) {
     const look = async () => lookOf(await limiter.peek());
-    this.wait = (signal) => limiter.acquire({ signal });
+    this.queue = {
+      acquire: (options) => limiter.acquire(options),
+      tryAcquire: (wait) => limiter.tryAcquire(wait),
+      now: () => performance.now(),
+    };
     this.steps = {
       look: async () => [await look()],
       async take() {
@@ -101,8 +100,4 @@ export class RemotePlaceMember implements Member {
 
   /** Its own verbs have reported that. */
   refused(): void {}
-
-  full(): Error {
-    return new QueueFullError("limiter", 1, 0, 0);
-  }
 }

@@ -1,5 +1,5 @@
 /**
- * All or none: a request to several limiters takes from all of them, or changes nothing.
+ * Takes from several limiters, or from none: a refused request changes nothing.
  *
  * Limiters that can be asked in one atomic step form a group: all that are in this process, and all
  * whose states lie on the same server (on Cluster: in the same slot). The order is:
@@ -11,14 +11,14 @@
  * 3. The local group is taken from last, again in one step.
  *
  * So a refused request takes nothing, not even for the length of a round trip, with two exceptions.
- * Both need two requests that come between each other's steps; what was taken is then given back
- * exactly, by its receipts:
+ * In both, the steps of two requests interleave. Permits taken by then are given back exactly, by
+ * their receipts:
  *
  * - Several remote groups: another request may take the last permits of one of them between the look
- *   and the take. For a round trip the others are short of what this request took.
- * - Local limiters beside remote ones: several requests may pass step 1 while one of them is on its
- *   way. Those that find the local limiter used up in step 3 have held remote permits for a round
- *   trip.
+ *   and the take. For one round trip this request holds permits of the other groups.
+ * - Local limiters beside remote ones: several requests may pass step 1 before one of them reaches
+ *   step 3. Those that find the local limiter used up in step 3 have held remote permits for one
+ *   round trip.
  */
 import type { Decision } from "./face.ts";
 import {
@@ -130,7 +130,7 @@ function takeGroups(
   const elsewhere = groups.filter(({ steps }) => steps !== localSteps);
   return chain(askAll("look", here, terms), (looks) => {
     if (!looks.every(isPassing)) {
-      // a store that is away does not keep a refusal from being told
+      // a refusal is reported even while the store is away
       const lookAtAll = settled(() => askAll("look", elsewhere, terms));
       return chain(lookAtAll, (others = []) =>
         conclude(parts, [...looks, ...(others as readonly Answer[])]),
@@ -183,23 +183,24 @@ function ask(
   keepsErrors = false,
 ): Maybe<Answer> {
   const { steps, parts } = group;
-  const asked = steps[verb](parts, terms);
-  if (!(asked instanceof Promise)) return { group, looks: asked };
-  return asked.then(
-    (looks) => ({ group, looks }),
-    (error: unknown) => {
-      // shadows that cannot be asked stop nobody
-      if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
-        return { group, looks: parts.map(() => undefined) };
-      }
-      if (keepsErrors) return { group, looks: [], error };
-      throw error;
-    },
-  );
+  const failed = (error: unknown): Answer => {
+    // optional parts refuse no request, even where they cannot be asked
+    if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
+      return { group, looks: parts.map(() => undefined) };
+    }
+    if (keepsErrors) return { group, looks: [], error };
+    throw error;
+  };
+  try {
+    const asked = steps[verb](parts, terms);
+    if (!(asked instanceof Promise)) return { group, looks: asked };
+    return asked.then((looks) => ({ group, looks }), failed);
+  } catch (error) {
+    return failed(error);
+  }
 }
 
-function isPassing({ group, looks, error }: Answer): boolean {
-  if (error !== undefined) return false;
+function isPassing({ group, looks }: Answer): boolean {
   return group.parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
 }
 

@@ -30,9 +30,11 @@ export interface Store {
   place?(key: string): Place;
 }
 
-/** Where the state of a limiter lies. What has the same store and slot can be asked in one step. */
+/** Where the state of a limiter lies. Limiters with the same store and slot can be asked in one step. */
 export interface Place {
   readonly store: CombiningStore;
+  /** Limiters with the same store and key have one state. */
+  readonly key: string;
   readonly slot: string;
 }
 
@@ -55,6 +57,7 @@ export interface CombinedReply {
   readonly passes: boolean;
   readonly parts: readonly {
     readonly inForce: string;
+    readonly notes?: readonly LimitNote[];
     /** This limiter alone would let it pass. */
     readonly fate: Fate;
     /** How it stands: after what was taken, if it was taken from. Receipts as for `reserve`. */

@@ -168,6 +168,70 @@ places("an abort frees the place", async () => {
   assert.match(`${await failure(() => limiter.acquire({ signal }))}`, "enough");
 });
 
+places("tryAcquire with a time-out waits for the place, then for the permits", async () => {
+  const { clock, running, pace, limiter } = world();
+  assert.ok(await limiter.tryAcquire(0));
+  const first = await limiter.tryAcquire({ timeoutMs: 10 });
+  assert.is(await limiter.tryAcquire(0), undefined);
+  const third = watch(clock, limiter.tryAcquire({ timeoutMs: 300 }));
+  const tooLate = watch(clock, limiter.tryAcquire(50));
+  const fourth = watch(clock, limiter.tryAcquire(1000));
+  await clock.advance(100);
+  assert.equal([tooLate.at, tooLate.value], [50, undefined]);
+  first?.release();
+  await clock.advance(0);
+  assert.is(third.at, 100);
+  third.value?.release();
+  await clock.advance(400);
+  assert.equal(
+    [fourth.at, running.active],
+    [undefined, 2],
+    "it has a place and waits for a permit",
+  );
+  await clock.advance(1000);
+  assert.is(fourth.at, 1000);
+  fourth.value?.release();
+  assert.equal([running.active, running.waiting, pace.peek().remaining], [1, 0, 2]);
+});
+
+places("the time is that of places and permits together", async () => {
+  const { clock, running, pace, limiter } = world();
+  pace.tryAcquire(3);
+  const leases = [running.tryAcquire(), running.tryAcquire()];
+  const waiting = watch(clock, limiter.tryAcquire(1050));
+  const short = watch(clock, limiter.tryAcquire(950));
+  await clock.advance(60);
+  for (const lease of leases) lease?.release();
+  await clock.advance(0);
+  assert.equal([short.at, short.value], [60, undefined], "the window opens too late");
+  assert.is(running.active, 1);
+  await clock.advance(1000);
+  assert.is(waiting.at, 1000);
+  waiting.value?.release();
+  assert.equal([running.active, pace.peek().remaining], [0, 2]);
+});
+
+places("a wait with a time-out that ends in an error leaves nothing behind", async () => {
+  const { clock, running, pace, limiter } = world();
+  pace.tryAcquire(3);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const waiting = watch(clock, limiter.tryAcquire({ signal }));
+  await clock.advance(10);
+  assert.is(running.active, 1);
+  controller.abort(new Error("enough"));
+  await clock.advance(0);
+  assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
+  assert.match(`${await failure(() => limiter.tryAcquire({ signal }))}`, "enough");
+  assert.match(`${await failure(() => limiter.tryAcquire({ timeout: 5 } as never))}`, "timeoutMs");
+  assert.match(`${await failure(() => limiter.tryAcquire("5" as never))}`, "wait must be ms");
+  await clock.advance(1000);
+  assert.is(pace.peek().remaining, 3);
+  const none = watch(clock, allOf(running).tryAcquire(5));
+  await clock.advance(0);
+  assert.equal([none.at, running.active], [1010, 1]);
+});
+
 places("run releases however the function ends; combinations nest", async () => {
   const { running, pace, limiter } = world();
   const nested = allOf(limiter, allOf(pace));

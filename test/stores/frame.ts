@@ -38,14 +38,17 @@ export interface Saved {
 }
 
 interface FramePlace extends Place {
-  readonly key: string;
+  readonly limitKeys: readonly string[];
 }
 
 export class FrameStore implements Store, CombiningStore {
   readonly saved = new Map<string, Saved>();
 
-  place(key: string): FramePlace {
-    return { store: this, slot: "", key };
+  /** What the keys hold in which limits are kept. */
+  readonly limits = new Map<string, string>();
+
+  place(key: string, limitKeys: readonly string[] = []): FramePlace {
+    return { store: this, slot: "", key, limitKeys };
   }
 
   async runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
@@ -57,9 +60,10 @@ export class FrameStore implements Store, CombiningStore {
     const open = () => {
       const frames = new Map<string, Frame>();
       return parts.map(({ place, declared, now }) => {
-        const { key } = place as FramePlace;
+        const { key, limitKeys } = place as FramePlace;
+        const kept = limitKeys.map((each) => this.limits.get(each));
         if (now === undefined) throw new TypeError("this store has no clock of its own");
-        const frame = frames.get(key) ?? new Frame(declared, now, this.saved.get(key)?.bytes, []);
+        const frame = frames.get(key) ?? new Frame(declared, now, this.saved.get(key)?.bytes, kept);
         frames.set(key, frame);
         return { key, frame };
       });
@@ -92,7 +96,8 @@ export class FrameStore implements Store, CombiningStore {
         const { wait, slowest, open } = one;
         const quotas = frame.quotas(open);
         const answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
-        return { inForce: frame.inForce, fate: one.fate, answer };
+        const { inForce, notes } = frame;
+        return { inForce, ...(notes.length > 0 && { notes }), fate: one.fate, answer };
       }),
     };
   }

@@ -19,7 +19,7 @@ import { checkNumber, wholeAtLeastOne } from "../../check.ts";
 import { asyncDispose } from "../../dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "../face.ts";
-import { asMember, type Member } from "../member.ts";
+import { asMember, type PlacesMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
 import { RemotePlaceMember } from "../place-member.ts";
@@ -148,7 +148,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     return this.#queue.status();
   }
 
-  [asMember](): Member {
+  [asMember](): PlacesMember {
     return new RemotePlaceMember(this);
   }
 

@@ -7,6 +7,7 @@
  * decides: one that says "throw" makes the call fail; otherwise one that says "wait" makes it wait;
  * otherwise the fallbacks in this process answer: all are looked at, then all are taken from.
  */
+import { show } from "../../check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { noAnswer, StoreUnavailableError } from "../../errors.ts";
 import type { Amount, Permits } from "../../permits.ts";
@@ -18,9 +19,8 @@ import {
   type Look,
   lookAtOnce,
   lookWithin,
-  type Member,
   type Part,
-  refusalOf,
+  type RateMember,
   reportRefusal,
   type Steps,
   type Takeable,
@@ -34,7 +34,7 @@ import type { Here } from "./permit-request.ts";
 const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
 
 /** Undefined where the store of the limiter knows no combinations. */
-export function remoteMember(limiter: Combinable): Member | undefined {
+export function remoteMember(limiter: Combinable): RateMember | undefined {
   const store = limiter.place?.store;
   if (store === undefined) return undefined;
   const steps = stepsOf.get(store) ?? new RemoteSteps(store);
@@ -42,7 +42,7 @@ export function remoteMember(limiter: Combinable): Member | undefined {
   return new RemoteMember(limiter, steps);
 }
 
-class RemoteMember implements Member {
+class RemoteMember implements RateMember {
   readonly limiter: Combinable;
   readonly steps: Steps;
 
@@ -59,8 +59,10 @@ class RemoteMember implements Member {
     reportRefusal(this.limiter.meter, this.limiter.cell.amount(permits), look);
   }
 
-  full(permits: Permits): Error {
-    return this.limiter.full(this.limiter.cell.amount(permits));
+  full(permits: Permits, { decision }: Look): Error {
+    const { limiter } = this;
+    const amount = limiter.cell.amount(permits);
+    return decision.limit === 0 ? limiter.excess(amount) : limiter.full(amount);
   }
 }
 
@@ -103,6 +105,7 @@ class RemoteSteps implements Steps {
         return { limiter, permits, amount: limiter.cell.amount(permits), longestMs, isOptional };
       },
     );
+    refuseContradictions(asked);
     const end = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
     for (;;) {
       try {
@@ -232,6 +235,28 @@ function partOf({ limiter, amount, longestMs, isOptional }: Asked): CombinedPart
   return { place: limiter.place as Place, ...limiter.combinedPart(), amount, longest, isOptional };
 }
 
+/**
+ * Limiters with one name share one state, which can follow the numbers of only one of them at a time.
+ *
+ * @throws TypeError where two of them declare different numbers
+ */
+function refuseContradictions(asked: readonly Asked[]): void {
+  const byKey = new Map<string, Combinable>();
+  for (const { limiter } of asked) {
+    const key = String(limiter.place?.key);
+    const before = byKey.get(key);
+    byKey.set(key, limiter);
+    if (before === undefined || before === limiter) continue;
+    const [one, other] = [before, limiter].map((each) => each.combinedPart().declared);
+    if (one === other) continue;
+    throw new TypeError(
+      `a combination must not contain two limiters that are named ${show(limiter.name)} and have different ` +
+        `policies (${show(one)} and ${show(other)}): they would share one state; give each its own name, ` +
+        "or make one limiter with several policies",
+    );
+  }
+}
+
 /** Whether they lie in several slots, as the last reply has shown. */
 function isScattered(asked: readonly Asked[]): boolean {
   return new Set(asked.map(({ limiter }) => limiter.place?.slot)).size > 1;
@@ -295,7 +320,7 @@ class FallbackMember implements Takeable {
     return lookWithin(this.#here.peek(this.#permits, this.#amount), longestMs);
   }
 
-  take(_permits: Permits, longestMs: number): Look {
+  take(permits: Permits, longestMs: number): Look {
     const [here, amount] = [this.#here, this.#amount];
     if (longestMs === 0) {
       const decision = here.decide(this.#permits, amount);
@@ -306,17 +331,15 @@ class FallbackMember implements Takeable {
         taken: { undo: () => here.change("refund", amount, false) },
       };
     }
-    try {
-      const reservation = here.reserve(this.#permits, amount);
-      const { waitMs } = reservation;
-      const undo = () => {
-        if (!reservation.cancel()) reservation.settle(0);
-      };
-      const after = here.peek(this.#permits, amount);
-      const decision = { ...after, allowed: true, waitMs };
-      return { decision, passes: true, taken: { undo, reservation } };
-    } catch (error) {
-      return refusalOf(error, here.peek(this.#permits, amount));
-    }
+    const before = this.look(permits, longestMs);
+    if (!before.passes) return before;
+    const reservation = here.reserve(this.#permits, amount);
+    const { waitMs } = reservation;
+    const undo = () => {
+      if (!reservation.cancel()) reservation.settle(0);
+    };
+    const after = here.peek(this.#permits, amount);
+    const decision = { ...after, allowed: true, waitMs };
+    return { decision, passes: true, taken: { undo, reservation } };
   }
 }

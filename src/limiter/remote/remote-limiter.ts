@@ -25,7 +25,7 @@ import type {
   WaitOptions,
 } from "../face.ts";
 import { AT_ONCE } from "../limiter.ts";
-import { asMember, ForeignMember, type Member } from "../member.ts";
+import { asMember, ForeignMember, type RateMember } from "../member.ts";
 import type { Counted, Meter } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
 import { ACQUIRED, Caller, TRIED } from "./caller.ts";
@@ -306,7 +306,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.close();
   }
 
-  [asMember](): Member {
+  [asMember](): RateMember {
     return remoteMember(this.#combinable) ?? new ForeignMember(this);
   }
 

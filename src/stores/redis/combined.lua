@@ -1,5 +1,5 @@
--- Requests of several limiters each: every limiter is asked first, and only if all let the request pass are they taken
--- from. One that is refused writes nothing.
+-- Runs requests to several limiters each. It checks every limiter first and takes from them only if all let the request
+-- pass. A refused request writes nothing.
 --
 -- KEYS    of each limiter of each combination, in order: its key, then those in which operators keep its limits
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
@@ -48,9 +48,10 @@ local function open()
   local limits, of_key = number(), KEYS[key_at]
   local caller = ARGV[position] .. "\n" .. ARGV[position + 1]
   local context = contexts[of_key]
-  if context and context.caller == caller then
+  -- a limiter that is twice in one combination is asked at one instant: the clocks of its callers may differ
+  if context and (context.caller == caller or context.last == last) then
     enter(context)
-    position = position + 2
+    context.last, position = last, position + 2
   else
     -- it was read by other numbers, or at another time
     if context then write(context) end
@@ -58,7 +59,7 @@ local function open()
     key, first = of_key, position
     load()
     context = {
-      caller = caller, key = key, first = first, base = base, now = now, held = held, changed = changed,
+      caller = caller, last = last, key = key, first = first, base = base, now = now, held = held, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes, written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
     }
     contexts[of_key] = context

@@ -16,7 +16,6 @@ import { combinedScriptFor } from "./scripts.ts";
 const MOST_PARTS = 128;
 
 interface RedisPlace extends Place {
-  readonly key: string;
   /** The algorithms of its policies. */
   readonly names: readonly string[];
   readonly limitKeys: readonly string[];
