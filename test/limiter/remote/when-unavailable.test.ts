@@ -621,7 +621,7 @@ away("a prefetching limiter tells the store what was used while it was away", as
   const charged = store.trips
     .slice(trips)
     .flat()
-    .reduce((sum, one) => sum + (one.verb === "charge" ? Number(one.amount) : 0), 0);
+    .reduce((sum, one) => sum + (one.verb === "settle" ? Number(one.amount) : 0), 0);
   assert.ok(used > 0);
   assert.is(charged, used);
 });
