@@ -4,6 +4,7 @@ import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import { algorithms } from "../src/algorithms/index.ts";
 import {
+  allOf,
   diagnostics,
   fixedWindow,
   gcra,
@@ -344,6 +345,29 @@ limits("refuses what names no policy or is no key", () => {
   ] as const) {
     assert.throws(() => open(window(1), { limitKey: limitKey as never }), message);
   }
+});
+
+limits("a combination names the limit that the key has where a request exceeds it", async () => {
+  const limiter = open(window(10), { limitKey: "combined" });
+  await redis.set("combined", "3");
+  const both = allOf(limiter, open(window(10), {}));
+  assert.is(await both.tryAcquire(3), true);
+  const error = await failure(() => both.acquire(4));
+  assert.instance(error, PermitsExceedCapacityError);
+  assert.equal((error as PermitsExceedCapacityError).facts.capacity, 3);
+});
+
+limits("what is prefetched may be used although a limit is 0 by now", async () => {
+  const limiter = open(
+    { minute: window(10), day: window(100) },
+    { limitKey: { day: "closed later" }, prefetch: { permits: 4, maxAgeMs: 3_600_000 } },
+  );
+  await limiter.acquire();
+  while (!(await limiter.peek()).allowed);
+  await redis.set("closed later", "0");
+  const { allowed, policy, limit } = await limiter.peek();
+  assert.equal([allowed, policy, limit], [true, "day", 0]);
+  await limiter.close();
 });
 
 limits.run();

@@ -33,7 +33,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #meter: Meter;
-  #state: "waiting" | "ready" | "cancelled";
+  #state: "waiting" | "ready" | "cancelled" = "waiting";
   /** What it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
   #waitedMs = 0;
@@ -55,8 +55,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
-    this.#state = waitMs > 0 ? "waiting" : "ready";
-    if (waitMs > 0) queue.add(this);
+    queue.add(this);
   }
 
   ready(options?: WaitOptions): Promise<number> {

@@ -5,6 +5,7 @@ import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import {
   allOf,
+  ConcurrencyLimiter,
   fixedWindow,
   gcra,
   KeyedLimiter,
@@ -22,6 +23,13 @@ import { failure, instants, turn, watch } from "./watch.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
 const steady = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
+
+/** Its timers are 300 ms late. */
+class LateClock extends FakeClock {
+  override wakeAt(timeMs: number, wake: () => void) {
+    return super.wakeAt(timeMs + 300, wake);
+  }
+}
 
 function inProcess(options: { maxWaiting?: number } = {}) {
   const clock = new FakeClock();
@@ -226,6 +234,53 @@ test("never more than the narrowest of them, and none is charged for the others"
     }
   });
   void fc.assert(property, { numRuns: 300 });
+});
+
+test("a reservation that a key's full queue refuses says so, whether or not others wait", () => {
+  const clock = new FakeClock();
+  const everybody = Limiter.create(window(9), { clock });
+  const users = KeyedLimiter.create(steady, { clock, maxWaiting: 1, name: "users" });
+  const limiter = allOf(everybody, users.for("a"));
+  const full = (facts: object, permits: number) =>
+    assert.throws(
+      () => limiter.reserve(permits),
+      (error: unknown) => {
+        assert.instance(error, QueueFullError);
+        assert.equal((error as QueueFullError).facts, {
+          limiter: "users",
+          maxWaiting: 1,
+          ...facts,
+        });
+        return true;
+      },
+    );
+  users.for("a").tryAcquire();
+  full({ permits: 2, waiting: 0 }, 2);
+  limiter.reserve(1);
+  full({ permits: 1, waiting: 1 }, 1);
+  assert.is(everybody.peek().remaining, 8, "the refused ones were not charged");
+});
+
+test("a key whose caller was woken late lets in what is due since", async () => {
+  const clock = new LateClock();
+  const users = KeyedLimiter.create(smoothBursty({ permitsPerSecond: 5, burstSeconds: 0 }), {
+    clock,
+  });
+  const limiter = allOf(Limiter.create(window(9, 60_000), { clock }), users.for("a"));
+  users.for("a").tryAcquire();
+  const waiting = watch(clock, users.for("a").acquire());
+  await clock.advance(500);
+  assert.is(waiting.at, 500);
+  assert.is(limiter.decide().allowed, true);
+  assert.is(limiter.decide().allowed, false);
+});
+
+test("the last place is not given twice to a request that names its limiter twice", () => {
+  const places = ConcurrencyLimiter.create(1);
+  const limiter = allOf(places, places);
+  assert.is(limiter.tryAcquire(), undefined);
+  assert.is(places.active, 0);
+  assert.ok(places.tryAcquire());
 });
 
 test.run();

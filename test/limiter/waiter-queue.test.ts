@@ -550,4 +550,16 @@ room("counts the largest number of a request for several policies", async () => 
   assert.instance(await failure(() => limiter.acquire({ b: 1 })), QueueFullError);
 });
 
+room("a reset forgets what was charged behind callers that wait", async () => {
+  const clock = new FakeClock();
+  const limiter = Limiter.create(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), { clock });
+  limiter.charge(5);
+  const waiting = [watch(clock, limiter.acquire())];
+  limiter.charge(100);
+  waiting.push(watch(clock, limiter.acquire()));
+  limiter.reset();
+  await clock.advance(1000);
+  assert.equal(instants(waiting), [0, 1000]);
+});
+
 room.run();

@@ -58,7 +58,7 @@ export class LeaseFallback {
     const now = performance.now();
     if (now >= this.#countedUntil) {
       this.#countedUntil = now + SHARE_HOLDS_MS;
-      this.#places = this.#strategy.places?.(this.#host.limit) ?? 0;
+      this.#places = this.#strategy.places(this.#host.limit);
     }
     return this.#places;
   }
@@ -75,7 +75,7 @@ export class LeaseFallback {
 
   /** An outage begins: callers with tickets wait here from now on. */
   begin(): void {
-    if (this.#strategy.places === undefined) return;
+    if (this.#strategy.failsCallers) return;
     clearTimeout(this.#settled);
     if (!this.#isActive) this.#countedUntil = -Infinity;
     this.#isActive = true;

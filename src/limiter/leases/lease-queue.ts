@@ -200,7 +200,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
 
   #failed(claim: Claim, error: unknown): void {
     const isAway = error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
-    if (this.#strategy.places === undefined || !isAway) {
+    if (this.#strategy.failsCallers || !isAway) {
       void this.#leave(claim);
       this.#meter.ended();
       claim.reject(this.stats.failed(error));

@@ -24,8 +24,12 @@ export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAns
   readonly acceptsLate: boolean = false;
   /** Calls are answered here, and leases stay valid, however long the store is away. */
   readonly answersHere: boolean = false;
-  /** How many leases this process may hold while the store is away; undefined: calls fail. */
-  readonly places: ((limit: number) => number) | undefined = undefined;
+  /** How many leases this process may hold while the store is away. */
+  readonly places: (limit: number) => number = () => 0;
+  /** Callers that ask for a lease while the store is away fail: they are not let in, nor do they wait. */
+  get failsCallers(): boolean {
+    return !this.answersHere && !this.acceptsLate;
+  }
   /** After an outage other processes may hold leases that the store does not know yet. */
   get isShared(): boolean {
     return false;
@@ -77,7 +81,6 @@ export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAns
 export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
   override readonly acceptsLate = true;
-  override readonly places = () => 0;
   readonly #waiting = new Set<LeaseCall>();
 
   override get isAwaited(): boolean {

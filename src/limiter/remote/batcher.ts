@@ -127,8 +127,10 @@ export class Batcher<Request extends Batchable, Answer> {
 
   #leave(): void {
     const queued = this.#queue.shift();
-    const wanted = queued?.requests.filter((request) => !request.gone) ?? [];
-    if (queued === undefined || wanted.length === 0) {
+    // held meanwhile, and what was queued handed back
+    if (queued === undefined) return;
+    const wanted = queued.requests.filter((request) => !request.gone);
+    if (wanted.length === 0) {
       this.#leaveSoon();
       return;
     }

@@ -1,7 +1,7 @@
 /** What is known of limits that operators keep in keys of the store. */
 import { diagnostics, type Teller } from "../../diagnostics.ts";
 import { PermitsExceedCapacityError } from "../../errors.ts";
-import { type Amount, sizeOf } from "../../permits.ts";
+import type { Amount } from "../../permits.ts";
 import type { LimitNote } from "../../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];
@@ -45,7 +45,7 @@ export class KeptLimits {
   refusal(amount: Amount): PermitsExceedCapacityError | undefined {
     const policy = this.closed(amount);
     if (policy < 0) return undefined;
-    const permits = typeof amount === "number" ? amount : (amount[policy] ?? sizeOf(amount));
+    const permits = typeof amount === "number" ? amount : Number(amount[policy]);
     return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
   }
 }

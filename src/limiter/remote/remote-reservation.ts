@@ -29,6 +29,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   readonly #resolve: (outcome: Reservation | PromiseLike<never>) => void;
   /** What it has taken: the estimate, what `settle` made of it, or nothing any more. */
   #taken: Amount;
+  /** When its permits can be used, as the store has promised. */
+  #instant = Infinity;
   #isCancelled = false;
   /** What `ready()` answers with, and the signals that end that. */
   #ready: Promise<void> | undefined;
@@ -50,7 +52,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   // -- requested --
 
-  protected override granted(wait: number): void {
+  protected override granted(wait: number, instant: number): void {
+    this.#instant = instant;
     this.waitMs = toMillis(wait);
     this.untrack();
     this.#host.reserved(this);
@@ -103,10 +106,6 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   get #isDue(): boolean {
     return this.#host.line.reached(this.#instant);
-  }
-
-  get #instant(): number {
-    return this.grant?.instant ?? Infinity;
   }
 
   async ready(options?: WaitOptions): Promise<number> {

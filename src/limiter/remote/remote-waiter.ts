@@ -70,8 +70,8 @@ export abstract class RemoteWaiter implements PermitRequest {
     host.track(this, signal);
   }
 
-  /** The permits are its own, to be used after that many microseconds. */
-  protected abstract granted(wait: number): void;
+  /** The permits are its own, to be used after that many microseconds: at that instant. */
+  protected abstract granted(wait: number, instant: number): void;
   abstract refuse(full: () => Error, reason?: RefusedMessage["reason"]): void;
   protected abstract reject(reason: unknown): void;
   /** It does not want its permits any more. */
@@ -111,8 +111,9 @@ export abstract class RemoteWaiter implements PermitRequest {
   }
 
   accept(answer: Answer, sentAt: number): void {
-    this.grant = { instant: this.#host.dueAt(answer.wait, sentAt), answer };
-    this.granted(answer.wait);
+    const instant = this.#host.dueAt(answer.wait, sentAt);
+    this.grant = { instant, answer };
+    this.granted(answer.wait, instant);
   }
 
   /** The permits exceed what a policy can ever hold. */

@@ -49,6 +49,13 @@ test("long times are no fault", () => {
   assert.ok(retryAfter > 1e20 && resetAfter > retryAfter);
 });
 
+test("where permits may not wait, the time to come back is that until all have come back", () => {
+  const limiter = Limiter.create(fifteen(), { maxWaiting: 0, clock: new FakeClock() });
+  limiter.tryAcquire(16);
+  assert.is(limiter.peek().waitMs, Infinity);
+  assert.equal(throttle(limiter.peek()), [1, 16, 0, 32, 32]);
+});
+
 test("of several policies the binding one, or one by name", () => {
   const policies = { many: gcra({ limit: 100, periodMs: 1000 }), few: fifteen() };
   const decision = Limiter.create(policies, { clock: new FakeClock() }).decide();

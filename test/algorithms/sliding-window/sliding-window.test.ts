@@ -313,4 +313,15 @@ limiting("more than the limit is refused at once", () => {
   );
 });
 
+limiting(
+  "names the counts of buckets that fit; only a smaller one where no larger one does",
+  () => {
+    const make = (windowMs: number, buckets: number) => () =>
+      slidingWindow({ limit: 1, windowMs, buckets });
+    assert.throws(make(1000, 3), /take 2 or 4 buckets/);
+    // a prime number of microseconds
+    assert.throws(make(1000.003, 2), /take 1 buckets/);
+  },
+);
+
 limiting.run();

@@ -916,4 +916,13 @@ ends("the fastest finite rate lets everybody through", () => {
   ]);
 });
 
+ends("an unlimited rate bounds nothing, however short the time", () => {
+  for (const policy of [bursty(Infinity), warming(Infinity, 1)]) {
+    assert.equal(
+      [smooth.bound(policy, 0, 1), smooth.bound(policy, SECOND, 1)],
+      [Infinity, Infinity],
+    );
+  }
+});
+
 ends.run();

@@ -182,4 +182,17 @@ test("abandoned: what was under way or queued is handed back, and a reply is lat
   assert.is(timers.countTimers(), 0);
 });
 
+test("what is held before it has left does not leave with what comes later", async () => {
+  const { handler, batcher } = make();
+  const early = request("a");
+  batcher.add(early);
+  assert.equal(batcher.hold(), [early]);
+  batcher.resume();
+  await microtasks();
+  assert.equal(handler.news, []);
+  batcher.add(request("b"));
+  await microtasks();
+  assert.equal(handler.news, ["sent b"]);
+});
+
 test.run();

@@ -718,5 +718,14 @@ for (const whenUnavailable of ["allow", "local"] as const) {
   });
 }
 
+away("callers that wait for a refill fail as it does where a retry does not help", async () => {
+  const { store, limiter } = open(smoothBursty({ permitsPerSecond: 10, prefilled: true }), 4, {
+    whenUnavailable: "allow",
+  });
+  store.away = new Error("WRONGTYPE Operation against a key holding the wrong kind of value");
+  const errors = await Promise.all([1, 2].map(() => failure(() => limiter.acquire())));
+  for (const error of errors) assert.instance(error, StoreUnavailableError);
+});
+
 giving.run();
 away.run();

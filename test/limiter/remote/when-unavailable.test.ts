@@ -582,6 +582,73 @@ for (const whenUnavailable of ["local", "allow"] as const) {
   });
 }
 
+away("decide and peek offer no wait where as many wait as may", async () => {
+  const { clock, limiter, leave } = await idle(ten, { maxWaiting: 3 });
+  leave();
+  while (await limiter.tryAcquire());
+  assert.ok((await limiter.peek()).waitMs < Infinity);
+  watch(clock, limiter.acquire(3));
+  await turn();
+  for (const { allowed, waitMs } of [await limiter.peek(), await limiter.decide()]) {
+    assert.equal([allowed, waitMs], [false, Infinity]);
+  }
+});
+
+away("less used than reserved: the rest is there for others, here and at the store", async () => {
+  const { limiter, pass, leave, comeBack, store } = await idle(ten);
+  leave();
+  while (await limiter.tryAcquire());
+  const [here, there] = [await limiter.reserve(5), await limiter.reserve(5)];
+  await pass(500);
+  const before = (await limiter.peek()).waitMs;
+  await here.settle(1);
+  assert.ok((await limiter.peek()).waitMs < before);
+  await pass(60_000);
+  await comeBack();
+  await there.settle(1);
+  await turn();
+  assert.match(store.sent(), "refund 4");
+});
+
+away("a prefetching limiter tells the store what was used while it was away", async () => {
+  const { limiter, leave, comeBack, store } = await idle(ten, {
+    prefetch: { permits: 2, maxAgeMs: 1000 },
+  });
+  leave();
+  const used = await grantedOf(Array.from({ length: 30 }, () => limiter.tryAcquire()));
+  const trips = store.trips.length;
+  await comeBack();
+  const charged = store.trips
+    .slice(trips)
+    .flat()
+    .reduce((sum, one) => sum + (one.verb === "settle" ? Number(one.amount) : 0), 0);
+  assert.ok(used > 0);
+  assert.is(charged, used);
+});
+
+away("who is held up for a turn asks the store if that is back by then", async () => {
+  const { limiter, leave, store } = await idle(ten);
+  leave();
+  assert.is(await limiter.tryAcquire(), true);
+  await turn();
+  const first = limiter.tryAcquire();
+  // the turn lasts too long
+  timers.tick(11);
+  const second = limiter.tryAcquire();
+  store.away = undefined;
+  timers.tick(1000);
+  for (let i = 0; i < 50; i++) await Promise.resolve();
+  const trips = store.trips.length;
+  await Promise.all([first, second]);
+  assert.equal(
+    store.trips
+      .slice(trips)
+      .flat()
+      .map(({ verb }) => verb),
+    ["reserve"],
+  );
+});
+
 away.run();
 
 const turns = suite("when unavailable, turns of the event loop");
@@ -605,5 +672,22 @@ for (const whenUnavailable of ["local", "allow"] as const) {
     assert.ok(order.every((who, i) => who === i % 2));
   });
 }
+
+turns("where there is no setImmediate, timers have their turn as well", async () => {
+  const { setImmediate: immediate } = globalThis;
+  Reflect.deleteProperty(globalThis, "setImmediate");
+  try {
+    const { limiter, store } = onHand(ten, { whenUnavailable: "allow" });
+    store.away = new Error("gone");
+    for (let i = 0; i < 3; i++) {
+      assert.is(await limiter.tryAcquire(), true);
+      await new Promise((resolve) => {
+        setTimeout(resolve, 0);
+      });
+    }
+  } finally {
+    globalThis.setImmediate = immediate;
+  }
+});
 
 turns.run();
