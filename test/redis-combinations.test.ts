@@ -111,7 +111,7 @@ url: /
 rules:
   - { actor: all, unit: day, rpu: 20, algo: SL, scope: global }
   - { actor: device, unit: day, rpu: 1, algo: SL, scope: global }
-  - { actor: device, unit: day, rpu: 1, algo: SL, scope: global, mode: shadow }
+  - { actor: device, unit: day, rpu: 1, algo: SL, scope: global, mode: shadow, name: shadow }
 `);
     const gateways = await Promise.all(
       [redis, other].map((client) => createGateway({ rules, redis: client, ...patience })),

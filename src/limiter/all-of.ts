@@ -151,8 +151,6 @@ class AllOf implements Limiter {
 
   decide(permits: Permits = 1): Maybe<Decision> {
     return chain(this.#take(permits, 0), ({ passes, looks }) => {
-      const error = looks.find((look) => look?.error !== undefined)?.error;
-      if (error !== undefined) throw error;
       return { ...merge(looks), allowed: passes, ...(passes && { waitMs: 0 }) };
     });
   }
