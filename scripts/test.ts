@@ -17,7 +17,7 @@ import { runShards, shardOf } from "./shards.ts";
 const soak = process.argv.includes("--soak");
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const suffix = soak ? ".soak.ts" : ".test.ts";
-const limitMs = (soak ? 1440 : 230) * 1000;
+const limitMs = (soak ? 1440 : 420) * 1000;
 
 const files = readdirSync("test", { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(suffix))
