@@ -24,11 +24,11 @@ import {
   type ScriptRunner,
   StoreUnavailableError,
 } from "../src/redis.ts";
+import { FrameStore } from "../src/stores/frame.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../src/stores/store.ts";
 import { failure } from "./limiter/watch.ts";
-import { FrameStore } from "./stores/frame.ts";
 import { suite } from "./suite.ts";
 
 let redis: Redis;

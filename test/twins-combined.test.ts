@@ -4,11 +4,11 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import { writePolicies } from "../src/algorithms/index.ts";
+import { describe, FrameStore } from "../src/stores/frame.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { CombinedPart, CombinedReply, StoreRequest } from "../src/stores/store.ts";
 import { samplePolicies } from "./algorithms/samples.ts";
-import { describe, FrameStore } from "./stores/frame.ts";
 import { suite } from "./suite.ts";
 
 const HISTORIES = Number(process.env.TWINS_BATCHES ?? 10) * 60;

@@ -6,11 +6,11 @@ import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
+import { describe, FrameStore } from "../src/stores/frame.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
 import { samplesOf, wildPermits } from "./algorithms/samples.ts";
-import { describe, FrameStore } from "./stores/frame.ts";
 import { suite } from "./suite.ts";
 
 /** How many histories are sent before their answers are looked at, and how often. */

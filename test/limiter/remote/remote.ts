@@ -4,6 +4,7 @@ import { type Clock, type Timer, toMicros } from "../../../src/clock.ts";
 import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
+import { FrameStore } from "../../../src/stores/frame.ts";
 import { listPolicies, type Policies } from "../../../src/stores/memory.ts";
 import {
   type RedisClient,
@@ -13,7 +14,6 @@ import {
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { FrameStore } from "../../stores/frame.ts";
 import { turn } from "../watch.ts";
 
 /** How many scripts are on their way to Redis and back, for all limiters of this process. */

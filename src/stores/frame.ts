@@ -2,10 +2,10 @@
  * `frame.lua` and `verbs.lua` once more, line by line, over the TypeScript algorithms and in this
  * process: what Redis has to answer, and the bytes that it has to save.
  */
-import type { Algorithm, Policy } from "../../src/algorithms/algorithm.ts";
-import { readPolicies } from "../../src/algorithms/index.ts";
-import { toMillis } from "../../src/clock.ts";
-import type { Amount } from "../../src/permits.ts";
+import type { Algorithm, Policy } from "../algorithms/algorithm.ts";
+import { readPolicies } from "../algorithms/index.ts";
+import { toMillis } from "../clock.ts";
+import type { Amount } from "../permits.ts";
 import {
   type Answer,
   type CombinedPart,
@@ -19,7 +19,7 @@ import {
   type Store,
   type StoreReply,
   type StoreRequest,
-} from "../../src/stores/store.ts";
+} from "./store.ts";
 
 const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
