@@ -35,7 +35,7 @@ import {
 } from "./redis/options.ts";
 import { listPolicies, type Policies } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
-import { breakerOf } from "./stores/redis/connection.ts";
+import { breakersOf } from "./stores/redis/connection.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 
@@ -308,8 +308,8 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     checkText("prefix", prefix);
     const messages = subscriptions(redis, options.subscriber);
     const unavailable = checkUnavailable(options);
-    const breaker = breakerOf(redis, letsIn(unavailable));
-    const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breaker);
+    const breakerOf = breakersOf(redis, letsIn(unavailable));
+    const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breakerOf);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(CREATE, store, checkName(name), limit, {
       name,

@@ -10,6 +10,7 @@ import type {
   Standing,
 } from "../lease-store.ts";
 import type { Script, ScriptRunner } from "./client.ts";
+import type { BreakerOf } from "./connection.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import type { Subscriptions } from "./subscriber.ts";
@@ -33,22 +34,22 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #runner: ScriptRunner;
   readonly #subscriptions: Subscriptions;
   readonly #prefix: string;
-  readonly #breaker: Breaker | undefined;
+  readonly #breakerOf: BreakerOf | undefined;
 
   constructor(
     runner: ScriptRunner,
     subscriptions: Subscriptions,
     prefix: string,
-    breaker?: Breaker,
+    breakerOf?: BreakerOf,
   ) {
-    this.#breaker = breaker;
+    this.#breakerOf = breakerOf;
     this.#runner = runner;
     this.#subscriptions = subscriptions;
     this.#prefix = prefix;
   }
 
-  breakerOf(): Breaker | undefined {
-    return this.#breaker;
+  breakerOf(key: string): Breaker | undefined {
+    return this.#breakerOf?.(this.#prefix + key);
   }
 
   isPermanent(error: unknown): boolean {

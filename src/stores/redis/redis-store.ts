@@ -9,6 +9,7 @@ import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts
 import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
+import type { BreakerOf } from "./connection.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
@@ -24,21 +25,21 @@ export class RedisStore implements Store {
   readonly #anything: KeyScript;
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
-  readonly #breaker: Breaker | undefined;
+  readonly #breakerOf: BreakerOf | undefined;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
-   * @param breaker of all limiters on this server
+   * @param breakerOf of all limiters on the server of a key
    */
   constructor(
     runner: ScriptRunner,
     prefix: string,
     names: readonly string[],
     limitKeys: readonly string[] = [],
-    breaker?: Breaker,
+    breakerOf?: BreakerOf,
   ) {
-    this.#breaker = breaker;
+    this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
@@ -49,8 +50,8 @@ export class RedisStore implements Store {
     this.#policies = names.length;
   }
 
-  breakerOf(): Breaker | undefined {
-    return this.#breaker;
+  breakerOf(key: string): Breaker | undefined {
+    return this.#breakerOf?.(this.#prefix + key);
   }
 
   isPermanent(error: unknown): boolean {
