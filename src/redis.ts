@@ -102,10 +102,11 @@ export class RedisLimiter extends RemoteLimiter {
     checkCreated("RedisLimiter", made);
     super(...opened);
     const [store, name, policies, options] = opened;
-    const { outageStats } = this;
+    const { outageStats, processes } = this;
+    const shared = { outageStats, processes };
     this.#of = (key) => {
       const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outageStats });
+      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, ...shared });
     };
   }
 
@@ -246,12 +247,13 @@ export interface RedisConcurrencyOptions {
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
-   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. A
-   * function is asked at once, and anew every second of an outage; if it tells no number of 1 or more
-   * then, the one before stays.
+   * How many processes share the limit, 1 or more; a function that returns how many there are now;
+   * or `"auto"`: they are counted through Redis while it is up. `"local"` needs it: a share is the
+   * limit divided by it, rounded down, but 1 at least. A function is called at once, and again
+   * every second of an outage; if it returns no number of 1 or more then, the one before stays. With
+   * `"auto"` the last count stays: docs/availability.md.
    */
-  readonly instances?: number | (() => number) | undefined;
+  readonly instances?: number | "auto" | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */
   readonly prefix?: string | undefined;
   /** As of other limiters on Redis; on Cluster it says which node has the state. Default: none. */

@@ -1,6 +1,7 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
+import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type {
   Answer,
   CombinedPart,
@@ -26,6 +27,7 @@ export interface PermitLinkOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  readonly processes?: ProcessCounter | undefined;
 }
 
 /** Where permits come from: a store, or what was prefetched. */
@@ -53,6 +55,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #declared: string;
   readonly #stats: OutageStats;
   readonly #epoch: number | undefined;
+  readonly #processes: ProcessCounter | undefined;
   #inForce: string;
 
   constructor(
@@ -61,7 +64,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     { list }: PolicyList,
     { line, limits, strategy, stats, options }: LinkParts,
   ) {
-    const { name, timeoutMs, epoch, limitsKeptAt } = options;
+    const { name, timeoutMs, epoch, limitsKeptAt, processes } = options;
     super({
       ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
@@ -82,6 +85,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#limits = limits;
     this.#stats = stats;
     this.#epoch = epoch;
+    this.#processes = processes;
     this.#declared = writePolicies(list, limitsKeptAt);
     this.#inForce = writePolicies(list);
   }
@@ -97,6 +101,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   #noted({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
     this.#inForce = inForce;
     this.#limits.noted(notes);
+    this.#processes?.used();
   }
 
   /** An instant of the limiter's clock as the store is given it. */

@@ -5,6 +5,7 @@
 import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
+import type { ProcessCounter } from "../process-counter.ts";
 import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts";
 import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
@@ -12,12 +13,14 @@ import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
+import { ProcessCounters } from "./process-counters.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
+  readonly #processes: ProcessCounters;
   readonly #names: readonly string[];
   readonly #prefix: string;
   /** For trips that only reserve, and for those with other verbs. */
@@ -43,6 +46,7 @@ export class RedisStore implements Store {
     this.#limitKeys = limitKeys;
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
+    this.#processes = ProcessCounters.of(runner);
     this.#names = names;
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
@@ -73,6 +77,10 @@ export class RedisStore implements Store {
     return this.#coalescer
       .run(script, this.#prefix + key, args, this.#limitKeys)
       .then((reply) => decodeReply(requests, reply));
+  }
+
+  processes(key: string): ProcessCounter {
+    return this.#processes.counter(this.#prefix + key);
   }
 
   place(key: string): Place {
