@@ -63,6 +63,11 @@ export interface LeaseStore {
 export interface Listening {
   /** Resolves when no message is missed from now on; rejects when there will be none. */
   readonly ready: Promise<void>;
+  /**
+   * Resolves when the connection has answered; a dead one never does. Absent: it is not ours to
+   * close and open again.
+   */
+  check?(): Promise<unknown>;
   close(): void;
 }
 

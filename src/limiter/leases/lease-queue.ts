@@ -56,7 +56,10 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
       this.#link,
       { leaseMs, isStrict: !this.#strategy.answersHere },
       {
-        granted: (claim) => this.#letIn(claim),
+        granted: (claim) => {
+          this.#listener.missed();
+          this.#letIn(claim);
+        },
         lost: (claim) => this.#lose(claim),
         lapsed: (claim) => this.ask(claim),
         looked: () => this.#looked(),
@@ -69,6 +72,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
       ready: () => this.#keeper.wakeIn(0),
       granted: (ids) => this.#notified(ids),
       isNeeded: () => this.#waiting > 0,
+      timeoutMs: options.timeoutMs,
     });
   }
 
