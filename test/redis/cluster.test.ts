@@ -115,6 +115,28 @@ for (const [name, open] of Object.entries(clients)) {
   }
 }
 
+test("ioredis pipelining by itself: after failovers no caller gets a redirection", async () => {
+  await using replicated = await startCluster(3, { replicas: 1 });
+  const nodes = replicated.masters.map(({ host, port }) => ({ host, port }));
+  const client = new Cluster(nodes, { enableAutoPipelining: true });
+  client.on("error", () => {});
+  try {
+    for (const whenUnavailable of ["throw", "wait"] as const) {
+      const options = { timeoutMs: 10_000, whenUnavailable };
+      const policy = smoothBursty({ permitsPerSecond: 1000 });
+      const limiter = RedisLimiter.create(client, `moved ${whenUnavailable}`, policy, options);
+      const keys = Array.from({ length: 60 }, (_, i) => limiter.for(`key ${i}`));
+      const ask = () => Promise.all(keys.map((key) => key.tryAcquire(1, 20_000)));
+      await ask();
+      await replicated.failover(0);
+      await replicated.failover(1);
+      for (let i = 0; i < 2; i++) assert.ok((await ask()).every((isIn) => isIn));
+    }
+  } finally {
+    client.disconnect();
+  }
+});
+
 test("slots are those of the server", async () => {
   const [node] = cluster.masters as [RedisServer];
   const keys = [

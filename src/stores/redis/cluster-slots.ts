@@ -11,6 +11,11 @@ export interface ClusterClient {
   readonly options?: { readonly keyPrefix?: string };
 }
 
+/** By what the clients of a Cluster have: that of ioredis, that of node-redis. */
+export function isCluster(client: object): boolean {
+  return "nodes" in client || "nodeClient" in client;
+}
+
 /** The address of the master that serves the key; empty where the client does not know it. */
 export function nodeOf(client: ClusterClient, key: string): string {
   const prefix = client.options?.keyPrefix ?? "";

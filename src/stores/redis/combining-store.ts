@@ -9,7 +9,7 @@
 import { show } from "../../check.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { decodeNotes, decodeStanding } from "./answers.ts";
-import type { Script, ScriptRunner } from "./client.ts";
+import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The server does nothing else while a script runs: more limiters than this take another call. */
@@ -102,7 +102,7 @@ export class RedisCombiningStore implements CombiningStore {
   #send(script: Script, batch: readonly Pending[]): void {
     const keys = batch.flatMap((request) => request.keys);
     const args = batch.flatMap((request) => request.args);
-    this.#runner.runScript(script, keys, args).then(
+    callScript(this.#runner, script, keys, args).then(
       (replies) => {
         batch.forEach((request, i) => {
           settle(request, (replies as readonly unknown[])[i]);

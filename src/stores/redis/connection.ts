@@ -1,7 +1,7 @@
 /** What a client says of its connections. */
 import { Breaker } from "../breaker.ts";
 import type { RedisClient } from "./client.ts";
-import { type ClusterClient, nodeOf } from "./cluster-slots.ts";
+import { type ClusterClient, isCluster, nodeOf } from "./cluster-slots.ts";
 
 /** The events of a connection, by the names that clients give them. */
 interface Connection {
@@ -45,11 +45,6 @@ function makeBreakers(client: RedisClient): BreakerOf {
     byNode.set(node, breaker);
     return breaker;
   };
-}
-
-/** By what the clients of a Cluster can do: that of ioredis, that of node-redis. */
-export function isCluster(client: RedisClient): boolean {
-  return "nodes" in client || "nodeClient" in client;
 }
 
 function heed(connection: Connection, breaker: Breaker): void {
