@@ -1,6 +1,7 @@
 import type { Clock } from "../../clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
+import type { TripCounter } from "../../stores/trip.ts";
 import type { Instances } from "./instances.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PrefetchOptions } from "./refill-size.ts";
@@ -31,6 +32,8 @@ export interface RemoteOptions {
   readonly outageStats?: OutageStats;
   /** Of a limiter for each key: what counts the processes for all keys together. */
   readonly processes?: ProcessCounter | undefined;
+  /** Of a limiter for each key: numbers the trips of all of them. */
+  readonly trips?: TripCounter;
 }
 
 /** A store books instants ahead: it cannot move them when a caller starts late. */
