@@ -5,18 +5,30 @@
 import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
-import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts";
-import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
+import type { ProcessCounter } from "../process-counter.ts";
+import {
+  type Answer,
+  AT_ONCE,
+  type Place,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
+} from "../store.ts";
+import { LostReplyError, type Trip } from "../trip.ts";
+import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
+import type { BreakerOf } from "./connection.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
+import { ProcessCounters } from "./process-counters.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
+  readonly #processes: ProcessCounters;
   readonly #names: readonly string[];
   readonly #prefix: string;
   /** For trips that only reserve, and for those with other verbs. */
@@ -24,24 +36,25 @@ export class RedisStore implements Store {
   readonly #anything: KeyScript;
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
-  readonly #breaker: Breaker | undefined;
+  readonly #breakerOf: BreakerOf | undefined;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
-   * @param breaker of all limiters on this server
+   * @param breakerOf of all limiters on the server of a key
    */
   constructor(
     runner: ScriptRunner,
     prefix: string,
     names: readonly string[],
     limitKeys: readonly string[] = [],
-    breaker?: Breaker,
+    breakerOf?: BreakerOf,
   ) {
-    this.#breaker = breaker;
+    this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
+    this.#processes = ProcessCounters.of(runner);
     this.#names = names;
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
@@ -49,8 +62,8 @@ export class RedisStore implements Store {
     this.#policies = names.length;
   }
 
-  breakerOf(): Breaker | undefined {
-    return this.#breaker;
+  breakerOf(key: string): Breaker | undefined {
+    return this.#breakerOf?.(this.#prefix + key);
   }
 
   isPermanent(error: unknown): boolean {
@@ -62,8 +75,9 @@ export class RedisStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply> {
-    const args = [declared, now === undefined ? "" : String(now)];
+    const args = [declared, now === undefined ? "" : String(now), ...encodeTrip(trip)];
     let script = this.#reserving;
     for (const request of requests) {
       if (request.verb !== "reserve") script = this.#anything;
@@ -72,6 +86,10 @@ export class RedisStore implements Store {
     return this.#coalescer
       .run(script, this.#prefix + key, args, this.#limitKeys)
       .then((reply) => decodeReply(requests, reply));
+  }
+
+  processes(key: string): ProcessCounter {
+    return this.#processes.counter(this.#prefix + key);
   }
 
   place(key: string): Place {
@@ -119,6 +137,7 @@ export class RedisStore implements Store {
 }
 
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
+  if (reply === REPEATED) throw new LostReplyError();
   const [head = "", ...texts] = String(reply).split("\t");
   if (typeof reply !== "string" || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
