@@ -12,7 +12,7 @@ import {
 import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
-import { smoothBursty, smoothWarmingUp } from "../../src/index.ts";
+import { allOf, smoothBursty, smoothWarmingUp } from "../../src/index.ts";
 import {
   RedisLimiter,
   RedisRateLimiter,
@@ -640,6 +640,21 @@ faults("an answer that is none is an error that says what it was", async () => {
   for (const strange of [null, undefined, 7, [], "s5", "s5\t0\t0"]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
     await trouble(() => limiter.acquire(), /the script answered .* to 1 requests/);
+  }
+});
+
+faults("so is such an answer to a combination, and every call ends", async () => {
+  for (const strange of [null, undefined, 7, [], "s5", [null], ["+"], [{}], ["+1\ts5"]]) {
+    const redis = { runScript: async () => strange };
+    const both = allOf(
+      RedisRateLimiter.create(redis, "troubled", 5),
+      RedisRateLimiter.create(redis, "troubled too", 5),
+    );
+    const ends = await Promise.allSettled([both.acquire(), both.tryAcquire(), both.decide()]);
+    for (const end of ends) {
+      assert.is(end.status, "rejected", String(strange));
+      if (end.status === "rejected") assert.instance(end.reason, StoreUnavailableError);
+    }
   }
 });
 

@@ -110,8 +110,12 @@ export class RedisCombiningStore implements CombiningStore {
     callScript(this.#runner, script, keys, args).then(
       (replies) => {
         this.#idle.push(trips);
+        const isList = Array.isArray(replies) && replies.length === batch.length;
+        const wrong = () =>
+          new TypeError(`the script answered ${show(replies)} to ${batch.length} combinations`);
         batch.forEach((request, i) => {
-          settle(request, (replies as readonly unknown[])[i]);
+          if (isList) settle(request, replies[i]);
+          else request.reject(wrong());
         });
       },
       (error: unknown) => {
