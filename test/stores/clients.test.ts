@@ -7,7 +7,7 @@ import * as assert from "uvu/assert";
 import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { allOf, smoothBursty } from "../../src/index.ts";
+import { allOf, fixedWindow, smoothBursty } from "../../src/index.ts";
 import {
   type RedisClient,
   RedisLimiter,
@@ -278,6 +278,39 @@ for (const [name, open] of Object.entries(clusterClients)) {
       await opened.close();
     }
   });
+}
+
+for (const [name, open] of Object.entries(clusterClients)) {
+  clusters(
+    `${name}: limiters with one hash tag are taken from together, others one by one`,
+    async () => {
+      await flushCluster();
+      const opened = await open(cluster.masters);
+      try {
+        const policy = fixedWindow({ limit: 2, windowMs: 60_000, align: "first" });
+        const make = (key: string, hashTag?: string) =>
+          RedisLimiter.create(opened.client, key, policy, { ...PATIENT, hashTag });
+        const tagged = [make("wide", "shop"), make("narrow", "shop")] as const;
+        await tagged[1].acquire(2);
+        const together = allOf(...tagged);
+        const refused = await Promise.all(Array.from({ length: 20 }, () => together.tryAcquire()));
+        assert.equal(new Set(refused), new Set([false]));
+        assert.is((await tagged[0].peek()).remaining, 2, "a refusal takes from none");
+        await tagged[1].refund(1);
+        assert.equal([await together.tryAcquire(), await together.tryAcquire()], [true, false]);
+        assert.is((await tagged[0].peek()).remaining, 1);
+
+        const apart = Array.from({ length: 6 }, (_, i) => make(`apart ${i}`));
+        const spread = allOf(...apart);
+        assert.equal(
+          [await spread.tryAcquire(), await spread.tryAcquire(), await spread.tryAcquire()],
+          [true, true, false],
+        );
+      } finally {
+        await opened.close();
+      }
+    },
+  );
 }
 
 /** Two of the three nodes are not responsible for the key. */

@@ -218,10 +218,10 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const lost: Request[] = [];
     requests.forEach((request, i) => {
       const answer = answers[i];
-      if (answer === undefined) {
+      if (request.gone) {
+        if (answer !== undefined) request.returnToStore?.(answer);
+      } else if (answer === undefined) {
         lost.push(request);
-      } else if (request.gone) {
-        request.returnToStore?.(answer);
       } else {
         answered?.(request, answer);
         request.answer(answer, sentAt);
