@@ -19,6 +19,7 @@ import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from 
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
+import { explain, LIMITER_STATE } from "./explain.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
@@ -26,6 +27,7 @@ import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
+  readonly #runner: ScriptRunner;
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
   readonly #processes: ProcessCounters;
@@ -52,6 +54,7 @@ export class RedisStore implements Store {
   ) {
     this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
+    this.#runner = runner;
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
     this.#processes = ProcessCounters.of(runner);
@@ -83,9 +86,13 @@ export class RedisStore implements Store {
       if (request.verb !== "reserve") script = this.#anything;
       this.#encode(request, args);
     }
-    return this.#coalescer
-      .run(script, this.#prefix + key, args, this.#limitKeys)
-      .then((reply) => decodeReply(requests, reply));
+    const fullKey = this.#prefix + key;
+    return this.#coalescer.run(script, fullKey, args, this.#limitKeys).then(
+      (reply) => decodeReply(requests, reply),
+      async (error) => {
+        throw await explain(this.#runner, LIMITER_STATE, [fullKey, ...this.#limitKeys], error);
+      },
+    );
   }
 
   processes(key: string): ProcessCounter {
