@@ -80,7 +80,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   constructor(options: LinkOptions<Request, Answer>) {
     this.#options = options;
     this.#strategy = options.strategy;
-    this.#batcher = new Batcher(this, options.timeoutMs, options.mostRequests);
+    this.#batcher = new Batcher(this, options);
   }
 
   get isAway(): boolean {

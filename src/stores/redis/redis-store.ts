@@ -69,9 +69,17 @@ export class RedisStore implements Store {
       if (request.verb !== "reserve") script = this.#anything;
       this.#encode(request, args);
     }
-    return this.#coalescer
-      .run(script, this.#prefix + key, args, this.#limitKeys)
-      .then((reply) => decodeReply(requests, reply));
+    return new Promise((resolve, reject) => {
+      const replied = (reply: unknown) => {
+        try {
+          resolve(decodeReply(requests, reply));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const pending = { key: this.#prefix + key, args, replied, failed: reject };
+      this.#coalescer.run(script, pending, this.#limitKeys);
+    });
   }
 
   place(key: string): Place {

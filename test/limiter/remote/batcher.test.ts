@@ -1,14 +1,28 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import { Batcher, type BatchHandler, type Sent } from "../../../src/limiter/remote/batcher.ts";
+import {
+  Batcher,
+  type BatchHandler,
+  type BatchLimits,
+  type Sent,
+} from "../../../src/limiter/remote/batcher.ts";
 import { suite } from "../../suite.ts";
 
 const test = suite("batcher");
 let timers: FakeTimers.Clock;
+let lastTimer: { hasRef?(): boolean } | undefined;
 
-test.before.each(() => {
+function install(): void {
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-});
+  const { setTimeout } = globalThis;
+  globalThis.setTimeout = ((...args: Parameters<typeof setTimeout>) => {
+    const timer = setTimeout(...args);
+    lastTimer = timer;
+    return timer;
+  }) as typeof setTimeout;
+}
+
+test.before.each(install);
 
 test.after.each(() => {
   timers.uninstall();
@@ -59,9 +73,15 @@ class Handler implements BatchHandler<Request, string> {
   drained(): void {}
 }
 
-function make(timeoutMs = 500, mostRequests = 4) {
+function make(limits: Partial<BatchLimits> = {}) {
   const handler = new Handler();
-  return { handler, batcher: new Batcher(handler, timeoutMs, mostRequests) };
+  return { handler, batcher: new Batcher(handler, { timeoutMs: 500, mostRequests: 4, ...limits }) };
+}
+
+/** Whether the batcher's timer keeps the process alive: it has one at most. */
+function keepsAlive(): boolean {
+  assert.ok(timers.countTimers() <= 1);
+  return timers.countTimers() === 1 && lastTimer?.hasRef?.() !== false;
 }
 
 async function microtasks(): Promise<void> {
@@ -78,7 +98,7 @@ test("requests of one turn leave together, in the handler's order, one batch at 
   await microtasks();
   assert.equal(handler.news, ["sent dcba", "answered 1,2,3,4", "sent fe", "answered 5,6"]);
   assert.ok(batcher.isDrained);
-  assert.is(timers.countTimers(), 0);
+  assert.not(keepsAlive());
 });
 
 test("a reply that comes after the deadline is late; held, nothing leaves", async () => {
@@ -129,6 +149,75 @@ test("a busy event loop is no outage: a reply that waits to be read counts as in
   assert.is(handler.news.at(-1), "answered 2");
 });
 
+test("the timer of one batch serves for the next, which has its full time", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  assert.ok(keepsAlive());
+  handler.answer(["1"]);
+  await microtasks();
+  assert.not(keepsAlive());
+  await timers.tickAsync(400);
+  batcher.add(request("b"));
+  await microtasks();
+  assert.ok(keepsAlive());
+  await timers.tickAsync(499);
+  assert.is(handler.news.at(-1), "sent b");
+  await timers.tickAsync(1);
+  assert.is(handler.news.at(-1), "overdue b: no answer within 500 ms");
+  assert.is(timers.countTimers(), 0);
+});
+
+test("an idle batcher has no timer after a second, however long the time-out", async () => {
+  const { handler, batcher } = make({ timeoutMs: 2500 });
+  batcher.add(request("a"));
+  await microtasks();
+  await timers.tickAsync(1500);
+  handler.answer(["1"]);
+  await timers.tickAsync(1000);
+  assert.is(timers.countTimers(), 0);
+  batcher.add(request("b"));
+  await timers.tickAsync(2499);
+  assert.is(handler.news.at(-1), "sent b");
+  await timers.tickAsync(1);
+  assert.is(handler.news.at(-1), "overdue b: no answer within 2500 ms");
+});
+
+test("fake timers that are uninstalled take no deadline with them", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await microtasks();
+  handler.answer(["1"]);
+  await microtasks();
+  timers.uninstall();
+  install();
+  timers.tick(501);
+  batcher.add(request("b"));
+  await timers.tickAsync(500);
+  assert.is(handler.news.at(-1), "overdue b: no answer within 500 ms");
+});
+
+test("where timers are numbers, none is left that keeps the process alive", async () => {
+  const { setTimeout, clearTimeout } = globalThis;
+  const made = new Map<number, ReturnType<typeof setTimeout>>();
+  globalThis.setTimeout = ((...args: Parameters<typeof setTimeout>) => {
+    const timer = setTimeout(...args);
+    made.set(made.size + 1, timer);
+    return made.size;
+  }) as unknown as typeof setTimeout;
+  globalThis.clearTimeout = (timer: unknown) => clearTimeout(made.get(Number(timer)));
+  const { handler, batcher } = make();
+  for (const text of "ab") {
+    batcher.add(request(text));
+    await microtasks();
+    assert.is(timers.countTimers(), 1);
+    handler.answer([text]);
+    await microtasks();
+    assert.is(timers.countTimers(), 0);
+  }
+  assert.is(made.size, 2);
+});
+
 test("a silent store is an outage nevertheless, one poll phase later", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));
@@ -163,9 +252,102 @@ for (const [fault, send, message] of [
     batcher.add(request("c"));
     await microtasks();
     assert.is(handler.news.at(-1), "answered 3");
-    assert.is(timers.countTimers(), 0);
+    assert.not(keepsAlive());
   });
 }
+
+const many = (count: number) => Array.from({ length: count }, () => request("x"));
+
+/** Two batches may be under way; replies are given in the order in which batches left. */
+function makeOrdered() {
+  const made = make({ isOrdered: true, mostRequests: 1000 });
+  const replies: (() => void)[] = [];
+  made.handler.send = (requests) =>
+    new Promise((resolve) => {
+      replies.push(() => resolve(requests.map(({ text }) => text)));
+    });
+  const sizes = () =>
+    made.handler.news
+      .filter((line) => line.startsWith("sent"))
+      .map((line) => line.length - "sent ".length);
+  return { ...made, replies, sizes };
+}
+
+test("with an ordered store many requests leave in two halves, one step apart", async () => {
+  const { batcher, handler, replies, sizes } = makeOrdered();
+  for (const each of [...many(99), request("y")]) batcher.add(each);
+  await microtasks();
+  assert.equal(sizes(), [50, 50]);
+  // the handler reverses each batch
+  assert.match(String(handler.news[0]), /^sent y/);
+  // two are the most
+  for (const each of many(40)) batcher.add(each);
+  await microtasks();
+  assert.equal(sizes(), [50, 50]);
+  replies.shift()?.();
+  await microtasks();
+  assert.equal(sizes(), [50, 50, 40]);
+});
+
+test("a second batch of a few requests stays and grows; without an order there is none", async () => {
+  const { batcher, replies, sizes } = makeOrdered();
+  batcher.add(request("a"));
+  await microtasks();
+  for (const each of many(31)) batcher.add(each);
+  await microtasks();
+  assert.equal(sizes(), [1]);
+  batcher.add(request("b"));
+  await microtasks();
+  assert.equal(sizes(), [1, 32]);
+  batcher.add(request("c"));
+  for (const reply of replies) reply();
+  await microtasks();
+  assert.equal(sizes(), [1, 32, 1]);
+  const { handler, batcher: unordered } = make({ mostRequests: 1000 });
+  for (const each of many(100)) unordered.add(each);
+  await microtasks();
+  unordered.add(request("d"));
+  await microtasks();
+  assert.is(handler.news.length, 1);
+});
+
+test("all that is under way is overdue with the oldest; the last late reply is the latest", async () => {
+  const { batcher, handler, replies } = makeOrdered();
+  for (const text of "ab") {
+    for (let i = 0; i < 32; i++) batcher.add(request(text));
+    await microtasks();
+    await timers.tickAsync(text === "a" ? 300 : 199);
+  }
+  assert.is(handler.news.length, 2);
+  await timers.tickAsync(1);
+  assert.equal(
+    handler.news.slice(2).map((line) => line.slice(0, 9)),
+    ["overdue a", "overdue b"],
+  );
+  for (const reply of replies) reply();
+  await microtasks();
+  assert.equal(
+    handler.news.slice(4).map((line) => line.replace(/(.),.*,/, "$1,")),
+    ["late a, not the latest", "late b,b"],
+  );
+  assert.ok(batcher.isDrained);
+});
+
+test("one of two batches fails: the other is answered in its time", async () => {
+  const { batcher, handler, replies } = makeOrdered();
+  const { send } = handler;
+  for (let i = 0; i < 32; i++) batcher.add(request("a"));
+  handler.send = () => Promise.reject(new Error("OOM"));
+  await microtasks();
+  handler.send = send;
+  for (let i = 0; i < 32; i++) batcher.add(request("b"));
+  await microtasks();
+  replies.shift()?.();
+  await microtasks();
+  assert.match(String(handler.news[1]), /^failed a.*OOM/);
+  assert.match(String(handler.news.at(-1)), /^answered b/);
+  assert.not(keepsAlive());
+});
 
 test("abandoned: what was under way or queued is handed back, and a reply is late", async () => {
   const { handler, batcher } = make();
@@ -179,7 +361,7 @@ test("abandoned: what was under way or queued is handed back, and a reply is lat
   handler.answer(["1"]);
   await microtasks();
   assert.is(handler.news.at(-1), "late 1, not the latest");
-  assert.is(timers.countTimers(), 0);
+  assert.not(keepsAlive());
 });
 
 test("what is held before it has left does not leave with what comes later", async () => {
