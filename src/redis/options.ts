@@ -16,7 +16,7 @@ import type { PrefetchOptions as Prefetch } from "../limiter/remote/refill-size.
 import type { RemoteLimiter } from "../limiter/remote/remote-limiter.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
-import { breakerOf } from "../stores/redis/connection.ts";
+import { breakerOf, keepsOrder } from "../stores/redis/connection.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions {
@@ -122,7 +122,8 @@ export function open(
   const runner = scriptRunner(redis);
   const breaker = breakerOf(redis, letsIn(unavailable));
   const keyPrefix = checkText("prefix", prefix) + tagOf(options.hashTag);
-  const store = new RedisStore(runner, keyPrefix, algorithms, limits.keys, breaker);
+  const isOrdered = keepsOrder(redis);
+  const store = new RedisStore(runner, keyPrefix, algorithms, limits.keys, breaker, isOrdered);
   return [
     store,
     withoutBrackets(checkName(name)),

@@ -8,6 +8,8 @@ import type { Amount } from "../permits.ts";
 import type { Breaker } from "./breaker.ts";
 
 export interface Store {
+  /** It runs the requests for a key in the order of the calls of `run`. Absent: it may not. */
+  readonly isOrdered?: boolean;
   /**
    * Shared by all limiters whose keys go away together with this one; absent, or undefined: each
    * limiter has its own.

@@ -10,6 +10,7 @@
  * the store more than it gains, so it stays and grows.
  */
 
+import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { atEndOfTurn } from "../../end-of-turn.ts";
 import { noAnswer } from "../../errors.ts";
 
@@ -51,9 +52,6 @@ export interface BatchLimits {
 /** A second batch leaves with so many requests, no fewer. */
 const WORTH_OVERLAP = 32;
 
-/** The timer rests for no longer than this (ms) after the last batch: it would keep the batcher alive. */
-const LONGEST_REST_MS = 1000;
-
 interface Queued<Request> {
   readonly requests: Request[];
   /** When the first of them was added, ms. */
@@ -63,8 +61,6 @@ interface Queued<Request> {
 interface UnderWay<Request> extends Sent<Request> {
   readonly deadlineMs: number;
 }
-
-type Timer = ReturnType<typeof setTimeout>;
 
 export class Batcher<Request extends Batchable, Answer> {
   readonly #handler: BatchHandler<Request, Answer>;
@@ -79,9 +75,8 @@ export class Batcher<Request extends Batchable, Answer> {
   #underWay: UnderWay<Request>[] = [];
   /** The last overdue batch, whose reply may still come. */
   #overdue: UnderWay<Request> | undefined;
-  /** Set while batches are under way, and it may rest for a while after that. */
-  #timer: Timer | undefined;
-  #firesAtMs = 0;
+  /** Set while batches are under way, for the deadline of the oldest or an earlier one. */
+  #timer: ReturnType<typeof setTimeout> | undefined;
   /** A deadline was noticed late: this process, not the store, may have been busy. */
   #isGraced = false;
 
@@ -128,7 +123,6 @@ export class Batcher<Request extends Batchable, Answer> {
   /** Ends everything. @returns the requests without an answer, those under way first */
   abandon(): Request[] {
     clearTimeout(this.#timer);
-    this.#timer = undefined;
     const requests = [...this.#underWay.flatMap((batch) => batch.requests), ...this.hold()];
     this.#underWay = [];
     this.#overdue = undefined;
@@ -184,9 +178,7 @@ export class Batcher<Request extends Batchable, Answer> {
     const sentAt = this.#handler.now();
     const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
     this.#underWay.push(batch);
-    // one that should have fired by now was lost, as timers are when fake ones are uninstalled
-    if (this.#timer !== undefined && addedMs <= this.#firesAtMs) this.#timer.ref?.();
-    else this.#setTimer(batch.deadlineMs - performance.now());
+    if (this.#underWay.length === 1) this.#setTimer(batch.deadlineMs - performance.now());
     this.#run(batch).then(
       (answers) => {
         if (answers?.length === requests.length) this.#answered(batch, answers);
@@ -207,34 +199,13 @@ export class Batcher<Request extends Batchable, Answer> {
 
   // -- deadlines --
 
-  /**
-   * Deadlines come in order, so the timer for an earlier one serves for the next: when it fires it is
-   * set again for what is left. To set and clear one for each batch takes longer than to make the
-   * batch.
-   */
   #setTimer(leftMs: number): void {
-    const ms = Math.max(0, Math.min(LONGEST_REST_MS, leftMs));
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#check, ms);
-    this.#firesAtMs = performance.now() + ms;
-  }
-
-  /** No batch is under way: the timer keeps no process alive. */
-  #rest(): void {
-    const timer = this.#timer as Timer | number | undefined;
-    if (typeof timer === "object") {
-      timer.unref();
-    } else {
-      clearTimeout(timer);
-      this.#timer = undefined;
-    }
+    this.#timer = setTimeout(this.#check, Math.min(LONGEST_TIMEOUT_MS, leftMs));
   }
 
   readonly #check = (): void => {
-    this.#timer = undefined;
-    const [oldest] = this.#underWay;
-    if (oldest === undefined) return;
-    const leftMs = oldest.deadlineMs - performance.now();
+    const { deadlineMs } = this.#underWay[0] as UnderWay<Request>;
+    const leftMs = deadlineMs - performance.now();
     // timers may fire up to a millisecond early
     if (leftMs > 1) {
       this.#setTimer(leftMs);
@@ -283,7 +254,7 @@ export class Batcher<Request extends Batchable, Answer> {
     const index = this.#underWay.indexOf(batch);
     if (index < 0) return false;
     this.#underWay.splice(index, 1);
-    if (this.#underWay.length === 0) this.#rest();
+    if (this.#underWay.length === 0) clearTimeout(this.#timer);
     if (this.#isGraced) this.#restartTime();
     this.#isGraced = false;
     return true;

@@ -26,6 +26,7 @@ export interface PermitLinkOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  readonly prefetch?: unknown;
 }
 
 /** Where permits come from: a store, or what was prefetched. */
@@ -61,9 +62,11 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     { list }: PolicyList,
     { line, limits, strategy, stats, options }: LinkParts,
   ) {
-    const { name, timeoutMs, epoch, limitsKeptAt } = options;
+    const { name, timeoutMs, epoch, limitsKeptAt, prefetch } = options;
+    // a refill is one batch
+    const isOrdered = store.isOrdered === true && prefetch === undefined;
     super({
-      ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
+      ...{ name, timeoutMs, strategy, stats, isOrdered, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
       prepare: (requests) => {
         const last = strategy.piggyback();

@@ -6,7 +6,13 @@
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
-import { type Batchable, Batcher, type BatchHandler, type Sent } from "./batcher.ts";
+import {
+  type Batchable,
+  Batcher,
+  type BatchHandler,
+  type BatchLimits,
+  type Sent,
+} from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
 
 /** A request to a store, and what becomes of it. */
@@ -48,10 +54,9 @@ export interface WhenUnavailable<Request, Answer> {
 }
 
 export interface LinkOptions<Request, Answer>
-  extends Pick<BatchHandler<Request, Answer>, "now" | "prepare" | "run"> {
+  extends BatchLimits,
+    Pick<BatchHandler<Request, Answer>, "now" | "prepare" | "run"> {
   readonly name: string;
-  readonly timeoutMs: number;
-  readonly mostRequests: number;
   readonly strategy: WhenUnavailable<Request, Answer>;
   readonly stats: OutageStats;
   /** The breaker of all whose stores go away together; absent: this link has its own. */
@@ -212,7 +217,8 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   answered({ requests, sentAt }: Sent<Request>, answers: readonly Answer[]): void {
     const { stats, answered } = this.#options;
-    requests.forEach((request, i) => {
+    for (let i = 0; i < requests.length; i++) {
+      const request = requests[i] as Request;
       const answer = answers[i] as Answer;
       if (request.gone) {
         request.returnToStore?.(answer);
@@ -220,7 +226,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
         answered?.(request, answer);
         request.answer(answer, sentAt);
       }
-    });
+    }
     stats.answered();
     // in time: the store was not away after all
     const breaker = this.#joined ?? (this.#strategy.acceptsLate ? undefined : this.#breaker);

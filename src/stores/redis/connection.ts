@@ -30,6 +30,15 @@ export function breakerOf(client: RedisClient, heeds: boolean): Breaker | undefi
   return breaker;
 }
 
+/**
+ * Whether commands reach the server in the order in which they are given to the client: one of ioredis
+ * or iovalkey for a single server. A pool has several connections, and a Cluster may send one command
+ * of several elsewhere.
+ */
+export function keepsOrder(client: RedisClient): boolean {
+  return "evalsha" in client && !isCluster(client);
+}
+
 function isCluster(client: RedisClient): boolean {
   // of ioredis, of node-redis
   return "nodes" in client || "nodeClient" in client;

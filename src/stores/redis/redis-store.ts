@@ -25,11 +25,13 @@ export class RedisStore implements Store {
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
   readonly #breaker: Breaker | undefined;
+  readonly isOrdered: boolean;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
    * @param breaker of all limiters on this server
+   * @param isOrdered the client keeps the order of commands
    */
   constructor(
     runner: ScriptRunner,
@@ -37,7 +39,9 @@ export class RedisStore implements Store {
     names: readonly string[],
     limitKeys: readonly string[] = [],
     breaker?: Breaker,
+    isOrdered = false,
   ) {
+    this.isOrdered = isOrdered;
     this.#breaker = breaker;
     this.#limitKeys = limitKeys;
     this.#coalescer = ScriptCoalescer.of(runner);

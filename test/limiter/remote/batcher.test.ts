@@ -10,19 +10,10 @@ import { suite } from "../../suite.ts";
 
 const test = suite("batcher");
 let timers: FakeTimers.Clock;
-let lastTimer: { hasRef?(): boolean } | undefined;
 
-function install(): void {
+test.before.each(() => {
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  const { setTimeout } = globalThis;
-  globalThis.setTimeout = ((...args: Parameters<typeof setTimeout>) => {
-    const timer = setTimeout(...args);
-    lastTimer = timer;
-    return timer;
-  }) as typeof setTimeout;
-}
-
-test.before.each(install);
+});
 
 test.after.each(() => {
   timers.uninstall();
@@ -78,12 +69,6 @@ function make(limits: Partial<BatchLimits> = {}) {
   return { handler, batcher: new Batcher(handler, { timeoutMs: 500, mostRequests: 4, ...limits }) };
 }
 
-/** Whether the batcher's timer keeps the process alive: it has one at most. */
-function keepsAlive(): boolean {
-  assert.ok(timers.countTimers() <= 1);
-  return timers.countTimers() === 1 && lastTimer?.hasRef?.() !== false;
-}
-
 async function microtasks(): Promise<void> {
   for (let i = 0; i < 10; i++) await Promise.resolve();
 }
@@ -98,7 +83,7 @@ test("requests of one turn leave together, in the handler's order, one batch at 
   await microtasks();
   assert.equal(handler.news, ["sent dcba", "answered 1,2,3,4", "sent fe", "answered 5,6"]);
   assert.ok(batcher.isDrained);
-  assert.not(keepsAlive());
+  assert.is(timers.countTimers(), 0);
 });
 
 test("a reply that comes after the deadline is late; held, nothing leaves", async () => {
@@ -149,75 +134,6 @@ test("a busy event loop is no outage: a reply that waits to be read counts as in
   assert.is(handler.news.at(-1), "answered 2");
 });
 
-test("the timer of one batch serves for the next, which has its full time", async () => {
-  const { handler, batcher } = make();
-  batcher.add(request("a"));
-  await microtasks();
-  assert.ok(keepsAlive());
-  handler.answer(["1"]);
-  await microtasks();
-  assert.not(keepsAlive());
-  await timers.tickAsync(400);
-  batcher.add(request("b"));
-  await microtasks();
-  assert.ok(keepsAlive());
-  await timers.tickAsync(499);
-  assert.is(handler.news.at(-1), "sent b");
-  await timers.tickAsync(1);
-  assert.is(handler.news.at(-1), "overdue b: no answer within 500 ms");
-  assert.is(timers.countTimers(), 0);
-});
-
-test("an idle batcher has no timer after a second, however long the time-out", async () => {
-  const { handler, batcher } = make({ timeoutMs: 2500 });
-  batcher.add(request("a"));
-  await microtasks();
-  await timers.tickAsync(1500);
-  handler.answer(["1"]);
-  await timers.tickAsync(1000);
-  assert.is(timers.countTimers(), 0);
-  batcher.add(request("b"));
-  await timers.tickAsync(2499);
-  assert.is(handler.news.at(-1), "sent b");
-  await timers.tickAsync(1);
-  assert.is(handler.news.at(-1), "overdue b: no answer within 2500 ms");
-});
-
-test("fake timers that are uninstalled take no deadline with them", async () => {
-  const { handler, batcher } = make();
-  batcher.add(request("a"));
-  await microtasks();
-  handler.answer(["1"]);
-  await microtasks();
-  timers.uninstall();
-  install();
-  timers.tick(501);
-  batcher.add(request("b"));
-  await timers.tickAsync(500);
-  assert.is(handler.news.at(-1), "overdue b: no answer within 500 ms");
-});
-
-test("where timers are numbers, none is left that keeps the process alive", async () => {
-  const { setTimeout, clearTimeout } = globalThis;
-  const made = new Map<number, ReturnType<typeof setTimeout>>();
-  globalThis.setTimeout = ((...args: Parameters<typeof setTimeout>) => {
-    const timer = setTimeout(...args);
-    made.set(made.size + 1, timer);
-    return made.size;
-  }) as unknown as typeof setTimeout;
-  globalThis.clearTimeout = (timer: unknown) => clearTimeout(made.get(Number(timer)));
-  const { handler, batcher } = make();
-  for (const text of "ab") {
-    batcher.add(request(text));
-    await microtasks();
-    assert.is(timers.countTimers(), 1);
-    handler.answer([text]);
-    await microtasks();
-    assert.is(timers.countTimers(), 0);
-  }
-  assert.is(made.size, 2);
-});
-
 test("a silent store is an outage nevertheless, one poll phase later", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));
@@ -252,7 +168,7 @@ for (const [fault, send, message] of [
     batcher.add(request("c"));
     await microtasks();
     assert.is(handler.news.at(-1), "answered 3");
-    assert.not(keepsAlive());
+    assert.is(timers.countTimers(), 0);
   });
 }
 
@@ -311,6 +227,19 @@ test("a second batch of a few requests stays and grows; without an order there i
   assert.is(handler.news.length, 1);
 });
 
+test("a second batch has its full time though the timer was set for the first", async () => {
+  const { batcher, handler, replies } = makeOrdered();
+  for (const text of "ab") {
+    for (let i = 0; i < 32; i++) batcher.add(request(text));
+    await timers.tickAsync(text === "a" ? 400 : 50);
+  }
+  replies.shift()?.();
+  await timers.tickAsync(449);
+  assert.match(String(handler.news.at(-1)), /^answered a/);
+  await timers.tickAsync(1);
+  assert.match(String(handler.news.at(-1)), /^overdue b/);
+});
+
 test("all that is under way is overdue with the oldest; the last late reply is the latest", async () => {
   const { batcher, handler, replies } = makeOrdered();
   for (const text of "ab") {
@@ -346,7 +275,7 @@ test("one of two batches fails: the other is answered in its time", async () => 
   await microtasks();
   assert.match(String(handler.news[1]), /^failed a.*OOM/);
   assert.match(String(handler.news.at(-1)), /^answered b/);
-  assert.not(keepsAlive());
+  assert.is(timers.countTimers(), 0);
 });
 
 test("abandoned: what was under way or queued is handed back, and a reply is late", async () => {
@@ -361,7 +290,7 @@ test("abandoned: what was under way or queued is handed back, and a reply is lat
   handler.answer(["1"]);
   await microtasks();
   assert.is(handler.news.at(-1), "late 1, not the latest");
-  assert.not(keepsAlive());
+  assert.is(timers.countTimers(), 0);
 });
 
 test("what is held before it has left does not leave with what comes later", async () => {
