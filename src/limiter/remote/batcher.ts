@@ -162,17 +162,23 @@ export class Batcher<Request extends Batchable, Answer> {
   readonly #leave = (): void => {
     this.#isLeaving = false;
     const queued = this.#canLeave ? this.#queue.shift() : undefined;
-    const wanted = queued?.requests.filter((request) => !request.gone) ?? [];
-    if (queued !== undefined && wanted.length > 0) {
-      const requests = this.#handler.prepare(wanted);
-      const half = Math.ceil(requests.length / 2);
-      const isSplit = this.#underWay.length + 1 < this.#mostUnderWay && half >= WORTH_OVERLAP;
-      if (isSplit) this.#queue.unshift({ ...queued, requests: requests.slice(half) });
-      this.#send(isSplit ? requests.slice(0, half) : requests, queued.addedMs);
-    }
-    // the store may send at the end of the turn, too: the next batch follows in its own step
+    if (queued !== undefined) this.#leaveTogether(queued);
+    // stores send at the end of the turn, too: the next batch follows in a step of its own
     this.#continue();
   };
+
+  #leaveTogether({ requests: queued, addedMs }: Queued<Request>): void {
+    const wanted = queued.some(isGone) ? queued.filter((request) => !request.gone) : queued;
+    if (wanted.length === 0) return;
+    const requests = this.#handler.prepare(wanted);
+    const half = Math.ceil(requests.length / 2);
+    if (this.#underWay.length + 1 < this.#mostUnderWay && half >= WORTH_OVERLAP) {
+      this.#queue.unshift({ requests: requests.slice(half), addedMs });
+      this.#send(requests.slice(0, half), addedMs);
+    } else {
+      this.#send(requests, addedMs);
+    }
+  }
 
   #send(requests: readonly Request[], addedMs: number): void {
     const sentAt = this.#handler.now();
@@ -259,6 +265,10 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#isGraced = false;
     return true;
   }
+}
+
+function isGone({ gone }: Batchable): boolean {
+  return gone;
 }
 
 function wrongCount(answers: number | undefined, requests: number): TypeError {

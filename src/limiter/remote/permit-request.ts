@@ -146,10 +146,14 @@ export function changeOf(verb: ChangeVerb, amount: Amount): CallOptions<void> {
  * last of those that were promised leaves no gap.
  */
 export function inOrder(requests: readonly PermitRequest[]): readonly PermitRequest[] {
-  const back = requests.filter(({ promisedUntil }) => promisedUntil !== undefined);
-  if (back.length === 0) return requests;
+  if (!requests.some(returnsPermits)) return requests;
+  const back = requests.filter(returnsPermits);
   back.sort((a, b) => Number(b.promisedUntil) - Number(a.promisedUntil));
-  return [...back, ...requests.filter(({ promisedUntil }) => promisedUntil === undefined)];
+  return [...back, ...requests.filter((request) => !returnsPermits(request))];
+}
+
+function returnsPermits({ promisedUntil }: PermitRequest): boolean {
+  return promisedUntil !== undefined;
 }
 
 /** What the store is asked; neighbours that reserve the same become one request with a count. */

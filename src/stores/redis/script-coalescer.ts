@@ -57,9 +57,12 @@ export class ScriptCoalescer {
   }
 
   readonly #send = (): void => {
-    const groups = [...this.#pending];
-    this.#pending.clear();
-    for (const [script, pending] of groups) {
+    for (const [script, pending] of this.#pending) {
+      this.#pending.delete(script);
+      if (pending.length <= MOST_KEYS) {
+        this.#sendTogether(script, pending);
+        continue;
+      }
       for (let from = 0; from < pending.length; from += MOST_KEYS) {
         this.#sendTogether(script, pending.slice(from, from + MOST_KEYS));
       }
@@ -67,9 +70,8 @@ export class ScriptCoalescer {
   };
 
   #sendTogether(script: KeyScript, pending: readonly PendingScript[]): void {
-    const [first, second] = pending;
-    if (first !== undefined && second === undefined) {
-      this.#sendAlone(script, first);
+    if (pending.length === 1) {
+      for (const each of pending) this.#sendAlone(script, each);
       return;
     }
     const keys: string[] = [];
