@@ -141,8 +141,13 @@ export class RedisStore implements Store {
 
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const [head = "", ...texts] = String(reply).split("\t");
-  if (typeof reply !== "string" || texts.length !== requests.length) {
+  const all = String(reply);
+  const end = all.indexOf("\t");
+  const head = all.slice(0, end);
+  // what splits a text costs more than all else that is done with a short one
+  const isOne = end === all.lastIndexOf("\t");
+  const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
+  if (typeof reply !== "string" || end < 0 || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
   const answers: Answer[] = [];
@@ -160,6 +165,10 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
 
 /** Neighbours that are told the same share an answer. */
 function decodeGrants(texts: string, answers: Answer[]): void {
+  if (!texts.includes(" ")) {
+    answers.push(texts === "0" ? AT_ONCE : decodeGrant(texts));
+    return;
+  }
   let last = "0";
   let answer = AT_ONCE;
   for (const text of texts.split(" ")) {
