@@ -160,24 +160,28 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
     else answers.push(AT_ONCE);
   }
-  return { ...decodeNotes(head), answers };
+  const { inForce, notes } = decodeNotes(head);
+  return notes === undefined ? { inForce, answers } : { inForce, notes, answers };
 }
 
-/** Neighbours that are told the same share an answer. */
+/** Grants that read the same are one object: most are like the one before. */
+let lastText = "0";
+let lastGrant = AT_ONCE;
+
 function decodeGrants(texts: string, answers: Answer[]): void {
   if (!texts.includes(" ")) {
-    answers.push(texts === "0" ? AT_ONCE : decodeGrant(texts));
+    answers.push(knownGrant(texts));
     return;
   }
-  let last = "0";
-  let answer = AT_ONCE;
-  for (const text of texts.split(" ")) {
-    if (text !== last) {
-      last = text;
-      answer = decodeGrant(text);
-    }
-    answers.push(answer);
+  for (const text of texts.split(" ")) answers.push(knownGrant(text));
+}
+
+function knownGrant(text: string): Answer {
+  if (text !== lastText) {
+    lastText = text;
+    lastGrant = decodeGrant(text);
   }
+  return lastGrant;
 }
 
 function decodeGrant(text: string): Answer {
