@@ -5,7 +5,7 @@ import { redisServer } from "../../scripts/redis-server.ts";
 import { smoothBursty } from "../../src/index.ts";
 import { RedisLimiter, StoreUnavailableError } from "../../src/redis.ts";
 import type { Script, ScriptRunner } from "../../src/stores/redis/client.ts";
-import { type KeyScript, ScriptCoalescer } from "../../src/stores/redis/script-coalescer.ts";
+import { ScriptCoalescer } from "../../src/stores/redis/script-coalescer.ts";
 import { suite } from "../suite.ts";
 
 const both = (name: string) => ({
@@ -28,12 +28,6 @@ class HandRunner implements ScriptRunner {
   }
 }
 
-/** The reply to a script that is run for a key. */
-const run = (coalescer: ScriptCoalescer, script: KeyScript, key: string, args: string[] = []) =>
-  new Promise((replied, failed) => {
-    coalescer.run(script, { key, args, replied, failed });
-  });
-
 const told = (_: Script, keys: readonly string[]) =>
   keys.length === 1 ? `one ${keys}` : keys.map((key) => `+many ${key}`);
 
@@ -44,14 +38,14 @@ test("keys of one turn share a call, each script by itself", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
-    run(coalescer, a, "1", ["x"]),
-    run(coalescer, b, "2"),
-    run(coalescer, a, "3", ["y", "z"]),
+    coalescer.run(a, "1", ["x"]),
+    coalescer.run(b, "2", []),
+    coalescer.run(a, "3", ["y", "z"]),
   ]);
   assert.equal(runner.calls, []);
   assert.equal(await replies, ["many 1", "one 2", "many 3"]);
   assert.equal(runner.calls, ["a:many 1,3 1,x,2,y,z", "b 2 "]);
-  assert.is(await run(coalescer, a, "4"), "one 4");
+  assert.is(await coalescer.run(a, "4", []), "one 4");
 });
 
 test("all who use one client share", () => {
@@ -65,7 +59,7 @@ test("no call has more than 64 keys", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const replies = await Promise.all(
-    Array.from({ length: 129 }, (_, i) => run(coalescer, script, `${i}`)),
+    Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [])),
   );
   assert.equal(
     runner.calls.map((call) => call.split(" ")[1]?.split(",").length),
@@ -80,7 +74,7 @@ test("one key's trouble is not the others'", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const outcomes = await Promise.allSettled(
-    ["1", "2", "3"].map((key) => run(coalescer, script, key)),
+    ["1", "2", "3"].map((key) => coalescer.run(script, key, [])),
   );
   assert.equal(
     outcomes.map((one) => (one.status === "fulfilled" ? one.value : `${one.reason}`)),
@@ -92,7 +86,9 @@ test("the call's trouble is everybody's", async () => {
   const gone = new Error("connection lost");
   const coalescer = ScriptCoalescer.of(new HandRunner(() => Promise.reject(gone)));
   const script = both("a");
-  const outcomes = await Promise.allSettled(["1", "2"].map((key) => run(coalescer, script, key)));
+  const outcomes = await Promise.allSettled(
+    ["1", "2"].map((key) => coalescer.run(script, key, [])),
+  );
   assert.equal(
     outcomes.map((one) => one.status === "rejected" && one.reason),
     [gone, gone],
@@ -110,7 +106,7 @@ for (const refusal of [
     });
     const coalescer = ScriptCoalescer.of(runner);
     const script = both("a");
-    const pair = () => Promise.all(["1", "2"].map((key) => run(coalescer, script, key)));
+    const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [])));
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(runner.calls, ["a:many 1,2 0,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
@@ -164,7 +160,9 @@ for (const [fault, runScript, message] of [
     const runner = { runScript } as unknown as ScriptRunner;
     const coalescer = ScriptCoalescer.of(runner);
     const script = both(fault);
-    const outcomes = await Promise.allSettled(["1", "2"].map((key) => run(coalescer, script, key)));
+    const outcomes = await Promise.allSettled(
+      ["1", "2"].map((key) => coalescer.run(script, key, [])),
+    );
     for (const outcome of outcomes) {
       assert.is(outcome.status, "rejected");
       assert.match(String((outcome as PromiseRejectedResult).reason), message);

@@ -1,6 +1,6 @@
 import { show } from "../../check.ts";
 import { atEndOfTurn } from "../../end-of-turn.ts";
-import type { Script, ScriptRunner } from "./client.ts";
+import { callScript, type Script, type ScriptRunner } from "./client.ts";
 
 /** A script about one key, and the same for several. */
 export interface KeyScript {
@@ -44,19 +44,26 @@ export class ScriptCoalescer {
     this.#runner = runner;
   }
 
+  /** @returns the reply */
+  run(script: KeyScript, key: string, args: readonly string[]): Promise<unknown> {
+    return new Promise((replied, failed) => {
+      this.send(script, { key, args, replied, failed });
+    });
+  }
+
   /** @param others keys that the script reads besides: then it goes by itself */
-  run(script: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
+  send(script: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
     if (this.#apart || others.length > 0) {
       this.#sendAlone(script, pending, others);
       return;
     }
-    if (this.#pending.size === 0) atEndOfTurn(this.#send);
+    if (this.#pending.size === 0) atEndOfTurn(this.#sendAll);
     const waiting = this.#pending.get(script);
     if (waiting === undefined) this.#pending.set(script, [pending]);
     else waiting.push(pending);
   }
 
-  readonly #send = (): void => {
+  readonly #sendAll = (): void => {
     for (const [script, pending] of this.#pending) {
       this.#pending.delete(script);
       if (pending.length <= MOST_KEYS) {
@@ -101,13 +108,8 @@ export class ScriptCoalescer {
     );
   }
 
-  /** A client that throws, or answers with no promise, does nothing worse than one that fails. */
   #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    try {
-      return Promise.resolve(this.#runner.runScript(script, keys, args));
-    } catch (error) {
-      return Promise.reject(error);
-    }
+    return callScript(this.#runner, script, keys, args);
   }
 }
 
