@@ -4,9 +4,10 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import { writePolicies } from "../src/algorithms/index.ts";
-import { describe, FrameStore } from "../src/stores/frame.ts";
+import { FrameStore } from "../src/stores/frame-store.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
+import { describeState } from "../src/stores/state-bytes.ts";
 import type { CombinedPart, CombinedReply, StoreRequest } from "../src/stores/store.ts";
 import { samplePolicies } from "./algorithms/samples.ts";
 import { suite } from "./suite.ts";
@@ -111,10 +112,10 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     }
     for (const member of [0, 1, 2]) {
       const bytes = await redis.getBuffer(PREFIX + key(member));
-      const expected = frame.saved.get(key(member))?.bytes;
-      if (describe(bytes) === describe(expected)) continue;
+      const expected = frame.saved(key(member))?.bytes;
+      if (describeState(bytes) === describeState(expected)) continue;
       throw new Error(
-        `${JSON.stringify(what)}: Redis keeps\n${describe(bytes)}\nexpected\n${describe(expected)}`,
+        `${JSON.stringify(what)}: Redis keeps\n${describeState(bytes)}\nexpected\n${describeState(expected)}`,
       );
     }
   };
@@ -181,7 +182,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     };
     const own = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
     const declared = own ?? numbers(member, 0);
-    const expected = frame.trip(key(member), declared, [request()], now, limits);
+    const expected = frame.trip(key(member), declared, [request()], now, LIMIT_KEYS);
     const store = stores[member] as RedisStore;
     await same(other, expected, await store.run(key(member), declared, [request()], now));
   }

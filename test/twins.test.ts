@@ -6,9 +6,10 @@ import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
-import { describe, FrameStore } from "../src/stores/frame.ts";
+import { FrameStore } from "../src/stores/frame-store.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
+import { describeState } from "../src/stores/state-bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
 import { samplesOf, wildPermits } from "./algorithms/samples.ts";
 import { suite } from "./suite.ts";
@@ -218,7 +219,7 @@ function rehearse({ start, callers, calls }: History): Trip[] {
         }
       }
     }
-    const { bytes, lifeMs } = frame.saved.get("") ?? { bytes: undefined, lifeMs: undefined };
+    const { bytes, lifeMs } = frame.saved("") ?? { bytes: undefined, lifeMs: undefined };
     return { declared, now, requests, expected, bytes, lifeMs };
   });
 }
@@ -293,11 +294,11 @@ function differenceOf(
     return `${where()} answers\n${show(reply)}\nexpected\n${show(expected)}`;
   }
   if (!Buffer.from(bytes ?? []).equals(realBytes ?? Buffer.alloc(0))) {
-    return `${where()} keeps\n${describe(realBytes)}\nexpected\n${describe(bytes)}`;
+    return `${where()} keeps\n${describeState(realBytes)}\nexpected\n${describeState(bytes)}`;
   }
-  const life = lifeMs ?? (bytes === undefined ? -2 : -1);
+  const life = lifeMs === undefined ? -2 : lifeMs === Infinity ? -1 : lifeMs;
   const passed = life - realLife;
-  if (passed >= 0 && passed <= (lifeMs === undefined ? 0 : 60_000)) return undefined;
+  if (passed >= 0 && passed <= (life < 0 ? 0 : 60_000)) return undefined;
   return `${where()} keeps it for ${realLife} ms, expected ${life}`;
 }
 

@@ -150,3 +150,6 @@ export interface PolicyQuota extends Quota {
 }
 
 export const REFUSED = -1;
+
+/** The answer where there is nothing to say. */
+export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };

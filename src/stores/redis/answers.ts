@@ -2,13 +2,12 @@
 import { toMillis } from "../../clock.ts";
 import {
   type Answer,
+  AT_ONCE,
   type LimitNote,
   type PolicyQuota,
   REFUSED,
   type StoreReply,
 } from "../store.ts";
-
-export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 
 /** The numbers in force, and what there is to say of limits that are kept in keys. */
 export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {

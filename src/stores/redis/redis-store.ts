@@ -5,8 +5,15 @@
 import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
-import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts";
-import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
+import {
+  type Answer,
+  AT_ONCE,
+  type Place,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
+} from "../store.ts";
+import { decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import { lua } from "./lua.gen.ts";
