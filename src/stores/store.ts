@@ -13,19 +13,27 @@ export interface Store {
    * limiter has its own.
    */
   breakerOf?(key: string): Breaker | undefined;
-  /** Whether the error comes from a store that is there, and a retry does not help; absent: never. */
+  /**
+   * Whether the error comes from a store that is there, and a retry does not help; absent: a
+   * `TypeError` does.
+   */
   isPermanent?(error: unknown): boolean;
   /**
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code has them
    * @param now epoch microseconds; absent: the store's own clock
+   * @param deadlineMs when the caller gives up, by `performance.now()`: nothing is tried again after
+   *   that. Absent: never
    */
   run(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    deadlineMs?: number,
   ): Promise<StoreReply>;
+  /** The same store, for a limiter whose limits are kept under these keys; absent: it keeps none. */
+  withLimitKeys?(limitKeys: readonly string[]): Store;
   /** Where the state of a limiter lies; absent: it cannot be asked together with others. */
   place?(key: string): Place;
 }

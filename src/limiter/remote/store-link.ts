@@ -206,8 +206,12 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#options.prepare(requests);
   }
 
-  run(requests: readonly Request[], sentAt: number): Promise<readonly Answer[]> {
-    return this.#options.run(requests, sentAt);
+  run(
+    requests: readonly Request[],
+    sentAt: number,
+    deadlineMs: number,
+  ): Promise<readonly Answer[]> {
+    return this.#options.run(requests, sentAt, deadlineMs);
   }
 
   answered({ requests, sentAt }: Sent<Request>, answers: readonly Answer[]): void {
@@ -270,7 +274,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   isPermanent(cause: unknown): boolean {
-    return cause instanceof TypeError || this.#options.isPermanent(cause);
+    return this.#options.isPermanent(cause);
   }
 
   probe(): Promise<unknown> {
