@@ -11,6 +11,7 @@ import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import { describeState } from "../src/stores/state-bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
+import { LostReplyError, type Trip } from "../src/stores/trip.ts";
 import { samplesOf, wildPermits } from "./algorithms/samples.ts";
 import { suite } from "./suite.ts";
 
@@ -45,6 +46,10 @@ interface Call {
   /** How the clock moves before it, microseconds. */
   readonly step: number;
   readonly asks: readonly Ask[];
+  /** Which process sends it; absent: one that does not number its trips. */
+  readonly process?: number | undefined;
+  /** By how much the number of its trip is higher than that of its last one: 0 or less: sent again. */
+  readonly ahead?: number;
 }
 
 interface History {
@@ -155,6 +160,8 @@ function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
         caller: fc.nat({ max: 2 }),
         step,
         asks: fc.array(ask, { minLength: 1, maxLength: 6, size: "max" }),
+        process: fc.constantFrom(undefined, 0, 0, 1, 2),
+        ahead: fc.constantFrom(1, 1, 1, 2, 0, 0, -1, 2 ** 31),
       }),
       { minLength: 1, maxLength: 8, size: "max" },
     ),
@@ -163,21 +170,23 @@ function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
 
 // -- how they are run --
 
-interface Trip {
+interface Step {
   readonly declared: string;
   readonly now: number;
   readonly requests: readonly StoreRequest[];
-  readonly expected: StoreReply;
+  readonly trip: Trip | undefined;
+  readonly expected: StoreReply | LostReplyError;
   readonly bytes: Uint8Array | undefined;
   readonly lifeMs: number | undefined;
 }
 
 /** The history in this process; from here on it is known which grants there are to be undone. */
-function rehearse({ start, callers, calls }: History): Trip[] {
+function rehearse({ start, callers, calls }: History): Step[] {
   const frame = new FrameStore();
   const grants: { amount: readonly number[]; answer: Answer }[] = [];
+  const numbers = new Map<number, number>();
   let now = start;
-  return calls.map(({ caller, step, asks }) => {
+  return calls.map(({ caller, step, asks, process, ahead = 1 }) => {
     const { declared, others } = callers[caller % callers.length] as Caller;
     const { length } = declared.split("\n");
     now = Math.max(0, now + step);
@@ -204,7 +213,17 @@ function rehearse({ start, callers, calls }: History): Trip[] {
           return { ...ask, amount: cut(ask.amount) };
       }
     });
-    const expected = frame.trip("", declared, requests, now);
+    let trip: Trip | undefined;
+    if (process !== undefined) {
+      const number = Math.min(2 ** 32 - 1, Math.max(1, (numbers.get(process) ?? 0) + ahead));
+      numbers.set(process, Math.max(number, numbers.get(process) ?? 0));
+      trip = { caller: `process${process}`, number };
+    }
+    const saved = () => frame.saved("") ?? { bytes: undefined, lifeMs: undefined };
+    const expected = orLost(() => frame.trip("", declared, requests, now, [], trip));
+    if (expected instanceof LostReplyError) {
+      return { declared, now, requests, trip, expected, ...saved() };
+    }
     for (const owed of expected.answers.flatMap((answer) => answer.owed)) {
       if (!(owed >= 0 && owed < Infinity)) throw new Error(`${declared} owes ${owed}`);
     }
@@ -219,13 +238,21 @@ function rehearse({ start, callers, calls }: History): Trip[] {
         }
       }
     }
-    const { bytes, lifeMs } = frame.saved("") ?? { bytes: undefined, lifeMs: undefined };
-    return { declared, now, requests, expected, bytes, lifeMs };
+    return { declared, now, requests, trip, expected, ...saved() };
   });
 }
 
+function orLost(run: () => StoreReply): StoreReply | LostReplyError {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof LostReplyError) return error;
+    throw error;
+  }
+}
+
 /** No trips where this process stumbles: it does so again when the history is shrunk. */
-function rehearsed(history: History): Trip[] {
+function rehearsed(history: History): Step[] {
   try {
     return rehearse(history);
   } catch {
@@ -247,7 +274,7 @@ function storeFor(declared: string): RedisStore {
  * Runs the histories on Redis, side by side: their first trips, which share calls, then their
  * second ones, and so on. What differs first in each, if anything.
  */
-async function compare(histories: readonly Trip[][]): Promise<(string | undefined)[]> {
+async function compare(histories: readonly Step[][]): Promise<(string | undefined)[]> {
   await redis.flushdb();
   const found: (string | undefined)[] = histories.map(() => undefined);
   for (let round = 0; histories.some((trips) => round < trips.length); round++) {
@@ -256,9 +283,9 @@ async function compare(histories: readonly Trip[][]): Promise<(string | undefine
       return trip === undefined ? [] : [{ trip, history }];
     });
     const replies = await Promise.all(
-      travelling.map(({ trip: { declared, now, requests }, history }) =>
+      travelling.map(({ trip: { declared, now, requests, trip }, history }) =>
         storeFor(declared)
-          .run(`${history}`, declared, requests, now)
+          .run(`${history}`, declared, requests, now, trip)
           .catch((error: Error) => error),
       ),
     );
@@ -283,14 +310,16 @@ async function agree(history: History): Promise<void> {
 }
 
 function differenceOf(
-  { declared, requests, expected, bytes, lifeMs }: Trip,
+  { declared, requests, expected, bytes, lifeMs }: Step,
   reply: StoreReply | Error,
   realBytes: Buffer | null,
   realLife: number,
 ): string | undefined {
   const where = () => `${JSON.stringify(requests)} of ${declared}: Redis`;
-  if (reply instanceof Error) return `${where()} ${reply}`;
-  if (!isDeepStrictEqual(reply, expected)) {
+  if (reply instanceof Error || expected instanceof LostReplyError) {
+    const isLost = reply instanceof LostReplyError && expected instanceof LostReplyError;
+    if (!isLost) return `${where()} answers ${reply}, expected ${expected}`;
+  } else if (!isDeepStrictEqual(reply, expected)) {
     return `${where()} answers\n${show(reply)}\nexpected\n${show(expected)}`;
   }
   if (!Buffer.from(bytes ?? []).equals(realBytes ?? Buffer.alloc(0))) {

@@ -13,8 +13,9 @@ import { checkFunction, show } from "../check.ts";
 import { toMicros, unixMicros } from "../clock.ts";
 import { Breaker } from "./breaker.ts";
 import { Frame, type FrameOptions } from "./frame.ts";
-import { type Saved, StateError } from "./state-bytes.ts";
+import { decodeState, type Saved, StateError } from "./state-bytes.ts";
 import type { Store, StoreReply, StoreRequest } from "./store.ts";
+import { LostReplyError, type Trip } from "./trip.ts";
 
 /** Pauses after a lost race are up to 1 ms, then twice that, and so on up to this. */
 const LONGEST_PAUSE_MS = 64;
@@ -117,23 +118,45 @@ class CasStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
     deadlineMs = Infinity,
   ): Promise<StoreReply> {
     const isStoreTime = now === undefined && this.#backend.now !== undefined;
+    /** That of the last write that was tried. */
+    let reply: StoreReply | undefined;
     for (let races = 0; ; races++) {
       const [saved, limits, time] = await Promise.all([
         this.#get(key),
         this.#limits(),
         now ?? this.#now(key),
       ]);
+      // the backend has said no and has written nevertheless: its client sent the request twice
+      if (reply !== undefined && holds(saved, trip)) return reply;
       if (performance.now() >= deadlineMs) throw tooLate(key, races);
-      const frame = { declared, now: time, isStoreTime, saved, limits };
-      const { reply, next } = runFrame(key, frame, requests);
-      if (next === undefined) return reply;
-      if (await this.#compareAndSet(key, saved, next)) return reply;
+      const options = { declared, now: time, isStoreTime, saved, limits };
+      const ran = runFrame(key, options, requests, trip);
+      if (ran.next === undefined) return ran.reply;
+      reply = ran.reply;
+      if (await this.#write(key, saved, ran.next, trip)) return reply;
       const pauseMs = Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** races);
       if (performance.now() + pauseMs >= deadlineMs) throw tooLate(key, races + 1);
       await pause(pauseMs);
+    }
+  }
+
+  /** @returns whether it was written, found out by another look where the backend does not say */
+  async #write(
+    key: string,
+    before: Uint8Array | undefined,
+    next: Saved,
+    trip: Trip | undefined,
+  ): Promise<boolean> {
+    try {
+      return await this.#compareAndSet(key, before, next);
+    } catch (error) {
+      const saved = await this.#get(key).catch(() => undefined);
+      if (holds(saved, trip)) return true;
+      throw error;
     }
   }
 
@@ -194,18 +217,31 @@ async function promised<T>(call: string, run: () => Promise<T>): Promise<T> {
   throw new ContractError(`${call} of the backend must return a promise, got ${show(promise)}`);
 }
 
+/** Whether this very trip was the last of its caller that was written. */
+function holds(saved: Uint8Array | undefined, trip: Trip | undefined): boolean {
+  if (saved === undefined || trip === undefined) return false;
+  try {
+    const { trips } = decodeState(saved);
+    return trips.some(({ caller, number }) => caller === trip.caller && number === trip.number);
+  } catch {
+    return false;
+  }
+}
+
 /** @returns the reply, and the next state unless it is the same */
 function runFrame(
   key: string,
   options: FrameOptions,
   requests: readonly StoreRequest[],
+  trip: Trip | undefined,
 ): { reply: StoreReply; next: Saved | undefined } {
   try {
     const frame = new Frame(options);
+    if (frame.hasRun(trip)) throw new LostReplyError();
     const reply = frame.run(requests);
-    return { reply, next: frame.changed ? frame.save() : undefined };
+    return { reply, next: frame.changed ? frame.save(trip) : undefined };
   } catch (error) {
-    if (options.saved === undefined) throw error;
+    if (options.saved === undefined || error instanceof LostReplyError) throw error;
     const cause = error instanceof StateError ? error : new StateError(options.saved, error);
     throw new ContractError(
       `key ${show(key)} holds ${cause.message}; remove it, or choose another name or prefix`,

@@ -16,6 +16,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
+import { LostReplyError, type Trip } from "./trip.ts";
 
 interface FramePlace extends Place {
   readonly limitKeys: readonly string[];
@@ -62,8 +63,9 @@ export class FrameStore implements Store, CombiningStore {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply> {
-    return this.trip(key, declared, requests, now);
+    return this.trip(key, declared, requests, now, [], trip);
   }
 
   /** As `run`, at once. */
@@ -73,10 +75,12 @@ export class FrameStore implements Store, CombiningStore {
     requests: readonly StoreRequest[],
     now?: number,
     limitKeys: readonly string[] = [],
+    trip?: Trip,
   ): StoreReply {
     const frame = this.#open(key, declared, now, limitKeys);
+    if (frame.hasRun(trip)) throw new LostReplyError();
     const reply = frame.run(requests);
-    this.#save({ key, frame });
+    this.#save({ key, frame }, trip);
     return reply;
   }
 
@@ -89,8 +93,9 @@ export class FrameStore implements Store, CombiningStore {
   }
 
   /** As `runTogether`, at once: all are asked, and taken from only if all pass. */
-  combination(verb: "take" | "peek", parts: readonly CombinedPart[]): CombinedReply {
+  combination(verb: "take" | "peek", parts: readonly CombinedPart[], trip?: Trip): CombinedReply {
     let opened = this.#openAll(parts);
+    if (opened.some(({ frame }) => frame.hasRun(trip))) throw new LostReplyError();
     const asked = parts.map((part, i) => frameOf(opened, i).ask(part));
     const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional === true;
     let passes = parts.every((_, i) => lets(i));
@@ -107,7 +112,7 @@ export class FrameStore implements Store, CombiningStore {
         if (found.fate === "passes") receipts[i] = frame.takeAsked(part, found);
       }
       if (passes) {
-        for (const one of opened) this.#save(one);
+        for (const one of opened) this.#save(one, trip);
       } else {
         opened = this.#openAll(parts);
         receipts.length = 0;
@@ -153,9 +158,9 @@ export class FrameStore implements Store, CombiningStore {
     return new Frame(options);
   }
 
-  #save({ key, frame }: Opened): void {
+  #save({ key, frame }: Opened, trip: Trip | undefined): void {
     if (!frame.changed) return;
-    const saved = frame.save();
+    const saved = frame.save(trip);
     this.#saved.set(key, { ...saved, expiresAt: this.#now() + saved.lifeMs * 1000 });
   }
 }

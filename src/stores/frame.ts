@@ -40,6 +40,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
+import type { Trip } from "./trip.ts";
 
 const REBASE = 2 ** 32;
 const SECOND_MS = 1000;
@@ -72,6 +73,8 @@ export interface Asked {
 
 export class Frame {
   readonly #options: FrameOptions;
+  /** The last trip of each caller that changed something, the latest last. */
+  #trips: readonly Trip[] = [];
   readonly #states: PolicyStates;
   #inForce: string;
   /** The numbers of the last write. */
@@ -104,6 +107,12 @@ export class Frame {
     return this.#changed;
   }
 
+  /** The trip was run before, or a later one of the same caller. */
+  hasRun(trip: Trip | undefined): boolean {
+    const last = this.#trips.find(({ caller }) => caller === trip?.caller);
+    return last !== undefined && trip !== undefined && trip.number <= last.number;
+  }
+
   // -- decoding, and the clock --
 
   /** The numbers, with the limits that are kept elsewhere (`$fallback@which`) in their places. */
@@ -127,8 +136,9 @@ export class Frame {
     return lines.join("\n");
   }
 
-  #load({ base, last, numbers, settings, doubles }: SavedState): void {
+  #load({ base, last, trips, numbers, settings, doubles }: SavedState): void {
     const { declared } = this.#options;
+    this.#trips = trips;
     this.#writtenUnder = numbers;
     this.#settings = settings;
     const setting = settings.find((one) => one.startsWith(`${declared}=`));
@@ -314,13 +324,16 @@ export class Frame {
 
   // -- encoding --
 
-  save(): Saved {
+  /** @param trip that has changed it; the callers of the latest trips are remembered */
+  save(trip?: Trip): Saved {
+    const others = this.#trips.filter(({ caller }) => caller !== trip?.caller);
     const states = this.#states;
     const settings = this.#settings;
     const isHeld = states.held > states.now;
     const bytes = encodeState({
       base: states.base,
       last: states.now,
+      trips: trip === undefined ? others : [...others, trip],
       numbers: this.#inForce,
       settings,
       doubles: isHeld ? [...states.dump(), states.held] : states.dump(),

@@ -6,6 +6,7 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
 import type { Breaker } from "./breaker.ts";
+import type { Trip } from "./trip.ts";
 
 export interface Store {
   /**
@@ -22,14 +23,18 @@ export interface Store {
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code has them
    * @param now epoch microseconds; absent: the store's own clock
+   * @param trip by which the store recognizes a trip that it has run before; absent: it runs it
+   *   however often it receives it
    * @param deadlineMs when the caller gives up, by `performance.now()`: nothing is tried again after
    *   that. Absent: never
+   * @throws LostReplyError where the trip was run before: nothing has changed
    */
   run(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
     deadlineMs?: number,
   ): Promise<StoreReply>;
   /** The same store, for a limiter whose limits are kept under these keys; absent: it keeps none. */
@@ -75,6 +80,7 @@ export interface CombinedReply {
 
 /** Asks several limiters in one atomic step, which takes from all of them or changes nothing. */
 export interface CombiningStore {
+  /** @throws LostReplyError where the client has sent the request again, and it was run before */
   runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply>;
 }
 
@@ -159,5 +165,5 @@ export interface PolicyQuota extends Quota {
 
 export const REFUSED = -1;
 
-/** The answer where there is nothing to say. */
+/** Of permits that can be used at once, and of changes. */
 export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };

@@ -11,6 +11,7 @@ import type {
   StoreReply,
   StoreRequest,
 } from "../stores/store.ts";
+import type { Trip } from "../stores/trip.ts";
 
 export interface MemoryStoreOptions {
   /**
@@ -119,9 +120,10 @@ export class MemoryStore implements Store, CombiningStore {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply> {
     await this.#journey();
-    return this.#frames.trip(key, declared, requests, now);
+    return this.#frames.trip(key, declared, requests, now, [], trip);
   }
 
   place(key: string): Place {
@@ -136,9 +138,9 @@ export class MemoryStore implements Store, CombiningStore {
   withLimitKeys(limitKeys: readonly string[]): Store {
     return {
       breakerOf: () => this.#breaker,
-      run: async (key, declared, requests, now) => {
+      run: async (key, declared, requests, now, trip) => {
         await this.#journey();
-        return this.#frames.trip(key, declared, requests, now, limitKeys);
+        return this.#frames.trip(key, declared, requests, now, limitKeys, trip);
       },
       place: (key) => ({ ...this.#frames.place(key, limitKeys), store: this }),
     };

@@ -1,3 +1,4 @@
+import { TripCounter } from "../../stores/trip.ts";
 import type { RemoteLimiter as Face } from "../face.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./shared-options.ts";
@@ -18,8 +19,10 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
     const { outageStats } = this;
+    // one entry in the state of a key for this process, however often the key's limiter is made anew
+    const trips = new TripCounter();
     this.#make = (key) => {
-      const own = { name: `${options.name}[${key}`, key, outageStats };
+      const own = { name: `${options.name}[${key}`, key, outageStats, trips };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };
   }

@@ -1,4 +1,4 @@
-/** What the texts say that scripts reply. */
+/** What scripts are given by all stores, and what the texts say that they reply. */
 import { toMillis } from "../../clock.ts";
 import {
   type Answer,
@@ -8,6 +8,15 @@ import {
   REFUSED,
   type StoreReply,
 } from "../store.ts";
+import type { Trip } from "../trip.ts";
+
+/** The whole reply to a trip that was run before. */
+export const REPEATED = "repeated";
+
+/** Two arguments of a script. */
+export function encodeTrip(trip: Trip | undefined): readonly [string, string] {
+  return trip === undefined ? ["", ""] : [trip.caller, String(trip.number)];
+}
 
 /** The numbers in force, and what there is to say of limits that are kept in keys. */
 export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {

@@ -2,15 +2,18 @@
 --
 -- KEYS     the key of the state; then those in which operators keep limits
 -- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
--- after base: when it was written),
---          the numbers (u16 length, text), the fields of each policy (f64), and, where it is still to come, the instant
+-- after base: when it was written), the length of the numbers (u16), how many callers follow (u8);
+--          each caller (8 characters) with the number of its last trip that changed something (u32), the latest trip last;
+--          the numbers (text), the fields of each policy (f64), and, where it is still to come, the instant
 --          before which nobody goes (f64). Instants are microseconds after base, so that they keep their fractions.
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
 -- first, last: this limiter's part of ARGV, which is
 -- first    the numbers that this caller's code declares: a line for each policy, its algorithm's
 -- letter and then numbers
 -- second   now, epoch microseconds; empty: the server's clock
--- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
+-- third    the caller, 8 characters; empty: it remembers by itself what it has sent
+-- fourth   the number of the trip, which each trip of a caller raises
+-- fifth …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
 -- it is not asked; "late" says
 --          how late the caller's own timer was, microseconds.
 --            reserve count longest late permits   count times: take what can be used within longest
@@ -25,7 +28,8 @@
 --            set numbers                          in force from now on for all who declare what this caller declares
 --            unset                                the declared numbers are in force again
 --            reset                                the state is as if new; what was set stays in force
--- reply    one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
+-- reply    "repeated": the trip was run before (a client sends again what was not answered), and nothing was changed;
+--          or one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
 --          no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
 --          microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
@@ -47,11 +51,14 @@
 local UNIT, REBASE = 16777216, 4294967296
 local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
 local TINY = 5e-324
+local HEAD_BYTES, CALLER_BYTES, MOST_CALLERS = 11, 12, 64
 
 -- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and how far that has been read
 local key, key_at, first, last, position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
+-- the other callers that the state remembers, with their numbers
+local others
 -- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -191,10 +198,14 @@ local function take(at, permits)
   return useful and receipts or ""
 end
 
+local function unreadable()
+  error("the key " .. key .. " holds a value that no limiter has written", 0)
+end
+
 --> verbs
 --> load
 
-declared, position = ARGV[first], first + 2
+declared, position, others = ARGV[first], first + 4, ""
 local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -205,7 +216,20 @@ now, held, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
-  local units, written, length, from = struct.unpack("<I4I4I2", saved)
+  if #saved < HEAD_BYTES then unreadable() end
+  local units, written, length, callers, from = struct.unpack("<I4I4I2B", saved)
+  if callers > 0 then
+    local caller, stop = ARGV[first + 2], from + callers * CALLER_BYTES
+    local own = caller ~= "" and string.find(saved, caller, from, true)
+    while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
+    if own and own < stop then
+      if tonumber(ARGV[first + 3]) <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
+      if callers > 1 then others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1) end
+    else
+      others = string.sub(saved, from, stop - 1)
+    end
+    from = stop
+  end
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
   written_under = numbers
@@ -216,6 +240,7 @@ if saved then
     if from <= #saved then held = struct.unpack("<d", saved, from) end
     base, now = then_, clock - then_
   else
+    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then unreadable() end
     local tab = string.find(numbers, "\t", 1, true)
     if tab then
       settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
@@ -333,7 +358,11 @@ end
 
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
-  local value = struct.pack("<I4I4I2", base / UNIT, now, #numbers) .. numbers
+  if ARGV[first + 2] ~= "" then
+    if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
+    others = others .. ARGV[first + 2] .. struct.pack("<I4", ARGV[first + 3])
+  end
+  local value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   local life = held - now
   for i = 1, count do
     value = value .. algorithm[i].dump(state[i])

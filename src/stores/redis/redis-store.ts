@@ -13,7 +13,8 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../store.ts";
-import { decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
+import { LostReplyError, type Trip } from "../trip.ts";
+import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import { lua } from "./lua.gen.ts";
@@ -69,8 +70,9 @@ export class RedisStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply> {
-    const args = [declared, now === undefined ? "" : String(now)];
+    const args = [declared, now === undefined ? "" : String(now), ...encodeTrip(trip)];
     let script = this.#reserving;
     for (const request of requests) {
       if (request.verb !== "reserve") script = this.#anything;
@@ -126,6 +128,7 @@ export class RedisStore implements Store {
 }
 
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
+  if (reply === REPEATED) throw new LostReplyError();
   const [head = "", ...texts] = String(reply).split("\t");
   if (typeof reply !== "string" || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
