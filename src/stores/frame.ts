@@ -20,6 +20,7 @@
  * says "next free at 1 200 000, 0 stored": the answer is a wait of 200 000, the next state "next free
  * at 1 400 000", and it matters for 400 ms and a second.
  */
+import { resolveLimits } from "./limits-elsewhere.ts";
 import { PolicyStates } from "./policy-states.ts";
 import {
   decodeState,
@@ -81,7 +82,7 @@ export class Frame {
   #writtenUnder = "";
   /** Set at run time, each "declared=in force". */
   #settings: readonly string[] = [];
-  #notes: LimitNote[] = [];
+  #notes: readonly LimitNote[] = [];
   #changed = false;
 
   /** @throws StateError where the bytes are not those of a limiter */
@@ -115,25 +116,12 @@ export class Frame {
 
   // -- decoding, and the clock --
 
-  /** The numbers, with the limits that are kept elsewhere (`$fallback@which`) in their places. */
-  #resolve(numbers: string): string {
-    const closed = new Set<number>();
-    this.#notes = [];
+  /** The numbers, with the limits that are kept elsewhere in their places. */
+  #resolve(declared: string): string {
+    const { numbers, notes, closed } = resolveLimits(declared, this.#options.limits);
+    this.#notes = notes;
     this.#states.closed = closed;
-    const lines = numbers.split("\n").map((line, policy) =>
-      line.replace(/\$(\S+?)@(\d+)/g, (_, fallback: string, which: string) => {
-        const text = this.#options.limits?.[Number(which) - 1];
-        const limit = text?.trim() ? Number(text) : Number.NaN;
-        if (limit > 0 && limit < Infinity) return exactText(limit);
-        if (text === undefined || this.#notes.some((note) => note.policy === policy)) {
-          return fallback;
-        }
-        if (limit === 0) closed.add(policy);
-        this.#notes.push({ policy, ignored: limit === 0 ? undefined : printable(text) });
-        return fallback;
-      }),
-    );
-    return lines.join("\n");
+    return numbers;
   }
 
   #load({ base, last, trips, numbers, settings, doubles }: SavedState): void {
@@ -348,23 +336,4 @@ export class Frame {
 /** The codes of the algorithms: the first letter of each line. */
 function codes(numbers: string): string {
   return numbers.replace(/^(.).*$/gm, "$1");
-}
-
-/** As Lua's "%.17g" writes it: the text is a part of the state. */
-function exactText(number: number): string {
-  const [digits = "", power] = number.toExponential(16).split("e");
-  const exponent = Number(power);
-  if (exponent >= -4 && exponent < 17) return withoutZeros(number.toPrecision(17));
-  const sign = exponent < 0 ? "-" : "+";
-  return `${withoutZeros(digits)}e${sign}${String(Math.abs(exponent)).padStart(2, "0")}`;
-}
-
-function withoutZeros(digits: string): string {
-  return digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
-}
-
-/** As `frame.lua` sends a text that is no limit. */
-function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is replaced
-  return text.slice(0, 40).replace(/[\u0000-\u001f\u007f!]/g, " ");
 }
