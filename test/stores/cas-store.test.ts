@@ -287,6 +287,21 @@ races("nor does an error become another one where the second look fails too", as
   }
 });
 
+races("a later trip of the same caller does not stand for one that failed", async () => {
+  const backend = new FaultyBackend();
+  const store = casStore(backend);
+  const [early, late] = [trip(), trip()];
+  const own = backend.compareAndSet.bind(backend);
+  backend.compareAndSet = async () => {
+    backend.compareAndSet = own;
+    await store.run("key", TEN, [take(2)], START, late);
+    throw new Error("boom");
+  };
+  const error = await failure(() => store.run("key", TEN, [take(5)], START, early));
+  assert.match(String(error), /boom/);
+  assert.is(await used(backend), 2);
+});
+
 races("a trip that comes after a later one of its caller is not run", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
