@@ -19,6 +19,8 @@ import { LostReplyError, type Trip } from "./trip.ts";
 
 /** Pauses after a lost race are up to 1 ms, then twice that, and so on up to this. */
 const LONGEST_PAUSE_MS = 64;
+/** How far the clocks of processes may be apart, microseconds. */
+const TOLERANCE = 1_000_000;
 /** Instants of a state are counted from a base of 32 bits, in units of 2^24 microseconds. */
 const LAST_MS = 2 ** 56 / 1000;
 
@@ -133,7 +135,9 @@ class CasStore implements Store {
       // the backend has said no and has written nevertheless: its client sent the request twice
       if (reply !== undefined && holds(saved, trip)) return reply;
       if (performance.now() >= deadlineMs) throw tooLate(key, races);
-      const options = { declared, now: time, isStoreTime, saved, limits };
+      // what a caller says of the time holds for the first state that it meets
+      const tolerance = now === undefined || races > 0 ? TOLERANCE : 0;
+      const options = { declared, now: time, isStoreTime, tolerance, saved, limits };
       const ran = runFrame(key, options, requests, trip);
       if (ran.next === undefined) return ran.reply;
       reply = ran.reply;

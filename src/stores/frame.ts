@@ -57,6 +57,11 @@ export interface FrameOptions {
   readonly now: number;
   /** That is the time of the store's own clock. */
   readonly isStoreTime: boolean;
+  /**
+   * A clock that is behind the last write by no more than this, microseconds, has not stepped back:
+   * there are several clocks, or the time was read before that write. Default 0.
+   */
+  readonly tolerance?: number;
   /** The state; absent: there is none, or it has expired. */
   readonly saved: Uint8Array | undefined;
   /** What stands where limits are kept elsewhere; undefined: nothing does. */
@@ -159,8 +164,13 @@ export class Frame {
   /** @param base of the instants in the state, which was written at base + last */
   #applyClock(base: number, last: number): void {
     const states = this.#states;
-    const { now } = this.#options;
-    if (now < base + last) {
+    const { now, tolerance = 0 } = this.#options;
+    const behind = base + last - now;
+    if (behind > 0 && behind <= tolerance) {
+      // time stands still: were it put back, the next later reading would count the same time again
+      states.base = base;
+      states.now = last;
+    } else if (behind > 0) {
       // the clock stepped back: time goes on from where it was
       states.shift(states.now - last);
     } else if (now - base >= REBASE) {

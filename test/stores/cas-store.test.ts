@@ -159,6 +159,56 @@ writing("time is the backend's, in ms with fractions", async () => {
   assert.is(await limiter.tryAcquire(), true);
 });
 
+writing("clocks that are apart, and times that were read too early, gain nothing", async () => {
+  for (const apart of [5, 900]) {
+    let ms = 1_800_000_000_000;
+    let isAhead = false;
+    const now = async () => {
+      isAhead = !isAhead;
+      return isAhead ? ms + apart : ms;
+    };
+    const backend = Object.assign(new MapBackend(), { now });
+    const store = casStore(backend);
+    const limiter = StoreRateLimiter.create(store, "api", 1000, { burstSeconds: 0.001 });
+    let granted = 0;
+    for (; ms < 1_800_000_001_000; ms += 1) {
+      for (let i = 0; i < 4; i++) if (await limiter.tryAcquire()) granted += 1;
+    }
+    assert.ok(granted > 900 && granted <= 1000 + apart + 2, `${apart} ms: ${granted}`);
+  }
+});
+
+writing("a clock that has stepped back far lets time go on from there", async () => {
+  let ms = 1_800_000_000_000;
+  const backend = Object.assign(new MapBackend(), { now: async () => ms });
+  const limiter = StoreRateLimiter.create(casStore(backend), "api", 1, { burstSeconds: 0 });
+  await limiter.reserve(10);
+  ms -= 3_600_000;
+  assert.is((await limiter.peek()).waitMs, 10_000);
+  await limiter.reserve(5);
+  ms += 5000;
+  assert.is((await limiter.peek()).waitMs, 10_000);
+});
+
+writing("a caller's time that was read before another write counts nothing twice", async () => {
+  const backend = new FaultyBackend();
+  const store = casStore(backend);
+  const own = backend.compareAndSet.bind(backend);
+  const numbers = "s1000";
+  const charge = (amount: number): StoreRequest[] => [{ verb: "charge", amount }];
+  await store.run("key", numbers, charge(1000), START, trip());
+  backend.compareAndSet = async (...args) => {
+    backend.compareAndSet = own;
+    await store.run("key", numbers, charge(1), START + 500_000, trip("other"));
+    return own(...args);
+  };
+  await store.run("key", numbers, charge(1), START, trip());
+  const [peek] = (
+    await store.run("key", numbers, [{ verb: "peek", amount: 1, late: 0 }], START + 600_000, trip())
+  ).answers;
+  assert.is(peek?.wait, 402_000);
+});
+
 writing("without `now` it is the machine's, in microseconds", async () => {
   const backend = new MapBackend();
   const limiter = StoreRateLimiter.create(casStore(backend), "api", 1, { burstSeconds: 0 });
