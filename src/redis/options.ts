@@ -10,7 +10,7 @@ import {
 } from "../limiter/remote/shared-options.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
-import { breakerOf } from "../stores/redis/connection.ts";
+import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions extends SharedOptions {
@@ -52,9 +52,9 @@ export function open(
   const shared = checkShared(name, policies, options);
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis, letsIn(shared.options));
+  const breakerOf = breakersOf(redis, letsIn(shared.options));
   const prefix = shared.prefix + tagOf(options.hashTag);
-  const store = new RedisStore(runner, prefix, algorithms, shared.limitKeys, breaker);
+  const store = new RedisStore(runner, prefix, algorithms, shared.limitKeys, breakerOf);
   return [store, shared.key, policies, shared.options];
 }
 

@@ -87,7 +87,8 @@ export function encodeState(state: SavedState): Uint8Array {
 
 /** @throws StateError where the bytes cannot be a state */
 export function decodeState(bytes: Uint8Array): SavedState {
-  if (bytes.byteLength < HEAD_BYTES) throw new StateError(bytes);
+  // shorter than any state, as frame.lua has it
+  if (bytes.byteLength < HEAD_BYTES + CALLER_BYTES) throw new StateError(bytes);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const callers = view.getUint8(10);
   const textAt = HEAD_BYTES + CALLER_BYTES * callers;

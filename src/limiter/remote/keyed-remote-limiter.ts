@@ -18,11 +18,11 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
   constructor(...opened: Opened) {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
-    const { outageStats } = this;
+    const { outageStats, processes } = this;
     // one entry in the state of a key for this process, however often the key's limiter is made anew
     const trips = new TripCounter();
     this.#make = (key) => {
-      const own = { name: `${options.name}[${key}`, key, outageStats, trips };
+      const own = { name: `${options.name}[${key}`, key, outageStats, processes, trips };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };
   }

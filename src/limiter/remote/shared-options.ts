@@ -12,6 +12,7 @@ import {
 } from "../../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../../clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
+import type { Instances } from "./instances.ts";
 import type { PrefetchOptions as Prefetch } from "./refill-size.ts";
 import type { RemoteOptions } from "./remote-options.ts";
 
@@ -34,11 +35,13 @@ export interface SharedOptions {
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
-   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it. A function is asked at once, and anew
-   * every second of an outage; if it tells no number of 1 or more then, the one before stays.
+   * How many processes share the limit, 1 or more; a function that returns how many there are now;
+   * or `"auto"`: they are counted through the store while it is up, which only Redis does. `"local"`
+   * needs it: a share is the limit divided by it. A function is called at once, and again every
+   * second of an outage; if it returns no number of 1 or more then, the one before stays. With
+   * `"auto"` the last count stays: docs/availability.md.
    */
-  readonly instances?: number | (() => number) | undefined;
+  readonly instances?: number | "auto" | (() => number) | undefined;
   /** What the keys begin with. Default "l:". */
   readonly prefix?: string | undefined;
   /**
@@ -138,18 +141,16 @@ export function checkUnavailable({
 
 const howMany: Bound = {
   ...atLeastOne,
-  words: `${atLeastOne.words}, or a function that tells one`,
+  words: `${atLeastOne.words}, a function that returns one, or "auto"`,
 };
 const permitsOrAuto: Bound = { ...aboveZero, words: `${aboveZero.words}, or "auto"` };
 
 /** How many processes share the limit, now. */
-function countInstances(
-  instances: SharedOptions["instances"],
-  whenUnavailable: string,
-): () => number {
+function countInstances(instances: SharedOptions["instances"], whenUnavailable: string): Instances {
+  if (instances === "auto") return instances;
   if (instances === undefined && whenUnavailable === "local") {
     throw new TypeError(
-      'whenUnavailable "local" needs instances: how many processes share the limit',
+      'whenUnavailable "local" needs instances: how many processes share the limit, or "auto"',
     );
   }
   if (typeof instances !== "function") {
