@@ -189,7 +189,9 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const combine = () =>
       requests.map(({ verb, parts }, i) => {
         const placed = parts.map((each) => {
-          return { ...each, place: frame.place(key(each.member), LIMIT_KEYS) };
+          const store = stores[each.member] as RedisStore;
+          const place = { ...store.place(key(each.member)), key: key(each.member) };
+          return { ...each, place: { ...place, limitKeys: LIMIT_KEYS } };
         });
         return orLost(() => frame.combination(verb, placed, sent[i]), 1);
       });

@@ -10,15 +10,14 @@ import {
   AT_ONCE,
   type CombinedPart,
   type CombinedReply,
-  type CombiningStore,
   type Place,
-  type Store,
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
 import { LostReplyError, type Trip } from "./trip.ts";
 
-interface FramePlace extends Place {
+/** Where a limiter of a combination lies. */
+export interface FramePlace extends Place {
   readonly limitKeys: readonly string[];
 }
 
@@ -33,7 +32,7 @@ interface Opened {
   readonly frame: Frame;
 }
 
-export class FrameStore implements Store, CombiningStore {
+export class FrameStore {
   readonly #now: () => number;
   readonly #saved = new Map<string, Kept>();
 
@@ -58,17 +57,7 @@ export class FrameStore implements Store, CombiningStore {
     this.#saved.clear();
   }
 
-  async run(
-    key: string,
-    declared: string,
-    requests: readonly StoreRequest[],
-    now: number | undefined,
-    trip?: Trip,
-  ): Promise<StoreReply> {
-    return this.trip(key, declared, requests, now, [], trip);
-  }
-
-  /** As `run`, at once. */
+  /** As `run` of a store, at once. */
   trip(
     key: string,
     declared: string,
@@ -84,15 +73,7 @@ export class FrameStore implements Store, CombiningStore {
     return reply;
   }
 
-  place(key: string, limitKeys: readonly string[] = []): FramePlace {
-    return { store: this, slot: "", key, limitKeys };
-  }
-
-  async runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
-    return this.combination(verb, parts);
-  }
-
-  /** As `runTogether`, at once: all are asked, and taken from only if all pass. */
+  /** As `runTogether` of a store, at once: all are asked, and taken from only if all pass. */
   combination(verb: "take" | "peek", parts: readonly CombinedPart[], trip?: Trip): CombinedReply {
     let opened = this.#openAll(parts);
     if (opened.some(({ frame }) => frame.hasRun(trip))) throw new LostReplyError();

@@ -1,7 +1,7 @@
 import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros, unixMicros } from "../clock.ts";
 import { Breaker } from "../stores/breaker.ts";
-import { FrameStore } from "../stores/frame-store.ts";
+import { type FramePlace, FrameStore } from "../stores/frame-store.ts";
 import type {
   CombinedPart,
   CombinedReply,
@@ -127,7 +127,7 @@ export class MemoryStore implements Store, CombiningStore {
   }
 
   place(key: string): Place {
-    return { ...this.#frames.place(key), store: this };
+    return this.#place(key, []);
   }
 
   async runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
@@ -142,8 +142,12 @@ export class MemoryStore implements Store, CombiningStore {
         await this.#journey();
         return this.#frames.trip(key, declared, requests, now, limitKeys, trip);
       },
-      place: (key) => ({ ...this.#frames.place(key, limitKeys), store: this }),
+      place: (key) => this.#place(key, limitKeys),
     };
+  }
+
+  #place(key: string, limitKeys: readonly string[]): FramePlace {
+    return { store: this, slot: "", key, limitKeys };
   }
 
   async #journey(): Promise<void> {
