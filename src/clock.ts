@@ -139,6 +139,20 @@ class Timeout implements Timer {
   };
 }
 
+/** What turns readings of `performance.now()` into Unix time, ms. */
+let unixOffsetMs = 0;
+
+/**
+ * The machine's own clock: whole microseconds of Unix time. `Date` has the time that other processes
+ * and machines have too, but only its milliseconds; between two of them `performance` counts on.
+ */
+export function unixMicros(): number {
+  const ms = performance.now();
+  const wholeMs = Date.now();
+  unixOffsetMs = Math.min(Math.max(unixOffsetMs, wholeMs - ms), wholeMs + 0.999 - ms);
+  return Math.floor((ms + unixOffsetMs) * 1000);
+}
+
 /** In some runtimes timers are numbers, and nothing of them keeps a process alive. */
 export function unref(timer: unknown): void {
   (timer as { unref?(): void } | undefined)?.unref?.();

@@ -2,9 +2,7 @@
  * `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the
  * same name.
  */
-import { readPolicies } from "./algorithms/index.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
-import { repaced, type SmoothPolicy } from "./algorithms/smooth/smooth.ts";
 import {
   aboveZero,
   atLeastZeroOrInfinity,
@@ -17,16 +15,13 @@ import {
   wholeAtLeastOne,
 } from "./check.ts";
 import { LONGEST_TIMEOUT_MS } from "./clock.ts";
-import type { RemoteLimiter as RemoteFace } from "./limiter/face.ts";
 import { RemoteConcurrency } from "./limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "./limiter/rate-limiter.ts";
-import { RemoteLimiter } from "./limiter/remote/remote-limiter.ts";
+import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
+import { RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
+import { checkName, checkUnavailable } from "./limiter/remote/shared-options.ts";
 import {
-  checkKey,
-  checkName,
-  checkUnavailable,
   letsIn,
-  type Opened,
   open,
   REDIS_OPTIONS,
   type RedisPoliciesOptions,
@@ -38,15 +33,15 @@ import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
 import { breakersOf } from "./stores/redis/connection.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
-import { TripCounter } from "./stores/trip.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
 export type { RemoteLimiter } from "./limiter/face.ts";
 export type { ConcurrencyStatus } from "./limiter/leases/lease-options.ts";
 export type { RemoteLease as RedisLease } from "./limiter/leases/remote-lease.ts";
 export type { RemoteStats as RedisStats, StoreState } from "./limiter/remote/outage-stats.ts";
+export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
+export type { PrefetchOptions } from "./limiter/remote/shared-options.ts";
 export type {
-  PrefetchOptions,
   RedisLimiterOptions,
   RedisPoliciesOptions,
   RedisRateLimiterOptions,
@@ -65,14 +60,7 @@ export type {
 } from "./stores/redis/subscriber.ts";
 
 /** A limiter on Redis under any policies. */
-export class RedisLimiter extends RemoteLimiter {
-  readonly #of: (key: string) => RemoteLimiter;
-  readonly #limiters = new Map<string, WeakRef<RemoteLimiter>>();
-  readonly #dropped = new FinalizationRegistry<string>((key) => {
-    // unless there is a new one by now
-    if (!this.#limiters.get(key)?.deref()) this.#limiters.delete(key);
-  });
-
+export class RedisLimiter extends KeyedRemoteLimiter {
   /**
    * A limiter on Redis: one for all who use the same name, however many processes and machines.
    *
@@ -102,60 +90,11 @@ export class RedisLimiter extends RemoteLimiter {
   private constructor(made: typeof CREATE, ...opened: Opened) {
     checkCreated("RedisLimiter", made);
     super(...opened);
-    const [store, name, policies, options] = opened;
-    const { outageStats, processes } = this;
-    // one entry in the state of a key for this process, however often the key's limiter is made anew
-    const trips = new TripCounter();
-    this.#of = (key) => {
-      const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, {
-        ...options,
-        ...{ name: full, key, outageStats, processes, trips },
-      });
-    };
   }
-
-  /**
-   * The limiter of a key, under the same policies: one for each user, address or URL. It is the
-   * same object for all who ask while somebody holds it or waits.
-   *
-   * @param key any well-formed text
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
-   * @example
-   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
-   */
-  for(key: string): RemoteFace {
-    const known = this.#limiters.get(checkKey("key", key))?.deref();
-    if (known !== undefined) return known;
-    this.checkOpen();
-    const limiter = this.#of(key);
-    this.#limiters.set(key, new WeakRef(limiter));
-    this.#dropped.register(limiter, key);
-    return limiter;
-  }
-
-  /** As that of every limiter; and ends those of its keys. */
-  override async close(): Promise<void> {
-    const limiters = Array.from(this.#limiters.values(), (limiter) => limiter.deref());
-    await Promise.all([super.close(), ...limiters.map((limiter) => limiter?.close())]);
-  }
-}
-
-/** What a `setRate` reaches: the state tells under which numbers it was last used. */
-export interface RateSetting {
-  /**
-   * `"users"`: the limiter was last used by code that declares the same numbers, by this process or
-   * others, and all of that code follows. `"only-this-declaration"`: it was last used by code that
-   * declares other numbers, which does not follow; only code that declares what this limiter does
-   * would. `"unknown"`: it has not been used lately, or its limit is kept in a key that changed.
-   */
-  readonly reaches: "users" | "only-this-declaration" | "unknown";
-  /** With `"only-this-declaration"`: the permits per second at which the limiter was last used. */
-  readonly rateInUse?: number | undefined;
 }
 
 /** Guava's RateLimiter on Redis. */
-export class RedisRateLimiter extends RemoteLimiter {
+export class RedisRateLimiter extends RemoteRateLimiter {
   /**
    * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many
    * processes and machines.
@@ -187,43 +126,6 @@ export class RedisRateLimiter extends RemoteLimiter {
   private constructor(made: typeof CREATE, ...opened: Opened) {
     checkCreated("RedisRateLimiter", made);
     super(...opened);
-  }
-
-  /**
-   * Permits per second in force, as the last reply told; before the first, the number that was
-   * declared. 0: operators have closed it with `limitKey`.
-   */
-  getRate(): number {
-    return this.isShut ? 0 : this.#policy.permitsPerSecond;
-  }
-
-  /**
-   * Another pace from now on for everyone who was created under this name with the same numbers,
-   * until it is set again or taken back with `resetRate`. Code that declares other numbers is not
-   * held to it.
-   *
-   * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @returns whom it reaches, as far as Redis knows: see `RateSetting`
-   * @example
-   * const { reaches, rateInUse } = await limiter.setRate(10);
-   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
-   */
-  async setRate(permitsPerSecond: number): Promise<RateSetting> {
-    const writtenUnder = await this.setPolicies(repaced(this.#policy, permitsPerSecond));
-    if (writtenUnder === "=") return { reaches: "users" };
-    const [used] = readPolicies(writtenUnder);
-    if (used === undefined) return { reaches: "unknown" };
-    return { reaches: "only-this-declaration", rateInUse: used.numbers[0] };
-  }
-
-  /** The declared pace again. */
-  async resetRate(): Promise<void> {
-    await this.resetPolicies();
-  }
-
-  get #policy(): SmoothPolicy {
-    const [policy] = this.policies;
-    return policy as SmoothPolicy;
   }
 }
 

@@ -16,7 +16,14 @@ const rooms: Room[] = [
   {
     file: "src/ground.ts",
     allowed: ["./clock.ts"],
-    refused: ["./algorithms/index.ts", "./limiter/limiter.ts", "./index.ts", "ioredis", "node:fs"],
+    refused: [
+      "./algorithms/index.ts",
+      "./limiter/limiter.ts",
+      "./index.ts",
+      "./store.ts",
+      "ioredis",
+      "node:fs",
+    ],
   },
   {
     file: "src/algorithms/algorithm.ts",
@@ -39,7 +46,13 @@ const rooms: Room[] = [
   {
     file: "src/stores/memory.ts",
     allowed: ["./store.ts", "../clock.ts", "../algorithms/algorithm.ts"],
-    refused: ["./redis/client.ts", "../limiter/limiter.ts", "../adapters/http/index.ts", "ioredis"],
+    refused: [
+      "./redis/client.ts",
+      "../limiter/limiter.ts",
+      "../adapters/http/index.ts",
+      "../store.ts",
+      "ioredis",
+    ],
   },
   {
     file: "src/stores/redis/store.ts",
@@ -49,7 +62,13 @@ const rooms: Room[] = [
   {
     file: "src/limiter/limiter.ts",
     allowed: ["./reservation.ts", "../stores/memory.ts", "../algorithms/index.ts", "../clock.ts"],
-    refused: ["../adapters/http/index.ts", "../stores/redis/store.ts", "../redis.ts", "ioredis"],
+    refused: [
+      "../adapters/http/index.ts",
+      "../stores/redis/store.ts",
+      "../redis.ts",
+      "../store.ts",
+      "ioredis",
+    ],
   },
   {
     file: "src/adapters/p-queue/index.ts",
@@ -88,13 +107,25 @@ const rooms: Room[] = [
   },
   {
     file: "src/testing/fake-clock.ts",
-    allowed: ["../clock.ts", "./index.ts"],
-    refused: ["../limiter/limiter.ts", "../algorithms/index.ts", "../index.ts", "uvu"],
+    allowed: ["../clock.ts", "./index.ts", "../stores/frame-store.ts"],
+    refused: [
+      "../limiter/limiter.ts",
+      "../algorithms/index.ts",
+      "../stores/redis/store.ts",
+      "../index.ts",
+      "../store.ts",
+      "uvu",
+    ],
   },
   {
     file: "src/index.ts",
     allowed: ["./clock.ts", "./limiter/limiter.ts", "./algorithms/index.ts", "./stores/memory.ts"],
     refused: ["./stores/redis/store.ts", "./redis.ts", "./adapters/http/index.ts", "ioredis"],
+  },
+  {
+    file: "src/store.ts",
+    allowed: ["./stores/cas-store.ts", "./limiter/remote/remote-limiter.ts", "./check.ts"],
+    refused: ["./stores/redis/store.ts", "./redis.ts", "./testing/index.ts", "ioredis"],
   },
   { file: "src/redis.ts", allowed: ["ioredis", "./stores/redis/store.ts"], refused: [] },
 ];

@@ -24,6 +24,7 @@ const PAGES = [
   "docs/job-queues.md",
   "docs/llm.md",
   "docs/nginx.md",
+  "docs/stores.md",
   "docs/streams.md",
   "docs/testing.md",
   "bench/RESULTS.md",

@@ -24,7 +24,7 @@ import {
   type ScriptRunner,
   StoreUnavailableError,
 } from "../src/redis.ts";
-import { FrameStore } from "../src/stores/frame.ts";
+import { FrameStore } from "../src/stores/frame-store.ts";
 import { scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../src/stores/store.ts";
@@ -253,7 +253,21 @@ limits("while Redis is away, a limit that was 0 stays 0", async () => {
 });
 
 limits("Redis answers and saves what TypeScript does, whatever the keys hold", async () => {
-  const values = [undefined, "0", "3", "-1", "many", "2.5", "1e3", "0"];
+  const values = [
+    undefined,
+    "0",
+    "3",
+    "-1",
+    "many",
+    "2.5",
+    "1e3",
+    "0",
+    "a!b\tc",
+    "9".repeat(50),
+    "0.1",
+    "1e-5",
+    "12345678901234567",
+  ];
   const declared = [
     "f$5@1 1000",
     "g$3@1 $2@1 1000",
@@ -266,13 +280,20 @@ limits("Redis answers and saves what TypeScript does, whatever the keys hold", a
     const names = numbers
       .split("\n")
       .map((line) => algorithms.find(({ code }) => code === line[0])?.name ?? "");
-    const store = new RedisStore(scriptRunner(redis), "kept:", names, ["kept 1", "kept 2"]);
+    const keys = ["kept 1", "kept 2"];
+    const store = new RedisStore(scriptRunner(redis), "kept:", names, keys);
     const twin = new FrameStore();
     for (let i = 0; i < 60; i++) {
       const kept = [values[i % values.length], values[one(i)]];
-      for (const [k, value] of kept.entries()) {
-        if (value === undefined) await redis.del(`kept ${k + 1}`);
-        else await redis.set(`kept ${k + 1}`, value);
+      for (const [k, key] of keys.entries()) {
+        const value = kept[k];
+        if (value === undefined) {
+          twin.limits.delete(key);
+          await redis.del(key);
+        } else {
+          twin.limits.set(key, value);
+          await redis.set(key, value);
+        }
       }
       const amount = names.map((_, k) => (i + k) % 3);
       const asked = amount.some((n) => n > 0) ? amount : amount.map(() => 1);
@@ -285,10 +306,10 @@ limits("Redis answers and saves what TypeScript does, whatever the keys hold", a
         i % 13 === 7 ? { verb: "unset" } : { verb: "refund", amount: asked },
       ];
       const now = 1_800_000_000_000_000 + i * 300_000;
-      const expected = twin.trip("a", numbers, requests, now, kept);
+      const expected = twin.trip("a", numbers, requests, now, keys);
       assert.equal(await store.run(numbers, numbers, requests, now), expected, `${numbers}, ${i}`);
       const bytes = await redis.getBuffer(`kept:${numbers}`);
-      assert.ok(bytes?.equals(twin.saved.get("a")?.bytes ?? new Uint8Array()), `${numbers}, ${i}`);
+      assert.ok(bytes?.equals(twin.saved("a")?.bytes ?? new Uint8Array()), `${numbers}, ${i}`);
     }
   }
 });

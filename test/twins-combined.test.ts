@@ -4,9 +4,10 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import { writePolicies } from "../src/algorithms/index.ts";
-import { describe, FrameStore } from "../src/stores/frame.ts";
+import { FrameStore } from "../src/stores/frame-store.ts";
 import { type ScriptRunner, scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
+import { describeState } from "../src/stores/state-bytes.ts";
 import type { CombinedPart, StoreRequest } from "../src/stores/store.ts";
 import { LostReplyError, type Trip } from "../src/stores/trip.ts";
 import { samplePolicies } from "./algorithms/samples.ts";
@@ -146,10 +147,10 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     }
     for (const member of [0, 1, 2]) {
       const bytes = await redis.getBuffer(PREFIX + key(member));
-      const expected = frame.saved.get(key(member))?.bytes;
-      if (describe(bytes) === describe(expected)) continue;
+      const expected = frame.saved(key(member))?.bytes;
+      if (describeState(bytes) === describeState(expected)) continue;
       throw new Error(
-        `${JSON.stringify(what)}: Redis keeps\n${describe(bytes)}\nexpected\n${describe(expected)}`,
+        `${JSON.stringify(what)}: Redis keeps\n${describeState(bytes)}\nexpected\n${describeState(expected)}`,
       );
     }
   };
@@ -188,7 +189,9 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const combine = () =>
       requests.map(({ verb, parts }, i) => {
         const placed = parts.map((each) => {
-          return { ...each, place: frame.place(key(each.member), LIMIT_KEYS) };
+          const store = stores[each.member] as RedisStore;
+          const place = { ...store.place(key(each.member)), key: key(each.member) };
+          return { ...each, place: { ...place, limitKeys: LIMIT_KEYS } };
         });
         return orLost(() => frame.combination(verb, placed, sent[i]), 1);
       });
@@ -225,7 +228,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const granted = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
     const declared = granted ?? numbers(member, 0);
     const trip = { caller: "process0", number: ++number };
-    const own = () => frame.trip(key(member), declared, [request()], now, limits, trip);
+    const own = () => frame.trip(key(member), declared, [request()], now, LIMIT_KEYS, trip);
     const store = stores[member] as RedisStore;
     const run = () => store.run(key(member), declared, [request()], now, trip);
     for (let i = 1; i < other.times; i++) await run();

@@ -17,7 +17,10 @@ export interface Store {
    * limiter has its own.
    */
   breakerOf?(key: string): Breaker | undefined;
-  /** Whether the error comes from a store that is there, and a retry does not help; absent: never. */
+  /**
+   * Whether the error comes from a store that is there, and a retry does not help; absent: a
+   * `TypeError` does.
+   */
   isPermanent?(error: unknown): boolean;
   /**
    * @param key the limiter's name
@@ -25,6 +28,8 @@ export interface Store {
    * @param now epoch microseconds; absent: the store's own clock
    * @param trip by which the store recognizes a trip that it has run before; absent: it runs it
    *   however often it receives it
+   * @param deadlineMs when the caller gives up, by `performance.now()`: nothing is tried again after
+   *   that. Absent: never
    * @throws LostReplyError where the trip was run before: nothing has changed
    */
   run(
@@ -33,7 +38,10 @@ export interface Store {
     requests: readonly StoreRequest[],
     now: number | undefined,
     trip?: Trip,
+    deadlineMs?: number,
   ): Promise<StoreReply>;
+  /** The same store, for a limiter whose limits are kept under these keys; absent: it keeps none. */
+  withLimitKeys?(limitKeys: readonly string[]): Store;
   /**
    * Counts the live processes that use the limiter; absent: `instances: "auto"` is refused. The same
    * for the same key.

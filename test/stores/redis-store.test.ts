@@ -20,7 +20,7 @@ import {
   type RedisRateLimiterOptions,
   StoreUnavailableError,
 } from "../../src/redis.ts";
-import { FrameStore } from "../../src/stores/frame.ts";
+import { FrameStore } from "../../src/stores/frame-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
@@ -229,7 +229,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
         frame.trip(lapses, declared, [request[verb]], now);
       }
       // by the server's own clock it lives a second longer than this
-      const { lifeMs = 0 } = frame.saved.get(lapses) ?? {};
+      const { lifeMs = 0 } = frame.saved(lapses) ?? {};
       now += Math.max(0, lifeMs - HOUR_MS) * 1000;
       await redis.del(lapses);
       const through = [0, 0];

@@ -37,7 +37,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
       prepare: (requests) => requests,
       probe: () => run([{ verb: "probe", what: "" }], performance.now()),
       breaker: () => store.breakerOf?.(key),
-      isPermanent: (cause) => store.isPermanent?.(cause) === true,
+      isPermanent: (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError,
       answered: (_request, { reply }) => {
         strategy.replied(reply);
         processes?.used();

@@ -30,8 +30,12 @@ export interface BatchHandler<Request, Answer> {
   now(): number;
   /** The requests in the order in which they leave, and what is to leave with them. */
   prepare(requests: readonly Request[]): readonly Request[];
-  /** Sends a batch; the promise is for one answer to each request, in order. */
-  run(requests: readonly Request[], sentAt: number): Promise<readonly Answer[]>;
+  /**
+   * Sends a batch; the promise is for one answer to each request, in order.
+   *
+   * @param deadlineMs when the batch is overdue, by `performance.now()`
+   */
+  run(requests: readonly Request[], sentAt: number, deadlineMs: number): Promise<readonly Answer[]>;
   answered(sent: Sent<Request>, answers: readonly Answer[]): void;
   /** @param isLatest no batch has failed or been answered since that one was overdue */
   answeredLate(sent: Sent<Request>, answers: readonly Answer[], isLatest: boolean): void;
@@ -195,9 +199,13 @@ export class Batcher<Request extends Batchable, Answer> {
   }
 
   /** A client that throws has failed. */
-  #run({ requests, sentAt }: UnderWay<Request>): Promise<readonly Answer[] | undefined> {
+  #run({
+    requests,
+    sentAt,
+    deadlineMs,
+  }: UnderWay<Request>): Promise<readonly Answer[] | undefined> {
     try {
-      return Promise.resolve(this.#handler.run(requests, sentAt));
+      return Promise.resolve(this.#handler.run(requests, sentAt, deadlineMs));
     } catch (error) {
       return Promise.reject(error);
     }

@@ -80,11 +80,13 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
         const last = strategy.piggyback();
         return inOrder(last === undefined ? requests : [...requests, last]);
       },
-      run: (requests, sentAt) => this.#run(pack(requests, line.lateBy()), sentAt, trips.next()),
+      run: (requests, sentAt, deadlineMs) =>
+        this.#run(pack(requests, line.lateBy()), sentAt, deadlineMs, trips.next()),
       // a pause of no length changes nothing but that it is written
-      probe: () => this.#run([{ verb: "pause", micros: 0 }], line.now()),
+      probe: () =>
+        this.#run([{ verb: "pause", micros: 0 }], line.now(), performance.now() + timeoutMs),
       breaker: () => store.breakerOf?.(key),
-      isPermanent: (cause) => store.isPermanent?.(cause) === true,
+      isPermanent: (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError,
       answered: (request, answer) => strategy.answered(request, answer),
     });
     this.#store = store;
@@ -101,10 +103,11 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   #run(
     requests: readonly StoreRequest[],
     sentAt: number,
+    deadlineMs: number,
     trip?: Trip,
   ): Promise<readonly (Answer | undefined)[]> {
     const now = this.#storeTime(sentAt);
-    return this.#store.run(this.#key, this.#declared, requests, now, trip).then(
+    return this.#store.run(this.#key, this.#declared, requests, now, trip, deadlineMs).then(
       (reply) => {
         this.#noted(reply);
         return reply.answers;

@@ -214,8 +214,12 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   /** An answer is undefined where the store has run the request and the reply to that is lost. */
-  run(requests: readonly Request[], sentAt: number): Promise<readonly (Answer | undefined)[]> {
-    return this.#options.run(requests, sentAt);
+  run(
+    requests: readonly Request[],
+    sentAt: number,
+    deadlineMs: number,
+  ): Promise<readonly (Answer | undefined)[]> {
+    return this.#options.run(requests, sentAt, deadlineMs);
   }
 
   answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
@@ -284,7 +288,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   isPermanent(cause: unknown): boolean {
-    return cause instanceof TypeError || this.#options.isPermanent(cause);
+    return this.#options.isPermanent(cause);
   }
 
   probe(): Promise<unknown> {

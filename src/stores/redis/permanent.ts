@@ -8,5 +8,5 @@ const PERMANENT =
 
 /** Whether the server is there and a retry does not help. */
 export function isPermanent(cause: unknown): boolean {
-  return PERMANENT.test(`${cause}`);
+  return cause instanceof TypeError || PERMANENT.test(`${cause}`);
 }

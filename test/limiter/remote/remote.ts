@@ -4,7 +4,7 @@ import { type Clock, type Timer, toMicros } from "../../../src/clock.ts";
 import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
-import { FrameStore } from "../../../src/stores/frame.ts";
+import { FrameStore } from "../../../src/stores/frame-store.ts";
 import { listPolicies, type Policies } from "../../../src/stores/memory.ts";
 import {
   type RedisClient,

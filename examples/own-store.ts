@@ -1,0 +1,111 @@
+/**
+ * A store of your own: three processes share a limit of 20 a second through files in a folder, without
+ * a server. `FileBackend` is all that is needed: `get` and `compareAndSet` on bytes by key.
+ */
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type CasBackend, casStore, StoreRateLimiter } from "smooth-limiter/store";
+
+/** A file for each key: 8 bytes that say when the state expires, then the state. */
+class FileBackend implements CasBackend {
+  readonly #folder: string;
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  async get(key: string): Promise<Buffer | undefined> {
+    const bytes = await orAbsent(readFile(this.#path(key)), "ENOENT");
+    if (bytes === undefined || bytes.readDoubleLE(0) <= Date.now()) return undefined;
+    return bytes.subarray(8);
+  }
+
+  async compareAndSet(
+    key: string,
+    before: Uint8Array | undefined,
+    after: Uint8Array,
+    lifeMs: number,
+  ): Promise<boolean> {
+    const path = this.#path(key);
+    // only one process can create the lock file; to the others the race is lost, and they try again
+    const lock = await orAbsent(open(`${path}.lock`, "wx"), "EEXIST");
+    if (lock === undefined) return false;
+    try {
+      const now = await this.get(key);
+      if (before === undefined ? now !== undefined : !now?.equals(before)) return false;
+      const expiry = Buffer.alloc(8);
+      expiry.writeDoubleLE(Date.now() + lifeMs);
+      // a reader sees the old file or the new one, never a half
+      await writeFile(`${path}.new`, Buffer.concat([expiry, after]));
+      await rename(`${path}.new`, path);
+      return true;
+    } finally {
+      await lock.close();
+      await rm(`${path}.lock`);
+    }
+  }
+
+  #path(key: string): string {
+    return join(this.#folder, encodeURIComponent(key));
+  }
+}
+
+/** Undefined where the operation fails with that code. */
+async function orAbsent<T>(promise: Promise<T>, code: string): Promise<T | undefined> {
+  try {
+    return await promise;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === code) return undefined;
+    throw error;
+  }
+}
+
+const RATE = 20;
+const RUN_MS = 2000;
+
+const [, , folder] = process.argv;
+if (folder === undefined) await lead();
+else await work(folder);
+
+/** One of the processes. It knows the folder, and nothing of the others. */
+async function work(folder: string): Promise<void> {
+  const store = casStore(new FileBackend(folder));
+  const limiter = StoreRateLimiter.create(store, "mails", RATE, { burstSeconds: 0 });
+  process.on("disconnect", () => process.exit());
+  for (;;) {
+    await limiter.acquire();
+    process.send?.(Date.now());
+  }
+}
+
+async function lead(): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), "smooth-limiter-store-"));
+  const file = fileURLToPath(import.meta.url);
+  const workers = Array.from({ length: 3 }, () => fork(file, [folder]));
+  /** When each worker has used a permit, ms of Unix time. */
+  const used: number[][] = workers.map(() => []);
+  workers.forEach((worker, i) => {
+    worker.on("message", (at) => used[i]?.push(Number(at)));
+  });
+  await Promise.all(workers.map((worker) => once(worker, "message")));
+  const startedAt = Date.now();
+  await new Promise((resolve) => {
+    setTimeout(resolve, RUN_MS);
+  });
+  for (const worker of workers) worker.kill("SIGKILL");
+  await Promise.all(workers.map((worker) => once(worker, "exit")));
+  await rm(folder, { recursive: true });
+
+  const inTime = (at: number) => at >= startedAt && at < startedAt + RUN_MS;
+  const counts = used.map((instants) => instants.filter(inTime).length);
+  const together = counts.reduce((sum, count) => sum + count, 0);
+  console.log(`3 processes, one folder, ${RATE} permits a second:`);
+  console.log(`${counts.join(" + ")} = ${together} permits in ${RUN_MS / 1000} s`);
+  // one more for each process: its timer may be late, and the permit is from before
+  assert.ok(together > 0 && together <= (RATE * RUN_MS) / 1000 + 1 + workers.length);
+}

@@ -1,0 +1,135 @@
+/**
+ * `smooth-limiter/store`: limiters whose state lives in a store of yours, one for all processes that
+ * use the same name. `casStore` makes a store of anything that can compare and set.
+ */
+import { reportUseless } from "./algorithms/never-binds.ts";
+import { CREATE, checkCreated, checkOptions, show } from "./check.ts";
+import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
+import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
+import { RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
+import {
+  checkShared,
+  type LimitKeys,
+  SHARED_OPTIONS,
+  type SharedOptions,
+} from "./limiter/remote/shared-options.ts";
+import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
+import type { Store } from "./stores/store.ts";
+
+export { LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export type { RemoteLimiter } from "./limiter/face.ts";
+export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
+export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
+export type { PrefetchOptions } from "./limiter/remote/shared-options.ts";
+export { type CasBackend, casStore } from "./stores/cas-store.ts";
+export type { Store } from "./stores/store.ts";
+
+export interface StoreLimiterOptions extends SharedOptions {
+  /**
+   * A key in which operators keep the limit, or one for each policy by name: a number as text. It
+   * holds from the next call on; 0 lets nothing through; where the key is absent, or holds a negative
+   * number or none, the policy's own limit holds, and `diagnostics.limitIgnored` tells. (The limit is
+   * the policy's `limit`, `capacity` or `permitsPerSecond`.) Each such key is one more `get` for each
+   * trip. Default: none.
+   */
+  readonly limitKey?: LimitKeys | undefined;
+}
+
+export interface StoreRateLimiterOptions extends SmoothOptions, SharedOptions {
+  /** A key in which operators keep the permits per second: see `StoreLimiterOptions`. */
+  readonly limitKey?: string | undefined;
+}
+
+const STORE_OPTIONS = [...SHARED_OPTIONS, "limitKey"] as const;
+
+/** A limiter on a store under any policies. */
+export class StoreLimiter extends KeyedRemoteLimiter {
+  /**
+   * A limiter on a store: one for all processes that use the same name on it.
+   *
+   * @param store as `casStore` or `memoryStore` makes one; it is never closed
+   * @param name of the limiter: any text but an empty one
+   * @param policies a policy, or several by name: all let a request pass, or none is charged
+   * @param options see `StoreLimiterOptions`
+   * @returns the limiter; the store is not asked before the first call
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = StoreLimiter.create(store, "api", fixedWindow({ limit: 100, windowMs: 60_000 }));
+   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
+   */
+  static create(
+    store: Store,
+    name: string,
+    policies: Policies,
+    options: StoreLimiterOptions = {},
+  ): StoreLimiter {
+    checkOptions("options", options, STORE_OPTIONS);
+    const listed = listPolicies(policies);
+    reportUseless(listed.names, listed.list);
+    return new StoreLimiter(CREATE, ...open(store, name, listed, options));
+  }
+
+  private constructor(made: typeof CREATE, ...opened: Opened) {
+    checkCreated("StoreLimiter", made);
+    super(...opened);
+  }
+}
+
+/** Guava's RateLimiter on a store. */
+export class StoreRateLimiter extends RemoteRateLimiter {
+  /**
+   * A rate limiter on a store: `RateLimiter.create`, one for all processes that use the same name on
+   * it.
+   *
+   * @param store as `casStore` or `memoryStore` makes one; it is never closed
+   * @param name of the limiter: any text but an empty one
+   * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
+   * @param warmup the warm-up in ms (0 or absent: none), or options
+   * @returns the limiter; the store is not asked before the first call, and the first call begins the
+   *   limiter's life
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * const limiter = StoreRateLimiter.create(casStore(backend), "github", 5);
+   * await limiter.acquire();
+   */
+  static create(
+    store: Store,
+    name: string,
+    permitsPerSecond: number,
+    warmup: number | StoreRateLimiterOptions = 0,
+  ): StoreRateLimiter {
+    const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
+    checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
+    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    return new StoreRateLimiter(CREATE, ...open(store, name, policies, options));
+  }
+
+  private constructor(made: typeof CREATE, ...opened: Opened) {
+    checkCreated("StoreRateLimiter", made);
+    super(...opened);
+  }
+}
+
+/** What a limiter on a store is made of, all of it checked. */
+function open(
+  store: Store,
+  name: string,
+  policies: PolicyList,
+  options: StoreLimiterOptions,
+): Opened {
+  const shared = checkShared(name, policies, options);
+  const { prefix, key, limitKeys } = shared;
+  const own = limitKeys.length === 0 ? checkStore(store) : keepingLimits(store, limitKeys);
+  return [own, prefix + key, policies, shared.options];
+}
+
+function checkStore(store: Store): Store {
+  if (typeof (Object(store) as Partial<Store>).run === "function") return store;
+  throw new TypeError(`store must be made by casStore or memoryStore, got ${show(store)}`);
+}
+
+function keepingLimits(store: Store, limitKeys: readonly string[]): Store {
+  const own = checkStore(store).withLimitKeys?.(limitKeys);
+  if (own !== undefined) return own;
+  throw new TypeError("limitKey needs a store that keeps limits, as casStore and memoryStore do");
+}

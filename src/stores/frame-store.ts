@@ -1,0 +1,151 @@
+/**
+ * A store in the memory of this process: bytes by key, as Redis keeps them, and `Frame` for the
+ * scripts. What has expired by the store's clock is absent.
+ */
+import { unixMicros } from "../clock.ts";
+import { type Asked, Frame, type FrameOptions } from "./frame.ts";
+import type { Saved } from "./state-bytes.ts";
+import {
+  type Answer,
+  AT_ONCE,
+  type CombinedPart,
+  type CombinedReply,
+  type Place,
+  type StoreReply,
+  type StoreRequest,
+} from "./store.ts";
+import { LostReplyError, type Trip } from "./trip.ts";
+
+/** Where a limiter of a combination lies. */
+export interface FramePlace extends Place {
+  readonly limitKeys: readonly string[];
+}
+
+interface Kept extends Saved {
+  /** By the store's clock, microseconds. */
+  readonly expiresAt: number;
+}
+
+/** A limiter of a combination. */
+interface Opened {
+  readonly key: string;
+  readonly frame: Frame;
+}
+
+export class FrameStore {
+  readonly #now: () => number;
+  readonly #saved = new Map<string, Kept>();
+
+  /** The texts of the keys in which limits are kept. */
+  readonly limits = new Map<string, string>();
+
+  /** @param now its own clock, microseconds of Unix time */
+  constructor(now: () => number = unixMicros) {
+    this.#now = now;
+  }
+
+  /** The state under a key, unless it has expired. */
+  saved(key: string): Saved | undefined {
+    const kept = this.#saved.get(key);
+    if (kept === undefined || kept.expiresAt > this.#now()) return kept;
+    this.#saved.delete(key);
+    return undefined;
+  }
+
+  /** Forgets all states. */
+  clear(): void {
+    this.#saved.clear();
+  }
+
+  /** As `run` of a store, at once. */
+  trip(
+    key: string,
+    declared: string,
+    requests: readonly StoreRequest[],
+    now?: number,
+    limitKeys: readonly string[] = [],
+    trip?: Trip,
+  ): StoreReply {
+    const frame = this.#open(key, declared, now, limitKeys);
+    if (frame.hasRun(trip)) throw new LostReplyError();
+    const reply = frame.run(requests);
+    this.#save({ key, frame }, trip);
+    return reply;
+  }
+
+  /** As `runTogether` of a store, at once: all are asked, and taken from only if all pass. */
+  combination(verb: "take" | "peek", parts: readonly CombinedPart[], trip?: Trip): CombinedReply {
+    let opened = this.#openAll(parts);
+    if (opened.some(({ frame }) => frame.hasRun(trip))) throw new LostReplyError();
+    const asked = parts.map((part, i) => frameOf(opened, i).ask(part));
+    const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional === true;
+    let passes = parts.every((_, i) => lets(i));
+    const receipts: (readonly number[])[] = [];
+    if (verb === "take" && passes) {
+      // a limiter that is there twice is asked again before its second part is taken
+      const isTwice = new Set(opened.map(({ frame }) => frame)).size < opened.length;
+      for (const [i, part] of parts.entries()) {
+        const frame = frameOf(opened, i);
+        if (isTwice) asked[i] = frame.ask(part);
+        passes = lets(i);
+        if (!passes) break;
+        const found = asked[i] as Asked;
+        if (found.fate === "passes") receipts[i] = frame.takeAsked(part, found);
+      }
+      if (passes) {
+        for (const one of opened) this.#save(one, trip);
+      } else {
+        opened = this.#openAll(parts);
+        receipts.length = 0;
+      }
+    }
+    return {
+      passes,
+      parts: asked.map(({ wait, fate, slowest, open }, i) => {
+        const frame = frameOf(opened, i);
+        const quotas = frame.quotas(open);
+        const answer: Answer = { ...AT_ONCE, wait, slowest, quotas, receipts: receipts[i] ?? [] };
+        return { ...frame.head, fate, answer };
+      }),
+    };
+  }
+
+  /** One frame for each key, however often it is there. */
+  #openAll(parts: readonly CombinedPart[]): readonly Opened[] {
+    const frames = new Map<string, Frame>();
+    const time = this.#now();
+    return parts.map(({ place, declared, now }) => {
+      const { key, limitKeys } = place as FramePlace;
+      const frame = frames.get(key) ?? this.#open(key, declared, now, limitKeys, time);
+      frames.set(key, frame);
+      return { key, frame };
+    });
+  }
+
+  #open(
+    key: string,
+    declared: string,
+    now: number | undefined,
+    limitKeys: readonly string[],
+    time = this.#now(),
+  ): Frame {
+    const options: FrameOptions = {
+      declared,
+      now: now ?? time,
+      isStoreTime: now === undefined,
+      saved: this.saved(key)?.bytes,
+      limits: limitKeys.map((each) => this.limits.get(each)),
+    };
+    return new Frame(options);
+  }
+
+  #save({ key, frame }: Opened, trip: Trip | undefined): void {
+    if (!frame.changed) return;
+    const saved = frame.save(trip);
+    this.#saved.set(key, { ...saved, expiresAt: this.#now() + saved.lifeMs * 1000 });
+  }
+}
+
+function frameOf(opened: readonly Opened[], i: number): Frame {
+  return (opened[i] as Opened).frame;
+}

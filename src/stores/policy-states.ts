@@ -1,0 +1,259 @@
+/**
+ * The states of a limiter's policies at one instant, in the frame of one call. All policies agree on
+ * an instant before any is taken from.
+ *
+ * Times are microseconds after `base`.
+ */
+import type { Algorithm, Policy } from "../algorithms/algorithm.ts";
+import { readPolicies } from "../algorithms/index.ts";
+import { toMillis } from "../clock.ts";
+import type { Amount } from "../permits.ts";
+import type { PolicyQuota } from "./store.ts";
+
+/** The smallest request: the first instant for it is the end of what is promised. */
+const TINY = 5e-324;
+
+interface Part {
+  readonly algorithm: Algorithm;
+  policy: Policy;
+  readonly state: unknown;
+}
+
+/** Each is saved as a double; a list as its length and then what is in it. */
+type Fields = Record<string, number | readonly number[]>;
+
+/** How the policies stand to a request, each asked alone. */
+export interface Alone {
+  /** The one that makes it wait longest. */
+  readonly slowest: number;
+  /** Which would let it go now. */
+  readonly open: readonly boolean[];
+}
+
+export class PolicyStates {
+  base: number;
+  now: number;
+  /** No caller goes before that. */
+  held = 0;
+  /** The policies whose limit is kept elsewhere and is 0 now. */
+  closed: ReadonlySet<number> = new Set();
+  #parts: Part[] = [];
+
+  constructor(base: number, now: number) {
+    this.base = base;
+    this.now = now;
+  }
+
+  start(numbers: string): void {
+    this.#parts = readPolicies(numbers).map((policy) => {
+      const { algorithm } = policy;
+      const state = algorithm.start(policy, this.now);
+      algorithm.align?.(policy, state, this.base);
+      return { algorithm, policy, state };
+    });
+  }
+
+  /**
+   * @param next the fields of the states, one after the other
+   * @throws RangeError where a field cannot be one
+   */
+  load(numbers: string, next: () => number): void {
+    const length = () => {
+      const value = next();
+      if (Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
+      throw new RangeError(`a list of ${value} numbers`);
+    };
+    this.#parts = readPolicies(numbers).map((policy) => {
+      const { algorithm } = policy;
+      if (policy.numbers.some(Number.isNaN)) throw new RangeError("numbers that are none");
+      const state = algorithm.start(policy, 0) as Fields;
+      for (const [field, value] of Object.entries(state)) {
+        if (typeof value === "number") {
+          state[field] = next();
+        } else {
+          const list: number[] = [];
+          for (let left = length(); left > 0; left--) list.push(next());
+          state[field] = list;
+        }
+      }
+      return { algorithm, policy, state };
+    });
+  }
+
+  /** The fields of the states, as `load` reads them. */
+  dump(): number[] {
+    const fields = this.#parts.flatMap(({ state }) => Object.values(state as Fields));
+    return fields.flatMap((value) => {
+      return typeof value === "number" ? [value] : [value.length, ...value];
+    });
+  }
+
+  shift(by: number): void {
+    for (const { algorithm, state } of this.#parts) algorithm.shift(state, by);
+    this.held += by;
+  }
+
+  resize(numbers: string): void {
+    readPolicies(numbers).forEach((policy, i) => {
+      const part = this.#parts[i] as Part;
+      part.algorithm.resize(policy, part.state, this.now, part.policy);
+      part.algorithm.align?.(policy, part.state, this.base);
+      part.policy = policy;
+    });
+  }
+
+  /** A number of permits for each policy. */
+  amounts(amount: Amount): readonly number[] {
+    return this.#parts.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
+  }
+
+  /** The first instant, for a caller that was due `late` microseconds ago, on which all agree. */
+  earliest(from: number, permits: readonly number[]): number {
+    if (this.refusing(permits) >= 0) return Infinity;
+    let at = from;
+    for (;;) {
+      let agreed = at;
+      this.#parts.forEach(({ algorithm, policy, state }, i) => {
+        const asked = permits[i] ?? 0;
+        if (asked > 0) agreed = algorithm.earliest(policy, state, agreed, asked);
+      });
+      if (Number.isNaN(agreed)) throw new RangeError("an instant that is not a number");
+      if (agreed === at) return at;
+      at = agreed;
+    }
+  }
+
+  /**
+   * Takes the permits.
+   *
+   * @returns the receipts; behind them, if a caller has to wait, up to which instant permits are
+   *   promised then; nothing if none of it says anything
+   */
+  take(at: number, permits: readonly number[]): readonly number[] {
+    const waits = at > this.now;
+    const isAlone = this.#parts.length === 1;
+    const [first] = this.#parts;
+    const receipts = this.#parts.map(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      if (asked === 0) return 0;
+      return algorithm.take(policy, state, at, asked) + (algorithm.dated ? this.base : 0);
+    });
+    if (waits && !(isAlone && first?.algorithm.dated)) {
+      for (const [i, part] of this.#parts.entries()) {
+        const says = !part.algorithm.dated && (permits[i] ?? 0) > 0;
+        receipts.push(says ? this.#promisedUntil(part) : 0);
+      }
+    }
+    // no caller overtakes one that was promised an instant
+    if (waits && !(isAlone && first?.algorithm.inOrder)) this.held = Math.max(this.held, at);
+    return receipts.some((receipt) => receipt !== 0) ? receipts.map(unsigned) : [];
+  }
+
+  /** When the next permits, however few, could be used; Unix time. */
+  #promisedUntil({ algorithm, policy, state }: Part): number {
+    return Math.floor(algorithm.earliest(policy, state, this.now, TINY)) + this.base;
+  }
+
+  /**
+   * Permits of one grant were not used. What others were promised behind them stays as it was
+   * promised, so unless the grant was the last one, no more comes back than the algorithm can keep.
+   */
+  giveBack(permits: readonly number[], receipts: readonly number[]): void {
+    this.#parts.forEach((part, i) => {
+      const { algorithm, policy, state } = part;
+      const given = permits[i] ?? 0;
+      const receipt = receipts[i] ?? 0;
+      if (given === 0) return;
+      if (algorithm.dated) {
+        const at = receipt === 0 ? undefined : receipt - this.base;
+        algorithm.giveBack(policy, state, this.now, given, at);
+        return;
+      }
+      const until = this.#promisedUntil(part);
+      const isLast = until <= this.now + this.base || until === receipts[this.#parts.length + i];
+      if (isLast) algorithm.giveBack(policy, state, this.now, given, receipt);
+      else algorithm.keep?.(policy, state, given);
+    });
+  }
+
+  refund(permits: readonly number[]): void {
+    this.#parts.forEach(({ algorithm, policy, state }, i) => {
+      const given = permits[i] ?? 0;
+      if (given > 0) algorithm.giveBack(policy, state, this.now, given);
+    });
+  }
+
+  /** Used elsewhere, as the policies allow. */
+  settle(permits: readonly number[]): void {
+    this.#parts.forEach(({ algorithm, policy, state }, i) => {
+      const used = permits[i] ?? 0;
+      if (used === 0) return;
+      if (algorithm.settle) algorithm.settle(policy, state, this.now, used);
+      else algorithm.take(policy, state, this.now, used);
+    });
+  }
+
+  /** Of the closed policies, the first that is asked; -1 if none. */
+  refusing(permits: readonly number[]): number {
+    return this.#parts.findIndex((_, i) => this.closed.has(i) && (permits[i] ?? 0) > 0);
+  }
+
+  /** The first policy that does not let the permits, which cannot be used now, wait; -1 if none. */
+  overflowing(permits: readonly number[]): number {
+    return this.#parts.findIndex(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      return asked > 0 && algorithm.overflows?.(policy, state, this.now, asked);
+    });
+  }
+
+  alone(from: number, permits: readonly number[]): Alone {
+    let slowest = 0;
+    let latest = -Infinity;
+    const open = this.#parts.map(({ algorithm, policy, state }, i) => {
+      const asked = permits[i] ?? 0;
+      const at = asked > 0 ? algorithm.earliest(policy, state, from, asked) : -Infinity;
+      if (at > latest) {
+        slowest = i;
+        latest = at;
+      }
+      return at <= this.now && !(this.closed.has(i) && asked > 0);
+    });
+    return { slowest, open };
+  }
+
+  quotas(open: readonly boolean[]): PolicyQuota[] {
+    const heldMs = toMillis(this.held - this.now);
+    return this.#parts.map(({ algorithm, policy, state }, i) => {
+      const own = algorithm.quota(policy, state, this.now);
+      const isClosed = this.closed.has(i);
+      const remaining = isClosed || heldMs > 0 ? 0 : own.remaining;
+      return {
+        ...own,
+        allowed: open[i] === true,
+        limit: isClosed ? 0 : own.limit,
+        remaining: unsigned(remaining),
+        resetMs: unsigned(Math.max(own.resetMs, heldMs)),
+      };
+    });
+  }
+
+  /** Of each policy, the permits that it lacks to being full. */
+  owed(): number[] {
+    return this.#parts.map(({ algorithm, policy, state }) =>
+      algorithm.owed(policy, state, this.now),
+    );
+  }
+
+  /** For how many microseconds the states matter. */
+  lifetime(): number {
+    const lives = this.#parts.map(({ algorithm, policy, state }) =>
+      algorithm.lifetime(policy, state, this.now),
+    );
+    return Math.max(this.held - this.now, ...lives);
+  }
+}
+
+/** 0 without a sign: numbers leave Lua as text in which it has none. */
+function unsigned(number: number): number {
+  return number === 0 ? 0 : number;
+}

@@ -1,0 +1,120 @@
+/**
+ * The state of a limiter as bytes, little-endian, the same on every store (`frame.lua` reads and
+ * writes it on Redis):
+ *
+ *     u32      base, in units of 2^24 microseconds of Unix time
+ *     u32      last: when it was written, microseconds after base
+ *     u16      the length of the numbers, bytes
+ *     u8       of how many callers the last trip is known
+ *     8, u32 … each such caller, 8 ASCII characters, and the number of its last trip; the latest last
+ *     text     the numbers: those in force, then, each after a tab, "declared=in force" for those that
+ *              were set at run time
+ *     f64 …    the fields of each policy; a list is its length and then its numbers
+ *     f64      the instant before which no caller goes; only where that is still to come
+ *
+ * Instants are microseconds after base, so that they keep their fractions in a double.
+ */
+
+import type { Trip } from "./trip.ts";
+
+export const UNIT = 2 ** 24;
+
+/** base, last, the length of the numbers, and how many callers follow. */
+const HEAD_BYTES = 11;
+const CALLER_BYTES = 12;
+const MOST_CALLERS = 64;
+const LONGEST_NUMBERS = 0xffff;
+
+/** What the bytes say, before anything is made of it. */
+export interface SavedState {
+  /** Microseconds of Unix time. */
+  readonly base: number;
+  readonly last: number;
+  /** The last trip of each caller that changed something, the latest last. */
+  readonly trips: readonly Trip[];
+  readonly numbers: string;
+  readonly settings: readonly string[];
+  /** The fields of all policies, and behind them the instant before which no caller goes, if any. */
+  readonly doubles: readonly number[];
+}
+
+/** What is saved under a key. */
+export interface Saved {
+  readonly bytes: Uint8Array;
+  /** How long it matters, ms; `Infinity`: until it is changed. */
+  readonly lifeMs: number;
+}
+
+/** The value under a key is no state of a limiter. */
+export class StateError extends Error {
+  constructor(bytes: Uint8Array, cause?: unknown) {
+    const start = Array.from(bytes.subarray(0, 16), (byte) => byte.toString(16).padStart(2, "0"));
+    const shown = `${start.join(" ")}${bytes.byteLength > 16 ? " …" : ""}`;
+    super(`${bytes.byteLength} bytes that no limiter has written: ${shown}`, { cause });
+    this.name = "StateError";
+  }
+}
+
+export function encodeState(state: SavedState): Uint8Array {
+  const { base, last, numbers, settings, doubles } = state;
+  const trips = state.trips.slice(-MOST_CALLERS);
+  const text = new TextEncoder().encode([numbers, ...settings].join("\t"));
+  if (text.length > LONGEST_NUMBERS) {
+    throw new RangeError(
+      `the numbers of all policies, and of those set at run time, take ${text.length} bytes; at most ` +
+        `${LONGEST_NUMBERS} fit: use fewer policies`,
+    );
+  }
+  const textAt = HEAD_BYTES + CALLER_BYTES * trips.length;
+  const from = textAt + text.length;
+  const bytes = new Uint8Array(from + 8 * doubles.length);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, base / UNIT, true);
+  view.setUint32(4, last, true);
+  view.setUint16(8, text.length, true);
+  view.setUint8(10, trips.length);
+  trips.forEach(({ caller, number }, i) => {
+    const at = HEAD_BYTES + CALLER_BYTES * i;
+    bytes.set(new TextEncoder().encode(caller), at);
+    view.setUint32(at + 8, number, true);
+  });
+  bytes.set(text, textAt);
+  doubles.forEach((double, i) => {
+    view.setFloat64(from + 8 * i, double, true);
+  });
+  return bytes;
+}
+
+/** @throws StateError where the bytes cannot be a state */
+export function decodeState(bytes: Uint8Array): SavedState {
+  // shorter than any state, as frame.lua has it
+  if (bytes.byteLength < HEAD_BYTES + CALLER_BYTES) throw new StateError(bytes);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const callers = view.getUint8(10);
+  const textAt = HEAD_BYTES + CALLER_BYTES * callers;
+  const from = textAt + view.getUint16(8, true);
+  const isWhole = from <= bytes.byteLength && (bytes.byteLength - from) % 8 === 0;
+  if (callers > MOST_CALLERS || !isWhole) throw new StateError(bytes);
+  const decoder = new TextDecoder();
+  const trips = Array.from({ length: callers }, (_, i): Trip => {
+    const at = HEAD_BYTES + CALLER_BYTES * i;
+    const caller = decoder.decode(bytes.subarray(at, at + 8));
+    return { caller, number: view.getUint32(at + 8, true) };
+  });
+  const [numbers = "", ...settings] = decoder.decode(bytes.subarray(textAt, from)).split("\t");
+  if (!/^[a-z][\dI]/.test(numbers)) throw new StateError(bytes);
+  const doubles: number[] = [];
+  for (let at = from; at < bytes.byteLength; at += 8) doubles.push(view.getFloat64(at, true));
+  const base = view.getUint32(0, true) * UNIT;
+  return { base, last: view.getUint32(4, true), trips, numbers, settings, doubles };
+}
+
+/** The bytes in words, for people: in the messages of tests. */
+export function describeState(bytes: Uint8Array | null | undefined): string {
+  if (!bytes) return "nothing";
+  const { base, last, trips, numbers, settings, doubles } = decodeState(bytes);
+  const fields = doubles.map((double) => (Object.is(double, -0) ? "-0" : double));
+  const text = JSON.stringify([numbers, ...settings].join("\t"));
+  const callers = trips.map(({ caller, number }) => `${caller} ${number}`);
+  return `base ${base / UNIT}, last ${last}, [${callers}], ${text}, ${fields.join(" ")}`;
+}

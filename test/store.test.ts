@@ -1,0 +1,48 @@
+/** Every limiter suite on `casStore` over a map, and on `memoryStore()`. */
+import {
+  type CasBackend,
+  casStore,
+  type Store,
+  StoreLimiter,
+  type StoreLimiterOptions,
+  StoreRateLimiter,
+} from "../src/store.ts";
+import { memoryStore } from "../src/testing/index.ts";
+import { pacedPolicies, pacedSample } from "./algorithms/samples.ts";
+import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
+import { MapBackend } from "./stores/map-backend.ts";
+
+const patient = { timeoutMs: 60_000 };
+
+let names = 0;
+
+for (const [storeName, store] of [
+  ["casStore", casStore(new MapBackend() satisfies CasBackend)],
+  ["memoryStore", memoryStore()],
+] as const satisfies readonly (readonly [string, Store])[]) {
+  const make =
+    (policies: Kind["policies"], more: StoreLimiterOptions = {}): MakeLimiter =>
+    (clock, { name = `limiter ${names++}`, ...options } = {}) =>
+      StoreLimiter.create(store, name, policies, { ...patient, ...more, ...options, clock });
+  const makeRate =
+    (warmupMs: number): MakeLimiter =>
+    (clock, { name = `limiter ${names++}`, ...options } = {}) =>
+      StoreRateLimiter.create(store, name, 7, { ...patient, ...options, clock, warmupMs });
+  const kinds: [string, MakeLimiter, (rate: number) => Kind["policies"], number][] = [
+    ["StoreRateLimiter, bursty", makeRate(0), pacedSample("bursty"), 1],
+    ["StoreRateLimiter, warming up", makeRate(1000), pacedSample("warming up"), 1],
+  ];
+  for (const [name, { at, together = 1 }] of pacedPolicies) {
+    const prefetch = { permits: 3 };
+    kinds.push([`StoreLimiter, ${name}`, make(at(7)), at, together]);
+    kinds.push([`StoreLimiter that prefetches, ${name}`, make(at(7), { prefetch }), at, together]);
+  }
+  for (const [name, makeLimiter, policies, together] of kinds) {
+    limiterSuite(`${name}, on ${storeName}`, makeLimiter, {
+      together,
+      policies: policies(7),
+      faster: policies(11),
+      slower: policies(2),
+    });
+  }
+}
