@@ -29,7 +29,7 @@ class HandRunner implements ScriptRunner {
 }
 
 const told = (_: Script, keys: readonly string[]) =>
-  keys.length === 1 ? `one ${keys}` : keys.map((key) => `+many ${key}`);
+  keys.length === 1 ? `one ${keys}` : keys.map((key) => `many ${key}`);
 
 const test = suite("script coalescer");
 
@@ -44,8 +44,17 @@ test("keys of one turn share a call, each script by itself", async () => {
   ]);
   assert.equal(runner.calls, []);
   assert.equal(await replies, ["many 1", "one 2", "many 3"]);
-  assert.equal(runner.calls, ["a:many 1,3 1,x,2,y,z", "b 2 "]);
+  assert.equal(runner.calls, ["a:many 1,3 1,1,x,1,2,y,z", "b 2 "]);
   assert.is(await coalescer.run(a, "4", []), "one 4");
+});
+
+test("keys whose arguments are equal share those", async () => {
+  const runner = new HandRunner(told);
+  const coalescer = ScriptCoalescer.of(runner);
+  const script = both("a");
+  const lists = [["x", "y"], ["x", "y"], ["x", "z"], ["x"], ["x"], ["x", "y"]];
+  await Promise.all(lists.map((args, i) => coalescer.run(script, `${i}`, args)));
+  assert.equal(runner.calls, ["a:many 0,1,2,3,4,5 2,2,x,y,1,2,x,z,2,1,x,1,2,x,y"]);
 });
 
 test("all who use one client share", () => {
@@ -70,7 +79,7 @@ test("no call has more than 64 keys", async () => {
 });
 
 test("one key's trouble is not the others'", async () => {
-  const runner = new HandRunner(() => ["+fine", "-WRONGTYPE", "+fine too"]);
+  const runner = new HandRunner(() => ["fine", "-WRONGTYPE", "fine too"]);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const outcomes = await Promise.allSettled(
@@ -109,7 +118,7 @@ for (const refusal of [
     const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [])));
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(await pair(), ["a 1", "a 2"]);
-    assert.equal(runner.calls, ["a:many 1,2 0,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
+    assert.equal(runner.calls, ["a:many 1,2 2,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
   });
 }
 
@@ -154,7 +163,7 @@ for (const [fault, runScript, message] of [
     "broken",
   ],
   ["answers with no promise", () => "nothing", "the script answered"],
-  ["answers with too little", async () => ["+1"], "the script answered"],
+  ["answers with too little", async () => ["1"], "the script answered"],
 ] as const) {
   test(`a client that ${fault} fails its calls, and nothing else`, async () => {
     const runner = { runScript } as unknown as ScriptRunner;

@@ -58,14 +58,33 @@ local function until_full(policy, state, now)
   return earliest(policy, state, now, policy.capacity) - now
 end
 
+local dated = false
+
+local function read(numbers)
+  local every = math.max(1, math.min(LONGEST_STEP, math.floor(numbers[3] * 1000 + 0.5)))
+  return { capacity = numbers[1], refill = numbers[2], every = every }
+end
+
+local function take(policy, state, at, permits)
+  local full = sum_at(policy, state, at) >= policy.capacity
+  if full or state.tokens < DEEP then anchor(policy, state, at) end
+  state.tokens = math.max(-LARGEST, state.tokens - permits)
+  return 0
+end
+
+local lifetime = until_full
+
+-- What stands above is all that the hot path needs (hot.lua). The names are the state's fields.
+--> hot since tokens
+
 algorithms.t = {
   -- who was promised a step has left nothing there for an earlier one
   in_order = true,
-
-  policy = function(numbers)
-    local every = math.max(1, math.min(LONGEST_STEP, math.floor(numbers[3] * 1000 + 0.5)))
-    return { capacity = numbers[1], refill = numbers[2], every = every }
-  end,
+  dated = dated,
+  policy = read,
+  earliest = earliest,
+  take = take,
+  lifetime = lifetime,
 
   load = function(saved, from)
     local state = {}
@@ -76,17 +95,6 @@ algorithms.t = {
   dump = function(state)
     return struct.pack("<dd", state.since, state.tokens)
   end,
-
-  earliest = earliest,
-
-  take = function(policy, state, at, permits)
-    local full = sum_at(policy, state, at) >= policy.capacity
-    if full or state.tokens < DEEP then anchor(policy, state, at) end
-    state.tokens = math.max(-LARGEST, state.tokens - permits)
-    return 0
-  end,
-
-  lifetime = until_full,
 
   -- what is rarely needed: each function that a script makes costs time
   more = function(algorithm)

@@ -71,7 +71,7 @@ export class RedisStore implements Store {
     }
     return this.#coalescer
       .run(script, this.#prefix + key, args, this.#limitKeys)
-      .then((reply) => decodeReply(requests, reply));
+      .then((reply) => decodeReply(declared, requests, reply));
   }
 
   place(key: string): Place {
@@ -79,12 +79,12 @@ export class RedisStore implements Store {
   }
 
   #encode(request: StoreRequest, args: string[]): void {
+    if (request.verb === "reserve") {
+      this.#encodeReserve(request, args);
+      return;
+    }
     args.push(request.verb);
     switch (request.verb) {
-      case "reserve":
-        args.push(String(request.count), String(request.longest), String(request.late));
-        this.#encodeAmount(request.amount, args);
-        break;
       case "decide":
       case "peek":
         args.push(String(request.late));
@@ -112,14 +112,29 @@ export class RedisStore implements Store {
     }
   }
 
+  #encodeReserve(
+    { count, longest, late, amount }: StoreRequest & { verb: "reserve" },
+    args: string[],
+  ): void {
+    if (count === 1 && longest === Infinity && late === 0) args.push("acquire");
+    else args.push("reserve", String(count), String(longest), String(late));
+    this.#encodeAmount(amount, args);
+  }
+
   #encodeAmount(amount: Amount, args: string[]): void {
     if (typeof amount === "number") args.push(String(amount));
     else for (let i = 0; i < this.#policies; i++) args.push(String(amount[i] ?? 0));
   }
 }
 
-function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
-  const [head = "", ...texts] = String(reply).split("\t");
+function decodeReply(
+  declared: string,
+  requests: readonly StoreRequest[],
+  reply: unknown,
+): StoreReply {
+  const texts = String(reply).split("\t");
+  // the hot path leaves out the head: there is nothing to say but the answer
+  const head = texts.length === 1 && /^[\dn]/.test(String(reply)) ? "" : String(texts.shift());
   if (typeof reply !== "string" || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
@@ -133,7 +148,9 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
     else answers.push(AT_ONCE);
   }
-  return { ...decodeNotes(head), answers };
+  const { inForce, notes } = decodeNotes(head);
+  const reached = inForce === "" ? declared : inForce;
+  return notes === undefined ? { inForce: reached, answers } : { inForce: reached, notes, answers };
 }
 
 /** Neighbours that are told the same share an answer. */

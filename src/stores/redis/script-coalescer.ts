@@ -78,7 +78,11 @@ export class ScriptCoalescer {
       return;
     }
     const keys = pending.map(({ key }) => key);
-    const args = pending.flatMap((one) => [String(one.args.length), ...one.args]);
+    const args = runsOf(pending).flatMap(([args, count]) => [
+      String(count),
+      String(args.length),
+      ...args,
+    ]);
     this.#call(script.many, keys, args).then(
       (replies) => {
         const isList = Array.isArray(replies) && replies.length === pending.length;
@@ -117,8 +121,20 @@ export class ScriptCoalescer {
   }
 }
 
+/** Neighbours with equal arguments send them once: each different list, and for how many. */
+function runsOf(pending: readonly PendingScript[]): [args: readonly string[], count: number][] {
+  const runs: [args: readonly string[], count: number][] = [];
+  for (const { args } of pending) {
+    const last = runs.at(-1);
+    if (last?.[0].length === args.length && args.every((arg, i) => arg === last[0][i]))
+      last[1] += 1;
+    else runs.push([args, 1]);
+  }
+  return runs;
+}
+
 function settle({ resolve, reject }: PendingScript, reply: unknown): void {
   const text = String(reply);
-  if (text.startsWith("+")) resolve(text.slice(1));
-  else reject(new Error(text.slice(1)));
+  if (text.startsWith("-")) reject(new Error(text.slice(1)));
+  else resolve(reply);
 }
