@@ -38,6 +38,7 @@ import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
 import { breakerOf } from "./stores/redis/connection.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
+import { TripCounter } from "./stores/trip.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "./errors.ts";
 export type { RemoteLimiter } from "./limiter/face.ts";
@@ -103,9 +104,14 @@ export class RedisLimiter extends RemoteLimiter {
     super(...opened);
     const [store, name, policies, options] = opened;
     const { outageStats } = this;
+    // one entry in the state of a key for this process, however often the key's limiter is made anew
+    const trips = new TripCounter();
     this.#of = (key) => {
       const full = `${name}[${key}`;
-      return new RemoteLimiter(store, full, policies, { ...options, name: full, key, outageStats });
+      return new RemoteLimiter(store, full, policies, {
+        ...options,
+        ...{ name: full, key, outageStats, trips },
+      });
     };
   }
 

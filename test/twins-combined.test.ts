@@ -5,9 +5,10 @@ import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import { writePolicies } from "../src/algorithms/index.ts";
 import { describe, FrameStore } from "../src/stores/frame.ts";
-import { scriptRunner } from "../src/stores/redis/client.ts";
+import { type ScriptRunner, scriptRunner } from "../src/stores/redis/client.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
-import type { CombinedPart, CombinedReply, StoreRequest } from "../src/stores/store.ts";
+import type { CombinedPart, StoreRequest } from "../src/stores/store.ts";
+import { LostReplyError, type Trip } from "../src/stores/trip.ts";
 import { samplePolicies } from "./algorithms/samples.ts";
 import { suite } from "./suite.ts";
 
@@ -67,6 +68,8 @@ const other = fc.record({
   verb: fc.constantFrom("back", "pause", "charge", "set"),
   micros,
   grant: fc.nat({ max: 9 }),
+  /** How often it is sent: all but the last reply are lost. */
+  times: fc.constantFrom(1, 1, 2),
 });
 const history = fc.record({
   limiters: fc.tuple(limiter, limiter, limiter),
@@ -75,6 +78,8 @@ const history = fc.record({
       step: fc.oneof(micros, fc.constant(-5)),
       limits: fc.tuple(keptLimit, keptLimit),
       combinations,
+      /** The call is sent twice, and the first reply is lost. */
+      isSentTwice: fc.constantFrom(false, false, true),
       other,
     }),
     { minLength: 1, maxLength: 6, size: "max" },
@@ -92,12 +97,42 @@ interface Grant {
 }
 
 let redis: Redis;
+let isSentTwice = false;
+/** The trips of the combinations in the last call. */
+let sent: Trip[] = [];
+
+const runner: ScriptRunner = {
+  async runScript(script, keys, args) {
+    sent = [];
+    for (let at = 0; at < args.length; at += 3 + Number(args[at + 2])) {
+      sent.push({ caller: String(args[at + 6]), number: Number(args[at + 7]) });
+    }
+    if (isSentTwice) await scriptRunner(redis).runScript(script, keys, args);
+    return scriptRunner(redis).runScript(script, keys, args);
+  },
+};
+
+/** What comes of the last time, as the caller learns it. */
+function orLost<T>(run: () => T, times: number): T | LostReplyError {
+  try {
+    for (let i = 1; i < times; i++) run();
+    return run();
+  } catch (error) {
+    if (error instanceof LostReplyError) return error;
+    throw error;
+  }
+}
+
+async function outcome<T>(promise: Promise<T>): Promise<T | LostReplyError> {
+  const [settled] = await Promise.allSettled([promise]);
+  if (settled.status === "fulfilled") return settled.value;
+  if (settled.reason instanceof LostReplyError) return settled.reason;
+  throw settled.reason;
+}
 
 async function agree({ limiters, steps }: History, id: number): Promise<number> {
   const frame = new FrameStore();
-  const stores = limiters.map(
-    ({ names }) => new RedisStore(scriptRunner(redis), PREFIX, names, LIMIT_KEYS),
-  );
+  const stores = limiters.map(({ names }) => new RedisStore(runner, PREFIX, names, LIMIT_KEYS));
   const key = (member: number) => `${id}:${member}`;
   const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
   const grants: Grant[] = [];
@@ -119,7 +154,8 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     }
   };
 
-  for (const { step, limits, combinations, other } of steps) {
+  let number = 0;
+  for (const { step, limits, combinations, other, ...call } of steps) {
     now += step;
     for (const [i, key] of LIMIT_KEYS.entries()) {
       const limit = limits[i];
@@ -139,26 +175,33 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
         return { ...part, member, declared, now: now + ahead };
       }),
     }));
-    const here = requests.map(({ verb, parts }) =>
-      frame.combination(
-        verb,
-        parts.map((each) => ({ ...each, place: frame.place(key(each.member), LIMIT_KEYS) })),
-      ),
-    );
+    isSentTwice = call.isSentTwice;
     const there = await Promise.all(
       requests.map(({ verb, parts }) => {
         const placed = parts.map(({ member, ...each }): CombinedPart => {
           return { ...each, place: (stores[member] as RedisStore).place(key(member)) };
         });
-        return placed[0]?.place.store.runTogether(verb, placed) as Promise<CombinedReply>;
+        const { store } = (placed[0] as CombinedPart).place;
+        return outcome(store.runTogether(verb, placed));
       }),
     );
+    const combine = () =>
+      requests.map(({ verb, parts }, i) => {
+        const placed = parts.map((each) => {
+          return { ...each, place: frame.place(key(each.member), LIMIT_KEYS) };
+        });
+        return orLost(() => frame.combination(verb, placed, sent[i]), 1);
+      });
+    if (isSentTwice) combine();
+    const here = combine();
+    isSentTwice = false;
     await same(requests, here, there);
     count += here.length;
     requests.forEach(({ verb, parts }, i) => {
-      if (verb === "peek" || !here[i]?.passes) return;
+      const reply = here[i];
+      if (verb === "peek" || reply instanceof LostReplyError || !reply?.passes) return;
       parts.forEach(({ member, declared, amount }, at) => {
-        const told = here[i]?.parts[at];
+        const told = reply.parts[at];
         if (told?.fate !== "passes") return;
         const { receipts } = told.answer;
         grants.push({ member, declared, request: { verb: "back", amount, receipts } });
@@ -179,11 +222,14 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
           return { verb: "pause", micros: other.micros };
       }
     };
-    const own = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
-    const declared = own ?? numbers(member, 0);
-    const expected = frame.trip(key(member), declared, [request()], now, limits);
+    const granted = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
+    const declared = granted ?? numbers(member, 0);
+    const trip = { caller: "process0", number: ++number };
+    const own = () => frame.trip(key(member), declared, [request()], now, limits, trip);
     const store = stores[member] as RedisStore;
-    await same(other, expected, await store.run(key(member), declared, [request()], now));
+    const run = () => store.run(key(member), declared, [request()], now, trip);
+    for (let i = 1; i < other.times; i++) await run();
+    await same(other, orLost(own, other.times), await outcome(run()));
   }
   return count;
 }

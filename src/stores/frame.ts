@@ -8,6 +8,7 @@ import { toMillis } from "../clock.ts";
 import type { Amount } from "../permits.ts";
 import {
   type Answer,
+  AT_ONCE,
   type CombinedPart,
   type CombinedReply,
   type CombiningStore,
@@ -20,15 +21,16 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
+import { LostReplyError, type Trip } from "./trip.ts";
 
 const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
 const HOUR_MS = 3_600_000;
 const LONGEST_MS = 1e15;
-/** base, last and the length of the numbers. */
-const HEAD_BYTES = 10;
-
-const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+/** base, last, the length of the numbers, and how many callers follow. */
+const HEAD_BYTES = 11;
+const CALLER_BYTES = 12;
+const MOST_CALLERS = 64;
 
 /** What is saved under a key. */
 export interface Saved {
@@ -56,7 +58,7 @@ export class FrameStore implements Store, CombiningStore {
   }
 
   /** `combined.lua` once more. */
-  combination(verb: "take" | "peek", parts: readonly CombinedPart[]): CombinedReply {
+  combination(verb: "take" | "peek", parts: readonly CombinedPart[], trip?: Trip): CombinedReply {
     const open = () => {
       const frames = new Map<string, Frame>();
       return parts.map(({ place, declared, now }) => {
@@ -69,6 +71,7 @@ export class FrameStore implements Store, CombiningStore {
       });
     };
     let opened = open();
+    if (opened.some(({ frame }) => frame.hasRun(trip))) throw new LostReplyError();
     const frameOf = (i: number) => (opened[i] as { frame: Frame }).frame;
     const asked = parts.map((part, i) => frameOf(i).ask(part));
     const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional;
@@ -83,7 +86,9 @@ export class FrameStore implements Store, CombiningStore {
         if (asked[i]?.fate === "passes") receipts[i] = frameOf(i).takeAsked(part, asked[i]);
       }
       if (passes) {
-        for (const { key, frame } of opened) if (frame.changed) this.saved.set(key, frame.save());
+        for (const { key, frame } of opened) {
+          if (frame.changed) this.saved.set(key, frame.save(trip));
+        }
       } else {
         opened = open();
         receipts.length = 0;
@@ -107,9 +112,10 @@ export class FrameStore implements Store, CombiningStore {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply> {
     if (now === undefined) throw new TypeError("this store has no clock of its own");
-    return this.trip(key, declared, requests, now);
+    return this.trip(key, declared, requests, now, [], trip);
   }
 
   /** @param kept what the keys hold in which limits are kept; undefined: it is absent */
@@ -119,10 +125,12 @@ export class FrameStore implements Store, CombiningStore {
     requests: readonly StoreRequest[],
     clock: number,
     kept: readonly (string | undefined)[] = [],
+    trip?: Trip,
   ): StoreReply {
     const frame = new Frame(declared, clock, this.saved.get(key)?.bytes, kept);
+    if (frame.hasRun(trip)) throw new LostReplyError();
     const answers = requests.flatMap((request) => frame.answer(request));
-    if (frame.changed) this.saved.set(key, frame.save());
+    if (frame.changed) this.saved.set(key, frame.save(trip));
     const { inForce, notes } = frame;
     return notes.length === 0 ? { inForce, answers } : { inForce, notes, answers };
   }
@@ -159,6 +167,8 @@ class Frame {
   readonly #kept: readonly (string | undefined)[];
   /** The numbers set at run time, each after a tab. */
   #settings: readonly string[] = [];
+  /** The last trip of each caller that changed something, the latest last. */
+  #trips: readonly Trip[] = [];
   #parts: Part[] = [];
 
   constructor(
@@ -214,8 +224,9 @@ class Frame {
     const view = new DataView(saved.buffer, saved.byteOffset, saved.byteLength);
     const then = view.getUint32(0, true) * UNIT;
     const last = view.getUint32(4, true);
-    const length = view.getUint16(8, true);
-    const text = new TextDecoder().decode(saved.subarray(HEAD_BYTES, HEAD_BYTES + length));
+    checkReadable(saved);
+    this.#trips = readTrips(saved);
+    const [text, end] = readNumbers(saved);
     const [numbers = "", ...settings] = text.split("\t");
     this.#settings = settings;
     this.#writtenUnder = numbers;
@@ -233,7 +244,7 @@ class Frame {
       this.#start();
       return;
     }
-    let from = HEAD_BYTES + length;
+    let from = end;
     this.#parts = before.map((policy) => {
       const { algorithm } = policy;
       const next = () => {
@@ -261,6 +272,11 @@ class Frame {
       this.#held += shift;
     }
     if (numbers !== this.inForce) this.#resize(this.inForce);
+  }
+
+  hasRun(trip: Trip | undefined): boolean {
+    const last = this.#trips.find(({ caller }) => caller === trip?.caller);
+    return last !== undefined && trip !== undefined && trip.number <= last.number;
   }
 
   #resize(numbers: string): void {
@@ -492,7 +508,10 @@ class Frame {
     return reached;
   }
 
-  save(): Saved {
+  /** @param trip that has changed it */
+  save(trip: Trip | undefined): Saved {
+    const others = this.#trips.filter(({ caller }) => caller !== trip?.caller);
+    const trips = trip === undefined ? others : [...others, trip].slice(-MOST_CALLERS);
     const numbers = new TextEncoder().encode([this.inForce, ...this.#settings].join("\t"));
     const doubles: number[] = [];
     let life = this.#held - this.#now;
@@ -503,14 +522,21 @@ class Frame {
       life = Math.max(life, algorithm.lifetime(policy, state, this.#now));
     }
     if (this.#held > this.#now) doubles.push(this.#held);
-    const bytes = new Uint8Array(HEAD_BYTES + numbers.length + 8 * doubles.length);
+    const headBytes = HEAD_BYTES + CALLER_BYTES * trips.length;
+    const bytes = new Uint8Array(headBytes + numbers.length + 8 * doubles.length);
     const view = new DataView(bytes.buffer);
     view.setUint32(0, this.#base / UNIT, true);
     view.setUint32(4, this.#now, true);
     view.setUint16(8, numbers.length, true);
-    bytes.set(numbers, HEAD_BYTES);
+    view.setUint8(10, trips.length);
+    trips.forEach(({ caller, number }, i) => {
+      const at = HEAD_BYTES + CALLER_BYTES * i;
+      bytes.set(new TextEncoder().encode(caller), at);
+      view.setUint32(at + 8, number, true);
+    });
+    bytes.set(numbers, headBytes);
     doubles.forEach((double, i) => {
-      view.setFloat64(HEAD_BYTES + numbers.length + 8 * i, double, true);
+      view.setFloat64(headBytes + numbers.length + 8 * i, double, true);
     });
     const lifeMs = Math.min(LONGEST_MS, Math.ceil(life / 1000) + HOUR_MS);
     return { bytes, lifeMs: this.#settings.length === 0 ? lifeMs : undefined };
@@ -522,17 +548,42 @@ function positiveZero(number: number): number {
   return number === 0 ? 0 : number;
 }
 
+function checkReadable(bytes: Uint8Array): void {
+  const isState =
+    bytes.byteLength >= HEAD_BYTES &&
+    Number(bytes[HEAD_BYTES - 1]) <= MOST_CALLERS &&
+    /^[a-z][\dI]/.test(readNumbers(bytes)[0]);
+  if (!isState) throw new Error("the key holds a value that no limiter has written");
+}
+
+function readTrips(bytes: Uint8Array): Trip[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return Array.from({ length: view.getUint8(10) }, (_, i) => {
+    const at = HEAD_BYTES + CALLER_BYTES * i;
+    const caller = new TextDecoder().decode(bytes.subarray(at, at + 8));
+    return { caller, number: view.getUint32(at + 8, true) };
+  });
+}
+
+/** The text of the numbers, and where it ends. */
+function readNumbers(bytes: Uint8Array): [string, number] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const from = HEAD_BYTES + CALLER_BYTES * view.getUint8(10);
+  const end = from + view.getUint16(8, true);
+  return [new TextDecoder().decode(bytes.subarray(from, end)), end];
+}
+
 /** What the bytes say, to be read by people. */
 export function describe(bytes: Uint8Array | null | undefined): string {
   if (!bytes) return "nothing";
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const end = HEAD_BYTES + view.getUint16(8, true);
+  const [text, end] = readNumbers(bytes);
   const doubles: number[] = [];
   for (let from = end; from + 8 <= bytes.byteLength; from += 8) {
     doubles.push(view.getFloat64(from, true));
   }
-  const numbers = JSON.stringify(new TextDecoder().decode(bytes.subarray(HEAD_BYTES, end)));
   const head = `base ${view.getUint32(0, true)}, last ${view.getUint32(4, true)}`;
+  const trips = readTrips(bytes).map(({ caller, number }) => `${caller} ${number}`);
   const told = doubles.map((double) => (Object.is(double, -0) ? "-0" : double));
-  return `${head}, ${numbers}, ${told.join(" ")}`;
+  return `${head}, [${trips}], ${JSON.stringify(text)}, ${told.join(" ")}`;
 }

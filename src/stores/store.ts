@@ -6,6 +6,7 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
 import type { Breaker } from "./breaker.ts";
+import type { Trip } from "./trip.ts";
 
 export interface Store {
   /**
@@ -19,12 +20,16 @@ export interface Store {
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code has them
    * @param now epoch microseconds; absent: the store's own clock
+   * @param trip by which the store recognizes a trip that it has run before; absent: it runs it
+   *   however often it receives it
+   * @throws LostReplyError where the trip was run before: nothing has changed
    */
   run(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply>;
   /** Where the state of a limiter lies; absent: it cannot be asked together with others. */
   place?(key: string): Place;
@@ -67,6 +72,7 @@ export interface CombinedReply {
 
 /** Asks several limiters in one atomic step, which takes from all of them or changes nothing. */
 export interface CombiningStore {
+  /** @throws LostReplyError where the client has sent the request again, and it was run before */
   runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply>;
 }
 
@@ -150,3 +156,6 @@ export interface PolicyQuota extends Quota {
 }
 
 export const REFUSED = -1;
+
+/** Of permits that can be used at once, and of changes. */
+export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };

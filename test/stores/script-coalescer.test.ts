@@ -38,14 +38,14 @@ test("keys of one turn share a call, each script by itself", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
-    coalescer.run(a, "1", ["x"]),
-    coalescer.run(b, "2", []),
-    coalescer.run(a, "3", ["y", "z"]),
+    coalescer.run(a, "1", ["x"], []),
+    coalescer.run(b, "2", [], []),
+    coalescer.run(a, "3", ["y", "z"], []),
   ]);
   assert.equal(runner.calls, []);
   assert.equal(await replies, ["many 1", "one 2", "many 3"]);
   assert.equal(runner.calls, ["a:many 1,3 1,1,x,1,2,y,z", "b 2 "]);
-  assert.is(await coalescer.run(a, "4", []), "one 4");
+  assert.is(await coalescer.run(a, "4", [], []), "one 4");
 });
 
 test("keys whose arguments are equal share those", async () => {
@@ -53,8 +53,11 @@ test("keys whose arguments are equal share those", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const lists = [["x", "y"], ["x", "y"], ["x", "z"], ["x"], ["x"], ["x", "y"]];
-  await Promise.all(lists.map((args, i) => coalescer.run(script, `${i}`, args)));
-  assert.equal(runner.calls, ["a:many 0,1,2,3,4,5 2,2,x,y,1,2,x,z,2,1,x,1,2,x,y"]);
+  await Promise.all(lists.map((args, i) => coalescer.run(script, `${i}`, args, [`own${i}`])));
+  const shared = "2,2,x,y,own0,own1,1,2,x,z,own2,2,1,x,own3,own4,1,2,x,y,own5";
+  assert.equal(runner.calls, [`a:many 0,1,2,3,4,5 ${shared}`]);
+  await coalescer.run(script, "6", ["x"], ["own6"]);
+  assert.is(runner.calls[1], "a 6 x,own6");
 });
 
 test("all who use one client share", () => {
@@ -68,7 +71,7 @@ test("no call has more than 64 keys", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const replies = await Promise.all(
-    Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [])),
+    Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [], [])),
   );
   assert.equal(
     runner.calls.map((call) => call.split(" ")[1]?.split(",").length),
@@ -83,7 +86,7 @@ test("one key's trouble is not the others'", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const outcomes = await Promise.allSettled(
-    ["1", "2", "3"].map((key) => coalescer.run(script, key, [])),
+    ["1", "2", "3"].map((key) => coalescer.run(script, key, [], [])),
   );
   assert.equal(
     outcomes.map((one) => (one.status === "fulfilled" ? one.value : `${one.reason}`)),
@@ -96,7 +99,7 @@ test("the call's trouble is everybody's", async () => {
   const coalescer = ScriptCoalescer.of(new HandRunner(() => Promise.reject(gone)));
   const script = both("a");
   const outcomes = await Promise.allSettled(
-    ["1", "2"].map((key) => coalescer.run(script, key, [])),
+    ["1", "2"].map((key) => coalescer.run(script, key, [], [])),
   );
   assert.equal(
     outcomes.map((one) => one.status === "rejected" && one.reason),
@@ -115,7 +118,7 @@ for (const refusal of [
     });
     const coalescer = ScriptCoalescer.of(runner);
     const script = both("a");
-    const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [])));
+    const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [], [])));
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(runner.calls, ["a:many 1,2 2,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
@@ -170,7 +173,7 @@ for (const [fault, runScript, message] of [
     const coalescer = ScriptCoalescer.of(runner);
     const script = both(fault);
     const outcomes = await Promise.allSettled(
-      ["1", "2"].map((key) => coalescer.run(script, key, [])),
+      ["1", "2"].map((key) => coalescer.run(script, key, [], [])),
     );
     for (const outcome of outcomes) {
       assert.is(outcome.status, "rejected");

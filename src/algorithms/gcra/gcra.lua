@@ -41,6 +41,14 @@ local function first_whole(policy, state, from, wanted)
   end
 end
 
+local function next_double(policy, state, at, whole, wanted)
+  local near, step = at, math.max(1, math.abs(at)) * EPSILON
+  while near < whole and level_at(policy, state, near) < wanted do
+    near, step = near + step, step * 2
+  end
+  return math.min(near, whole)
+end
+
 local function settled(policy, state, from, wanted, at)
   local whole = math.ceil(at)
   local early = level_at(policy, state, whole - 1) >= wanted
@@ -48,11 +56,7 @@ local function settled(policy, state, from, wanted, at)
   if early or level_at(policy, state, whole) < wanted then
     return first_whole(policy, state, from, wanted)
   end
-  local near, step = at, math.max(1, math.abs(at)) * EPSILON
-  while near < whole and level_at(policy, state, near) < wanted do
-    near, step = near + step, step * 2
-  end
-  return math.min(near, whole)
+  return next_double(policy, state, at, whole, wanted)
 end
 
 local function earliest(policy, state, from, permits)

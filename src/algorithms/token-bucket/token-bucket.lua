@@ -25,10 +25,7 @@ local function tokens_at(policy, state, at)
   return math.min(policy.capacity, sum_at(policy, state, at))
 end
 
-local function first_step(policy, state, from, wanted)
-  local near = math.ceil((wanted - state.tokens) / policy.refill)
-  local hit = sum_after(policy, state, near) >= wanted and sum_after(policy, state, near - 1) < wanted
-  if hit or near >= MOST_STEPS then return near end
+local function searched_step(policy, state, from, wanted)
   local early, step = steps_at(policy, state, from), 1
   local late = early + 1
   while sum_after(policy, state, late) < wanted do
@@ -39,6 +36,13 @@ local function first_step(policy, state, from, wanted)
     if middle <= early or middle >= late then return late end
     if sum_after(policy, state, middle) < wanted then early = middle else late = middle end
   end
+end
+
+local function first_step(policy, state, from, wanted)
+  local near = math.ceil((wanted - state.tokens) / policy.refill)
+  local hit = sum_after(policy, state, near) >= wanted and sum_after(policy, state, near - 1) < wanted
+  if hit or near >= MOST_STEPS then return near end
+  return searched_step(policy, state, from, wanted)
 end
 
 local function anchor(policy, state, at)

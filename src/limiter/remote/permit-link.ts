@@ -1,14 +1,16 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
-import type {
-  Answer,
-  CombinedPart,
-  Place,
-  Store,
-  StoreReply,
-  StoreRequest,
+import {
+  type Answer,
+  AT_ONCE,
+  type CombinedPart,
+  type Place,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
 } from "../../stores/store.ts";
+import { LostReplyError, type Trip, TripCounter } from "../../stores/trip.ts";
 import type { KeptLimits } from "./kept-limits.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
@@ -26,6 +28,8 @@ export interface PermitLinkOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  /** Numbers the trips; absent: the link numbers its own. */
+  readonly trips?: TripCounter | undefined;
 }
 
 /** Where permits come from: a store, or what was prefetched. */
@@ -61,7 +65,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     { list }: PolicyList,
     { line, limits, strategy, stats, options }: LinkParts,
   ) {
-    const { name, timeoutMs, epoch, limitsKeptAt } = options;
+    const { name, timeoutMs, epoch, limitsKeptAt, trips = new TripCounter() } = options;
     super({
       ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
@@ -69,7 +73,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
         const last = strategy.piggyback();
         return inOrder(last === undefined ? requests : [...requests, last]);
       },
-      run: (requests, sentAt) => this.#run(pack(requests, line.lateBy()), sentAt),
+      run: (requests, sentAt) => this.#run(pack(requests, line.lateBy()), sentAt, trips.next()),
       // a pause of no length changes nothing but that it is written
       probe: () => this.#run([{ verb: "pause", micros: 0 }], line.now()),
       breaker: () => store.breakerOf?.(key),
@@ -86,12 +90,22 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#inForce = writePolicies(list);
   }
 
-  #run(requests: readonly StoreRequest[], sentAt: number): Promise<readonly Answer[]> {
+  #run(
+    requests: readonly StoreRequest[],
+    sentAt: number,
+    trip?: Trip,
+  ): Promise<readonly (Answer | undefined)[]> {
     const now = this.#storeTime(sentAt);
-    return this.#store.run(this.#key, this.#declared, requests, now).then((reply) => {
-      this.#noted(reply);
-      return reply.answers;
-    });
+    return this.#store.run(this.#key, this.#declared, requests, now, trip).then(
+      (reply) => {
+        this.#noted(reply);
+        return reply.answers;
+      },
+      (error: unknown) => {
+        if (error instanceof LostReplyError) return requests.flatMap(withoutReply);
+        throw error;
+      },
+    );
   }
 
   #noted({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
@@ -138,5 +152,19 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     });
     this.send(call);
     return call.promise;
+  }
+}
+
+/** The answers to a request that the store has run, where its reply is lost: a change is done. */
+function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
+  switch (request.verb) {
+    case "reserve":
+      return Array.from({ length: request.count }, () => undefined);
+    case "decide":
+    case "peek":
+    case "owed":
+      return [undefined];
+    default:
+      return [{ ...AT_ONCE, writtenUnder: "" }];
   }
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../../clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
+import type { TripCounter } from "../../stores/trip.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PrefetchOptions } from "./refill-size.ts";
 
@@ -27,6 +28,8 @@ export interface RemoteOptions {
   /** Of a limiter for each key: which one; what happens is published and counted with the others. */
   readonly key?: string;
   readonly outageStats?: OutageStats;
+  /** Of a limiter for each key: numbers the trips of all of them. */
+  readonly trips?: TripCounter;
 }
 
 /** A store books instants ahead: it cannot move them when a caller starts late. */

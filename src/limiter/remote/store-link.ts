@@ -6,6 +6,7 @@
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
+import { LostReplyError } from "../../stores/trip.ts";
 import { type Batchable, Batcher, type BatchHandler, type Sent } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
 
@@ -48,7 +49,7 @@ export interface WhenUnavailable<Request, Answer> {
 }
 
 export interface LinkOptions<Request, Answer>
-  extends Pick<BatchHandler<Request, Answer>, "now" | "prepare" | "run"> {
+  extends Pick<BatchHandler<Request, Answer | undefined>, "now" | "prepare" | "run"> {
   readonly name: string;
   readonly timeoutMs: number;
   readonly mostRequests: number;
@@ -63,11 +64,11 @@ export interface LinkOptions<Request, Answer>
 }
 
 export class StoreLink<Request extends PendingRequest<Answer>, Answer>
-  implements BreakerListener, BatchHandler<Request, Answer>
+  implements BreakerListener, BatchHandler<Request, Answer | undefined>
 {
   readonly #options: LinkOptions<Request, Answer>;
   readonly #strategy: WhenUnavailable<Request, Answer>;
-  readonly #batcher: Batcher<Request, Answer>;
+  readonly #batcher: Batcher<Request, Answer | undefined>;
   readonly #own = new Breaker();
   /** The breaker that it has joined, while the store is away. */
   #joined: Breaker | undefined;
@@ -206,15 +207,19 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#options.prepare(requests);
   }
 
-  run(requests: readonly Request[], sentAt: number): Promise<readonly Answer[]> {
+  /** An answer is undefined where the store has run the request and the reply to that is lost. */
+  run(requests: readonly Request[], sentAt: number): Promise<readonly (Answer | undefined)[]> {
     return this.#options.run(requests, sentAt);
   }
 
-  answered({ requests, sentAt }: Sent<Request>, answers: readonly Answer[]): void {
+  answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
     const { stats, answered } = this.#options;
+    const lost: Request[] = [];
     requests.forEach((request, i) => {
-      const answer = answers[i] as Answer;
-      if (request.gone) {
+      const answer = answers[i];
+      if (answer === undefined) {
+        lost.push(request);
+      } else if (request.gone) {
         request.returnToStore?.(answer);
       } else {
         answered?.(request, answer);
@@ -225,15 +230,17 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     // in time: the store was not away after all
     const breaker = this.#joined ?? (this.#strategy.acceptsLate ? undefined : this.#breaker);
     if (breaker?.isOpen) breaker.close();
+    if (lost.length > 0) this.failed(lost, new LostReplyError(), false);
   }
 
   answeredLate(
     { requests, sentAt }: Sent<Request>,
-    answers: readonly Answer[],
+    answers: readonly (Answer | undefined)[],
     isLatest: boolean,
   ): void {
     requests.forEach((request, i) => {
-      this.#strategy.late(request, answers[i] as Answer, sentAt);
+      const answer = answers[i];
+      if (answer !== undefined) this.#strategy.late(request, answer, sentAt);
     });
     if (isLatest && this.#strategy.acceptsLate) this.#joined?.close();
   }

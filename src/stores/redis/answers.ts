@@ -1,14 +1,22 @@
-/** What the texts say that scripts reply. */
+/** What scripts are given by all stores, and what the texts say that they reply. */
 import { toMillis } from "../../clock.ts";
 import {
   type Answer,
+  AT_ONCE,
   type LimitNote,
   type PolicyQuota,
   REFUSED,
   type StoreReply,
 } from "../store.ts";
+import type { Trip } from "../trip.ts";
 
-export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+/** The whole reply to a trip that was run before. */
+export const REPEATED = "repeated";
+
+/** Two arguments of a script. */
+export function encodeTrip(trip: Trip | undefined): readonly [string, string] {
+  return trip === undefined ? ["", ""] : [trip.caller, String(trip.number)];
+}
 
 /** The numbers in force, and what there is to say of limits that are kept in keys. */
 export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {

@@ -4,12 +4,14 @@
 -- KEYS    of each limiter of each combination, in order: its key, then those in which operators keep its limits
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
 --         its limiters
---           how many of KEYS hold its limits; the numbers that its code declares; now, as in frame.lua
+--           how many of KEYS hold its limits; the numbers that its code declares; now, the caller and the number of the
+--           trip, as in frame.lua: the caller and the number are one for all limiters of a combination
 --           longest    the longest wait that is accepted, microseconds
 --           late       how late the caller's own timer was, microseconds
 --           optional   1: where it refuses, the others are asked and taken from as if it were not there
 --           permits    a number for each policy
--- reply   for each combination "-" and what went wrong, or "+" and, tabs between: 1 if all let it pass (and were taken from),
+-- reply   for each combination "-" and what went wrong, "+repeated" (it was run before, as in frame.lua), or "+" and, tabs
+--         between: 1 if all let it pass (and were taken from),
 --         else 0; and of each limiter the numbers in force, then
 --           1 if it alone would let it pass, 0 if not, 2 if it may not wait either, 3 if it is more than the capacity; the
 --           wait; which policy refuses or is slowest, and how all stand, as verbs.lua has it: after what was taken, if
@@ -27,7 +29,8 @@ local function save()
 end
 
 local function enter(context)
-  key, first, base, now = context.key, context.first, context.base, context.now
+  key, first, trip, base, now = context.key, context.first, context.first + 2, context.base, context.now
+  others = context.others
   held, changed, in_force, settings = context.held, context.changed, context.in_force, context.settings
   closed, notes, written_under = context.closed, context.notes, context.written_under
   count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
@@ -43,7 +46,7 @@ local function write(context)
   save()
 end
 
--- enters the state of the limiter whose arguments are read next
+-- enters the state of the limiter whose arguments are read next; nil: the combination was run before
 local function open()
   local limits, of_key = number(), KEYS[key_at]
   local caller = ARGV[position] .. "\n" .. ARGV[position + 1]
@@ -51,15 +54,16 @@ local function open()
   -- a limiter that is twice in one combination is asked at one instant: the clocks of its callers may differ
   if context and (context.caller == caller or context.last == last) then
     enter(context)
-    context.last, position = last, position + 2
+    context.last, position = last, position + 4
   else
     -- it was read by other numbers, or at another time
     if context then write(context) end
     contexts[of_key] = nil
-    key, first = of_key, position
-    load()
+    key, first, trip = of_key, position, position + 2
+    if load() then return nil end
+    position = position + 2
     context = {
-      caller = caller, last = last, key = key, first = first, base = base, now = now, held = held, changed = changed,
+      caller = caller, last = last, key = key, first = first, base = base, now = now, others = others, held = held, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes, written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
     }
     contexts[of_key] = context
@@ -120,9 +124,11 @@ end
 local function combination(verb)
   local parts, seen, passes, is_twice = {}, {}, true, false
   while position <= last do
+    local first_of_part = position + 1
     local context = open()
+    if not context then return "repeated" end
     local longest, late, optional = number(), number(), number() == 1
-    local part = { context = context, longest = longest, late = late, optional = optional, permits = amounts() }
+    local part = { context = context, first = first_of_part, longest = longest, late = late, optional = optional, permits = amounts() }
     parts[#parts + 1] = part
     if not ask(part) then passes = false end
     is_twice = is_twice or seen[context]
@@ -132,6 +138,8 @@ local function combination(verb)
   if verb == "take" then passes = is_taken end
   local replies = { passes and "1" or "0" }
   for _, part in ipairs(parts) do
+    -- the state is written with the number of the combination that changed it last
+    if is_taken and part.passes then part.context.first = part.first end
     enter(part.context)
     replies[#replies + 1] = in_force .. notes
     local told = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)

@@ -8,7 +8,8 @@
  */
 import { show } from "../../check.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
-import { decodeNotes, decodeStanding } from "./answers.ts";
+import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
+import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import type { Script, ScriptRunner } from "./client.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
@@ -24,9 +25,9 @@ interface RedisPlace extends Place {
 /** A request that has not been sent yet. */
 interface Pending {
   readonly slot: string;
+  readonly verb: "take" | "peek";
   readonly parts: readonly CombinedPart[];
   readonly keys: readonly string[];
-  readonly args: readonly string[];
   resolve(reply: CombinedReply): void;
   reject(error: unknown): void;
 }
@@ -36,6 +37,11 @@ const combiningStores = new WeakMap<ScriptRunner, RedisCombiningStore>();
 export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;
   readonly #pending = new Map<Script, Pending[]>();
+  /**
+   * Each numbers the trips of one call at a time: calls of different scripts, or to different
+   * servers, may overtake each other.
+   */
+  readonly #idle: TripCounter[] = [];
   #hasSlots = false;
 
   /** One for all limiters of a client. */
@@ -60,11 +66,9 @@ export class RedisCombiningStore implements CombiningStore {
     const places = parts.map(({ place }) => place as RedisPlace);
     const script = combinedScriptFor(places.flatMap(({ names }) => names));
     const keys = places.flatMap(({ key, limitKeys }) => [key, ...limitKeys]);
-    const own = parts.flatMap(encodePart);
-    const args = [verb, String(keys.length), String(own.length), ...own];
     const slot = String(places[0]?.slot);
     return new Promise((resolve, reject) => {
-      const pending = { slot, parts, keys, args, resolve, reject };
+      const pending = { slot, verb, parts, keys, resolve, reject };
       const others = this.#pending.get(script);
       if (others !== undefined) {
         others.push(pending);
@@ -101,14 +105,17 @@ export class RedisCombiningStore implements CombiningStore {
 
   #send(script: Script, batch: readonly Pending[]): void {
     const keys = batch.flatMap((request) => request.keys);
-    const args = batch.flatMap((request) => request.args);
+    const trips = this.#idle.pop() ?? new TripCounter();
+    const args = batch.flatMap((request) => encode(request, trips.next()));
     this.#runner.runScript(script, keys, args).then(
       (replies) => {
+        this.#idle.push(trips);
         batch.forEach((request, i) => {
           settle(request, (replies as readonly unknown[])[i]);
         });
       },
       (error: unknown) => {
+        this.#idle.push(trips);
         const isScattered = /CROSSSLOT|same slot/.test(String(error));
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {
@@ -127,19 +134,27 @@ function tagOf(key: string): string {
   return tag === "" ? `key:${key}` : `tag:${tag}`;
 }
 
-function encodePart({ place, ...part }: CombinedPart): readonly string[] {
+function encode({ verb, keys, parts }: Pending, trip: Trip): readonly string[] {
+  const own = parts.flatMap((part) => encodePart(part, trip));
+  return [verb, String(keys.length), String(own.length), ...own];
+}
+
+function encodePart({ place, ...part }: CombinedPart, trip: Trip): readonly string[] {
   const { names, limitKeys } = place as RedisPlace;
   const { declared, now, longest, late, isOptional, amount } = part;
   const permits = names.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   const clock = now === undefined ? "" : String(now);
   const numbers = [longest, late, isOptional ? 1 : 0, ...permits];
-  return [String(limitKeys.length), declared, clock, ...numbers.map(String)];
+  const head = [String(limitKeys.length), declared, clock, ...encodeTrip(trip)];
+  return [...head, ...numbers.map(String)];
 }
 
 function settle({ parts, resolve, reject }: Pending, reply: unknown): void {
   const text = String(reply);
   const [passes, ...fields] = text.slice(1).split("\t");
-  if (!text.startsWith("+")) {
+  if (passes === REPEATED) {
+    reject(new LostReplyError());
+  } else if (!text.startsWith("+")) {
     reject(new Error(text.slice(1)));
   } else if (fields.length !== 2 * parts.length) {
     reject(new TypeError(`the script answered ${show(reply)} to ${parts.length} limiters`));

@@ -2,8 +2,9 @@
 --
 -- KEYS     the key of the state; then those in which operators keep limits
 -- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
--- after base: when it was written),
---          the numbers (u16 length, text), the fields of each policy (f64), and, where it is still to come, the instant
+-- after base: when it was written), the length of the numbers (u16), how many callers follow (u8);
+--          each caller (8 characters) with the number of its last trip that changed something (u32), the latest trip last;
+--          the numbers (text), the fields of each policy (f64), and, where it is still to come, the instant
 --          before which nobody goes (f64). Instants are microseconds after base, so that they keep their fractions.
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
 -- first, last: this limiter's part of ARGV, which is
@@ -26,7 +27,10 @@
 --            set numbers                          in force from now on for all who declare what this caller declares
 --            unset                                the declared numbers are in force again
 --            reset                                the state is as if new; what was set stays in force
--- reply    one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
+-- trip     where in ARGV the caller stands, 8 characters (empty: it remembers by itself what it has sent), and behind it the
+--          number of the trip, which each trip of a caller raises
+-- reply    "repeated": the trip was run before (a client sends again what was not answered), and nothing was changed;
+--          or one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
 --          no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
 --          microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
@@ -52,14 +56,18 @@ local SECOND_MS = 1000
 local HOUR_MS = 3600000
 local LONGEST_MS = 1e15
 local TINY = 5e-324
+local HEAD_BYTES = 11
+local CALLER_BYTES = 12
+local MOST_CALLERS = 64
 
--- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV
-local key, key_at, first, last
+-- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and where the trip stands there
+local key, key_at, first, last, trip
 -- the server's, once it was asked
 local time
 
 -- exact; a format for whole numbers takes a third of the time of the other
 local function text(number)
+  if number == 1 then return "1" end
   if number < 1e14 and number > -1e14 and number % 1 == 0 then return string.format("%d", number) end
   return string.format("%.17g", number)
 end
@@ -70,6 +78,8 @@ end
 local position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
+-- the other callers that the state remembers, with their numbers
+local others
 -- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -203,10 +213,14 @@ local function take(at, permits)
   return useful and receipts or ""
 end
 
+local function unreadable()
+  error("the key " .. key .. " holds a value that no limiter has written", 0)
+end
+
 --> verbs
 --> load
 
-declared, position = ARGV[first], first + 2
+declared, position, others = ARGV[first], first + 2, ""
 local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -217,7 +231,22 @@ now, held, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
-  local units, written, length, from = struct.unpack("<I4I4I2", saved)
+  if #saved < HEAD_BYTES then unreadable() end
+  local units, written, length, callers, from = struct.unpack("<I4I4I2B", saved)
+  if callers > 0 then
+--> callers
+    local caller, stop = ARGV[trip], from + callers * CALLER_BYTES
+    local own = caller ~= "" and string.find(saved, caller, from, true)
+    while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
+    if own and own < stop then
+      if tonumber(ARGV[trip + 1]) <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
+      if callers > 1 then others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1) end
+    else
+      others = string.sub(saved, from, stop - 1)
+    end
+    from = stop
+--> numbers
+  end
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
   written_under = numbers
@@ -228,6 +257,7 @@ if saved then
     if from <= #saved then held = struct.unpack("<d", saved, from) end
     base, now = then_, clock - then_
   else
+    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then unreadable() end
     local tab = string.find(numbers, "\t", 1, true)
     if tab then
       settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
@@ -310,8 +340,8 @@ while position <= last do
           break
         end
         local receipt = take(policy, state, at, permits)
-        local open = wait > 0 and not dated
-        local up_to = open and math.floor(earliest(policy, state, now, TINY)) + base or 0
+        local open, up_to = wait > 0 and not dated, 0
+        if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
         changed = true
         if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_tail then
           last_wait, last_receipt, last_tail, last_text = wait, receipt, up_to, wait == 0 and "0" or text(wait)
@@ -351,7 +381,11 @@ end
 
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
-  local value = struct.pack("<I4I4I2", base / UNIT, now, #numbers) .. numbers
+  if ARGV[trip] ~= "" then
+    if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
+    others = others .. ARGV[trip] .. struct.pack("<I4", ARGV[trip + 1])
+  end
+  local value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   local life = held - now
   for i = 1, count do
     value = value .. algorithm[i].dump(state[i])

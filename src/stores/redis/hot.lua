@@ -1,38 +1,46 @@
 -- The hot path: a trip of one request to reserve, of one policy that is first in, first out, on a state that nothing has
 -- disturbed: it was written under the numbers that this caller declares, nothing is paused, and the clock has neither
--- stepped back nor gone so far that the state needs a new base. All else is left to frame.lua, whose step `grants` this
--- shares: it would give the same answers and write the same bytes (the twin tests compare both).
+-- stepped back nor gone so far that the state needs a new base. All else is left to frame.lua, whose steps `callers` and
+-- `grants` this shares: it would give the same answers and write the same bytes (the twin tests compare both).
 --
--- It is cheap for what it does not make: of the algorithm's twin it needs what stands before the mark there, of the frame
--- next to nothing. FIRST and SECOND stand for the names of the state's fields.
+-- It stands before the rest of the script, so that nothing of that is made where it answers, and makes no function and no
+-- table itself: scripts/embed-lua.ts puts what the twin's functions do where they are called here, and a variable for each
+-- field of the policy (all of them: POLICY) and of the state (STATE).
 --
 -- reply    the request's part of the frame's reply: no tab
 
--- what the arguments say; no policy: they are not for this path
-local policy, declared, clock, times, longest, late, permits
-local state = { FIRST = 0, SECOND = 0 }
+-- what the arguments say; no times: they are not for this path
+local declared, clock, times, longest, late, permits
+local POLICY
 local base, now, changed
 
 --> arguments
 
-policy, declared, times = nil, ARGV[first], nil
-if last == first + 3 and ARGV[last - 1] == "acquire" then
+declared, times = ARGV[first], nil
+if last == first + 3 and ARGV[first + 2] == "acquire" then
   times, longest, late = 1, math.huge, 0
 elseif last == first + 6 and ARGV[first + 2] == "reserve" then
   times, longest, late = tonumber(ARGV[first + 3]), tonumber(ARGV[first + 4]), ARGV[first + 5]
 end
 if times then
   permits = tonumber(ARGV[last])
-  local alone = tonumber(string.sub(declared, 2))
-  if alone then
-    policy = read({ alone })
-  else
+  local number_1, number_2, number_3, number_4, number_5 = tonumber(string.sub(declared, 2))
+  if not number_1 then
     -- all the numbers of one policy, none of them kept in a key
-    local a, b, c, d, e = string.match(declared, "^%l([^%s$]+) ([^%s$]+) ?([^%s$]*) ?([^%s$]*) ?([^%s$]*)$")
-    if a then policy = read({ tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e) }) end
+    local numbers = "^%l([^%s$]+) ([^%s$]+) ?([^%s$]*) ?([^%s$]*) ?([^%s$]*)$"
+    local a, b, c, d, e = string.match(declared, numbers)
+    if a then
+      number_1, number_2, number_3 = tonumber(a), tonumber(b), tonumber(c)
+      number_4, number_5 = tonumber(d), tonumber(e)
+    end
   end
-  -- one that bounds how many may wait is asked more
-  if policy and policy.maxWaiting then policy = nil end
+  if number_1 then
+    read(numbers)
+    -- one that bounds how many may wait is asked more
+    if policy.maxWaiting then times = nil end
+  else
+    times = nil
+  end
   clock = tonumber(ARGV[first + 1])
   if not clock then
     time = time or redis.call("TIME")
@@ -42,19 +50,28 @@ end
 
 --> key
 
-local saved = policy and redis.call("GET", key)
-if saved and #saved == #declared + 26 then
-  local units, written, length = struct.unpack("<I4I4I2", saved)
+local saved = times and redis.call("GET", key)
+if saved and #saved >= #declared + HEAD_BYTES + 16 then
+  local units, written, length, callers, from = struct.unpack("<I4I4I2B", saved)
+  local fields = from + callers * CALLER_BYTES + length
   base, changed = units * UNIT, false
   now = clock - base
-  local undisturbed = length == #declared and clock >= base + written and now < REBASE
-  if undisturbed and string.sub(saved, 11, -17) == declared then
-    state.FIRST, state.SECOND = struct.unpack("<dd", saved, length + 11)
+  local undisturbed = #saved == fields + 15 and clock >= base + written and now < REBASE
+  -- to be remembered, of a caller that has a name, and beside others only where there is room
+  if ARGV[trip] == "" or callers == MOST_CALLERS then undisturbed = false end
+  if undisturbed and string.sub(saved, fields - length, -17) == declared then
+    local others = ""
+    if callers > 0 then
+--> callers
+    end
+    local STATE = struct.unpack("<dd", saved, fields)
     local from, answers = now - late, {}
 --> grants
     if changed then
       local life = math.ceil(lifetime(policy, state, now) / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
-      local value = struct.pack("<I4I4I2c0dd", units, now, length, declared, state.FIRST, state.SECOND)
+      callers = #others / CALLER_BYTES + 1
+      local head = "<I4I4I2Bc0c0I4c0dd"
+      local value = struct.pack(head, units, now, length, callers, others, ARGV[trip], ARGV[trip + 1], declared, STATE)
       redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, life)))
     end
     do return times == 1 and answers[1] or table.concat(answers, " ") end

@@ -4,7 +4,7 @@
  * client of a Cluster wraps `MOVED`, which passes there.)
  */
 const PERMANENT =
-  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|attempt to (?:call|compare|concatenate|index|perform) /;
+  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|no limiter has written|attempt to (?:call|compare|concatenate|index|perform) /;
 
 /** Whether the server is there and a retry does not help. */
 export function isPermanent(cause: unknown): boolean {

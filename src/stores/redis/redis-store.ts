@@ -5,8 +5,16 @@
 import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
-import type { Answer, Place, Store, StoreReply, StoreRequest } from "../store.ts";
-import { AT_ONCE, decodeNotes, decodeNumber, decodeStanding } from "./answers.ts";
+import {
+  type Answer,
+  AT_ONCE,
+  type Place,
+  type Store,
+  type StoreReply,
+  type StoreRequest,
+} from "../store.ts";
+import { LostReplyError, type Trip } from "../trip.ts";
+import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import { lua } from "./lua.gen.ts";
@@ -62,6 +70,7 @@ export class RedisStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
+    trip?: Trip,
   ): Promise<StoreReply> {
     const args = [declared, now === undefined ? "" : String(now)];
     let script = this.#reserving;
@@ -70,7 +79,7 @@ export class RedisStore implements Store {
       this.#encode(request, args);
     }
     return this.#coalescer
-      .run(script, this.#prefix + key, args, this.#limitKeys)
+      .run(script, this.#prefix + key, args, encodeTrip(trip), this.#limitKeys)
       .then((reply) => decodeReply(declared, requests, reply));
   }
 
@@ -132,6 +141,7 @@ function decodeReply(
   requests: readonly StoreRequest[],
   reply: unknown,
 ): StoreReply {
+  if (reply === REPEATED) throw new LostReplyError();
   const texts = String(reply).split("\t");
   // the hot path leaves out the head: there is nothing to say but the answer
   const head = texts.length === 1 && /^[\dn]/.test(String(reply)) ? "" : String(texts.shift());

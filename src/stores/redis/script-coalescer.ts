@@ -13,6 +13,7 @@ const MOST_KEYS = 64;
 interface PendingScript {
   readonly key: string;
   readonly args: readonly string[];
+  readonly own: readonly string[];
   resolve(reply: unknown): void;
   reject(error: unknown): void;
 }
@@ -42,19 +43,23 @@ export class ScriptCoalescer {
     this.#runner = runner;
   }
 
-  /** @param others keys that the script reads besides: then it goes by itself */
+  /**
+   * @param own arguments that no other key has: behind the others, which keys share
+   * @param others keys that the script reads besides: then it goes by itself
+   */
   run(
     script: KeyScript,
     key: string,
     args: readonly string[],
+    own: readonly string[],
     others: readonly string[] = [],
   ): Promise<unknown> {
     if (this.#apart || others.length > 0) {
-      return this.#call(script.one, [key, ...others], args);
+      return this.#call(script.one, [key, ...others], [...args, ...own]);
     }
     return new Promise((resolve, reject) => {
       const waiting = this.#pending.get(script);
-      const pending = { key, args, resolve, reject };
+      const pending = { key, args, own, resolve, reject };
       if (waiting !== undefined) {
         waiting.push(pending);
       } else {
@@ -78,11 +83,7 @@ export class ScriptCoalescer {
       return;
     }
     const keys = pending.map(({ key }) => key);
-    const args = runsOf(pending).flatMap(([args, count]) => [
-      String(count),
-      String(args.length),
-      ...args,
-    ]);
+    const args = shareArguments(pending);
     this.#call(script.many, keys, args).then(
       (replies) => {
         const isList = Array.isArray(replies) && replies.length === pending.length;
@@ -106,8 +107,8 @@ export class ScriptCoalescer {
   }
 
   #sendEach(script: KeyScript, pending: readonly PendingScript[]): void {
-    for (const { key, args, resolve, reject } of pending) {
-      this.#call(script.one, [key], args).then(resolve, reject);
+    for (const { key, args, own, resolve, reject } of pending) {
+      this.#call(script.one, [key], [...args, ...own]).then(resolve, reject);
     }
   }
 
@@ -121,16 +122,21 @@ export class ScriptCoalescer {
   }
 }
 
-/** Neighbours with equal arguments send them once: each different list, and for how many. */
-function runsOf(pending: readonly PendingScript[]): [args: readonly string[], count: number][] {
-  const runs: [args: readonly string[], count: number][] = [];
-  for (const { args } of pending) {
-    const last = runs.at(-1);
-    if (last?.[0].length === args.length && args.every((arg, i) => arg === last[0][i]))
-      last[1] += 1;
-    else runs.push([args, 1]);
+/** What neighbours have in common is sent once: for how many, how long it is, and then their own. */
+function shareArguments(pending: readonly PendingScript[]): readonly string[] {
+  const shared: string[] = [];
+  for (let from = 0; from < pending.length; ) {
+    const { args } = pending[from] as PendingScript;
+    let to = from + 1;
+    while (to < pending.length && areEqual(args, pending[to]?.args)) to += 1;
+    shared.push(String(to - from), String(args.length), ...args);
+    for (; from < to; from++) shared.push(...(pending[from] as PendingScript).own);
   }
-  return runs;
+  return shared;
+}
+
+function areEqual(one: readonly string[], other: readonly string[] = []): boolean {
+  return one.length === other.length && one.every((each, i) => each === other[i]);
 }
 
 function settle({ resolve, reject }: PendingScript, reply: unknown): void {

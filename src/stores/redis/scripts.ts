@@ -22,16 +22,19 @@ export function scriptFor(names: readonly string[], verbs: string): KeyScript {
 
 function build(name: string, used: readonly string[], verbs: string): KeyScript {
   const { head, frame, run } = stepsOf(verbs);
-  const hot = verbs === "" ? hotPathOf(used) : undefined;
-  const made = `${hot?.rest ?? twinsOf(used)}${frame}`;
-  const one = `${hot === undefined ? "" : hot.make + hot.arguments + hot.key}${made}${run}`;
-  const many = String(lua.many).replace("--> arguments\n", () => hot?.arguments ?? "");
-  // the frame is made for the first key that needs it
+  const hot = hotPathOf(used, verbs);
+  const made = twinsOf(used) + frame;
+  const one = `do\n${hot.make}${hot.args}${hot.key}end\n${made}${run}`;
+  // what is behind the hot path is made for the first key that needs it
   const lazy = `local frame\nlocal function make()\n${made}return function()\n${run}end\nend\n`;
-  const runEach = `local function run()\n${hot?.key ?? ""}frame = frame or make()\nreturn frame()\nend\n`;
+  const each = `local function run()\n${hot.key}frame = frame or make()\nreturn frame()\nend\n`;
+  const many = each + String(lua.many).replace("--> arguments\n", () => hot.args);
   return {
-    one: { name, lua: `${head}key, key_at, first, last = KEYS[1], 1, 1, #ARGV\n${one}` },
-    many: { name: `${name}:many`, lua: `${head}${hot?.make ?? ""}${lazy}${runEach}${many}` },
+    one: {
+      name,
+      lua: `${head}key, key_at, first, last, trip = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n${one}`,
+    },
+    many: { name: `${name}:many`, lua: `${head}${hot.make}${lazy}${many}` },
   };
 }
 
@@ -61,30 +64,14 @@ function twinsOf(names: readonly string[]): string {
 /** The steps of the frame, by its marks: `run` is all that comes after `frame`. */
 function stepsOf(verbs: string) {
   const text = String(lua.frame).replace("--> verbs\n", () => verbs);
-  const steps = text.split(/--> (?:hot|load|requests|grants|granted|save|reply)\n/);
-  const [head = "", frame = "", load = "", ...rest] = steps;
-  const [before = "", grants = "", after = "", save = "", reply = ""] = rest;
-  return { head, frame, load, grants, save, run: load + before + grants + after + save + reply };
+  const steps = text.split(/--> (?:hot|load|requests|save|reply)\n/);
+  const [head = "", frame = "", load = "", requests = "", save = "", reply = ""] = steps;
+  return { head, frame, load, save, run: load + requests + save + reply };
 }
 
-/**
- * The steps of the hot path of this algorithm, and the rest of its twin; undefined where it has
- * none. The twin's mark names the fields of the state.
- */
-function hotPathOf(names: readonly string[]) {
-  const [needed = "", first, second, rest] = String(lua[String(names)]).split(
-    /--> hot (\w+) (\w+)\n/,
-  );
-  if (first === undefined || second === undefined) return undefined;
-  const { grants } = stepsOf("");
-  const text = String(lua.hot)
-    .replace(/\b(FIRST|SECOND)\b/g, (field) => (field === "FIRST" ? first : second))
-    .replace("--> grants\n", () => grants);
-  const [state = "", args = "", key = ""] = text.split(/--> (?:arguments|key)\n/);
-  return {
-    make: needed + state,
-    arguments: args,
-    key,
-    rest: `local algorithms = {}\n${rest}`,
-  };
+/** The steps of the algorithm's hot path; none where there are several, or it has none. */
+function hotPathOf(names: readonly string[], verbs: string) {
+  const text = verbs === "" ? lua[`${names}:hot`] : undefined;
+  const [make = "", args = "", key = ""] = text?.split(/--> (?:arguments|key)\n/) ?? [];
+  return { make, args, key };
 }

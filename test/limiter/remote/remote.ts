@@ -13,6 +13,7 @@ import {
 } from "../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
+import type { Trip } from "../../../src/stores/trip.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "../watch.ts";
 
@@ -102,6 +103,8 @@ export class HandStore implements Store {
   readonly trips: (readonly StoreRequest[])[] = [];
   /** Replies wait for `deliver`; what was asked has been done nevertheless. */
   held = false;
+  /** How many of the next trips the client sends twice: the first replies are lost. */
+  lostReplies = 0;
   /** What it answers instead of doing what it is asked. */
   away: Error | undefined;
   /** Its own clock, for those who do not tell the time. */
@@ -127,11 +130,18 @@ export class HandStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now = toMicros(this.#clock.now()),
+    trip?: Trip,
   ): Promise<StoreReply> {
     this.trips.push(requests);
     if (this.away !== undefined) return Promise.reject(this.away);
-    const reply = this.frame.trip(key, declared, requests, now);
-    if (!this.held) return Promise.resolve(reply);
+    const run = async () => this.frame.trip(key, declared, requests, now, [], trip);
+    let reply = run();
+    if (this.lostReplies > 0) {
+      this.lostReplies -= 1;
+      reply = run();
+    }
+    if (!this.held) return reply;
+    reply.catch(() => {});
     return new Promise((resolve) => {
       this.#undelivered.push(() => resolve(reply));
     });
