@@ -231,15 +231,21 @@ now, held, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
-  if #saved < HEAD_BYTES then unreadable() end
-  local units, written, length, callers, from = struct.unpack("<I4I4I2B", saved)
+  if #saved < HEAD_BYTES + CALLER_BYTES then unreadable() end
+  -- with the first caller, if there is one
+  local units, written, length, callers, known, number = struct.unpack("<I4I4I2Bc8I4", saved)
+  local from = HEAD_BYTES + 1
   if callers > 0 then
 --> callers
     local caller, stop = ARGV[trip], from + callers * CALLER_BYTES
-    local own = caller ~= "" and string.find(saved, caller, from, true)
-    while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
-    if own and own < stop then
-      if tonumber(ARGV[trip + 1]) <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
+    local own = from
+    if known ~= caller then
+      own = caller ~= "" and string.find(saved, caller, from, true)
+      while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
+      if own and own < stop then number = struct.unpack("<I4", saved, own + 8) else own = nil end
+    end
+    if own then
+      if ARGV[trip + 1] - number <= 0 then return "repeated" end
       if callers > 1 then others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1) end
     else
       others = string.sub(saved, from, stop - 1)
@@ -321,22 +327,22 @@ while position <= last do
     end
     position = position + 1
     if held > from then from = held end
-    local answers = {}
+    local answers, answer = times > 1 and {} or nil, nil
     if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed then
       local kind, policy, state, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
       local earliest, take, dated = kind.earliest, kind.take, kind.dated
       position = position + 1
 --> grants
-      local last_wait, last_receipt, last_tail, last_text
+      local last_wait, last_receipt, last_tail
       for i = 1, times do
         local at = earliest(policy, state, from, permits)
         local wait = at > now and math.ceil(at - now) or 0
-        if wait == math.huge then
-          for j = i, times do answers[j] = "never" end
-          break
-        elseif wait > longest then
+        if wait == math.huge or wait > longest then
+          answer = wait == math.huge and "never" or "no"
           -- nobody after it gets in earlier
-          for j = i, times do answers[j] = "no" end
+          if answers then
+            for j = i, times do answers[j] = answer end
+          end
           break
         end
         local receipt = take(policy, state, at, permits)
@@ -344,14 +350,14 @@ while position <= last do
         if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
         changed = true
         if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_tail then
-          last_wait, last_receipt, last_tail, last_text = wait, receipt, up_to, wait == 0 and "0" or text(wait)
+          last_wait, last_receipt, last_tail, answer = wait, receipt, up_to, wait == 0 and "0" or text(wait)
           if dated then receipt = receipt + base end
           if receipt ~= 0 or up_to ~= 0 then
-            last_text = last_text .. ":" .. text(receipt)
-            if open then last_text = last_text .. ":" .. text(up_to) end
+            answer = answer .. ":" .. text(receipt)
+            if open then answer = answer .. ":" .. text(up_to) end
           end
         end
-        answers[i] = last_text
+        if answers then answers[i] = answer end
       end
 --> granted
     else
@@ -362,15 +368,16 @@ while position <= last do
         local at = earliest(from > held and from or held, permits)
         local wait = at > now and math.ceil(at - now) or 0
         if at == math.huge then
-          answers[i] = "never"
+          answer = "never"
         elseif wait > longest or wait > 0 and overflowing(permits) then
-          answers[i] = "no"
+          answer = "no"
         else
-          answers[i] = text(wait) .. take(at, permits)
+          answer = text(wait) .. take(at, permits)
         end
+        if answers then answers[i] = answer end
       end
     end
-    replies[#replies + 1] = times == 1 and answers[1] or table.concat(answers, " ")
+    replies[#replies + 1] = answers and table.concat(answers, " ") or answer
   else
     position = position + 1
     replies[#replies + 1] = verbs[verb]()

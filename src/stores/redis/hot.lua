@@ -23,7 +23,7 @@ elseif last == first + 6 and ARGV[first + 2] == "reserve" then
   times, longest, late = tonumber(ARGV[first + 3]), tonumber(ARGV[first + 4]), ARGV[first + 5]
 end
 if times then
-  permits = tonumber(ARGV[last])
+  permits = ARGV[last] + 0
   local number_1, number_2, number_3, number_4, number_5 = tonumber(string.sub(declared, 2))
   if not number_1 then
     -- all the numbers of one policy, none of them kept in a key
@@ -41,10 +41,11 @@ if times then
   else
     times = nil
   end
-  clock = tonumber(ARGV[first + 1])
-  if not clock then
+  if ARGV[first + 1] == "" then
     time = time or redis.call("TIME")
     clock = time[1] * 1000000 + time[2]
+  else
+    clock = ARGV[first + 1] + 0
   end
 end
 
@@ -52,28 +53,30 @@ end
 
 local saved = times and redis.call("GET", key)
 if saved and #saved >= #declared + HEAD_BYTES + 16 then
-  local units, written, length, callers, from = struct.unpack("<I4I4I2B", saved)
+  local units, written, length, callers, known, number = struct.unpack("<I4I4I2Bc8I4", saved)
+  local from = HEAD_BYTES + 1
   local fields = from + callers * CALLER_BYTES + length
   base, changed = units * UNIT, false
   now = clock - base
   local undisturbed = #saved == fields + 15 and clock >= base + written and now < REBASE
   -- to be remembered, of a caller that has a name, and beside others only where there is room
   if ARGV[trip] == "" or callers == MOST_CALLERS then undisturbed = false end
-  if undisturbed and string.sub(saved, fields - length, -17) == declared then
+  if undisturbed and length == #declared and string.find(saved, declared, fields - length, true) == fields - length then
     local others = ""
     if callers > 0 then
 --> callers
     end
     local STATE = struct.unpack("<dd", saved, fields)
-    local from, answers = now - late, {}
+    local from, answers, answer = now - late, times > 1 and {} or nil, nil
 --> grants
     if changed then
       local life = math.ceil(lifetime(policy, state, now) / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
       callers = #others / CALLER_BYTES + 1
-      local head = "<I4I4I2Bc0c0I4c0dd"
-      local value = struct.pack(head, units, now, length, callers, others, ARGV[trip], ARGV[trip + 1], declared, STATE)
+      local value = struct.pack(
+        "<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, ARGV[trip], ARGV[trip + 1], declared, STATE
+      )
       redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, life)))
     end
-    do return times == 1 and answers[1] or table.concat(answers, " ") end
+    do return answers and table.concat(answers, " ") or answer end
   end
 end

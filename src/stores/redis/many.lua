@@ -3,17 +3,28 @@
 -- ARGV    for each run of keys with equal arguments: how many keys, how many arguments, these, and of each key its trip
 -- reply   for each key the frame's reply, or "-" and what went wrong with this one
 
-local outcomes, keys, position = {}, 0, 1
-while keys < #KEYS do
-  local from = keys + 1
-  keys, first, last = keys + ARGV[position], position + 2, position + 1 + ARGV[position + 1]
-  position = last + 1
+-- what the keys up to `shared` have in common is read; `position`: how far ARGV is
+local outcomes, at, shared, position = {}, 1, 0, 1
+
+-- from `at` on, as far as nothing goes wrong
+local function run_all()
+  while at <= #KEYS do
+    if at > shared then
+      shared, first, last = shared + ARGV[position], position + 2, position + 1 + ARGV[position + 1]
+      position = last + 1
 --> arguments
-  for k = from, keys do
-    key, trip, position = KEYS[k], position, position + 2
-    local ok, outcome = pcall(run)
-    if type(outcome) == "table" then outcome = outcome.err end
-    outcomes[k] = ok and outcome or "-" .. outcome
+    end
+    key, trip, position = KEYS[at], position, position + 2
+    outcomes[at] = run()
+    at = at + 1
+  end
+end
+
+while at <= #KEYS do
+  local ok, fault = pcall(run_all)
+  if not ok then
+    outcomes[at] = "-" .. (type(fault) == "table" and fault.err or fault)
+    at = at + 1
   end
 end
 return outcomes
