@@ -3,7 +3,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, mkdtempSync, openSync, readFileSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Program, redisServer, withClockOffset } from "../redis-server.ts";
@@ -20,6 +20,8 @@ export interface RedisOptions {
   replicaOf?: { host: string; port: number };
   /** Whether it runs in cluster mode; see startCluster. Default: false. */
   cluster?: boolean;
+  /** Makes it a Sentinel with these settings, a line each; see startSentinels. */
+  sentinel?: readonly string[];
   /** By how many ms its clock is ahead of the machine's, or behind it when negative. Default: 0. */
   clockOffsetMs?: number;
 }
@@ -70,6 +72,12 @@ export class RedisServer {
     if (options.replicaOf)
       this.#args.push("--replicaof", options.replicaOf.host, `${options.replicaOf.port}`);
     this.#args.push(...(options.args ?? []));
+    if (options.sentinel) {
+      // a Sentinel rewrites its file
+      const file = join(this.dir, "sentinel.conf");
+      writeFileSync(file, options.sentinel.map((line) => `${line}\n`).join(""));
+      this.#args.unshift(file, "--sentinel");
+    }
     // In a session of its own it also survives what kills the whole group of this process.
     const folders = options.dir === undefined ? [this.dir] : [];
     this.#watchdog = spawn("/bin/sh", ["-c", WATCHDOG, "watchdog", ...folders], {

@@ -18,40 +18,31 @@ const HEX = Int8Array.from({ length: 128 }, (_, code) => {
 const FOLLOWING = [1, 1, 2, 3];
 
 const ENCODED = /[%\x80-\xff]/;
-/** Arguments of one call: more might not fit on the stack. */
-const CHUNK = 8192;
 
 /** @returns the text with each escape decoded once */
 export function decode(text: string): string {
   if (!ENCODED.test(text)) return text;
-  // no character of the result is longer than what it is written as
-  const units = new Uint16Array(text.length);
-  let length = 0;
+  let decoded = "";
+  // where the characters begin that stay as they are
+  let start = 0;
   for (let at = 0; at < text.length; ) {
-    const first = byteAt(text, at);
+    const code = text.charCodeAt(at);
+    const first = code < 0x80 && code !== PERCENT ? -1 : byteAt(text, at);
     if (first < 0) {
-      units[length++] = text.charCodeAt(at);
       at += 1;
       continue;
     }
-    let end = at + widthAt(text, at);
+    decoded += text.slice(start, at);
     let point = first;
+    at += code === PERCENT ? 3 : 1;
     if (first >= 0xc0 && first < 0xf8) {
-      const character = multibyte(text, end, first);
-      if (character !== undefined) [point, end] = character;
+      const character = multibyte(text, at, first);
+      if (character !== undefined) [point, at] = character;
     }
-    if (point > 0xffff) {
-      units[length++] = 0xd7c0 + (point >> 10);
-      units[length++] = 0xdc00 + (point & 0x3ff);
-    } else units[length++] = point;
-    at = end;
+    decoded += String.fromCodePoint(point);
+    start = at;
   }
-  let decoded = "";
-  for (let start = 0; start < length; start += CHUNK) {
-    const chunk = units.subarray(start, Math.min(length, start + CHUNK));
-    decoded += Reflect.apply(String.fromCharCode, undefined, chunk);
-  }
-  return decoded;
+  return decoded + text.slice(start);
 }
 
 /** The code point that a first byte and those that follow it form, and where they end. */
@@ -73,8 +64,9 @@ function byteAt(text: string, at: number): number {
   const code = text.charCodeAt(at);
   if (code !== PERCENT) return code >= 0x80 && code <= 0xff ? code : -1;
   const high = HEX[text.charCodeAt(at + 1)] ?? -1;
+  if (high < 0) return -1;
   const low = HEX[text.charCodeAt(at + 2)] ?? -1;
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
+  return low < 0 ? -1 : high * 16 + low;
 }
 
 function widthAt(text: string, at: number): number {

@@ -58,6 +58,8 @@ export function plainPath(target: string): string | undefined {
   if (end >= 0 && CLIMBS.test(whole.slice(end))) return undefined;
   const path = end < 0 ? whole : whole.slice(0, end);
   if (!TRICK.test(path)) return path.toLowerCase();
+  // decoding takes none of these away
+  if (HIDDEN.test(path)) return undefined;
   const decoded = fold(decode(path));
   return HIDDEN.test(decoded) ? undefined : decoded;
 }

@@ -1,14 +1,12 @@
 /** From YAML to rules, or to a list of what is wrong, each with its line and column. */
-import { Composer, type Document, isScalar, LineCounter, type Node, Parser, visit } from "yaml";
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../../../check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
 import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
-import { keyOffset, nodeOffset, offset } from "./offset.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
 import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
-import { TooMuch, wordsOf } from "./words-of.ts";
+import { keyAt, nodeAt, readYaml, YamlMistake, type YamlNode } from "./yaml-tree.ts";
 
 export interface ReadOptions extends Partial<Names> {
   /** What messages call the text: a file's name. Default "rules". */
@@ -17,12 +15,9 @@ export interface ReadOptions extends Partial<Names> {
 
 /** One word that ends as the names of such files do: no text of rules is that. */
 const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
-/** In characters: reading takes a second then, and all else waits. */
+/** In characters. Nothing else runs while rules are read. */
 const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
-/** Who needs more than this has written a bomb. */
-const MOST_ALIASES = 100;
-const MOST_DOCUMENTS = 10_000;
 
 /**
  * Reads rules.
@@ -63,11 +58,16 @@ class Reader {
   readonly #text: string;
   readonly #source: string;
   readonly #names: Names;
-  readonly #lines = new LineCounter();
+  /** Where each line begins, in characters. */
+  readonly #lineStarts: readonly number[];
   readonly #problems: Problem[] = [];
 
   constructor(text: string, source: string, names: Names) {
     this.#text = text;
+    this.#lineStarts = [
+      0,
+      ...[...text.slice(0, LONGEST).matchAll(/\n/g)].map(({ index }) => index + 1),
+    ];
     this.#source = source;
     this.#names = names;
   }
@@ -83,95 +83,27 @@ class Reader {
     return rules;
   }
 
-  #parse(): readonly Document.Parsed[] {
+  /** The documents that are not empty. */
+  #parse(): readonly YamlNode[] {
     if (this.#text.length > LONGEST) {
       this.#wrong(0, `found ${this.#text.length} characters, allowed: at most ${LONGEST}`);
       return [];
     }
-    for (let at = 0; at >= 0; at = this.#text.indexOf("\n", at) + 1 || -1) {
-      this.#lines.addNewLine(at);
-    }
-    const documents: Document.Parsed[] = [];
-    const { stackTraceLimit } = Error;
-    // the parser makes an error of each mistake, and to write its stack takes longer than to find it
-    Error.stackTraceLimit = 0;
     try {
-      for (const document of this.#documents()) {
-        documents.push(document);
-        for (const { pos, message } of document.errors) this.#wrong(pos[0], worded(message));
-        if (document.errors.length === 0) this.#checkTree(document);
-        if (documents.length > MOST_DOCUMENTS) {
-          this.#wrong(offset(document.contents), `found more than ${MOST_DOCUMENTS} documents`);
-        }
-        if (this.#isFull || documents.length > MOST_DOCUMENTS) return [];
+      const documents = readYaml(this.#text).filter(({ value }) => value !== null);
+      if (documents.length === 0) {
+        this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
       }
+      return documents;
     } catch (error) {
-      if (!(error instanceof TooMuch)) throw error;
-      this.#wrong(error.at, `found ${error.message}`);
+      if (!(error instanceof YamlMistake)) throw error;
+      this.#wrong(error.at, error.message);
       return [];
-    } finally {
-      Error.stackTraceLimit = stackTraceLimit;
-    }
-    // "---" without anything below it is no document
-    const full = documents.filter(({ contents }) => !isEmpty(contents));
-    if (full.length === 0)
-      this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
-    return full;
-  }
-
-  *#documents(): Iterable<Document.Parsed> {
-    const parser = new Parser();
-    const text = this.#text;
-    const tokens = (function* () {
-      for (const word of wordsOf(text)) yield* parser.next(word);
-      yield* parser.end();
-    })();
-    // the composer's own look for duplicate keys takes the square of their number
-    yield* new Composer({ prettyErrors: false, uniqueKeys: false }).compose(tokens);
-  }
-
-  /** What YAML allows and rules do not need. */
-  #checkTree(document: Document.Parsed): void {
-    let aliases = 0;
-    visit(document, {
-      Alias: (_, alias) => {
-        aliases += 1;
-        if (aliases > MOST_ALIASES) {
-          this.#wrong(offset(alias), `found more than ${MOST_ALIASES} aliases`);
-          return visit.BREAK;
-        }
-        if (alias.resolve(document) === undefined) {
-          this.#wrong(
-            offset(alias),
-            `found *${alias.source}, which this document has no anchor for`,
-          );
-        }
-        return this.#isFull ? visit.BREAK : undefined;
-      },
-      Map: (_, { items }) => {
-        this.#checkKeys(items.map(({ key }) => key));
-        return this.#isFull ? visit.BREAK : undefined;
-      },
-    });
-  }
-
-  #checkKeys(keys: readonly unknown[]): void {
-    const seen = new Set<string>();
-    for (const key of keys) {
-      if (!isScalar(key) || typeof key.value !== "string" || key.value === "__proto__") {
-        const found = isScalar(key) ? show(key.value) : "that is no text";
-        this.#wrong(offset(key), `found a key ${found}, allowed: a text, in quotes where need be`);
-        continue;
-      }
-      if (key.value === "Url") key.value = "url";
-      const name = String(key.value);
-      if (seen.has(name)) this.#wrong(offset(key), `found the key ${show(name)} a second time`);
-      seen.add(name);
     }
   }
 
-  #rulesOf(document: Document.Parsed, schema: ReturnType<typeof entrySchema>): readonly Rule[] {
-    const data = this.#plain(document);
+  #rulesOf(document: YamlNode, schema: ReturnType<typeof entrySchema>): readonly Rule[] {
+    const data = document.value;
     const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
     return entries.flatMap((each, i) => {
       if (this.#isFull) return [];
@@ -193,35 +125,26 @@ class Reader {
   #validate(
     schema: ReturnType<typeof entrySchema>,
     entry: unknown,
-    document: Document.Parsed,
+    document: YamlNode,
     path: readonly number[],
   ) {
     try {
       return schema.safeParse(entry);
     } catch {
-      this.#wrong(nodeOffset(document, path), "found more mistakes than can be listed");
+      this.#wrong(nodeAt(document, path).at, "found more mistakes than can be listed");
       return undefined;
     }
   }
 
-  #plain(document: Document.Parsed): unknown {
-    try {
-      return document.toJS({ maxAliasCount: MOST_ALIASES });
-    } catch (error) {
-      this.#wrong(offset(document.contents), worded((error as Error).message));
-      return [];
-    }
-  }
-
   #report(
-    document: Document.Parsed,
+    document: YamlNode,
     base: readonly number[],
     data: unknown,
     issue: z.core.$ZodIssue,
   ): void {
     if (issue.code === "unrecognized_keys") {
       for (const key of issue.keys.slice(0, MOST_PROBLEMS)) {
-        const at = keyOffset(document, [...base, ...issue.path], key);
+        const at = keyAt(nodeAt(document, [...base, ...issue.path]), key);
         this.#wrong(at, `found ${show(key)}, allowed: ${issue.message}`);
       }
       return;
@@ -232,34 +155,35 @@ class Reader {
     );
     const where = issue.path.length > 0 ? `${issue.path.join(".")}: ` : "";
     const what = found === undefined ? "nothing" : show(found);
-    const at = nodeOffset(document, [...base, ...issue.path]);
+    const at = nodeAt(document, [...base, ...issue.path]).at;
     this.#wrong(at, `${where}found ${what}, allowed: ${issue.message}`);
   }
 
-  #rules(document: Document.Parsed, base: readonly number[], { url, rules }: Entry): Rule[] {
+  #rules(document: YamlNode, base: readonly number[], { url, rules }: Entry): Rule[] {
     return rules.flatMap((read, i) => {
-      const at = nodeOffset(document, [...base, "rules", i]);
-      const { overrides = {}, exempt = [], methods, name, ...rest } = read;
-      const numbers = numbersOf(rest);
+      const at = nodeAt(document, [...base, "rules", i]).at;
+      const { overrides = {}, exempt = [], name } = read;
+      const methods = read.methods && [...new Set(read.methods)].sort();
+      // V8 makes an object literal slowly if it goes on after a spread
       const rule: Rule = {
-        ...numbers,
+        name: name ?? derivedName(url, methods, read),
         url,
-        name: "",
-        methods: methods && [...new Set(methods)].sort(),
-        actor: rest.actor,
-        algo: rest.algo,
-        scope: rest.scope as Rule["scope"],
-        mode: rest.mode as Rule["mode"],
-        cost: rest.cost,
-        ...(rest.limitKey !== undefined && { limitKey: rest.limitKey }),
+        methods,
+        actor: read.actor,
+        algo: read.algo,
+        scope: read.scope as Rule["scope"],
+        mode: read.mode as Rule["mode"],
+        cost: read.cost,
+        limitKey: read.limitKey,
         overrides: Object.entries(overrides).map(
           ([value, other]): RuleOverride => ({
             value,
-            ...numbersOf({ ...rest, ...defined(other) }),
+            ...numbersOf({ ...read, ...defined(other) }),
           }),
         ),
         exempt,
         place: this.#place(at),
+        ...numbersOf(read),
       };
       const algorithm = this.#names.algorithms[rule.algo] as RuleAlgorithm;
       const wrongs = [rule, ...rule.overrides].flatMap((each) => {
@@ -271,7 +195,7 @@ class Reader {
         wrongs.push("found limitKey, which needs scope: global");
       }
       for (const wrong of wrongs) this.#wrong(at, wrong);
-      return wrongs.length > 0 ? [] : { ...rule, name: name ?? derivedName(rule) };
+      return wrongs.length > 0 ? [] : [rule];
     });
   }
 
@@ -292,8 +216,14 @@ class Reader {
   }
 
   #place(at: number): Place {
-    const { line, col } = this.#lines.linePos(at);
-    return { source: this.#source, line: Math.max(1, line), column: Math.max(1, col) };
+    let line = 0;
+    for (let after = this.#lineStarts.length; after - line > 1; ) {
+      const middle = (line + after) >> 1;
+      if ((this.#lineStarts[middle] as number) <= at) line = middle;
+      else after = middle;
+    }
+    const column = at - (this.#lineStarts[line] as number) + 1;
+    return { source: this.#source, line: line + 1, column };
   }
 
   /** More is neither looked for nor said. */
@@ -354,11 +284,15 @@ function numbersProblem(
   }
 }
 
-/** Made of what a rule is, not of where it stands or how much it lets through. */
-function derivedName({ url, methods, actor, algo, units, unit }: Rule): string {
+/** Says what a rule is for; neither its place in the file nor its numbers. */
+function derivedName(
+  url: string,
+  methods: readonly string[] = [],
+  { actor, algo, units, unit }: Entry["rules"][number],
+): string {
   const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
   const per = units === 1 ? unit : `${units} ${unit}`;
-  return [path, ...(methods ?? []), printable(actor), `per ${per}`, printable(algo)].join(" ");
+  return [path, ...methods, printable(actor), `per ${per}`, printable(algo)].join(" ");
 }
 
 /** Names go into header fields: what these cannot hold is escaped as in a URL. */
@@ -366,14 +300,4 @@ function printable(name: string): string {
   return name
     .replace(/\p{Surrogate}/gu, "\ufffd")
     .replace(/[^ -~]/gu, (char) => encodeURIComponent(char));
-}
-
-function isEmpty(contents: Node | null): boolean {
-  return contents === null || (isScalar(contents) && contents.value === null);
-}
-
-/** The parser's words, but for a text that is too much for it. */
-function worded(message: string): string {
-  if (/call stack/i.test(message)) return "found more levels in one another than can be read";
-  return /Excessive alias/.test(message) ? "found aliases that multiply without end" : message;
 }

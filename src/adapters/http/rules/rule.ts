@@ -56,7 +56,7 @@ export interface Rule extends RuleNumbers {
    * Of a global rule: a key on Redis in which operators keep its `rpu`. 0 lets nothing through; where
    * the key is absent or holds no limit, `rpu` of the rule holds. Overrides keep their own numbers.
    */
-  readonly limitKey?: string | undefined;
+  readonly limitKey: string | undefined;
   readonly overrides: readonly RuleOverride[];
   /** Values of the actor that the rule does not hold for; for addresses, ranges too. */
   readonly exempt: readonly string[];
