@@ -94,7 +94,7 @@ local function lifetime(policy, state, now)
   return until_full(policy, state, now) + (policy.slack > 0 and HOUR or 0)
 end
 
--- What stands above is all that the hot path needs (hot.lua). The names are the state's fields.
+-- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
 --> hot since level
 
 algorithms.g = {

@@ -78,7 +78,7 @@ end
 
 local lifetime = until_full
 
--- What stands above is all that the hot path needs (hot.lua). The names are the state's fields.
+-- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
 --> hot since tokens
 
 algorithms.t = {

@@ -30,8 +30,8 @@
 -- trip     where in ARGV the caller stands, 8 characters (empty: it remembers by itself what it has sent), and behind it the
 --          number of the trip, which each trip of a caller raises
 -- reply    "repeated": the trip was run before (a client sends again what was not answered), and nothing was changed;
---          or one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
---          no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
+--          or one string, tabs between: the numbers in force (empty: the declared ones), after them for each policy with a
+--          limit in a key that holds no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
 --          microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
@@ -49,6 +49,7 @@
 -- call, and each function and table that it makes costs as much as the maths. The rarer verbs are
 -- in verbs.lua, which is sent only with trips that need it. The most common trip by far, one request to reserve on a
 -- state that nothing has disturbed, is answered by hot.lua, which stands at `--> hot`: then nothing below it is made.
+-- hot.lua repeats the steps `callers` and `grants`, word for word (scripts/embed-lua.ts).
 
 local UNIT = 16777216
 local REBASE = 4294967296

@@ -143,7 +143,7 @@ function decodeReply(
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
   const texts = String(reply).split("\t");
-  // the hot path leaves out the head: there is nothing to say but the answer
+  // the hot path leaves out the head: its numbers are the declared ones, and it has no notes
   const head = texts.length === 1 && /^[\dn]/.test(String(reply)) ? "" : String(texts.shift());
   if (typeof reply !== "string" || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);

@@ -7,8 +7,8 @@ const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();
 
 /**
- * The frame around the twins, with the rarer verbs or without, and where requests only reserve and
- * the algorithm has one behind its hot path. All limiters share them.
+ * The frame around the twins, with the rarer verbs or without. Without them the hot path of the
+ * algorithm stands before it, if it has one. All limiters share the scripts.
  */
 export function scriptFor(names: readonly string[], verbs: string): KeyScript {
   const used = distinct(names);
