@@ -27,8 +27,8 @@
 --            set numbers                          in force from now on for all who declare what this caller declares
 --            unset                                the declared numbers are in force again
 --            reset                                the state is as if new; what was set stays in force
--- trip     where in ARGV the caller stands, 8 characters (empty: it remembers by itself what it has sent), and behind it the
---          number of the trip, which each trip of a caller raises
+-- trip_at  where in ARGV the caller stands, 8 characters (empty: it remembers by itself what it has sent), and behind it the
+--          number of the trip, which each trip of a caller raises; 0 where there is no caller
 -- reply    "repeated": the trip was run before (a client sends again what was not answered), and nothing was changed;
 --          or one string, tabs between: the numbers in force (empty: the declared ones), after them for each policy with a
 --          limit in a key that holds no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
@@ -60,9 +60,10 @@ local TINY = 5e-324
 local HEAD_BYTES = 11
 local CALLER_BYTES = 12
 local MOST_CALLERS = 64
+local FOREIGN = " holds a value that no limiter has written"
 
 -- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and where the trip stands there
-local key, key_at, first, last, trip
+local key, key_at, first, last, trip_at
 -- the server's, once it was asked
 local time
 
@@ -79,8 +80,8 @@ end
 local position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
--- the other callers that the state remembers, with their numbers
-local others
+-- who sends the trip, and its number; the other callers that the state remembers, with their numbers
+local caller, trip, others
 -- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -214,14 +215,11 @@ local function take(at, permits)
   return useful and receipts or ""
 end
 
-local function unreadable()
-  error("the key " .. key .. " holds a value that no limiter has written", 0)
-end
-
 --> verbs
 --> load
 
 declared, position, others = ARGV[first], first + 2, ""
+caller, trip = ARGV[trip_at], ARGV[trip_at + 1] + 0
 local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -232,28 +230,26 @@ now, held, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
-  if #saved < HEAD_BYTES + CALLER_BYTES then unreadable() end
-  -- with the first caller, if there is one
-  local units, written, length, callers, known, number = struct.unpack("<I4I4I2Bc8I4", saved)
-  local from = HEAD_BYTES + 1
-  if callers > 0 then
+  if #saved < HEAD_BYTES + CALLER_BYTES then error("the key " .. key .. FOREIGN, 0) end
+  -- no state is shorter than the head and one caller
+  local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
 --> callers
-    local caller, stop = ARGV[trip], from + callers * CALLER_BYTES
-    local own = from
-    if known ~= caller then
-      own = caller ~= "" and string.find(saved, caller, from, true)
-      while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
-      if own and own < stop then number = struct.unpack("<I4", saved, own + 8) else own = nil end
-    end
-    if own then
-      if ARGV[trip + 1] - number <= 0 then return "repeated" end
-      if callers > 1 then others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1) end
+  if callers == 1 and last_caller == caller then
+    if trip <= ran then return "repeated" end
+  else
+    from = HEAD_BYTES + 1
+    local stop = from + callers * CALLER_BYTES
+    local own = caller ~= "" and string.find(saved, caller, from, true)
+    while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
+    if own and own < stop then
+      if trip <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
+      others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1)
     else
       others = string.sub(saved, from, stop - 1)
     end
     from = stop
---> numbers
   end
+--> numbers
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
   written_under = numbers
@@ -264,7 +260,7 @@ if saved then
     if from <= #saved then held = struct.unpack("<d", saved, from) end
     base, now = then_, clock - then_
   else
-    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then unreadable() end
+    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then error("the key " .. key .. FOREIGN, 0) end
     local tab = string.find(numbers, "\t", 1, true)
     if tab then
       settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
@@ -389,11 +385,16 @@ end
 
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
-  if ARGV[trip] ~= "" then
-    if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
-    others = others .. ARGV[trip] .. struct.pack("<I4", ARGV[trip + 1])
+  local value
+  if others == "" and caller ~= "" then
+    value = struct.pack("<I4I4I2Bc8I4", base / UNIT, now, #numbers, 1, caller, trip) .. numbers
+  else
+    if caller ~= "" then
+      if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
+      others = others .. struct.pack("<c8I4", caller, trip)
+    end
+    value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   end
-  local value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   local life = held - now
   for i = 1, count do
     value = value .. algorithm[i].dump(state[i])

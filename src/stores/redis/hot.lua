@@ -53,19 +53,17 @@ end
 
 local saved = times and redis.call("GET", key)
 if saved and #saved >= #declared + HEAD_BYTES + 16 then
-  local units, written, length, callers, known, number = struct.unpack("<I4I4I2Bc8I4", saved)
-  local from = HEAD_BYTES + 1
-  local fields = from + callers * CALLER_BYTES + length
+  local caller, trip = ARGV[trip_at], ARGV[trip_at + 1] + 0
+  local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
+  local fields = HEAD_BYTES + 1 + callers * CALLER_BYTES + length
   base, changed = units * UNIT, false
   now = clock - base
   local undisturbed = #saved == fields + 15 and clock >= base + written and now < REBASE
   -- to be remembered, of a caller that has a name, and beside others only where there is room
-  if ARGV[trip] == "" or callers == MOST_CALLERS then undisturbed = false end
+  if caller == "" or callers == MOST_CALLERS then undisturbed = false end
   if undisturbed and length == #declared and string.find(saved, declared, fields - length, true) == fields - length then
     local others = ""
-    if callers > 0 then
 --> callers
-    end
     local STATE = struct.unpack("<dd", saved, fields)
     local from, answers, answer = now - late, times > 1 and {} or nil, nil
 --> grants
@@ -73,7 +71,7 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
       local life = math.ceil(lifetime(policy, state, now) / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
       callers = #others / CALLER_BYTES + 1
       local value = struct.pack(
-        "<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, ARGV[trip], ARGV[trip + 1], declared, STATE
+        "<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, caller, trip, declared, STATE
       )
       redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, life)))
     end

@@ -14,7 +14,7 @@ local function run_all()
       position = last + 1
 --> arguments
     end
-    key, trip, position = KEYS[at], position, position + 2
+    key, trip_at, position = KEYS[at], position, position + 2
     outcomes[at] = run()
     at = at + 1
   end

@@ -3,6 +3,12 @@ import type { Script } from "./client.ts";
 import { lua } from "./lua.gen.ts";
 import type { KeyScript } from "./script-coalescer.ts";
 
+interface HotPath {
+  readonly make: string;
+  readonly args: string;
+  readonly key: string;
+}
+
 const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();
 
@@ -15,28 +21,37 @@ export function scriptFor(names: readonly string[], verbs: string): KeyScript {
   const name = `smoothLimiter:${used.join("+")}${verbs === "" ? "" : ":verbs"}`;
   const known = scripts.get(name);
   if (known !== undefined) return known;
-  const script = build(name, used, verbs);
+  const { head, frame, run } = stepsOf(verbs);
+  const script = keyScript(name, head, hotPathOf(used, verbs), twinsOf(used) + frame, run);
   scripts.set(name, script);
   return script;
 }
 
-function build(name: string, used: readonly string[], verbs: string): KeyScript {
-  const { head, frame, run } = stepsOf(verbs);
-  const hot = hotPathOf(used, verbs);
-  const made = twinsOf(used) + frame;
+/**
+ * @param hot what is tried first, for each key
+ * @param made what is run once in a call, for the first key that the hot path does not answer
+ * @param run what is run for each such key
+ */
+function keyScript(name: string, head: string, hot: HotPath, made: string, run: string): KeyScript {
   const one = `do\n${hot.make}${hot.args}${hot.key}end\n${made}${run}`;
-  // what is behind the hot path is made for the first key that needs it
   const lazy = `local frame\nlocal function make()\n${made}return function()\n${run}end\nend\n`;
   const each = `local function run()\n${hot.key}frame = frame or make()\nreturn frame()\nend\n`;
   const many = each + String(lua.many).replace("--> arguments\n", () => hot.args);
+  const open = "key, key_at, first, last, trip_at = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n";
   return {
-    one: {
-      name,
-      lua: `${head}key, key_at, first, last, trip = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n${one}`,
-    },
-    many: { name: `${name}:many`, lua: `${head}${hot.make}${lazy}${many}` },
+    one: { name, lua: head + open + one },
+    many: { name: `${name}:many`, lua: head + hot.make + lazy + many },
   };
 }
+
+/** Counts processes. */
+export const processScript: KeyScript = keyScript(
+  "smoothLimiter:processes",
+  "local key, key_at, first, last, trip_at\n",
+  { make: "", args: "", key: "" },
+  "",
+  String(lua.processes),
+);
 
 /** For requests of several limiters each, whose algorithms are among these. */
 export function combinedScriptFor(names: readonly string[]): Script {
@@ -70,7 +85,7 @@ function stepsOf(verbs: string) {
 }
 
 /** The steps of the algorithm's hot path; none where there are several, or it has none. */
-function hotPathOf(names: readonly string[], verbs: string) {
+function hotPathOf(names: readonly string[], verbs: string): HotPath {
   const text = verbs === "" ? lua[`${names}:hot`] : undefined;
   const [make = "", args = "", key = ""] = text?.split(/--> (?:arguments|key)\n/) ?? [];
   return { make, args, key };

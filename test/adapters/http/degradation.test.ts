@@ -110,12 +110,36 @@ test("what becomes of requests meanwhile: a share, all of them, or an error", as
   assert.is(await passed({ instances: 5 }), 2);
   assert.is(await passed({ instances: () => 2 }), 5);
   assert.is(await passed({ whenUnavailable: "allow" }), 12);
+  assert.is(await passed({}), 10); // the only instance that was counted
   try {
-    await passed({}); // nobody has said how many share it
+    await passed({ whenUnavailable: "throw" });
     assert.unreachable("it went on");
   } catch (error) {
     assert.match(String(error), /StoreUnavailableError/);
   }
+});
+
+test("by default each instance goes by its share of the instances that were counted", async () => {
+  await using server = await startRedis();
+  const redis = client(server.url);
+  const text =
+    "url: /\nrules: [{ actor: all, unit: hour, rpu: 10, algo: W, scope: global, name: r }]";
+  const rules = readRules(text);
+  const gateway = await createGateway({ rules, redis, timeoutMs: 100 });
+  // another instance, which this one sees with its first request
+  const key = "g:r%processes";
+  await redis.set(key, `another ${Date.now() + 60_000}\n`);
+  while (`${await redis.get(key)}`.split("\n").length < 3) await gateway.check(request("/"));
+  const { remaining } =
+    ((await gateway.check(request("/"))) as Verdict).outcomes[0]?.decision ?? {};
+  await server.kill9();
+  let passed = 0;
+  for (let i = 0; i < 12; i++) {
+    if (((await gateway.check(request("/"))) as Verdict).allowed) passed += 1;
+  }
+  assert.ok(passed <= 5, `${passed} of ${remaining} that were left`);
+  await gateway.close();
+  redis.disconnect();
 });
 
 test.run();

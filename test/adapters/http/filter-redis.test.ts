@@ -52,7 +52,10 @@ test.before.each(async () => {
 function open(text: string, options: Partial<GatewayOptions> = {}): Promise<Gateway> {
   const rules = readRules(text);
   const actors = { account: fromHeader("account") };
-  return createGateway({ rules, redis: watched, clock: new FakeClock(), actors, ...options });
+  return createGateway({
+    ...{ rules, redis: watched, clock: new FakeClock(), actors, whenUnavailable: "throw" },
+    ...options,
+  });
 }
 
 const brief = ({ allowed, outcomes }: Verdict) => [
@@ -250,8 +253,11 @@ test("Redis away: by this instance's share, or all pass, by option", async () =>
     await gateway.close();
     return count;
   };
-  assert.is(await passed({ instances: 2 }), 5);
-  assert.is(await passed({ instances: () => 5 }), 2);
+  const byDefault = { whenUnavailable: undefined };
+  assert.is(await passed({ ...byDefault, instances: 2 }), 5);
+  assert.is(await passed({ ...byDefault, instances: () => 5 }), 2);
+  // no other instance has been counted
+  assert.is(await passed(byDefault), 10);
   assert.is(await passed({ whenUnavailable: "allow" }), 20);
 });
 

@@ -306,8 +306,11 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], whenActorMissing: "x" }, /whenActorMissing must be one of/],
     [{ rules: [], whenSourceGone: "x" }, /whenSourceGone must be one of/],
     [{ rules: [], whenUnavailable: "wait" }, /whenUnavailable must be one of local, allow, throw/],
-    [{ rules: [], whenUnavailable: "local" }, /whenUnavailable "local" needs instances/],
-    [{ rules: [], instances: 0 }, /instances must be a finite number, 1 or more, got 0/],
+    [{ rules: [], instances: "many" }, /instances must be .*, or "auto", got "many"/],
+    [
+      { rules: [], instances: 0 },
+      /instances must be a finite number, 1 or more, a function .*, got 0/,
+    ],
     [{ rules: [], whenFull: "x" }, /whenFull must be one of/],
     [{ rules: [], maxKeys: 0 }, /maxKeys must be/],
     [{ rules: [], timeoutMs: 0 }, /timeoutMs must be/],
