@@ -1,7 +1,10 @@
 /**
  * What does a limit cost that all processes share? A real redis-server on loopback and one
  * connection of ioredis, without auto-pipelining. The baseline is the least that a script can do:
- * EVALSHA of `return 1`. All take turns in short rounds; ratios are taken within a round.
+ * EVALSHA of `return 1`. What the scripts cost the server is its own account (INFO commandstats);
+ * there the baseline is the least that a limit needs: a script that reads the time and a key, and
+ * writes the key with a time-to-live. All take turns in short rounds; ratios are taken within a
+ * round.
  */
 import Bottleneck from "bottleneck";
 import { Redis } from "ioredis";
@@ -65,6 +68,50 @@ async function oneByOne(call: () => Promise<unknown>, calls: number): Promise<nu
 }
 
 const namesOfAll = Object.keys(contenders);
+
+/** Microseconds that the server has spent on scripts so far, by its own account. */
+async function scriptTime(): Promise<number> {
+  const stats = await redis.info("commandstats");
+  const each = stats.matchAll(/cmdstat_(?:evalsha|eval):calls=\d+,usec=(\d+)/g);
+  return [...each].reduce((sum, [, micros]) => sum + Number(micros), 0);
+}
+
+const LEAST = "TIME, GET, SET PX";
+const least = String(
+  await redis.script(
+    "LOAD",
+    `redis.call("TIME")
+    redis.call("GET", KEYS[1])
+    redis.call("SET", KEYS[1], "0123456789abcdef", "PX", 3600000)
+    return "x"`,
+  ),
+);
+
+for (const [title, atOnce, most] of [
+  ["one acquire at a time: the server's time for each", 1, 2],
+  ["64 names at once: the server's time for each", 64, 1.1],
+] as const) {
+  const makers: Record<string, Contender> = {
+    [LEAST]: (name) => () => redis.evalsha(least, 1, name),
+    ...contenders,
+  };
+  const measures = Object.entries(makers)
+    .filter(([name]) => name !== BARE && name !== "bottleneck")
+    .map(([name, make]) => {
+      const calls = Array.from({ length: atOnce }, (_, i) => make(`name ${i} of ${atOnce}`));
+      const measure = async () => {
+        const before = await scriptTime();
+        const rounds = Math.ceil(CALLS / atOnce);
+        for (let i = 0; i < rounds; i++) await Promise.all(calls.map((call) => call()));
+        return ((await scriptTime()) - before) / (rounds * atOnce);
+      };
+      return [name, measure] as const;
+    });
+  const found = await inTurns(Object.fromEntries(measures));
+  const ratio = print(title, found, (micros) => nanos(micros * 1000));
+  const ours = ratio(OURS);
+  target(`at most ${most} × the baseline`, ours <= most, times(ours));
+}
 
 {
   const p99 = new Map<string, number[]>();

@@ -9,7 +9,8 @@ import type { Policy } from "../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../src/algorithms/index.ts";
 import { casStore } from "../src/stores/cas-store.ts";
 import { FrameStore } from "../src/stores/frame-store.ts";
-import { scriptRunner } from "../src/stores/redis/client.ts";
+import { type Script, type ScriptRunner, scriptRunner } from "../src/stores/redis/client.ts";
+import { lua } from "../src/stores/redis/lua.gen.ts";
 import { RedisStore } from "../src/stores/redis/redis-store.ts";
 import { describeState } from "../src/stores/state-bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../src/stores/store.ts";
@@ -76,17 +77,15 @@ const micros = fc.oneof(
   fc.constantFrom(0, 1, 1000, 200_000, 1_000_000),
   fc.integer({ min: 0, max: 5_000_000 }),
 );
+const reserve: fc.Arbitrary<Ask> = fc.record({
+  verb: fc.constant("reserve"),
+  amount,
+  longest: fc.oneof(fc.constantFrom(Infinity, 0), micros),
+  late,
+  count: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 12 })),
+});
 const ask: fc.Arbitrary<Ask> = fc.oneof(
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      verb: fc.constant("reserve"),
-      amount,
-      longest: fc.oneof(fc.constantFrom(Infinity, 0), micros),
-      late,
-      count: fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 12 })),
-    }),
-  },
+  { weight: 5, arbitrary: reserve },
   { weight: 2, arbitrary: fc.record({ verb: fc.constantFrom("decide", "peek"), amount, late }) },
   {
     weight: 2,
@@ -162,11 +161,33 @@ function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
       fc.record({
         caller: fc.nat({ max: 2 }),
         step,
-        asks: fc.array(ask, { minLength: 1, maxLength: 6, size: "max" }),
+        asks: fc.oneof(
+          // what the hot path answers, where nothing disturbs it
+          { weight: 1, arbitrary: fc.tuple(reserve) },
+          { weight: 1, arbitrary: fc.array(ask, { minLength: 1, maxLength: 6, size: "max" }) },
+        ),
         process: fc.constantFrom(undefined, 0, 0, 1, 2),
         ahead: fc.constantFrom(1, 1, 1, 2, 0, 0, -1, 2 ** 31),
       }),
       { minLength: 1, maxLength: 8, size: "max" },
+    ),
+  });
+}
+
+/** Of one caller that sends one request after the other, on a clock that goes on: the hot path answers most. */
+function calmHistoryOf(policies: fc.Arbitrary<Policy>): fc.Arbitrary<History> {
+  return fc.record({
+    start,
+    callers: fc.tuple(callerOf(policies, 1)),
+    calls: fc.array(
+      fc.record({
+        caller: fc.constant(0),
+        step: fc.oneof(micros, edge, fc.constantFrom(REBASE - 1, REBASE)),
+        asks: fc.tuple(reserve),
+        process: fc.constantFrom(0, 0, 0, 1),
+        ahead: fc.constant(1),
+      }),
+      { minLength: 4, maxLength: 12, size: "max" },
     ),
   });
 }
@@ -264,20 +285,47 @@ function rehearsed(history: History): Step[] {
 }
 
 let redis: Redis;
-const stores = new Map<string, RedisStore>();
 
-function storeFor(declared: string): RedisStore {
-  const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
-  const store = stores.get(names.join()) ?? new RedisStore(scriptRunner(redis), PREFIX, names);
-  stores.set(names.join(), store);
-  return store;
+/** Counts what the hot path answers; or leaves everything to the frame behind it. */
+class Runner implements ScriptRunner {
+  readonly isHot: boolean;
+  readonly stores = new Map<string, RedisStore>();
+  hotAnswers = 0;
+
+  constructor(isHot: boolean) {
+    this.isHot = isHot;
+  }
+
+  async runScript(script: Script, keys: readonly string[], args: readonly string[]) {
+    const lua = this.isHot
+      ? script.lua
+      : script.lua.replace("saved = times and", "saved = nil and");
+    const reply = await scriptRunner(redis).runScript({ ...script, lua }, keys, args);
+    for (const one of Array.isArray(reply) ? reply : [reply]) {
+      if (/^(\d|no$|never$)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
+    }
+    return reply;
+  }
+
+  storeFor(declared: string): RedisStore {
+    const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
+    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, names);
+    this.stores.set(names.join(), store);
+    return store;
+  }
 }
+
+const hot = new Runner(true);
+const cold = new Runner(false);
 
 /**
  * Runs the histories on Redis, side by side: their first trips, which share calls, then their
  * second ones, and so on. What differs first in each, if anything.
  */
-async function compare(histories: readonly Step[][]): Promise<(string | undefined)[]> {
+async function compare(
+  histories: readonly Step[][],
+  runner: Runner,
+): Promise<(string | undefined)[]> {
   await redis.flushdb();
   const backend = new MapBackend();
   const cas = casStore(backend);
@@ -289,7 +337,8 @@ async function compare(histories: readonly Step[][]): Promise<(string | undefine
     });
     const replies = await Promise.all(
       travelling.map(({ trip: { declared, now, requests, trip }, history }) =>
-        storeFor(declared)
+        runner
+          .storeFor(declared)
           .run(`${history}`, declared, requests, now, trip)
           .catch((error: Error) => error),
       ),
@@ -324,9 +373,15 @@ async function compare(histories: readonly Step[][]): Promise<(string | undefine
   return found;
 }
 
+function isHot(name: string): boolean {
+  return lua[`${name}:hot`] !== undefined;
+}
+
 async function agree(history: History): Promise<void> {
-  const [difference] = await compare([rehearse(history)]);
-  if (difference !== undefined) throw new Error(difference);
+  for (const runner of [hot, cold]) {
+    const [difference] = await compare([rehearse(history)], runner);
+    if (difference !== undefined) throw new Error(difference);
+  }
 }
 
 function differenceOf(
@@ -442,7 +497,12 @@ const regressions: Record<string, History[]> = {
   ],
 };
 
-async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise<void> {
+/** @param copies of each history, side by side: keys whose arguments are equal share those */
+async function holdsFor(
+  name: string,
+  arbitrary: fc.Arbitrary<History>,
+  copies: number,
+): Promise<void> {
   const seed = fc.readConfigureGlobal().seed ?? 1;
   const property = fc.asyncProperty(arbitrary, async (history) => {
     await agree(history);
@@ -452,32 +512,50 @@ async function holdsFor(name: string, arbitrary: fc.Arbitrary<History>): Promise
   }
 
   let requests = 0;
-  for (let batch = 0; batch < BATCHES; batch++) {
+  hot.hotAnswers = 0;
+  const batches = Math.ceil(BATCHES / copies);
+  for (let batch = 0; batch < batches; batch++) {
     // fast-check would run one after the other: they are only drawn from it, and one that
     // differs it runs again, to shrink it
     const draw = { seed: seed + batch, numRuns: BATCH };
-    const trips = fc.sample(arbitrary, draw).map(rehearsed);
-    const differences = await compare(trips);
+    const drawn = fc.sample(arbitrary, draw).map(rehearsed);
+    const trips = drawn.flatMap((history) => Array.from({ length: copies }, () => history));
+    const differences = await compare(trips, batch % 2 === 0 ? hot : cold);
     const first = trips.findIndex(({ length }, i) => length === 0 || differences[i]);
     if (first >= 0) {
-      const again = { seed: draw.seed, path: `${first}`, numRuns: 1, includeErrorInReport: true };
+      const again = {
+        seed: draw.seed,
+        path: `${Math.floor(first / copies)}`,
+        numRuns: 1,
+        includeErrorInReport: true,
+      };
       await fc.assert(property, again);
       throw new Error(`seed ${draw.seed}, history ${first}: ${differences[first]}`);
     }
     for (const trip of trips.flat()) requests += trip.requests.length;
   }
-  console.log(`  ${name}: ${BATCHES * BATCH} histories, ${requests} requests, seed ${seed}`);
+  const drawn = `${batches * BATCH} histories, ${requests} requests, seed ${seed}`;
+  console.log(`  ${name}: ${drawn}, ${hot.hotAnswers} answered by the hot path`);
+  assert.is(hot.hotAnswers > 0, isHot(name));
+  assert.is(cold.hotAnswers, 0);
 }
 
 for (const { name } of algorithms) {
   twins(`${name}: Redis answers and saves what TypeScript does, to the last bit`, async () => {
-    await holdsFor(name, historyOf(callersOf(samplesOf(name).wild)));
+    await holdsFor(name, historyOf(callersOf(samplesOf(name).wild)), 1);
   });
+
+  if (isHot(name)) {
+    twins(`${name}: the hot path answers lone requests, to the last bit`, async () => {
+      await holdsFor(name, calmHistoryOf(samplesOf(name).wild), 2);
+      assert.ok(hot.hotAnswers > BATCH * BATCHES, `only ${hot.hotAnswers}`);
+    });
+  }
 }
 
 twins("a state remembers the last 64 callers, and tells them apart", async () => {
   const frame = new FrameStore();
-  const store = storeFor("s5");
+  const store = hot.storeFor("s5");
   const many = Array.from({ length: 70 }, (_, i) => `${i}`.padStart(8, "p"));
   const trips: Trip[] = [
     ...many.map((caller) => ({ caller, number: 7 })),
@@ -505,7 +583,7 @@ twins("a state remembers the last 64 callers, and tells them apart", async () =>
 });
 
 twins("several algorithms at once: the same, to the last bit", async () => {
-  await holdsFor("mixed", historyOf(mixedCallers));
+  await holdsFor("mixed", historyOf(mixedCallers), 1);
 });
 
 twins.run();

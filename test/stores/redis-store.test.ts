@@ -145,6 +145,38 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
   assert.is(await redis.dbsize(), count);
 });
 
+expiry(
+  "by the server's clock a key outlives its state by a second, also where the hot path writes it",
+  async () => {
+    const limiter = open("prefilled", 5, { prefilled: true });
+    for (let i = 0; i < 5; i++) {
+      await limiter.reserve();
+      const life = await redis.pttl("l:prefilled");
+      assert.ok(life > 0 && life <= 60_000, `${life} ms`);
+    }
+  },
+);
+
+expiry("a state remembers 64 callers, whichever path writes it", async () => {
+  const frame = new FrameStore();
+  const store = new RedisStore(scriptRunner(redis), "l:", ["smooth"]);
+  const request: StoreRequest = {
+    verb: "reserve",
+    amount: 1,
+    longest: Infinity,
+    late: 0,
+    count: 1,
+  };
+  for (let i = 0; i < 70; i++) {
+    const trip = { caller: `caller${10 + i}`, number: 1 };
+    const now = 1_800_000_000_000_000 + i;
+    await store.run("shared", "s5", [request], now, trip);
+    frame.trip("shared", "s5", [request], now, [], trip);
+    const bytes = frame.saved("shared")?.bytes ?? [];
+    assert.ok(Buffer.from(bytes).equals((await redis.getBuffer("l:shared")) as Buffer), `${i}`);
+  }
+});
+
 expiry("a life longer than Redis can count is cut", async () => {
   const limiter = open("slow", 1e-12);
   await limiter.charge(1e6);

@@ -29,7 +29,7 @@ class HandRunner implements ScriptRunner {
 }
 
 const told = (_: Script, keys: readonly string[]) =>
-  keys.length === 1 ? `one ${keys}` : keys.map((key) => `+many ${key}`);
+  keys.length === 1 ? `one ${keys}` : keys.map((key) => `many ${key}`);
 
 const test = suite("script coalescer");
 
@@ -38,14 +38,26 @@ test("keys of one turn share a call, each script by itself", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
-    coalescer.run(a, "1", ["x"]),
-    coalescer.run(b, "2", []),
-    coalescer.run(a, "3", ["y", "z"]),
+    coalescer.run(a, "1", ["x"], []),
+    coalescer.run(b, "2", [], []),
+    coalescer.run(a, "3", ["y", "z"], []),
   ]);
   assert.equal(runner.calls, []);
   assert.equal(await replies, ["many 1", "one 2", "many 3"]);
-  assert.equal(runner.calls, ["a:many 1,3 1,x,2,y,z", "b 2 "]);
-  assert.is(await coalescer.run(a, "4", []), "one 4");
+  assert.equal(runner.calls, ["a:many 1,3 1,1,x,1,2,y,z", "b 2 "]);
+  assert.is(await coalescer.run(a, "4", [], []), "one 4");
+});
+
+test("keys whose arguments are equal share those", async () => {
+  const runner = new HandRunner(told);
+  const coalescer = ScriptCoalescer.of(runner);
+  const script = both("a");
+  const lists = [["x", "y"], ["x", "y"], ["x", "z"], ["x"], ["x"], ["x", "y"]];
+  await Promise.all(lists.map((args, i) => coalescer.run(script, `${i}`, args, [`own${i}`])));
+  const shared = "2,2,x,y,own0,own1,1,2,x,z,own2,2,1,x,own3,own4,1,2,x,y,own5";
+  assert.equal(runner.calls, [`a:many 0,1,2,3,4,5 ${shared}`]);
+  await coalescer.run(script, "6", ["x"], ["own6"]);
+  assert.is(runner.calls[1], "a 6 x,own6");
 });
 
 test("all who use one client share", () => {
@@ -59,7 +71,7 @@ test("no call has more than 64 keys", async () => {
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const replies = await Promise.all(
-    Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [])),
+    Array.from({ length: 129 }, (_, i) => coalescer.run(script, `${i}`, [], [])),
   );
   assert.equal(
     runner.calls.map((call) => call.split(" ")[1]?.split(",").length),
@@ -70,11 +82,11 @@ test("no call has more than 64 keys", async () => {
 });
 
 test("one key's trouble is not the others'", async () => {
-  const runner = new HandRunner(() => ["+fine", "-WRONGTYPE", "+fine too"]);
+  const runner = new HandRunner(() => ["fine", "-WRONGTYPE", "fine too"]);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const outcomes = await Promise.allSettled(
-    ["1", "2", "3"].map((key) => coalescer.run(script, key, [])),
+    ["1", "2", "3"].map((key) => coalescer.run(script, key, [], [])),
   );
   assert.equal(
     outcomes.map((one) => (one.status === "fulfilled" ? one.value : `${one.reason}`)),
@@ -87,7 +99,7 @@ test("the call's trouble is everybody's", async () => {
   const coalescer = ScriptCoalescer.of(new HandRunner(() => Promise.reject(gone)));
   const script = both("a");
   const outcomes = await Promise.allSettled(
-    ["1", "2"].map((key) => coalescer.run(script, key, [])),
+    ["1", "2"].map((key) => coalescer.run(script, key, [], [])),
   );
   assert.equal(
     outcomes.map((one) => one.status === "rejected" && one.reason),
@@ -106,10 +118,10 @@ for (const refusal of [
     });
     const coalescer = ScriptCoalescer.of(runner);
     const script = both("a");
-    const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [])));
+    const pair = () => Promise.all(["1", "2"].map((key) => coalescer.run(script, key, [], [])));
     assert.equal(await pair(), ["a 1", "a 2"]);
     assert.equal(await pair(), ["a 1", "a 2"]);
-    assert.equal(runner.calls, ["a:many 1,2 0,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
+    assert.equal(runner.calls, ["a:many 1,2 2,0", "a 1 ", "a 2 ", "a 1 ", "a 2 "]);
   });
 }
 
@@ -154,14 +166,14 @@ for (const [fault, runScript, message] of [
     "broken",
   ],
   ["answers with no promise", () => "nothing", "the script answered"],
-  ["answers with too little", async () => ["+1"], "the script answered"],
+  ["answers with too little", async () => ["1"], "the script answered"],
 ] as const) {
   test(`a client that ${fault} fails its calls, and nothing else`, async () => {
     const runner = { runScript } as unknown as ScriptRunner;
     const coalescer = ScriptCoalescer.of(runner);
     const script = both(fault);
     const outcomes = await Promise.allSettled(
-      ["1", "2"].map((key) => coalescer.run(script, key, [])),
+      ["1", "2"].map((key) => coalescer.run(script, key, [], [])),
     );
     for (const outcome of outcomes) {
       assert.is(outcome.status, "rejected");

@@ -29,18 +29,45 @@ local function until_fresh(policy, state, now)
   return math.max(0, math.min(FAR, state.start + windows * policy.window) - now)
 end
 
+local dated = true
+
+local function read(numbers)
+  return {
+    limit = numbers[1],
+    window = math.max(1, math.floor(numbers[2] * 1000 + 0.5)),
+    first = numbers[3] == 1,
+  }
+end
+
+local function earliest(policy, state, from, permits)
+  if permits > policy.limit then return math.huge end
+  local at = from > state.start and from or state.start
+  local passed = math.floor((at - state.start) / policy.window)
+  if permits <= room(policy, state, passed) then return at end
+  local windows = windows_until(policy, state, permits)
+  local opens = math.min(FAR, state.start + windows * policy.window)
+  return opens > at and opens or at
+end
+
+local function take(policy, state, at, permits)
+  advance(policy, state, math.min(FAR, at))
+  state.used = math.min(LARGEST, state.used + permits)
+  return state.start + policy.window
+end
+
+local lifetime = until_fresh
+
+-- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+--> hot start used
+
 algorithms.f = {
   -- nobody gets in before the latest window that was promised
   in_order = true,
-  dated = true,
-
-  policy = function(numbers)
-    return {
-      limit = numbers[1],
-      window = math.max(1, math.floor(numbers[2] * 1000 + 0.5)),
-      first = numbers[3] == 1,
-    }
-  end,
+  dated = dated,
+  policy = read,
+  earliest = earliest,
+  take = take,
+  lifetime = lifetime,
 
   load = function(saved, from)
     local state = {}
@@ -51,24 +78,6 @@ algorithms.f = {
   dump = function(state)
     return struct.pack("<dd", state.start, state.used)
   end,
-
-  earliest = function(policy, state, from, permits)
-    if permits > policy.limit then return math.huge end
-    local at = from > state.start and from or state.start
-    local passed = math.floor((at - state.start) / policy.window)
-    if permits <= room(policy, state, passed) then return at end
-    local windows = windows_until(policy, state, permits)
-    local opens = math.min(FAR, state.start + windows * policy.window)
-    return opens > at and opens or at
-  end,
-
-  take = function(policy, state, at, permits)
-    advance(policy, state, math.min(FAR, at))
-    state.used = math.min(LARGEST, state.used + permits)
-    return state.start + policy.window
-  end,
-
-  lifetime = until_fresh,
 
   -- what is rarely needed: each function that a script makes costs time
   more = function(algorithm)

@@ -41,6 +41,14 @@ local function first_whole(policy, state, from, wanted)
   end
 end
 
+local function next_double(policy, state, at, whole, wanted)
+  local near, step = at, math.max(1, math.abs(at)) * EPSILON
+  while near < whole and level_at(policy, state, near) < wanted do
+    near, step = near + step, step * 2
+  end
+  return math.min(near, whole)
+end
+
 local function settled(policy, state, from, wanted, at)
   local whole = math.ceil(at)
   local early = level_at(policy, state, whole - 1) >= wanted
@@ -48,11 +56,7 @@ local function settled(policy, state, from, wanted, at)
   if early or level_at(policy, state, whole) < wanted then
     return first_whole(policy, state, from, wanted)
   end
-  local near, step = at, math.max(1, math.abs(at)) * EPSILON
-  while near < whole and level_at(policy, state, near) < wanted do
-    near, step = near + step, step * 2
-  end
-  return math.min(near, whole)
+  return next_double(policy, state, at, whole, wanted)
 end
 
 local function earliest(policy, state, from, permits)
@@ -69,17 +73,38 @@ local function until_full(policy, state, now)
   return earliest(policy, state, now, policy.capacity) - now
 end
 
+local dated = false
+
+local function read(numbers)
+  local capacity = math.min(LARGEST, numbers[1])
+  return {
+    capacity = capacity, permits = numbers[2], per = math.min(LARGEST, numbers[3] * 1000),
+    largest = capacity + (numbers[4] or 0), slack = numbers[5] or 0, maxWaiting = numbers[4],
+  }
+end
+
+local function take(policy, state, at, permits)
+  local line = line_at(policy, state, at)
+  if line > policy.capacity or state.level < DEEP then anchor(policy, state, at, line) end
+  state.level = math.max(-LARGEST, state.level - permits)
+  return 0
+end
+
+local function lifetime(policy, state, now)
+  return until_full(policy, state, now) + (policy.slack > 0 and HOUR or 0)
+end
+
+-- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+--> hot since level
+
 algorithms.g = {
   -- who was promised an instant has left nothing there for an earlier one
   in_order = true,
-
-  policy = function(numbers)
-    local capacity = math.min(LARGEST, numbers[1])
-    return {
-      capacity = capacity, permits = numbers[2], per = math.min(LARGEST, numbers[3] * 1000),
-      largest = capacity + (numbers[4] or 0), slack = numbers[5] or 0, maxWaiting = numbers[4],
-    }
-  end,
+  dated = dated,
+  policy = read,
+  earliest = earliest,
+  take = take,
+  lifetime = lifetime,
 
   load = function(saved, from)
     local state = {}
@@ -91,21 +116,8 @@ algorithms.g = {
     return struct.pack("<dd", state.since, state.level)
   end,
 
-  earliest = earliest,
-
-  take = function(policy, state, at, permits)
-    local line = line_at(policy, state, at)
-    if line > policy.capacity or state.level < DEEP then anchor(policy, state, at, line) end
-    state.level = math.max(-LARGEST, state.level - permits)
-    return 0
-  end,
-
   overflows = function(policy, state, now, permits)
     return level_at(policy, state, now) - permits < -policy.maxWaiting
-  end,
-
-  lifetime = function(policy, state, now)
-    return until_full(policy, state, now) + (policy.slack > 0 and HOUR or 0)
   end,
 
   -- what is rarely needed: each function that a script makes costs time

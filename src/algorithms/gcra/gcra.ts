@@ -211,6 +211,17 @@ function settled(
   if (early || levelAt(policy, state, whole) < wanted) {
     return firstWhole(policy, state, from, wanted);
   }
+  return nextDouble(policy, state, at, whole, wanted);
+}
+
+/** The first of growing steps from `at`, and at the latest `whole`, at which they are there. */
+function nextDouble(
+  policy: GcraPolicy,
+  state: GcraState,
+  at: number,
+  whole: number,
+  wanted: number,
+): number {
   let near = at;
   let step = Math.max(1, Math.abs(at)) * Number.EPSILON;
   while (near < whole && levelAt(policy, state, near) < wanted) {

@@ -33,33 +33,64 @@ local function price(policy, stored, permits)
   return above * mean + (permits - above) * stable
 end
 
+local dated = false
+
+local function read(numbers)
+  local permitsPerSecond, warmupMs = numbers[1], numbers[2] or 0
+  local factor = numbers[3] or (warmupMs == 0 and 1 or 3)
+  local stable = math.min(LARGEST, 1000000 / permitsPerSecond)
+  local limited = stable > 0
+  if warmupMs == 0 then
+    local max = limited and math.min(LARGEST, permitsPerSecond * factor) or 0
+    return {
+      warmingUp = false, prefilled = numbers[4] == 1, stable = stable, coolDown = stable,
+      max = max, threshold = max, slope = 0,
+    }
+  end
+  local warmup = warmupMs * 1000
+  local cold = math.min(LARGEST, stable * factor)
+  local threshold = limited and warmup / stable / 2 or 0
+  local max = limited and math.min(LARGEST, threshold + (2 * warmup) / (stable + cold)) or 0
+  return {
+    warmingUp = true, prefilled = true, stable = stable,
+    coolDown = limited and math.min(LARGEST, warmup / max) or 0,
+    max = max, threshold = threshold,
+    slope = max > threshold and math.min(LARGEST, (cold - stable) / (max - threshold)) or 0,
+  }
+end
+
+local function earliest(_, state, from)
+  local nextFree = state.nextFree
+  return from > nextFree and from or nextFree
+end
+
+local function take(policy, state, at, permits)
+  if at > state.nextFree then resync(policy, state, at) end
+  local stored = state.stored
+  local from_store = permits < stored and permits or stored
+  local cost = (permits - from_store) * policy.stable
+  if policy.warmingUp then cost = price(policy, stored, from_store) + cost end
+  local nextFree = state.nextFree + cost
+  state.nextFree = nextFree < LARGEST and nextFree or LARGEST
+  state.stored = stored - from_store
+  return from_store
+end
+
+local function lifetime(policy, state, now)
+  return until_full(policy, state, now) + (policy.prefilled and 0 or HOUR)
+end
+
+-- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+--> hot nextFree stored
+
 algorithms.s = {
   -- asking later never gets in earlier, whatever is asked for: nextFree is one for all
   in_order = true,
-
-  policy = function(numbers)
-    local permitsPerSecond, warmupMs = numbers[1], numbers[2] or 0
-    local factor = numbers[3] or (warmupMs == 0 and 1 or 3)
-    local stable = math.min(LARGEST, 1000000 / permitsPerSecond)
-    local limited = stable > 0
-    if warmupMs == 0 then
-      local max = limited and math.min(LARGEST, permitsPerSecond * factor) or 0
-      return {
-        warmingUp = false, prefilled = numbers[4] == 1, stable = stable, coolDown = stable,
-        max = max, threshold = max, slope = 0,
-      }
-    end
-    local warmup = warmupMs * 1000
-    local cold = math.min(LARGEST, stable * factor)
-    local threshold = limited and warmup / stable / 2 or 0
-    local max = limited and math.min(LARGEST, threshold + (2 * warmup) / (stable + cold)) or 0
-    return {
-      warmingUp = true, prefilled = true, stable = stable,
-      coolDown = limited and math.min(LARGEST, warmup / max) or 0,
-      max = max, threshold = threshold,
-      slope = max > threshold and math.min(LARGEST, (cold - stable) / (max - threshold)) or 0,
-    }
-  end,
+  dated = dated,
+  policy = read,
+  earliest = earliest,
+  take = take,
+  lifetime = lifetime,
 
   load = function(saved, from)
     local state = {}
@@ -69,27 +100,6 @@ algorithms.s = {
 
   dump = function(state)
     return struct.pack("<dd", state.nextFree, state.stored)
-  end,
-
-  earliest = function(_, state, from)
-    local nextFree = state.nextFree
-    return from > nextFree and from or nextFree
-  end,
-
-  take = function(policy, state, at, permits)
-    if at > state.nextFree then resync(policy, state, at) end
-    local stored = state.stored
-    local from_store = permits < stored and permits or stored
-    local cost = (permits - from_store) * policy.stable
-    if policy.warmingUp then cost = price(policy, stored, from_store) + cost end
-    local nextFree = state.nextFree + cost
-    state.nextFree = nextFree < LARGEST and nextFree or LARGEST
-    state.stored = stored - from_store
-    return from_store
-  end,
-
-  lifetime = function(policy, state, now)
-    return until_full(policy, state, now) + (policy.prefilled and 0 or HOUR)
   end,
 
   -- what is rarely needed: each function that a script makes costs time

@@ -25,10 +25,7 @@ local function tokens_at(policy, state, at)
   return math.min(policy.capacity, sum_at(policy, state, at))
 end
 
-local function first_step(policy, state, from, wanted)
-  local near = math.ceil((wanted - state.tokens) / policy.refill)
-  local hit = sum_after(policy, state, near) >= wanted and sum_after(policy, state, near - 1) < wanted
-  if hit or near >= MOST_STEPS then return near end
+local function searched_step(policy, state, from, wanted)
   local early, step = steps_at(policy, state, from), 1
   local late = early + 1
   while sum_after(policy, state, late) < wanted do
@@ -39,6 +36,13 @@ local function first_step(policy, state, from, wanted)
     if middle <= early or middle >= late then return late end
     if sum_after(policy, state, middle) < wanted then early = middle else late = middle end
   end
+end
+
+local function first_step(policy, state, from, wanted)
+  local near = math.ceil((wanted - state.tokens) / policy.refill)
+  local hit = sum_after(policy, state, near) >= wanted and sum_after(policy, state, near - 1) < wanted
+  if hit or near >= MOST_STEPS then return near end
+  return searched_step(policy, state, from, wanted)
 end
 
 local function anchor(policy, state, at)
@@ -58,14 +62,33 @@ local function until_full(policy, state, now)
   return earliest(policy, state, now, policy.capacity) - now
 end
 
+local dated = false
+
+local function read(numbers)
+  local every = math.max(1, math.min(LONGEST_STEP, math.floor(numbers[3] * 1000 + 0.5)))
+  return { capacity = numbers[1], refill = numbers[2], every = every }
+end
+
+local function take(policy, state, at, permits)
+  local full = sum_at(policy, state, at) >= policy.capacity
+  if full or state.tokens < DEEP then anchor(policy, state, at) end
+  state.tokens = math.max(-LARGEST, state.tokens - permits)
+  return 0
+end
+
+local lifetime = until_full
+
+-- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+--> hot since tokens
+
 algorithms.t = {
   -- who was promised a step has left nothing there for an earlier one
   in_order = true,
-
-  policy = function(numbers)
-    local every = math.max(1, math.min(LONGEST_STEP, math.floor(numbers[3] * 1000 + 0.5)))
-    return { capacity = numbers[1], refill = numbers[2], every = every }
-  end,
+  dated = dated,
+  policy = read,
+  earliest = earliest,
+  take = take,
+  lifetime = lifetime,
 
   load = function(saved, from)
     local state = {}
@@ -76,17 +99,6 @@ algorithms.t = {
   dump = function(state)
     return struct.pack("<dd", state.since, state.tokens)
   end,
-
-  earliest = earliest,
-
-  take = function(policy, state, at, permits)
-    local full = sum_at(policy, state, at) >= policy.capacity
-    if full or state.tokens < DEEP then anchor(policy, state, at) end
-    state.tokens = math.max(-LARGEST, state.tokens - permits)
-    return 0
-  end,
-
-  lifetime = until_full,
 
   -- what is rarely needed: each function that a script makes costs time
   more = function(algorithm)

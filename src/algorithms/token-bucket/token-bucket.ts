@@ -163,8 +163,16 @@ function firstStep(
 ): number {
   const near = Math.ceil((wanted - state.tokens) / policy.refill);
   const hit = sumAfter(policy, state, near) >= wanted && sumAfter(policy, state, near - 1) < wanted;
-  if (hit || near >= MOST_STEPS) return near;
-  // the division rounds, and the sum must say yes at this step and no at the one before
+  return hit || near >= MOST_STEPS ? near : searchedStep(policy, state, from, wanted);
+}
+
+/** The division rounds, and the sum must say yes at this step and no at the one before. */
+function searchedStep(
+  policy: SteppedBucketPolicy,
+  state: SteppedBucketState,
+  from: number,
+  wanted: number,
+): number {
   let early = stepsAt(policy, state, from);
   let late = early + 1;
   for (let step = 1; sumAfter(policy, state, late) < wanted; step *= 2) {

@@ -58,8 +58,9 @@ local function open()
     -- it was read by other numbers, or at another time
     if context then write(context) end
     contexts[of_key] = nil
-    key, first = of_key, position
+    key, first, trip_at = of_key, position, position + 2
     if load() then return nil end
+    position = position + 2
     context = {
       read_as = read_as, last = last, key = key, first = first, base = base, now = now, trip = trip, others = others, held = held, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes, written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,

@@ -11,12 +11,11 @@
 -- first    the numbers that this caller's code declares: a line for each policy, its algorithm's
 -- letter and then numbers
 -- second   now, epoch microseconds; empty: the server's clock
--- third    the caller, 8 characters; empty: it remembers by itself what it has sent
--- fourth   the number of the trip, which each trip of a caller raises; 0 where there is no caller
--- fifth …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
+-- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
 -- it is not asked; "late" says
 --          how late the caller's own timer was, microseconds.
 --            reserve count longest late permits   count times: take what can be used within longest
+--            acquire permits                      reserve once, however long the wait, by a timer that was not late
 --            decide late permits                  take what can be used now, and tell how things stand
 --            peek late permits                    tell; nothing is taken
 --            back permits receipts tails          what was granted was not used; a receipt and a tail for each policy
@@ -28,9 +27,11 @@
 --            set numbers                          in force from now on for all who declare what this caller declares
 --            unset                                the declared numbers are in force again
 --            reset                                the state is as if new; what was set stays in force
+-- trip_at  where in ARGV the caller stands, 8 characters (empty: it remembers by itself what it has sent), and behind it the
+--          number of the trip, which each trip of a caller raises; 0 where there is no caller
 -- reply    "repeated": the trip was run before (a client sends again what was not answered), and nothing was changed;
---          or one string, tabs between: the numbers in force, after them for each policy with a limit in a key that holds
---          no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
+--          or one string, tabs between: the numbers in force (empty: the declared ones), after them for each policy with a
+--          limit in a key that holds no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
 --          microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
@@ -46,16 +47,37 @@
 -- of it; combined.lua runs the steps apart, for several limiters at once.
 -- Written in a straight line, without a function for each step: a script is run anew for every
 -- call, and each function and table that it makes costs as much as the maths. The rarer verbs are
--- in verbs.lua, which is sent only with trips that need it.
+-- in verbs.lua, which is sent only with trips that need it. The most common trip by far, one request to reserve on a
+-- state that nothing has disturbed, is answered by hot.lua, which stands at `--> hot`: then nothing below it is made.
+-- hot.lua repeats the steps `callers` and `grants`, word for word (scripts/embed-lua.ts).
 
-local UNIT, REBASE = 16777216, 4294967296
-local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
+local UNIT = 16777216
+local REBASE = 4294967296
+local SECOND_MS = 1000
+local HOUR_MS = 3600000
+local LONGEST_MS = 1e15
 local TINY = 5e-324
-local HEAD_BYTES, CALLER_BYTES, MOST_CALLERS = 11, 12, 64
+local HEAD_BYTES = 11
+local CALLER_BYTES = 12
+local MOST_CALLERS = 64
 local FOREIGN = " holds a value that no limiter has written"
 
--- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and how far that has been read
-local key, key_at, first, last, position
+-- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and where the trip stands there
+local key, key_at, first, last, trip_at
+-- the server's, once it was asked
+local time
+
+-- exact; a format for whole numbers takes a third of the time of the other
+local function text(number)
+  if number == 1 then return "1" end
+  if number < 1e14 and number > -1e14 and number % 1 == 0 then return string.format("%d", number) end
+  return string.format("%.17g", number)
+end
+
+--> hot
+
+-- how far ARGV has been read
+local position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
 -- who sends the trip, and its number; the other callers that the state remembers, with their numbers
@@ -63,7 +85,7 @@ local caller, trip, others
 -- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
-local time, verbs
+local verbs
 
 -- the policies of these numbers, which nothing changes: read once for all limiters of a call
 local read = {}
@@ -136,12 +158,6 @@ local function resize(before)
   end
 end
 
--- exact; "%.14g", which is what a number becomes without a format, is enough for whole ones below 1e14
-local function text(number)
-  if number < 1e14 and number > -1e14 and number % 1 == 0 then return number .. "" end
-  return string.format("%.17g", number)
-end
-
 -- of the closed policies, the first that is asked; nil if none
 local function refuses(permits)
   for i = 1, count do
@@ -202,7 +218,8 @@ end
 --> verbs
 --> load
 
-declared, caller, trip, position, others = ARGV[first], ARGV[first + 2], ARGV[first + 3] + 0, first + 4, ""
+declared, position, others = ARGV[first], first + 2, ""
+caller, trip = ARGV[trip_at], ARGV[trip_at + 1] + 0
 local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -216,6 +233,7 @@ if saved then
   if #saved < HEAD_BYTES + CALLER_BYTES then error("the key " .. key .. FOREIGN, 0) end
   -- no state is shorter than the head and one caller
   local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
+--> callers
   if callers == 1 and last_caller == caller then
     if trip <= ran then return "repeated" end
   else
@@ -231,6 +249,7 @@ if saved then
     end
     from = stop
   end
+--> numbers
   local numbers = string.sub(saved, from, from + length - 1)
   from = from + length
   written_under = numbers
@@ -296,42 +315,48 @@ if verbs then more() end
 local replies = {}
 while position <= last do
   local verb = ARGV[position]
-  if verb == "reserve" then
-    local times, longest = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
-    local from = now - ARGV[position + 3]
-    position = position + 4
+  if verb == "reserve" or verb == "acquire" then
+    local times, longest, from = 1, math.huge, now
+    if verb == "reserve" then
+      times, longest = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
+      from = now - ARGV[position + 3]
+      position = position + 3
+    end
+    position = position + 1
     if held > from then from = held end
-    local answers = {}
+    local answers, answer = times > 1 and {} or nil, nil
     if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed then
-      local kind, numbers, own, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
-      local earliest_of, use = kind.earliest, kind.take
-      local last_wait, last_receipt, last_tail, last_text
+      local kind, policy, state, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
+      local earliest, take, dated = kind.earliest, kind.take, kind.dated
       position = position + 1
+--> grants
+      local last_wait, last_receipt, last_tail
       for i = 1, times do
-        local at = earliest_of(numbers, own, from, permits)
+        local at = earliest(policy, state, from, permits)
         local wait = at > now and math.ceil(at - now) or 0
-        if wait == math.huge then
-          for j = i, times do answers[j] = "never" end
-          break
-        elseif wait > longest then
+        if wait == math.huge or wait > longest then
+          answer = wait == math.huge and "never" or "no"
           -- nobody after it gets in earlier
-          for j = i, times do answers[j] = "no" end
+          if answers then
+            for j = i, times do answers[j] = answer end
+          end
           break
         end
-        local receipt = use(numbers, own, at, permits)
-        local open = wait > 0 and not kind.dated
-        local up_to = open and tail(1) or 0
+        local receipt = take(policy, state, at, permits)
+        local open, up_to = wait > 0 and not dated, 0
+        if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
         changed = true
         if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_tail then
-          last_wait, last_receipt, last_tail, last_text = wait, receipt, up_to, text(wait)
-          if kind.dated then receipt = receipt + base end
+          last_wait, last_receipt, last_tail, answer = wait, receipt, up_to, wait == 0 and "0" or text(wait)
+          if dated then receipt = receipt + base end
           if receipt ~= 0 or up_to ~= 0 then
-            last_text = last_text .. ":" .. text(receipt)
-            if open then last_text = last_text .. ":" .. text(up_to) end
+            answer = answer .. ":" .. text(receipt)
+            if open then answer = answer .. ":" .. text(up_to) end
           end
         end
-        answers[i] = last_text
+        if answers then answers[i] = answer end
       end
+--> granted
     else
       local permits = {}
       for i = 1, count do permits[i] = tonumber(ARGV[position + i - 1]) end
@@ -340,15 +365,16 @@ while position <= last do
         local at = earliest(from > held and from or held, permits)
         local wait = at > now and math.ceil(at - now) or 0
         if at == math.huge then
-          answers[i] = "never"
+          answer = "never"
         elseif wait > longest or wait > 0 and overflowing(permits) then
-          answers[i] = "no"
+          answer = "no"
         else
-          answers[i] = text(wait) .. take(at, permits)
+          answer = text(wait) .. take(at, permits)
         end
+        if answers then answers[i] = answer end
       end
     end
-    replies[#replies + 1] = times == 1 and answers[1] or table.concat(answers, " ")
+    replies[#replies + 1] = answers and table.concat(answers, " ") or answer
   else
     position = position + 1
     replies[#replies + 1] = verbs[verb]()
@@ -379,7 +405,7 @@ if changed then
   if settings == "" then
     -- under a clock of the caller's own nobody knows how real time runs beside it
     local ms = math.ceil(life / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
-    redis.call("SET", key, value, "PX", math.min(LONGEST_MS, ms))
+    redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, ms)))
   else
     redis.call("SET", key, value) -- what was set at run time outlives idleness
   end
@@ -387,4 +413,4 @@ end
 
 --> reply
 
-return in_force .. notes .. "\t" .. table.concat(replies, "\t")
+return (in_force == declared and "" or in_force) .. notes .. "\t" .. table.concat(replies, "\t")

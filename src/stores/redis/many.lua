@@ -1,14 +1,30 @@
--- One call for several limiters, each by `run`: frame.lua from `--> load` on.
+-- One call for several limiters, each by `run`: the hot path where there is one, else frame.lua from `--> load` on.
 --
--- ARGV    for each key how many arguments are its own, and these
--- reply   for each key "+" and the frame's reply, or "-" and what went wrong with this one
+-- ARGV    for each run of keys with equal arguments: how many keys, how many arguments, these, and of each key its trip
+-- reply   for each key the frame's reply, or "-" and what went wrong with this one
 
-local outcomes = {}
-last = 0
-for k = 1, #KEYS do
-  key, first, last = KEYS[k], last + 2, last + 1 + ARGV[last + 1]
-  local ok, outcome = pcall(run)
-  if type(outcome) == "table" then outcome = outcome.err end
-  outcomes[k] = (ok and "+" or "-") .. outcome
+-- what the keys up to `shared` have in common is read; `position`: how far ARGV is
+local outcomes, at, shared, position = {}, 1, 0, 1
+
+-- from `at` on, as far as nothing goes wrong
+local function run_all()
+  while at <= #KEYS do
+    if at > shared then
+      shared, first, last = shared + ARGV[position], position + 2, position + 1 + ARGV[position + 1]
+      position = last + 1
+--> arguments
+    end
+    key, trip_at, position = KEYS[at], position, position + 2
+    outcomes[at] = run()
+    at = at + 1
+  end
+end
+
+while at <= #KEYS do
+  local ok, fault = pcall(run_all)
+  if not ok then
+    outcomes[at] = "-" .. (type(fault) == "table" and fault.err or fault)
+    at = at + 1
+  end
 end
 return outcomes

@@ -1,4 +1,5 @@
 import { ProcessCounter } from "../process-counter.ts";
+import { encodeTrip } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { ScriptCoalescer } from "./script-coalescer.ts";
 import { processScript } from "./scripts.ts";
@@ -32,7 +33,9 @@ export class ProcessCounters {
     const known = this.#counters.get(key)?.deref();
     if (known !== undefined) return known;
     const counter = new ProcessCounter((lifetimeMs) =>
-      this.#coalescer.run(processScript, key, [processId, String(lifetimeMs)]).then(Number),
+      this.#coalescer
+        .run(processScript, key, [processId, String(lifetimeMs)], encodeTrip(undefined))
+        .then(Number),
     );
     this.#counters.set(key, new WeakRef(counter));
     this.#dropped.register(counter, key);

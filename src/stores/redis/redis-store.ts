@@ -84,7 +84,7 @@ export class RedisStore implements Store {
     now: number | undefined,
     trip?: Trip,
   ): Promise<StoreReply> {
-    const args = [declared, now === undefined ? "" : String(now), ...encodeTrip(trip)];
+    const args = [declared, now === undefined ? "" : String(now)];
     let script = this.#reserving;
     for (const request of requests) {
       if (request.verb !== "reserve") script = this.#anything;
@@ -94,7 +94,7 @@ export class RedisStore implements Store {
     return new Promise((resolve, reject) => {
       const replied = (reply: unknown) => {
         try {
-          resolve(decodeReply(requests, reply));
+          resolve(decodeReply(declared, requests, reply));
         } catch (error) {
           reject(error);
         }
@@ -103,7 +103,8 @@ export class RedisStore implements Store {
         const keys = [fullKey, ...this.#limitKeys];
         explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
       };
-      this.#coalescer.send(script, { key: fullKey, args, replied, failed }, this.#limitKeys);
+      const pending = { key: fullKey, args, own: encodeTrip(trip), replied, failed };
+      this.#coalescer.send(script, pending, this.#limitKeys);
     });
   }
 
@@ -116,12 +117,12 @@ export class RedisStore implements Store {
   }
 
   #encode(request: StoreRequest, args: string[]): void {
+    if (request.verb === "reserve") {
+      this.#encodeReserve(request, args);
+      return;
+    }
     args.push(request.verb);
     switch (request.verb) {
-      case "reserve":
-        args.push(String(request.count), String(request.longest), String(request.late));
-        this.#encodeAmount(request.amount, args);
-        break;
       case "decide":
       case "peek":
         args.push(String(request.late));
@@ -149,21 +150,36 @@ export class RedisStore implements Store {
     }
   }
 
+  #encodeReserve(
+    { count, longest, late, amount }: StoreRequest & { verb: "reserve" },
+    args: string[],
+  ): void {
+    if (count === 1 && longest === Infinity && late === 0) args.push("acquire");
+    else args.push("reserve", String(count), String(longest), String(late));
+    this.#encodeAmount(amount, args);
+  }
+
   #encodeAmount(amount: Amount, args: string[]): void {
     if (typeof amount === "number") args.push(String(amount));
     else for (let i = 0; i < this.#policies; i++) args.push(String(amount[i] ?? 0));
   }
 }
 
-function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
+function decodeReply(
+  declared: string,
+  requests: readonly StoreRequest[],
+  reply: unknown,
+): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
   const all = String(reply);
   const end = all.indexOf("\t");
-  const head = all.slice(0, end);
+  // the hot path leaves out the head: its numbers are the declared ones, and it has no notes
+  const isHot = end < 0 && /^[\dn]/.test(all);
+  const head = isHot ? "" : all.slice(0, end);
   // what splits a text costs more than all else that is done with a short one
   const isOne = end === all.lastIndexOf("\t");
   const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
-  if (typeof reply !== "string" || end < 0 || texts.length !== requests.length) {
+  if (typeof reply !== "string" || (end < 0 && !isHot) || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
   const answers: Answer[] = [];
@@ -177,7 +193,8 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     else answers.push(AT_ONCE);
   }
   const { inForce, notes } = decodeNotes(head);
-  return notes === undefined ? { inForce, answers } : { inForce, notes, answers };
+  const reached = inForce === "" ? declared : inForce;
+  return notes === undefined ? { inForce: reached, answers } : { inForce: reached, notes, answers };
 }
 
 /** Grants that read the same are one object: most are like the one before. */

@@ -15,6 +15,8 @@ const MOST_KEYS = 64;
 export interface PendingScript {
   readonly key: string;
   readonly args: readonly string[];
+  /** Arguments that no other key has: they stand behind the others, which keys share. */
+  readonly own: readonly string[];
   replied(reply: unknown): void;
   failed(error: unknown): void;
 }
@@ -45,9 +47,14 @@ export class ScriptCoalescer {
   }
 
   /** @returns the reply */
-  run(script: KeyScript, key: string, args: readonly string[]): Promise<unknown> {
+  run(
+    script: KeyScript,
+    key: string,
+    args: readonly string[],
+    own: readonly string[],
+  ): Promise<unknown> {
     return new Promise((replied, failed) => {
-      this.send(script, { key, args, replied, failed });
+      this.send(script, { key, args, own, replied, failed });
     });
   }
 
@@ -81,14 +88,8 @@ export class ScriptCoalescer {
       for (const each of pending) this.#sendAlone(script, each);
       return;
     }
-    const keys: string[] = [];
-    const all: string[] = [];
-    for (const { key, args } of pending) {
-      keys.push(key);
-      all.push(String(args.length));
-      for (const arg of args) all.push(arg);
-    }
-    this.#call(script.many, keys, all).then(
+    const keys = pending.map(({ key }) => key);
+    this.#call(script.many, keys, shareArguments(pending)).then(
       (replies) => settleAll(pending, replies),
       (error: unknown) => {
         if (/CROSSSLOT|same slot/.test(String(error))) {
@@ -102,7 +103,7 @@ export class ScriptCoalescer {
   }
 
   #sendAlone({ one }: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
-    this.#call(one, [pending.key, ...others], pending.args).then(
+    this.#call(one, [pending.key, ...others], [...pending.args, ...pending.own]).then(
       (reply) => pending.replied(reply),
       (error: unknown) => pending.failed(error),
     );
@@ -113,16 +114,34 @@ export class ScriptCoalescer {
   }
 }
 
+/** What neighbours have in common is sent once: for how many, how long it is, and then their own. */
+function shareArguments(pending: readonly PendingScript[]): readonly string[] {
+  const shared: string[] = [];
+  for (let from = 0; from < pending.length; ) {
+    const { args } = pending[from] as PendingScript;
+    let to = from + 1;
+    while (to < pending.length && areEqual(args, pending[to]?.args)) to += 1;
+    shared.push(String(to - from), String(args.length), ...args);
+    for (; from < to; from++) shared.push(...(pending[from] as PendingScript).own);
+  }
+  return shared;
+}
+
+function areEqual(one: readonly string[], other: readonly string[] = []): boolean {
+  return one.length === other.length && one.every((each, i) => each === other[i]);
+}
+
 function settleAll(pending: readonly PendingScript[], replies: unknown): void {
   if (!Array.isArray(replies) || replies.length !== pending.length) {
     const error = new TypeError(`the script answered ${show(replies)} to ${pending.length} keys`);
     for (const each of pending) each.failed(error);
     return;
   }
-  for (const [i, each] of pending.entries()) settle(each, String(replies[i]));
+  for (const [i, each] of pending.entries()) settle(each, replies[i]);
 }
 
-function settle(pending: PendingScript, text: string): void {
-  if (text.startsWith("+")) pending.replied(text.slice(1));
-  else pending.failed(new Error(text.slice(1)));
+function settle(pending: PendingScript, reply: unknown): void {
+  const text = String(reply);
+  if (text.startsWith("-")) pending.failed(new Error(text.slice(1)));
+  else pending.replied(reply);
 }

@@ -3,33 +3,53 @@ import type { Script } from "./client.ts";
 import { lua } from "./lua.gen.ts";
 import type { KeyScript } from "./script-coalescer.ts";
 
+interface HotPath {
+  readonly make: string;
+  readonly args: string;
+  readonly key: string;
+}
+
 const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();
 
-/** The frame around the twins, with the rarer verbs or without. All limiters share them. */
+/**
+ * The frame around the twins, with the rarer verbs or without. Without them the hot path of the
+ * algorithm stands before it, if it has one. All limiters share the scripts.
+ */
 export function scriptFor(names: readonly string[], verbs: string): KeyScript {
   const used = distinct(names);
   const name = `smoothLimiter:${used.join("+")}${verbs === "" ? "" : ":verbs"}`;
   const known = scripts.get(name);
   if (known !== undefined) return known;
-  const { once, run } = stepsOf(used, verbs);
-  const script = keyScript(name, once, run);
+  const { head, frame, run } = stepsOf(verbs);
+  const script = keyScript(name, head, hotPathOf(used, verbs), twinsOf(used) + frame, run);
   scripts.set(name, script);
   return script;
 }
 
-/** @param once what is run once in a call @param run what is run for each key */
-function keyScript(name: string, once: string, run: string): KeyScript {
+/**
+ * @param hot what is tried first, for each key
+ * @param made what is run once in a call, for the first key that the hot path does not answer
+ * @param run what is run for each such key
+ */
+function keyScript(name: string, head: string, hot: HotPath, made: string, run: string): KeyScript {
+  const one = `do\n${hot.make}${hot.args}${hot.key}end\n${made}${run}`;
+  const lazy = `local frame\nlocal function make()\n${made}return function()\n${run}end\nend\n`;
+  const each = `local function run()\n${hot.key}frame = frame or make()\nreturn frame()\nend\n`;
+  const many = each + String(lua.many).replace("--> arguments\n", () => hot.args);
+  const open = "key, key_at, first, last, trip_at = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n";
   return {
-    one: { name, lua: `${once}key, key_at, first, last = KEYS[1], 1, 1, #ARGV\n${run}` },
-    many: { name: `${name}:many`, lua: `${once}local function run()\n${run}end\n${lua.many}` },
+    one: { name, lua: head + open + one },
+    many: { name: `${name}:many`, lua: head + hot.make + lazy + many },
   };
 }
 
 /** Counts processes. */
 export const processScript: KeyScript = keyScript(
   "smoothLimiter:processes",
-  "local key, key_at, first, last\n",
+  "local key, key_at, first, last, trip_at\n",
+  { make: "", args: "", key: "" },
+  "",
   String(lua.processes),
 );
 
@@ -39,11 +59,11 @@ export function combinedScriptFor(names: readonly string[]): Script {
   const name = `smoothLimiter:${used.join("+")}:combined`;
   const known = combinedScripts.get(name);
   if (known !== undefined) return known;
-  const { once, load, save } = stepsOf(used, String(lua.verbs));
+  const { head, frame, load, save } = stepsOf(String(lua.verbs));
   const combined = String(lua.combined)
     .replace("--> load\n", () => load)
     .replace("--> save\n", () => save);
-  const script = { name, lua: once + combined };
+  const script = { name, lua: head + twinsOf(used) + frame + combined };
   combinedScripts.set(name, script);
   return script;
 }
@@ -52,13 +72,21 @@ function distinct(names: readonly string[]): readonly string[] {
   return [...new Set(names)].sort();
 }
 
-/** The steps of the frame, by its marks: `run` is all that comes after `once`. */
-function stepsOf(used: readonly string[], verbs: string) {
-  const twins = used.map((each) => `do\n${lua[each]}end\n`).join("");
-  const frame = String(lua.frame).replace("--> verbs\n", () => verbs);
-  const [made = "", load = "", requests = "", save = "", reply = ""] = frame.split(
-    /--> (?:load|requests|save|reply)\n/,
-  );
-  const once = `local algorithms = {}\n${twins}${made}`;
-  return { once, load, save, run: load + requests + save + reply };
+function twinsOf(names: readonly string[]): string {
+  return `local algorithms = {}\n${names.map((each) => `do\n${lua[each]}end\n`).join("")}`;
+}
+
+/** The steps of the frame, by its marks: `run` is all that comes after `frame`. */
+function stepsOf(verbs: string) {
+  const text = String(lua.frame).replace("--> verbs\n", () => verbs);
+  const steps = text.split(/--> (?:hot|load|requests|save|reply)\n/);
+  const [head = "", frame = "", load = "", requests = "", save = "", reply = ""] = steps;
+  return { head, frame, load, save, run: load + requests + save + reply };
+}
+
+/** The steps of the algorithm's hot path; none where there are several, or it has none. */
+function hotPathOf(names: readonly string[], verbs: string): HotPath {
+  const text = verbs === "" ? lua[`${names}:hot`] : undefined;
+  const [make = "", args = "", key = ""] = text?.split(/--> (?:arguments|key)\n/) ?? [];
+  return { make, args, key };
 }

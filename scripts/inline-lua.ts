@@ -1,0 +1,212 @@
+// Inlines the functions of a twin where a script calls them: a function that a script makes costs a server as much as what
+// it does. It understands the Lua of the twins and no more: one statement a line, functions that read `policy` and change
+// nothing but `state`, and calls of them in statements, `return`s and the conditions of `if`.
+
+interface Fn {
+  readonly params: readonly string[];
+  readonly body: readonly string[];
+}
+
+/** What a twin says outside of the table that it registers. */
+export interface Twin {
+  readonly functions: ReadonlyMap<string, Fn>;
+  /** Other local values, as text. */
+  readonly values: ReadonlyMap<string, string>;
+}
+
+/** Reads lines without comments and indentation. */
+export function readTwin(lines: readonly string[]): Twin {
+  const functions = new Map<string, Fn>();
+  const values = new Map<string, string>();
+  for (let i = 0; i < lines.length; i++) {
+    const line = String(lines[i]);
+    const [, name, params] = /^local function (\w+)\((.*)\)$/.exec(line) ?? [];
+    const [, alias, value] = /^local (\w+) = (\w+)$/.exec(line) ?? [];
+    if (name !== undefined && params !== undefined) {
+      const end = endOf(lines, i);
+      functions.set(name, { params: params.split(", "), body: lines.slice(i + 1, end) });
+      i = end;
+    } else if (alias !== undefined && value !== undefined) {
+      const same = functions.get(value);
+      if (same === undefined) values.set(alias, value);
+      else functions.set(alias, same);
+    }
+  }
+  return { functions, values };
+}
+
+/** Where the block ends that begins on this line. */
+function endOf(lines: readonly string[], from: number): number {
+  let depth = 0;
+  for (let i = from; i < lines.length; i++) {
+    const line = String(lines[i]).replace(/"[^"]*"/g, "");
+    depth += [...line.matchAll(/\b(?:function|then|do|repeat)\b/g)].length;
+    depth -= [...line.matchAll(/\b(?:end|until|elseif)\b/g)].length;
+    if (depth === 0) return i;
+  }
+  throw new Error(`no end: ${lines[from]}`);
+}
+
+/** `if` on several lines, a table on one. */
+function normalized(lines: readonly string[]): string[] {
+  return lines
+    .join("\n")
+    .replace(/\{\n([^}]*)\n\}/g, (_, fields: string) => `{ ${fields.replaceAll("\n", " ")} }`)
+    .split("\n")
+    .flatMap((line) => {
+      const [, condition, statement] = /^if (.*) then (.*) end$/.exec(line) ?? [];
+      return condition === undefined ? [line] : [`if ${condition} then`, `${statement}`, "end"];
+    });
+}
+
+/** The script with the calls of the twin's functions replaced by what those do. */
+export function inlined(script: readonly string[], twin: Twin): string[] {
+  let temporaries = 0;
+
+  const hasLoop = ({ body }: Fn): boolean => body.some((line) => /\b(?:while|for)\b/.test(line));
+
+  const fn = (name: string): Fn => twin.functions.get(name) as Fn;
+
+  function callsIn(line: string): string[] {
+    return [...line.matchAll(/(?<![.\w])(\w+)\(/g)].flatMap(([, name = ""]) =>
+      twin.functions.has(name) && !line.startsWith("local function") ? [name] : [],
+    );
+  }
+
+  /** The function as it stands in the twin, behind those that it calls. */
+  function definition(name: string, known = new Set<string>()): string[] {
+    if (known.has(name)) return [];
+    known.add(name);
+    const { params, body } = fn(name);
+    const called = body.flatMap(callsIn).flatMap((each) => definition(each, known));
+    return [...called, `local function ${name}(${params.join(", ")})`, ...body, "end"];
+  }
+
+  function expand(line: string): string[] {
+    const name = callsIn(line).find((each) => !hasLoop(fn(each)));
+    if (name === undefined) {
+      // one with a loop is rare: it is made where it is called, with the tables that it reads
+      const kept = callsIn(line);
+      return kept.length === 0
+        ? [line]
+        : ["local policy, state = TABLES", ...kept.flatMap((each) => definition(each)), line];
+    }
+    if (/^(?:elseif|while|until|for)\b/.test(line)) throw new Error(`cannot inline: ${line}`);
+    const at = line.search(new RegExp(`(?<![.\\w])${name}\\(`));
+    const open = at + name.length;
+    const close = closing(line, open);
+    const call = line.slice(at, close + 1);
+    const args = splitArguments(line.slice(open + 1, close));
+    if (line === call) return block(name, args, undefined);
+    const target = `t${++temporaries}`;
+    const rest = `${line.slice(0, at)}${target}${line.slice(close + 1)}`;
+    return [`local ${target}`, ...block(name, args, target), ...expand(rest)];
+  }
+
+  function block(name: string, args: readonly string[], target: string | undefined): string[] {
+    const { params, body } = fn(name);
+    const bound = params.flatMap((param, i) =>
+      args[i] === param || args[i] === undefined || param === "_" ? [] : [[param, args[i]]],
+    );
+    const binding = `local ${bound.map(([param]) => param).join(", ")} = ${bound.map(([, arg]) => arg).join(", ")}`;
+    const lines = normalized(body);
+    const statements = lines.flatMap((line, i) => {
+      if (!/^return\b/.test(line)) return [line];
+      const leave = i === lines.length - 1 ? [] : ["break"];
+      const value = line.slice("return ".length);
+      if (value.startsWith("{")) return [fieldsSet(value), ...leave];
+      return target === undefined || value === "" ? leave : [`${target} = ${value}`, ...leave];
+    });
+    return [
+      "repeat",
+      ...(bound.length === 0 ? [] : expand(binding)),
+      ...statements.flatMap(expand),
+      "until true",
+    ];
+  }
+
+  const text = normalized(script).flatMap(expand);
+  return text.map((line) =>
+    line.replace(/(?<![.\w])\w+\b/g, (word) => twin.values.get(word) ?? word),
+  );
+}
+
+/** Where the parenthesis is closed that opens there. */
+function closing(line: string, open: number): number {
+  let depth = 0;
+  for (let i = open; i < line.length; i++) {
+    if (line[i] === "(") depth += 1;
+    if (line[i] === ")") depth -= 1;
+    if (depth === 0) return i;
+  }
+  throw new Error(`not closed: ${line}`);
+}
+
+function splitArguments(text: string): string[] {
+  const args: string[] = [];
+  let depth = 0;
+  let from = 0;
+  for (let i = 0; i <= text.length; i++) {
+    if ("({".includes(text[i] ?? " ")) depth += 1;
+    if (")}".includes(text[i] ?? " ")) depth -= 1;
+    if ((text[i] === "," && depth === 0) || i === text.length) {
+      args.push(text.slice(from, i).trim());
+      from = i + 1;
+    }
+  }
+  return args;
+}
+
+/** `{ a = 1, b = 2 }` as an assignment to the policy's fields. */
+function fieldsSet(table: string): string {
+  const fields = fieldsOf(table);
+  const names = fields.map(([name]) => `policy.${name}`);
+  return `${names.join(", ")} = ${fields.map(([, value]) => value).join(", ")}`;
+}
+
+function fieldsOf(table: string): [name: string, value: string][] {
+  return splitArguments(table.slice(1, -1)).flatMap((field) => {
+    const [, name, value] = /^(\w+) = (.*)$/.exec(field) ?? [];
+    return name === undefined || value === undefined ? [] : [[name, value]];
+  });
+}
+
+/**
+ * The script with a local variable for each field of `policy` and `state` instead of tables. STATE
+ * and POLICY stand for all of them, TABLES for the tables of them.
+ *
+ * @param fields of the state
+ */
+export function withoutTables(
+  script: readonly string[],
+  twin: Twin,
+  fields: readonly string[],
+): string[] {
+  const read = normalized((twin.functions.get("read") as Fn).body);
+  const tables = read.flatMap((line) => (line.startsWith("return {") ? [line.slice(7)] : []));
+  const ofPolicy = [...new Set(tables.flatMap(fieldsOf).map(([name]) => name))];
+  const all = (of: string, names: readonly string[]) =>
+    names.map((name) => `${of}_${name}`).join(", ");
+  const table = (of: string, names: readonly string[]) =>
+    `{ ${names.map((name) => `${name} = ${of}_${name}`).join(", ")} }`;
+  let inDefinition = 0;
+  return script.map((line) => {
+    // functions keep their tables
+    if (line.startsWith("local function ")) inDefinition = 1;
+    else if (inDefinition > 0) {
+      const plain = line.replace(/"[^"]*"/g, "");
+      inDefinition += [...plain.matchAll(/\b(?:then|do|repeat)\b/g)].length;
+      inDefinition -= [...plain.matchAll(/\b(?:end|until|elseif)\b/g)].length;
+    }
+    if (inDefinition > 0 || line === "end") return line;
+    return line
+      .replace("TABLES", () => `${table("policy", ofPolicy)}, ${table("state", fields)}`)
+      .replace(/\bPOLICY\b/, () => all("policy", ofPolicy))
+      .replace(/\bSTATE\b/, () => all("state", fields))
+      .replace(/\bpolicy\.(\w+)/g, (_, name: string) =>
+        ofPolicy.includes(name) ? `policy_${name}` : "nil",
+      )
+      .replace(/\bstate\.(\w+)/g, "state_$1")
+      .replace(/\bnumbers\[(\d)\]/g, "number_$1");
+  });
+}
