@@ -258,6 +258,8 @@ races("a lost race is not tried again after the limiter has given up", async () 
   const error = await failure(() => limiter.acquire());
   assert.instance(error, StoreUnavailableError);
   assert.ok(backend.writes > 1);
+  // no probes from now on
+  await limiter.close();
   await sleep(200);
   const { writes } = backend;
   await sleep(200);
