@@ -172,7 +172,9 @@ export class AdaptiveRate {
     const ofBucket = rough && tookMs >= pauseMs;
     const awayMs = ofBucket ? pauseMs : Math.max(pauseMs - ROUNDED_MS, pauseMs / 2);
     const sustained = awayMs > 0 ? tookMs / (tookMs + awayMs) : 1;
-    const changes = this.#set(Math.max(min, this.#before[1] * Math.max(decrease, NEAR * sustained)));
+    const changes = this.#set(
+      Math.max(min, this.#before[1] * Math.max(decrease, NEAR * sustained)),
+    );
     this.#before = [this.#rate, this.#rate];
     this.#holds = rough ? ROUGH_HOLD : HOLD;
     return changes;

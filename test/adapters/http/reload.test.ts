@@ -279,7 +279,7 @@ test("rules that were read already, and what is neither", async () => {
   assert.equal((await createGateway({ rules: [] })).rules, []);
 
   const refusals: [options: unknown, says: RegExp][] = [
-    [{ rules: "rules.yaml" }, /rules must be a source, sources, or what readRules made/],
+    [{ rules: "rules.yaml" }, /rules must be a source, sources, or the result of readRules/],
     [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
     [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
@@ -291,16 +291,16 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
     [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
     [{ rules: [], redis: null }, /redis must be a client of ioredis/],
-    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must be one that readRules made, got an/],
+    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must come from readRules, got an/],
     [
       { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
       /name of rule 0 must be prin/,
     ],
     [
       { rules: functionSource(() => undefined as never) },
-      /function must tell YAML or .* undefined/,
+      /function must return YAML or .* undefined/,
     ],
-    [{ rules: functionSource(() => 42 as never) }, /function must tell YAML or .*, got 42/],
+    [{ rules: functionSource(() => 42 as never) }, /function must return YAML or .*, got 42/],
     [{ rules: [], onRules: 1 }, /onRules must be a function, got 1/],
     [{ rules: [], rulez: 1 }, /options has no "rulez"/],
     [{ rules: [], whenActorMissing: "x" }, /whenActorMissing must be one of/],
@@ -313,7 +313,7 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], timeoutMs: 0 }, /timeoutMs must be/],
     [{ rules: [], prefix: 1 }, /prefix must be a string/],
     [{ rules: [], clock: {} }, /clock must have now/],
-    [{ rules: [], trustedProxies: 1, actors: { device: () => "x" } }, /give it to yours instead/],
+    [{ rules: [], trustedProxies: 1, actors: { device: () => "x" } }, /pass it to your own device actor instead/],
     [{ rules: [], trustedProxies: -1 }, /trustedProxies must be a whole number/],
     [undefined, /options must be an object/],
   ];

@@ -337,7 +337,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     await refuses({ answer: "no" }, /answer must be a function, got "no"/);
     await refuses({ onError: "throw" }, /onError must be allow, refuse or a function, got "throw"/);
     const strangers: [unknown, RegExp][] = [
-      [{}, /gateway must be what createGateway made, got an object/],
+      [{}, /gateway must be the result of createGateway, got an object/],
       [Promise.resolve({}), /got a promise of it: await createGateway/],
     ];
     for (const [stranger, words] of strangers) {
