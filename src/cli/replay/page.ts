@@ -69,7 +69,7 @@ function draw(place) {
     width: 1,
     paths: stepped,
     points: { show: false },
-    value: (_, __, ___, i) => (i === null ? "" : perSecond(perSecond(counts[part][i]))),
+    value: (_, __, ___, i) => (i === null ? "" : rateText(perSecond(counts[part][i]))),
   }));
   const axis = { stroke: color("soft"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 } };
   const data = [times, ...stacked.toReversed()];

@@ -313,7 +313,10 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], timeoutMs: 0 }, /timeoutMs must be/],
     [{ rules: [], prefix: 1 }, /prefix must be a string/],
     [{ rules: [], clock: {} }, /clock must have now/],
-    [{ rules: [], trustedProxies: 1, actors: { device: () => "x" } }, /pass it to your own device actor instead/],
+    [
+      { rules: [], trustedProxies: 1, actors: { device: () => "x" } },
+      /pass it to your own device actor instead/,
+    ],
     [{ rules: [], trustedProxies: -1 }, /trustedProxies must be a whole number/],
     [undefined, /options must be an object/],
   ];
