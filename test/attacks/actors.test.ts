@@ -256,7 +256,7 @@ test("where no function is given, a failing actor is a warning, once", async () 
   assert.equal(seen, ["SMOOTH_LIMITER_ACTOR_FAILED"]);
 });
 
-test("a host's onError is given the error, and what it returns does not matter", async () => {
+test("a host's onError receives the error, and its result does not matter", async () => {
   const gateway = await open(failing["throws an error"] as Actor);
   for (const word of ["allow", "refuse", "throw"] as const) {
     const reported: string[] = [];

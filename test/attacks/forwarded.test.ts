@@ -143,7 +143,7 @@ test("the networks of an IPv6 customer are one client: of a /56 by default, of o
   assert.is(await passed({}, (i) => `2001:db8:1:2:${i.toString(16)}::1`), 1);
 });
 
-test("each prefix keeps what it says, and its keys are texts of their own", () => {
+test("each prefix keeps its number of bits, and its keys are distinct texts", () => {
   const of = (ipv6Prefix: number, remoteAddress: string) =>
     fromAddress({ ipv6Prefix })(request("/", { remoteAddress }));
   const address = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff";

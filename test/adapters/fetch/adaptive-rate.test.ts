@@ -59,7 +59,7 @@ test("one decrease for each round", () => {
   close(rate.rate, 49 * 0.98 * 0.5);
 });
 
-test("a pause that was too short says nothing of the rate", () => {
+test("a pause that was too short does not change the rate", () => {
   const rate = make();
   rate.accepted(0, 0, true);
   assert.ok(rate.refused(500, 500, 1000));

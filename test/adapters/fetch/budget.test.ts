@@ -38,7 +38,7 @@ test("the example of its essay", () => {
   assert.is(budget.left(1005), 10);
 });
 
-test("who needs more than is left is held, who needs less is not", () => {
+test("a request that needs more than is left is held, a smaller one is not", () => {
   const budget = new Budget();
   budget.update(quota(5, 1000), 0, 0, 0);
   assert.equal(
@@ -52,7 +52,7 @@ test("who needs more than is left is held, who needs less is not", () => {
   );
 });
 
-test("who needs more than the server ever has is not held for ever", () => {
+test("a request that needs more than the server ever grants is not held for ever", () => {
   const budget = new Budget();
   budget.update(quota(5, 1000, { limit: 10 }), 0, 0, 0);
   assert.equal(
@@ -72,7 +72,7 @@ test("a late response, overtaken by others, only lowers what is left", () => {
   assert.is(budget.left(140), 8, "this one was sent after the first was heard");
 });
 
-test("a response to a request of the window before says nothing of this one", () => {
+test("a response to a request of the previous window is ignored", () => {
   const budget = new Budget();
   budget.update(quota(3, 1000, { limit: 10 }), 0, 0, 0);
   assert.is(budget.left(1001), 10);
@@ -90,7 +90,7 @@ test("without a limit nothing is known after the reset", () => {
   assert.is(budget.holdMs(1, 1001), 0);
 });
 
-test("the next window begins with the first request, and is a guess until something is heard", () => {
+test("the next window begins with the first request, and is assumed until a response reports", () => {
   const budget = new Budget();
   const told = { limit: 10, windowMs: 1000 };
   budget.update(quota(0, 400, told), 0, 0, 0);
@@ -104,7 +104,7 @@ test("the next window begins with the first request, and is a guess until someth
   assert.is(budget.holdMs(16, 1500), 990);
 });
 
-test("windows that nobody looked at pass too", () => {
+test("windows without any request pass too", () => {
   const budget = new Budget();
   budget.update(quota(0, 400, { limit: 10, windowMs: 1000 }), 0, 0, 0);
   budget.take(10, 500);
@@ -139,7 +139,7 @@ test("a bucket fills up on the way", () => {
   assert.is(full.holdMs(60, 0), 0);
 });
 
-test("of a bucket that does not tell its limit all comes back at the reset", () => {
+test("a bucket without a reported limit comes back as a whole at the reset", () => {
   const budget = new Budget();
   budget.update(quota(0, 500, { gradual: true }), 0, 0, 0);
   assert.equal([budget.holdMs(1, 100), budget.holdMs(1, 500)], [400, 0]);

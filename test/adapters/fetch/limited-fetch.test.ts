@@ -46,7 +46,7 @@ test("each request waits for its turn", async () => {
   assert.is(await calls[2]?.value?.text(), "fine");
 });
 
-test("has the type of fetch, and passes on what it is given", async () => {
+test("has the type of fetch, and passes its arguments on", async () => {
   const { clock, seen, call } = setUp(ok);
   const same: typeof fetch = call;
   const inputs: Parameters<typeof fetch>[] = [
@@ -91,7 +91,7 @@ test("requests are weighed, by what is in them too", async () => {
   assert.equal(arrivals(), [5, 205, 705]);
 });
 
-test("Retry-After on 429: everybody holds back, and the request is made again", async () => {
+test("Retry-After on 429: all requests pause, and the refused one is retried", async () => {
   const { clock, get, arrivals } = setUp(inTurn(status(429, { "retry-after": "2" }), ok));
   const first = get();
   await clock.advance(50);
@@ -116,7 +116,7 @@ test("what the server may say instead of seconds", async () => {
   }
 });
 
-test("a 403 for a limit is heeded as a 429: everybody holds back", async () => {
+test("a 403 because of a limit acts as a 429: all requests pause", async () => {
   const rows: [fields: Record<string, string>, again: number][] = [
     [{ "retry-after": "2" }, 2015],
     [{ "retry-after": "2", "x-ratelimit-remaining": "50" }, 2015],
@@ -234,7 +234,7 @@ const repeated: [
   ["POST, if told so", 429, 3, () => ({ method: "POST", body: "text" }), true],
   ["POST, if told so", 503, 1, () => ({ method: "POST", body: "text" }), true],
   [
-    "POST of a stream, if told so",
+    "POST of a stream, with retryNonIdempotent",
     429,
     1,
     () => ({ method: "POST", body: stream(), duplex: "half" }),
@@ -270,7 +270,7 @@ test("a Request with a body was read: it is not sent again; one without is", asy
   }
 });
 
-test("bodies that nobody will read are cancelled", async () => {
+test("bodies of discarded responses are cancelled", async () => {
   const cancelled: number[] = [];
   const body = (id: number) => new ReadableStream({ cancel: () => void cancelled.push(id) });
   let id = 0;
@@ -336,7 +336,7 @@ test("a signal is heeded in every phase, with its own reason", async () => {
   }
 });
 
-test("a signal ends a call whose limiter, weight or store never answers", async () => {
+test("a signal ends a call while its limiter, permits or store never answer", async () => {
   const never = () => new Promise<never>(() => {});
   const fetch = async () => new Response(null, { status: 429 });
   const limiter = RateLimiter.create(1000);
@@ -373,7 +373,7 @@ test("many calls of one signal, on the way or in a backoff, add one listener", a
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
-test("who gave up in the line took nothing", async () => {
+test("a call that was aborted in the line took nothing", async () => {
   const { clock, get, arrivals } = setUp(ok);
   const controller = new AbortController();
   get();
@@ -464,7 +464,7 @@ test("what was used in fact is settled, and the caller has its body still", asyn
   assert.equal(taken(), [1, 70]);
 });
 
-test("where it cannot be told what was used, the estimate stands", async () => {
+test("the estimate stands if the used permits are unknown", async () => {
   const strange: LimitedFetchOptions["used"][] = [
     () => undefined,
     () => Promise.reject(new Error("no")),
@@ -494,7 +494,7 @@ test("a response that was read before is handed out all the same", async () => {
   assert.is((await call(URL_OF)).status, 200);
 });
 
-test("what failed counts as told", async () => {
+test("a failed request counts as the option says", async () => {
   const rows: [answer: Answer, failed: LimitedFetchOptions["failed"], taken: number[]][] = [
     [status(400), undefined, [1, 40]],
     [status(400), { tokens: 0 }, [1, 0]],
@@ -537,7 +537,7 @@ test("errors of the limiter come through, and nothing is sent", async () => {
   assert.is(seen.length, 0);
 });
 
-test("a limiter that cannot be told of a refusal costs nobody the response", async () => {
+test("a limiter that cannot be paused does not lose the response", async () => {
   const { clock, server, limiter } = setUp(inTurn(status(429, { "retry-after": "1" }), ok));
   const away = () => Promise.reject(new Error("the store is away"));
   const deaf: Limiter = {
@@ -562,7 +562,7 @@ test("a limiter that cannot be told of a refusal costs nobody the response", asy
   );
 });
 
-test("a rate that cannot be set costs nobody the response", async () => {
+test("a rate that cannot be set does not lose the response", async () => {
   const { clock, limiter, server } = setUp(ok);
   let calls = 0;
   const setRate = () => {

@@ -28,7 +28,7 @@ test("one for any key of a request", () => {
   assert.is.not(of(request("ann")), of(request("bob")));
 });
 
-test("who was not asked for longest is forgotten", () => {
+test("the limiter that was not used for longest is dropped", () => {
   const of = perOrigin(make, { maxKeys: 2 });
   const ask = (name: string) => of(new Request(`http://${name}.test`));
   const [a, b] = [ask("a"), ask("b")];

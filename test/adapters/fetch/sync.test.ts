@@ -52,7 +52,7 @@ test("a limiter that is much too fast: one burst of refusals, then none, and all
   assert.ok(share > 0.95, `${share} of the allowance was used`);
 });
 
-test("without heeding what is told, every window is overrun", async () => {
+test("without sync every window is overrun", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(1000, { clock: server.clock });
   await load(server, fetchWith(server, limiter, { retries: 5, sync: false }), 75, 60_000);
@@ -97,7 +97,7 @@ test("a limit shared with others is not overrun", async () => {
   assert.ok(share > 0.9, `${share} of the allowance was used`);
 });
 
-test("told the right limit: no refusal", async () => {
+test("with the right limit there is no refusal", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(12.5, { clock: server.clock, burstSeconds: 0 });
   await load(server, fetchWith(server, limiter, {}), 20, 60_000);

@@ -26,7 +26,7 @@ function client(url: string): Redis {
   return redis;
 }
 
-test("Redis killed and restarted under load: nobody fails, the slowest waits once for timeoutMs", async () => {
+test("Redis killed and restarted under load: no request fails, the slowest waits once for timeoutMs", async () => {
   await using server = await startRedis();
   const redis = client(server.url);
   const gateway = await createGateway({

@@ -255,7 +255,7 @@ test("Redis away: by this instance's share, or all pass, by option", async () =>
   assert.is(await passed({ whenUnavailable: "allow" }), 20);
 });
 
-test("a rule that has other numbers on Redis gives nobody a fresh burst", async () => {
+test("a rule whose numbers change on Redis gives no client a fresh burst", async () => {
   const text = (rpu: number) =>
     `url: /\nrules: [{ actor: all, unit: day, rpu: ${rpu}, algo: W, scope: global, name: r }]`;
   const before = await open(text(3));

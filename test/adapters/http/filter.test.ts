@@ -207,7 +207,7 @@ rules:
   assert.equal(brief(ask(gateway, "/", outside)), [true, "+d 99"]);
 });
 
-test("a shadow rule is counted and reported, and refuses nobody", async () => {
+test("a shadow rule is counted and reported, and refuses no request", async () => {
   const gateway = await open(`
 url: /
 rules:
@@ -228,7 +228,7 @@ rules:
   assert.equal(brief(ask(alone, "/")), [true, "-s 0"]);
 });
 
-test("a shadow line lets nobody wait, and says no when the line would be full", async () => {
+test("a shadow line delays no request, and reports a refusal when the line would be full", async () => {
   const gateway = await open(
     "url: /\nrules: [{ actor: all, unit: second, rpu: 1, algo: LB, burst: 2, mode: shadow, name: s }]",
   );

@@ -99,7 +99,7 @@ test("changed numbers hold for what is used already: no fresh burst", async () =
   assert.equal(ask(), ["-a 0"]);
 });
 
-test("who gets numbers of its own, or loses them, has used what it has used", async () => {
+test("an actor that gets or loses an override keeps its used permits", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   for (let i = 0; i < 3; i++) ask();
@@ -124,7 +124,7 @@ test("from shadow to real, and another algorithm, scope or actor", async () => {
   assert.equal(ask(), ["+a 4"]);
 });
 
-test("who waits in a line that changes its pace waits by the new one", async () => {
+test("a request that waits in a line is re-timed when the pace changes", async () => {
   const text = (rpu: number) =>
     `url: /\nrules: [{ actor: all, unit: second, rpu: ${rpu}, algo: LB, burst: 3, name: line }]`;
   const file = new HandSource("file", text(1));

@@ -57,7 +57,7 @@ test("several files, and actors that the application registers", async () => {
   });
 });
 
-test("what a file says does nothing to the terminal", async () => {
+test("text of a file cannot send control codes to the terminal", async () => {
   const { out } = await cli(["check", "-"], { stdin: 'url: "/\\e[2J"\nrules: []' });
   assert.not.ok(out.includes("\u001b"));
 });

@@ -151,7 +151,7 @@ test("scope global wants a Redis, and is fine with one", () => {
   assert.equal(lint(rules, true), []);
 });
 
-test("who is said never to bind refuses nobody and has nobody wait, whatever comes", async () => {
+test("a rule that is reported as never binding refuses and delays no request, whatever comes", async () => {
   const algo = fc.constantFrom("TB", "W", "SW", "LB", "SL", "gcra");
   const numbers = fc.record(
     {

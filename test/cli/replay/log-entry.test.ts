@@ -189,7 +189,7 @@ test("times in all units, and which of them are whole seconds", () => {
   }
 });
 
-test("a time that no calendar tells is none; blanks around JSON do not matter", () => {
+test("a date that does not exist is rejected; blanks around JSON do not matter", () => {
   for (const time of ["1e25", "1e999", "-1e30"]) {
     const entry = readLine(`{"time":${time},"url":"/"}`, DEFAULT_FIELDS);
     assert.match((entry as { message: string }).message, /found no time in time, timestamp/, time);

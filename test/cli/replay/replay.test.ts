@@ -72,7 +72,7 @@ test("passed and refused, by the algorithm's own law", async () => {
   assert.equal(actors, []);
 });
 
-test("a leaky bucket: who waits, and how long", async () => {
+test("a leaky bucket: which requests wait, and how long", async () => {
   const { report } = await replayed(rule("rpu: 10, algo: LB, burst: 3"), every(0, 6));
   const [only] = report.rules;
   assert.equal([only.passed, only.waited, only.refused], [1, 3, 2]);
@@ -97,7 +97,7 @@ test("the double burst of a fixed window is seen", async () => {
   assert.is(await worst("SL"), 10);
 });
 
-test("one that another rule refuses is neither passed nor charged; a shadow refuses nobody", async () => {
+test("a request that another rule refuses neither passes nor is charged; a shadow refuses none", async () => {
   const text = `url: /
 rules:
   - { actor: all, unit: day, rpu: 2, name: strict }

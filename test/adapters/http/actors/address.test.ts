@@ -57,7 +57,7 @@ test("X-Forwarded-For counts from the right, through stated proxies only", () =>
   assert.is(behind(1, ""), "192.0.2.1");
 });
 
-test("who hides an address is taken for the proxy that hides it", () => {
+test("a client whose address is hidden counts as the proxy that hides it", () => {
   assert.is(behind(2, "203.0.113.9, unknown, 198.51.100.3"), "198.51.100.3");
   assert.is(behind(1, "203.0.113.9, _hidden"), "192.0.2.1");
   assert.is(behind(2, "203.0.113.9, x, y"), "192.0.2.1");
@@ -188,7 +188,7 @@ test("exemptions of addresses are addresses or ranges", () => {
   assert.not(narrow("198.51.101.9"));
 });
 
-test("an actor of one's own may give an address or a network: a range holds for what it contains", () => {
+test("a custom actor may return an address or a network: a range applies to what it contains", () => {
   const exempt = exemption(["2001:db8::/32", "2001:dba::1", "192.0.2.0/24"], own, true);
   const rows: [value: string, exempt: boolean][] = [
     ["2001:db8:1:2::3", true],

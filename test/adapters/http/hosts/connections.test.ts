@@ -63,7 +63,7 @@ test("requests without a value are counted by address, apart from those with one
   }
 });
 
-test("by the client's address unless told otherwise; not counted where nobody tells of the end", () => {
+test("counts by the client's address by default; a request whose end is not reported is not counted", () => {
   const screen = limitConnections(1);
   const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });
   const passes = (address: string) => (screen.check(from(address)) as Screened).allowed;

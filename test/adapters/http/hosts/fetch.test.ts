@@ -31,7 +31,7 @@ function watch(): { screen: Screen; seen: (string | undefined)[] } {
   return { screen: { check }, seen };
 }
 
-test("the address is where Deno, Bun and @hono/node-server put it, or where one says", async () => {
+test("the address is read where Deno, Bun and @hono/node-server put it, or with remoteAddress", async () => {
   const { screen, seen } = watch();
   const hello = (_request: Request, ..._platform: unknown[]) => new Response("hello");
   const handle = fetchGateway(screen, hello);

@@ -221,7 +221,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     assert.is(thrown[0], 500);
   });
 
-  test("a route that fails still tells how the rules stand", async () => {
+  test("a route that fails still carries the fields of the rules", async () => {
     const gateway = await open("url: /\nrules: [{ name: r, actor: all, unit: day, rpu: 5 }]");
     await serving(host, gateway, {}, none, async (server) => {
       const { status, headers } = await ask(server, "/bad");
@@ -231,7 +231,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     });
   });
 
-  test("who must wait its turn waits, and whoever goes away leaves the line", async () => {
+  test("a request waits in its line, and leaves it when its client disconnects", async () => {
     const clock = new FakeClock();
     const gateway = await open(
       "url: /\nrules: [{ actor: all, unit: second, rpu: 1, algo: LB, burst: 2, name: line }]",

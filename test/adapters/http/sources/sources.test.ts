@@ -72,7 +72,7 @@ test("a file is watched, written or replaced", async () => {
   });
 });
 
-test("a file that somebody still writes to is not read yet", async () => {
+test("a file that is still being written to is not read yet", async () => {
   const path = join(folder, "half.yaml");
   await writeFile(path, rules(1));
   const { mtimeMs } = await stat(path);
@@ -239,7 +239,7 @@ test("any function, now or later, asked once or every so often", async () => {
   );
 });
 
-test("closing ends a load that nobody answers, and a fetch that looks at no signal is late", async () => {
+test("closing ends a load without an answer, and a fetch that ignores its signal times out", async () => {
   const silent = () => new Promise<never>(() => {});
   const ask = async (source: RuleSource) => {
     const closing = new AbortController();
