@@ -35,7 +35,7 @@ import {
 } from "./redis/options.ts";
 import { listPolicies, type Policies } from "./stores/memory.ts";
 import { type RedisClient, scriptRunner } from "./stores/redis/client.ts";
-import { breakerOf } from "./stores/redis/connection.ts";
+import { breakersOf } from "./stores/redis/connection.ts";
 import { RedisLeaseStore } from "./stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "./stores/redis/subscriber.ts";
 import { TripCounter } from "./stores/trip.ts";
@@ -103,14 +103,14 @@ export class RedisLimiter extends RemoteLimiter {
     checkCreated("RedisLimiter", made);
     super(...opened);
     const [store, name, policies, options] = opened;
-    const { outageStats } = this;
+    const { outageStats, processes } = this;
     // one entry in the state of a key for this process, however often the key's limiter is made anew
     const trips = new TripCounter();
     this.#of = (key) => {
       const full = `${name}[${key}`;
       return new RemoteLimiter(store, full, policies, {
         ...options,
-        ...{ name: full, key, outageStats, trips },
+        ...{ name: full, key, outageStats, processes, trips },
       });
     };
   }
@@ -252,12 +252,13 @@ export interface RedisConcurrencyOptions {
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
-   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it, rounded down, but 1 at least. A
-   * function is asked at once, and anew every second of an outage; if it tells no number of 1 or more
-   * then, the one before stays.
+   * How many processes share the limit, 1 or more; a function that returns how many there are now;
+   * or `"auto"`: they are counted through Redis while it is up. `"local"` needs it: a share is the
+   * limit divided by it, rounded down, but 1 at least. A function is called at once, and again
+   * every second of an outage; if it returns no number of 1 or more then, the one before stays. With
+   * `"auto"` the last count stays: docs/availability.md.
    */
-  readonly instances?: number | (() => number) | undefined;
+  readonly instances?: number | "auto" | (() => number) | undefined;
   /** What the keys and channels begin with. Default "c:". */
   readonly prefix?: string | undefined;
   /** As of other limiters on Redis; on Cluster it says which node has the state. Default: none. */
@@ -314,8 +315,8 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
     checkText("prefix", prefix);
     const messages = subscriptions(redis, options.subscriber);
     const unavailable = checkUnavailable(options);
-    const breaker = breakerOf(redis, letsIn(unavailable));
-    const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breaker);
+    const breakerOf = breakersOf(redis, letsIn(unavailable));
+    const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breakerOf);
     checkNumber("limit", limit, wholeAtLeastOne);
     return new RedisConcurrencyLimiter(CREATE, store, checkName(name), limit, {
       name,

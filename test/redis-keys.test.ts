@@ -64,6 +64,21 @@ keyed("each key has its own permits, the same everywhere", async () => {
   assert.is(await redis.dbsize(), names.length + 1);
 });
 
+keyed("a process is one caller in the states of all its keys", async () => {
+  const limiter = RedisLimiter.create(redis, "callers", window(9));
+  for (const key of ["a", "b", "a"]) await limiter.for(key).tryAcquire();
+  const callers = await Promise.all(
+    ["a", "b"].map(async (key) => {
+      const state = (await redis.getBuffer(`l:callers[${key}`)) as Buffer;
+      assert.is(state[10], 1);
+      return state.subarray(11, 19).toString();
+    }),
+  );
+  assert.match(String(callers[0]), /^[\w-]{8}$/);
+  assert.is(callers[1], callers[0]);
+  await redis.flushdb();
+});
+
 keyed("no key reaches another limiter's state", async () => {
   const short = RedisLimiter.create(redis, "a", window(1));
   const long = RedisLimiter.create(redis, "a[b", window(1));

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
 import { freshUrl } from "../scripts/redis/server.ts";
 import { redisServer } from "../scripts/redis-server.ts";
 import type { Policy } from "../src/algorithms/algorithm.ts";
@@ -443,6 +444,35 @@ for (const { name } of algorithms) {
     await holdsFor(name, historyOf(callersOf(samplesOf(name).wild)));
   });
 }
+
+twins("a state remembers the last 64 callers, and tells them apart", async () => {
+  const frame = new FrameStore();
+  const store = storeFor("s5");
+  const many = Array.from({ length: 70 }, (_, i) => `${i}`.padStart(8, "p"));
+  const trips: Trip[] = [
+    ...many.map((caller) => ({ caller, number: 7 })),
+    ...[many[69], many[6], many[5]].map((caller) => ({ caller: String(caller), number: 7 })),
+    // ids that are found across the end of one entry and the beginning of the next
+    { caller: "xxxxaaaa", number: 0x61616161 },
+    ...[1, 2, 2, 1, 3].map((number) => ({ caller: "aaaaaaaa", number })),
+    ...[0x61616161, 0x61616162].map((number) => ({ caller: "xxxxaaaa", number })),
+    { caller: "aaaaaaaa", number: 2 ** 32 - 1 },
+    { caller: "aaaaaaaa", number: 3 },
+  ];
+  const request: StoreRequest = { verb: "charge", amount: 1 };
+  await redis.flushdb();
+  const lost: number[] = [];
+  for (const [i, trip] of trips.entries()) {
+    const here = orLost(() => frame.trip("", "s5", [request], 1e15, [], trip));
+    const there = await store.run("", "s5", [request], 1e15, trip).catch((error) => error);
+    assert.equal(there, here, `trip ${i}`);
+    if (here instanceof LostReplyError) lost.push(i);
+    const bytes = await redis.getBuffer(PREFIX);
+    assert.is(describe(bytes), describe(frame.saved.get("")?.bytes), `trip ${i}`);
+  }
+  // caller 6 is the oldest of 64; what caller 5 had sent is forgotten, and is run again
+  assert.equal(lost, [70, 71, 76, 77, 79, 82]);
+});
 
 twins("several algorithms at once: the same, to the last bit", async () => {
   await holdsFor("mixed", historyOf(mixedCallers));

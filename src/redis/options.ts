@@ -12,11 +12,12 @@ import {
 } from "../check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
+import type { Instances } from "../limiter/remote/instances.ts";
 import type { PrefetchOptions as Prefetch } from "../limiter/remote/refill-size.ts";
 import type { RemoteLimiter } from "../limiter/remote/remote-limiter.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
-import { breakerOf } from "../stores/redis/connection.ts";
+import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions {
@@ -38,11 +39,13 @@ export interface RedisLimiterOptions {
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
-   * How many processes share the limit, 1 or more; or a function that tells how many there are now.
-   * `"local"` needs it: a share is the limit divided by it. A function is asked at once, and anew
-   * every second of an outage; if it tells no number of 1 or more then, the one before stays.
+   * How many processes share the limit, 1 or more; a function that returns how many there are now;
+   * or `"auto"`: they are counted through Redis while it is up. `"local"` needs it: a share is the
+   * limit divided by it. A function is called at once, and again every second of an outage; if it
+   * returns no number of 1 or more then, the one before stays. With `"auto"` the last count stays:
+   * docs/availability.md.
    */
-  readonly instances?: number | (() => number) | undefined;
+  readonly instances?: number | "auto" | (() => number) | undefined;
   /** What the keys begin with. Default "l:". */
   readonly prefix?: string | undefined;
   /**
@@ -120,9 +123,9 @@ export function open(
   const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const limits = limitKeys(limitKey, policies.names);
   const runner = scriptRunner(redis);
-  const breaker = breakerOf(redis, letsIn(unavailable));
+  const breakerOf = breakersOf(redis, letsIn(unavailable));
   const keyPrefix = checkText("prefix", prefix) + tagOf(options.hashTag);
-  const store = new RedisStore(runner, keyPrefix, algorithms, limits.keys, breaker);
+  const store = new RedisStore(runner, keyPrefix, algorithms, limits.keys, breakerOf);
   return [
     store,
     withoutBrackets(checkName(name)),
@@ -178,7 +181,7 @@ export function letsIn({ whenUnavailable }: ReturnType<typeof checkUnavailable>)
 
 const howMany: Bound = {
   ...atLeastOne,
-  words: `${atLeastOne.words}, or a function that tells one`,
+  words: `${atLeastOne.words}, a function that returns one, or "auto"`,
 };
 const permitsOrAuto: Bound = { ...aboveZero, words: `${aboveZero.words}, or "auto"` };
 
@@ -186,10 +189,11 @@ const permitsOrAuto: Bound = { ...aboveZero, words: `${aboveZero.words}, or "aut
 function countInstances(
   instances: RedisLimiterOptions["instances"],
   whenUnavailable: string,
-): () => number {
+): Instances {
+  if (instances === "auto") return instances;
   if (instances === undefined && whenUnavailable === "local") {
     throw new TypeError(
-      'whenUnavailable "local" needs instances: how many processes share the limit',
+      'whenUnavailable "local" needs instances: how many processes share the limit, or "auto"',
     );
   }
   if (typeof instances !== "function") {

@@ -26,46 +26,7 @@ export interface BreakerListener {
   forgotten(): void;
 }
 
-/**
- * Breakers of limiters whose callers wait find the store each by themselves, but only one of them
- * probes at a time. The others probe when that one has found the store, or when its probe fails.
- */
-class ProbeCoordinator {
-  pauseMs = FIRST_PAUSE_MS;
-  readonly #followers = new Set<Breaker>();
-  #leader: Breaker | undefined;
-
-  /** @returns whether this breaker is the one that probes */
-  leads(breaker: Breaker): boolean {
-    this.#leader ??= breaker;
-    if (this.#leader !== breaker) this.#followers.add(breaker);
-    return this.#leader === breaker;
-  }
-
-  /** The next one's turn. */
-  leave(breaker: Breaker): void {
-    this.#followers.delete(breaker);
-    if (this.#leader !== breaker) return;
-    this.#leader = undefined;
-    for (const follower of this.#followers) {
-      this.#followers.delete(follower);
-      follower.awaited();
-      if (this.#leader !== undefined) return;
-    }
-  }
-
-  /** One has found the store: the others probe at once. */
-  found(breaker: Breaker): void {
-    const others = new Set(this.#followers);
-    if (this.#leader !== undefined) others.add(this.#leader);
-    others.delete(breaker);
-    this.#followers.clear();
-    this.#leader = undefined;
-    for (const other of others) other.reconnected();
-  }
-}
-
-/** With more listeners than this, each probe forgets those that are idle. */
+/** With more listeners than this, those that are idle are forgotten. */
 const MANY = 100;
 
 export class Breaker {
@@ -76,27 +37,27 @@ export class Breaker {
   #cause: unknown;
   #isOpen = false;
   #isDisconnected = false;
-  readonly #coordinator: ProbeCoordinator | undefined;
+  #forWaiting: Breaker | undefined;
   /** How long to pause before the next probe. */
-  readonly #pace: { pauseMs: number };
-  #forWaiting: ProbeCoordinator | undefined;
+  #pauseMs = FIRST_PAUSE_MS;
+  /** Since when no probe is under way. */
+  #restsSinceMs = 0;
+  /** With how many listeners the idle ones are forgotten. */
+  #most = MANY;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /**
    * @param acceptsLate a store that answers too late counts as there, and is probed only while a
    *   listener is not idle
-   * @param coordinator of breakers that take turns in probing
    */
-  constructor(acceptsLate = false, coordinator?: ProbeCoordinator) {
+  constructor(acceptsLate = false) {
     this.#acceptsLate = acceptsLate;
-    this.#coordinator = coordinator;
-    this.#pace = coordinator ?? { pauseMs: FIRST_PAUSE_MS };
   }
 
-  /** A breaker that accepts late replies, over the same connection; all these take turns in probing. */
+  /** The breaker of those that accept late replies, over the same connection. */
   forWaiting(): Breaker {
-    this.#forWaiting ??= new ProbeCoordinator();
-    return new Breaker(true, this.#forWaiting);
+    this.#forWaiting ??= new Breaker(true);
+    return this.#forWaiting;
   }
 
   /** A call has failed, and the store has not been found since. */
@@ -127,7 +88,7 @@ export class Breaker {
   /** The client has a connection again: probes at once. */
   reconnected(): void {
     this.#isDisconnected = false;
-    this.#pace.pauseMs = FIRST_PAUSE_MS;
+    this.#pauseMs = FIRST_PAUSE_MS;
     if (this.#isOpen) this.#probe();
   }
 
@@ -137,8 +98,10 @@ export class Breaker {
       this.#isOpen = true;
       this.#outages += 1;
       this.#cause = cause;
+      this.#restsSinceMs = performance.now();
     }
     this.#listeners.add(listener);
+    if (this.#listeners.size > this.#most) this.#forgetIdle(listener);
     this.#scheduleProbe();
   }
 
@@ -148,28 +111,29 @@ export class Breaker {
     if (this.#listeners.size > 0) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#coordinator?.leave(this);
   }
 
   /** Keys that are asked once would otherwise pile up as long as the store is away. */
-  #forgetIdle(prober: BreakerListener): void {
+  #forgetIdle(other: BreakerListener): void {
     for (const listener of this.#listeners) {
-      if (listener === prober || !listener.isIdle) continue;
+      if (listener === other || !listener.isIdle) continue;
       this.#listeners.delete(listener);
       listener.forgotten();
     }
+    // looking at all of them takes time: the next look comes when there are twice as many
+    this.#most = Math.max(MANY, 2 * this.#listeners.size);
   }
 
   /** The store is there. */
   close(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#pace.pauseMs = FIRST_PAUSE_MS;
+    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#most = MANY;
     this.#isOpen = false;
     const listeners = [...this.#listeners];
     this.#listeners.clear();
     for (const listener of listeners) listener.found();
-    this.#coordinator?.found(this);
   }
 
   /** A caller waits for the store now. */
@@ -182,16 +146,20 @@ export class Breaker {
     return [...this.#listeners].some((listener) => listener.isAwaited);
   }
 
-  #isWorthProbing(listeners: Iterable<BreakerListener>): boolean {
-    return !this.#acceptsLate || [...listeners].some((listener) => !listener.isIdle);
+  /** Each in its turn: the trouble of one key is not taken for that of all. */
+  get #nextProber(): BreakerListener | undefined {
+    for (const listener of this.#listeners) {
+      if (!this.#acceptsLate || !listener.isIdle) return listener;
+    }
+    return undefined;
   }
 
   #scheduleProbe(): void {
-    if (this.#timer !== undefined || !this.#isWorthProbing(this.#listeners)) return;
-    if (this.#coordinator?.leads(this) === false) return;
-    const { pauseMs } = this.#pace;
-    this.#sleep(pauseMs * (0.5 + Math.random() / 2), () => this.#probe());
-    this.#pace.pauseMs = Math.min(LONGEST_PAUSE_MS, pauseMs * 2);
+    if (this.#timer !== undefined || this.#nextProber === undefined) return;
+    const restedMs = performance.now() - this.#restsSinceMs;
+    const pauseMs = this.#pauseMs * (0.5 + Math.random() / 2);
+    this.#sleep(Math.max(0, pauseMs - restedMs), () => this.#probe());
+    this.#pauseMs = Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2);
   }
 
   #sleep(ms: number, then: () => void): void {
@@ -203,13 +171,9 @@ export class Breaker {
   #probe(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    const [listener] = this.#listeners;
-    if (listener === undefined || !this.#isWorthProbing([listener])) {
-      this.#coordinator?.leave(this);
-      return;
-    }
+    const listener = this.#nextProber;
+    if (listener === undefined) return;
     if (this.#listeners.size > MANY) this.#forgetIdle(listener);
-    // the next probe is another listener's: the trouble of one key is not taken for that of all
     this.#listeners.delete(listener);
     this.#listeners.add(listener);
     const outage = this.#outages;
@@ -217,7 +181,7 @@ export class Breaker {
     const again = () => {
       late = true;
       this.#timer = undefined;
-      this.#coordinator?.leave(this);
+      this.#restsSinceMs = performance.now();
       if (this.#isOpen) this.#scheduleProbe();
     };
     this.#sleep(listener.timeoutMs, again);

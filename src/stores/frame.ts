@@ -550,7 +550,7 @@ function positiveZero(number: number): number {
 
 function checkReadable(bytes: Uint8Array): void {
   const isState =
-    bytes.byteLength >= HEAD_BYTES &&
+    bytes.byteLength >= HEAD_BYTES + CALLER_BYTES &&
     Number(bytes[HEAD_BYTES - 1]) <= MOST_CALLERS &&
     /^[a-z][\dI]/.test(readNumbers(bytes)[0]);
   if (!isState) throw new Error("the key holds a value that no limiter has written");

@@ -1,5 +1,6 @@
 /** The contract of a store that keeps leases for many processes: see `RemoteConcurrency`. */
 import type { Breaker } from "./breaker.ts";
+import type { ProcessCounter } from "./process-counter.ts";
 
 /** What somebody has at the store: a place, a ticket that waits for one, or neither. */
 export type Standing = "none" | "held" | "waiting";
@@ -42,6 +43,7 @@ export interface LeaseStore {
   /** As those of `Store`. */
   breakerOf?(key: string): Breaker | undefined;
   isPermanent?(error: unknown): boolean;
+  processes?(key: string): ProcessCounter;
 
   /**
    * Runs the requests in order, atomically.
@@ -61,6 +63,11 @@ export interface LeaseStore {
 export interface Listening {
   /** Resolves when no message is missed from now on; rejects when there will be none. */
   readonly ready: Promise<void>;
+  /**
+   * Resolves when the connection has answered; a dead one never does. Absent: it is not ours to
+   * close and open again.
+   */
+  check?(): Promise<unknown>;
   close(): void;
 }
 

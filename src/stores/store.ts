@@ -6,6 +6,7 @@
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
 import type { Breaker } from "./breaker.ts";
+import type { ProcessCounter } from "./process-counter.ts";
 import type { Trip } from "./trip.ts";
 
 export interface Store {
@@ -31,6 +32,11 @@ export interface Store {
     now: number | undefined,
     trip?: Trip,
   ): Promise<StoreReply>;
+  /**
+   * Counts the live processes that use the limiter; absent: `instances: "auto"` is refused. The same
+   * for the same key.
+   */
+  processes?(key: string): ProcessCounter;
   /** Where the state of a limiter lies; absent: it cannot be asked together with others. */
   place?(key: string): Place;
 }

@@ -32,7 +32,12 @@ const CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
  */
 export class TripCounter {
   #caller = randomCaller();
-  #number = 0;
+  #number: number;
+
+  /** @param numbered how many trips it has numbered before */
+  constructor(numbered = 0) {
+    this.#number = numbered;
+  }
 
   next(): Trip {
     if (this.#number === LAST_NUMBER) {

@@ -161,7 +161,7 @@ test("CONNECT meets the rules of /", async () => {
   });
 });
 
-test("a WebSocket keeps its place until its socket closes, whoever closes it", async () => {
+test("a WebSocket keeps its place until either side closes its socket", async () => {
   for (const leave of Object.values(LEAVES)) {
     await upgrading(limitConnections(1), async (listening) => {
       const first = await ask(listening);

@@ -94,7 +94,7 @@ test("a file that cannot be read: its name and why, code 2", async () => {
   );
 });
 
-test("what is far too long for rules is not read to its end", async () => {
+test("a file that is too long for rules is not read to its end", async () => {
   const { code, err } = await cli(["check", "-"], { stdin: "x".repeat(2 ** 24 + 1) });
   assert.is(code, 2);
   assert.match(err, /stdin: cannot be read: more than 16777216 bytes/);

@@ -11,7 +11,8 @@ import * as v5 from "redis-5";
 import * as assert from "uvu/assert";
 import { until } from "../../scripts/redis/ask.ts";
 import { startCluster } from "../../scripts/redis/cluster.ts";
-import { freshUrl, type RedisServer, startRedis } from "../../scripts/redis/server.ts";
+import { startProxy } from "../../scripts/redis/proxy.ts";
+import { freshUrl, type RedisServer, sharedRedis, startRedis } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import {
   LeaseLostError,
@@ -402,6 +403,49 @@ test("the lost connection of those who listen is no loss", async () => {
   await lease.release();
   await (await waits).release();
 });
+
+const listeners: Record<string, (bench: Bench, url: string) => Promise<object>> = {
+  ioredis: async (bench, url) => {
+    const duplicate = (options: object) => {
+      const copy = new Redis(url, { ...options, retryStrategy: () => 50 });
+      copy.on("error", () => {});
+      return copy;
+    };
+    return Object.assign(new Redis(bench.url), { duplicate });
+  },
+  "node-redis": async (bench, url) => {
+    const client = await createClient({ url: bench.url }).connect();
+    bench.onEnd(() => client.destroy());
+    const duplicate = () => createClient({ url }).on("error", () => {});
+    return Object.assign(client, { duplicate });
+  },
+};
+
+for (const [name, open] of Object.entries(listeners)) {
+  test(`${name}: a connection for messages that dies without a word is found and replaced`, async () => {
+    await using bench = await Bench.open();
+    await using proxy = await startProxy((await sharedRedis()).port);
+    const redis = (await open(bench, proxy.url + new URL(bench.url).pathname)) as RedisClient;
+    if (redis instanceof Redis) bench.onEnd(() => redis.disconnect());
+    const options = { leaseMs: 3000, timeoutMs: 300 };
+    const limiter = RedisConcurrencyLimiter.create(redis, "pages", 1, options);
+    const held = await limiter.acquire();
+    const waiting = Array.from({ length: 40 }, () => limiter.acquire());
+    const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
+    await until("a subscription", async () => (await channels()) >= 1);
+    await proxy.halfOpen();
+    await proxy.open();
+    const { accepted } = proxy;
+    await held.release();
+    // each of the others holds it for a moment: without messages each would cost a second
+    const startedAt = performance.now();
+    for (const one of waiting) await (await one).release();
+    const ms = performance.now() - startedAt;
+    assert.ok(ms < 15_000, `${ms} ms for 40 hand-overs`);
+    assert.is(proxy.accepted, accepted + 1);
+    await limiter.close();
+  });
+}
 
 test("a user with the rights of the docs, and one who may not publish or subscribe", async () => {
   await using server = await startRedis();

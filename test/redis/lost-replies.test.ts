@@ -140,6 +140,9 @@ test("a cancelled reservation gives its permits back once", async () => {
   const reservation = await limiter.reserve(10);
   assert.is(await losing(3, () => Promise.resolve(reservation.cancel())), true);
   assert.is(await nextFree(limiter), 2000);
+  // nor was it stored
+  await limiter.charge(10);
+  assert.is(await nextFree(limiter), 3000);
 });
 
 test("a combination takes from all its limiters once", async () => {

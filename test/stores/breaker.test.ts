@@ -3,32 +3,27 @@ import * as assert from "uvu/assert";
 import { Breaker, type BreakerListener } from "../../src/stores/breaker.ts";
 import { suite } from "../suite.ts";
 
-const patrol = suite("breakers of limiters whose callers wait");
+const breakers = suite("breakers");
 let timers: FakeTimers.Clock;
 
-patrol.before.each(() => {
+breakers.before.each(() => {
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
 });
 
-patrol.after.each(() => {
+breakers.after.each(() => {
   timers.uninstall();
 });
 
 const gone = new Error("gone");
 
-/** A limiter that somebody waits for; its store answers as the test says. */
-class Waiting implements BreakerListener {
+/** A limiter whose store is away; its callers wait unless the test says otherwise. */
+class Listener implements BreakerListener {
   readonly timeoutMs = 300;
-  readonly breaker: Breaker;
   isAwaited = true;
   probes = 0;
   isBack = false;
+  isForgotten = false;
   answer: () => Promise<unknown> = () => Promise.reject(gone);
-
-  constructor(breaker: Breaker) {
-    this.breaker = breaker;
-    breaker.join(this, gone);
-  }
 
   probe(): Promise<unknown> {
     this.probes += 1;
@@ -43,71 +38,104 @@ class Waiting implements BreakerListener {
     return !this.isAwaited;
   }
 
-  forgotten(): void {}
+  forgotten(): void {
+    this.isForgotten = true;
+  }
 
   found(): void {
     this.isBack = true;
   }
 }
 
-function many(count: number) {
-  const client = new Breaker();
-  const all = Array.from({ length: count }, () => new Waiting(client.forWaiting()));
+function many(count: number, breaker = new Breaker().forWaiting(), isAwaited = true) {
+  const all = Array.from({ length: count }, () => {
+    const listener = new Listener();
+    listener.isAwaited = isAwaited;
+    breaker.join(listener, gone);
+    return listener;
+  });
   const probes = () => all.reduce((sum, each) => sum + each.probes, 0);
-  return { all, probes };
+  return { breaker, all, probes };
 }
 
-patrol("one of them looks at a time, in turns, after pauses that grow", async () => {
+breakers("limiters probe one at a time, in turns, after pauses that grow", async () => {
   const { all, probes } = many(100);
   await timers.tickAsync(10_000);
   assert.ok(probes() > 10 && probes() < 30, `${probes()} probes in 10 s`);
-  assert.ok(Math.max(...all.map((each) => each.probes)) === 1, "each in its turn");
+  assert.is(Math.max(...all.map((each) => each.probes)), 1);
 });
 
-patrol("nobody is held up by one that never gets an answer, or only errors", async () => {
-  const { all, probes } = many(3);
-  const [silent, , last] = all as [Waiting, Waiting, Waiting];
-  silent.answer = () => new Promise(() => {});
-  last.answer = () => Promise.resolve();
-  await timers.tickAsync(1000);
-  assert.equal([last.isBack, silent.isBack], [true, false]);
-  assert.ok(probes() < 20, `${probes()} probes`);
-});
-
-patrol("when one has found it all look at once, and each finds it by itself", async () => {
-  const { all, probes } = many(100);
-  await timers.tickAsync(5000);
-  for (const each of all) each.answer = () => Promise.resolve();
-  const before = probes();
-  all[50]?.breaker.close();
-  await timers.tickAsync(0);
-  assert.ok(all.every(({ isBack }) => isBack));
-  await timers.tickAsync(60_000);
-  assert.is(probes() - before, 99);
-});
-
-patrol(
-  "it is the next one's turn where nobody waits any more, or a limiter is closed",
+breakers(
+  "a limiter whose probes get no answer, or only errors, holds up no other one",
   async () => {
-    const { all, probes } = many(4);
-    const [closed, given, late, last] = all as [Waiting, Waiting, Waiting, Waiting];
-    closed.breaker.leave(closed);
-    given.isAwaited = false;
-    await timers.tickAsync(5000);
-    assert.equal([closed.probes, given.probes], [0, 0]);
-    assert.ok(Math.abs(late.probes - last.probes) <= 1 && last.probes > 1);
-    for (const each of [late, last]) each.isAwaited = false;
+    const { all, probes } = many(3);
+    const [silent, , last] = all as [Listener, Listener, Listener];
+    silent.answer = () => new Promise(() => {});
+    last.answer = () => Promise.resolve();
     await timers.tickAsync(1000);
-    const before = probes();
-    await timers.tickAsync(60_000);
-    assert.is(probes(), before);
-    given.isAwaited = true;
-    given.answer = () => Promise.resolve();
-    given.breaker.awaited();
-    await timers.tickAsync(1000);
-    await timers.tickAsync(60_000);
-    assert.equal([given.isBack, late.isBack, probes()], [true, false, before + 1]);
+    assert.ok(all.every(({ isBack }) => isBack));
+    assert.ok(probes() <= 3, `${probes()} probes`);
   },
 );
 
-patrol.run();
+breakers("one answer is enough for all: nothing more is probed", async () => {
+  const { all, breaker, probes } = many(100);
+  await timers.tickAsync(5000);
+  const before = probes();
+  breaker.close();
+  await timers.tickAsync(60_000);
+  assert.ok(all.every(({ isBack }) => isBack));
+  assert.is(probes(), before);
+});
+
+breakers("limiters without a caller that waits, and closed ones, do not probe", async () => {
+  const { all, breaker, probes } = many(4);
+  const [closed, idle, third, fourth] = all as [Listener, Listener, Listener, Listener];
+  breaker.leave(closed);
+  idle.isAwaited = false;
+  await timers.tickAsync(5000);
+  assert.equal([closed.probes, idle.probes], [0, 0]);
+  assert.ok(Math.abs(third.probes - fourth.probes) <= 1 && fourth.probes > 1);
+  for (const each of [third, fourth]) each.isAwaited = false;
+  await timers.tickAsync(1000);
+  const before = probes();
+  await timers.tickAsync(60_000);
+  assert.is(probes(), before);
+});
+
+breakers("after a rest the first caller that waits has the store probed at once", async () => {
+  const { all, breaker, probes } = many(1);
+  const [only] = all as [Listener];
+  await timers.tickAsync(5000);
+  only.isAwaited = false;
+  await timers.tickAsync(60_000);
+  const before = probes();
+  only.isAwaited = true;
+  only.answer = () => Promise.resolve();
+  breaker.awaited();
+  await timers.tickAsync(0);
+  assert.equal([only.isBack, probes()], [true, before + 1]);
+});
+
+for (const name of ["fails", "waits"] as const) {
+  breakers(`keys that are asked once do not pile up where the caller ${name}`, async () => {
+    const client = new Breaker();
+    const breaker = name === "waits" ? client.forWaiting() : client;
+    const used = many(150, breaker).all;
+    let largest = 0;
+    for (let i = 0; i < 100_000; i++) {
+      many(1, breaker, false);
+      largest = Math.max(largest, breaker.size);
+    }
+    assert.ok(largest <= 2 * 151 + 1, `${largest} listeners`);
+    assert.not.ok(used.some(({ isForgotten }) => isForgotten));
+    for (const each of used) each.isAwaited = false;
+    await timers.tickAsync(10_000);
+    const { all } = many(1, breaker, false);
+    for (let i = 0; i < 400; i++) many(1, breaker, false);
+    assert.ok(breaker.size <= 101, `${breaker.size} listeners`);
+    assert.ok(all[0]?.isForgotten);
+  });
+}
+
+breakers.run();

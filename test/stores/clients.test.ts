@@ -7,7 +7,7 @@ import * as assert from "uvu/assert";
 import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { smoothBursty } from "../../src/index.ts";
+import { allOf, fixedWindow, smoothBursty } from "../../src/index.ts";
 import {
   type RedisClient,
   RedisLimiter,
@@ -16,6 +16,7 @@ import {
   StoreUnavailableError,
 } from "../../src/redis.ts";
 import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
+import { isPermanent } from "../../src/stores/redis/permanent.ts";
 import { failure } from "../limiter/watch.ts";
 import { suite } from "../suite.ts";
 
@@ -279,6 +280,39 @@ for (const [name, open] of Object.entries(clusterClients)) {
   });
 }
 
+for (const [name, open] of Object.entries(clusterClients)) {
+  clusters(
+    `${name}: limiters with one hash tag are taken from together, others one by one`,
+    async () => {
+      await flushCluster();
+      const opened = await open(cluster.masters);
+      try {
+        const policy = fixedWindow({ limit: 2, windowMs: 60_000, align: "first" });
+        const make = (key: string, hashTag?: string) =>
+          RedisLimiter.create(opened.client, key, policy, { ...PATIENT, hashTag });
+        const tagged = [make("wide", "shop"), make("narrow", "shop")] as const;
+        await tagged[1].acquire(2);
+        const together = allOf(...tagged);
+        const refused = await Promise.all(Array.from({ length: 20 }, () => together.tryAcquire()));
+        assert.equal(new Set(refused), new Set([false]));
+        assert.is((await tagged[0].peek()).remaining, 2, "a refusal takes from none");
+        await tagged[1].refund(1);
+        assert.equal([await together.tryAcquire(), await together.tryAcquire()], [true, false]);
+        assert.is((await tagged[0].peek()).remaining, 1);
+
+        const apart = Array.from({ length: 6 }, (_, i) => make(`apart ${i}`));
+        const spread = allOf(...apart);
+        assert.equal(
+          [await spread.tryAcquire(), await spread.tryAcquire(), await spread.tryAcquire()],
+          [true, true, false],
+        );
+      } finally {
+        await opened.close();
+      }
+    },
+  );
+}
+
 /** Two of the three nodes are not responsible for the key. */
 async function failureOrNot(promise: Promise<unknown>): Promise<unknown> {
   return promise.catch((error: unknown) => error);
@@ -357,5 +391,120 @@ choosing("what is no client is refused, and says what would be one", () => {
     );
   }
 });
+
+choosing("what only looks like a client is refused, with the likely mistake", async () => {
+  const ioredis = new Redis({ lazyConnect: true });
+  const nodeRedis = createClient();
+  const verb = () => {};
+  const cases: [client: unknown, mistake: RegExp][] = [
+    ["redis://localhost", /got a URL/],
+    [Promise.resolve(ioredis), /got a promise: await it/],
+    [Redis, /got a function: .* with new/],
+    [ioredis.pipeline(), /got a pipeline or transaction/],
+    [ioredis.multi(), /got a pipeline or transaction/],
+    [nodeRedis.multi(), /got a pipeline or transaction/],
+    [{ evalsha: verb, eval: verb, internal_send_command: verb }, /got a client of node-redis 3/],
+    [{ evalsha: verb, eval: verb, createScript: verb }, /got a client over HTTP.*runScript:/],
+    [{ evalsha: verb }, /but no eval/],
+    [{ evalSha: verb }, /but no eval/],
+    [{}, /got an object/],
+    [5, /got 5/],
+  ];
+  for (const [client, mistake] of cases) {
+    const create = () => RedisRateLimiter.create(client as RedisClient, "a", 5);
+    assert.throws(create, mistake);
+    assert.throws(create, /redis must be a client of ioredis .*createSentinel.*runScript/);
+  }
+});
+
+for (const [name, evalsha] of Object.entries({
+  "answers with no promise": (): unknown => 42,
+  throws: (): unknown => {
+    throw new Error("broken");
+  },
+})) {
+  choosing(`a client that ${name} fails calls, alone and combined, and nothing else`, async () => {
+    const client = { evalsha, eval: evalsha } as unknown as RedisClient;
+    const one = RedisRateLimiter.create(client, "a", 5);
+    const both = allOf(one, RedisRateLimiter.create(client, "b", 5));
+    // its hash is known from the second call on
+    for (let i = 0; i < 2; i++) {
+      for (const ask of [() => one.tryAcquire(), () => both.tryAcquire()]) {
+        const error = (await failure(ask)) as StoreUnavailableError;
+        assert.instance(error, StoreUnavailableError);
+        assert.match(`${error.cause}`, name === "throws" ? "broken" : /answers with 42/);
+      }
+    }
+  });
+}
+
+const redirects = suite("redis clients, redirections");
+
+const moved = () => new Error("MOVED 5 127.0.0.1:7002");
+
+redirects(
+  "a redirection that a Cluster's client hands on is followed, with new slots",
+  async () => {
+    let isStale = true;
+    const runs: string[] = [];
+    const cluster = {
+      nodes: () => [],
+      refreshSlotsCache: (done: () => void) => {
+        runs.push("refresh");
+        isStale = false;
+        done();
+      },
+      evalsha: async () => {
+        runs.push("run");
+        if (isStale) throw moved();
+        return "done";
+      },
+      eval: async () => "",
+    };
+    const runner = scriptRunner(cluster);
+    assert.equal(await Promise.all([1, 2].map(() => runner.runScript(SCRIPT, ["k"], []))), [
+      "done",
+      "done",
+    ]);
+    assert.is(runs.filter((one) => one === "refresh").length, 1);
+  },
+);
+
+redirects("a client without such a table, other errors, and redirections without end", async () => {
+  const errors = [new Error("ASK 5 b:1"), new Error("TRYAGAIN later"), new Error("ERR else")];
+  const cluster = {
+    nodeClient: () => {},
+    evalSha: async () => {
+      throw errors.shift() ?? moved();
+    },
+    eval: async () => "",
+  };
+  const runner = scriptRunner(cluster);
+  assert.is(String(await failure(() => runner.runScript(SCRIPT, ["k"], []))), "Error: ERR else");
+  const last = await failure(() => runner.runScript(SCRIPT, ["k"], []));
+  assert.match(String(last), /redirected 6 times, the last time by MOVED 5/);
+  assert.not.ok(isPermanent(last));
+  // one server is no Cluster: it does not serve the key, and will not
+  const single = { evalsha: async () => Promise.reject(moved()), eval: async () => "" };
+  const refused = await failure(() => scriptRunner(single).runScript(SCRIPT, ["k"], []));
+  assert.ok(isPermanent(refused));
+});
+
+redirects("slots that are not told in time", async () => {
+  let isFirst = true;
+  const cluster = {
+    nodes: () => [],
+    refreshSlotsCache: () => {},
+    evalsha: async () => {
+      if (!isFirst) return "done";
+      isFirst = false;
+      throw moved();
+    },
+    eval: async () => "",
+  };
+  assert.is(await scriptRunner(cluster).runScript(SCRIPT, ["k"], []), "done");
+});
+
+redirects.run();
 
 choosing.run();

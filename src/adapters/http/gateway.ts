@@ -1,6 +1,7 @@
 import {
   aboveZero,
   atLeastOne,
+  type Bound,
   checkNumber,
   checkOneOf,
   checkOptions,
@@ -74,14 +75,14 @@ export interface GatewayOptions {
   /** How long Redis may take for a reply, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * How many instances share the global rules, or a function that tells it: while Redis is away
-   * each goes by its share of them.
+   * How many instances share the global rules, or a function that returns it: while Redis is away
+   * each goes by its share of them. `"auto"`, the default: they are counted through Redis while it
+   * is up.
    */
-  readonly instances?: number | (() => number) | undefined;
+  readonly instances?: number | "auto" | (() => number) | undefined;
   /**
-   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default
-   * where `instances` is given), let everything pass (`"allow"`), or have `check` reject with a
-   * StoreUnavailableError (`"throw"`, the default otherwise).
+   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default),
+   * let everything pass (`"allow"`), or have `check` reject with a StoreUnavailableError (`"throw"`).
    */
   readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
   /** How many actors each rule may know at one time in this process. Default 1 000 000. */
@@ -244,14 +245,11 @@ class RuledGateway implements Gateway {
 
 function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
   const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
-  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances } = options;
-  const { whenUnavailable = instances === undefined ? "throw" : "local" } = options;
+  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
+  const { whenUnavailable = "local" } = options;
   checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
-  if (typeof instances !== "function" && instances !== undefined) {
-    checkNumber("instances", instances, atLeastOne);
-  }
-  if (whenUnavailable === "local" && instances === undefined) {
-    throw new TypeError('whenUnavailable "local" needs instances: how many share the global rules');
+  if (typeof instances !== "function" && instances !== "auto") {
+    checkNumber("instances", instances, howMany);
   }
   checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
   checkText("prefix", prefix);
@@ -272,6 +270,11 @@ function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algo
     clock: clock && checkClock(clock),
   };
 }
+
+const howMany: Bound = {
+  ...atLeastOne,
+  words: `${atLeastOne.words}, a function that returns one, or "auto"`,
+};
 
 function checkActors(actors: unknown): void {
   if (typeof actors !== "object" || actors === null || Array.isArray(actors)) {

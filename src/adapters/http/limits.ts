@@ -17,7 +17,7 @@ export interface Workshop {
   readonly hashTag: string | undefined;
   readonly timeoutMs: number;
   readonly whenUnavailable: "local" | "allow" | "throw";
-  readonly instances: number | (() => number) | undefined;
+  readonly instances: number | "auto" | (() => number);
   readonly maxKeys: number;
   readonly whenFull: "refuse" | "evict";
   readonly clock: Clock | undefined;

@@ -1,6 +1,9 @@
 /** Subscribes to tickets that become leases, while a caller waits and a little longer. */
+import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import type { Listening } from "../../stores/lease-store.ts";
 
+/** How long opening the connection may take where messages are missed meanwhile, ms. */
+const OPENING_MS = 5000;
 /** How long the connection that listens is kept after the last caller has waited, ms. */
 const LINGER_MS = 1000;
 
@@ -11,11 +14,15 @@ export interface GrantListenerOptions {
   readonly ready: () => void;
   /** Whether a caller waits. */
   readonly isNeeded: () => boolean;
+  /** How long an answer of the connection may take, ms. */
+  readonly timeoutMs: number;
 }
 
 export class GrantListener {
   readonly #options: GrantListenerOptions;
   #listening: Listening | undefined;
+  #isReady = false;
+  #isChecked = false;
   #linger: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: GrantListenerOptions) {
@@ -26,13 +33,36 @@ export class GrantListener {
     if (this.#listening !== undefined) return;
     const listening = this.#options.listen(this.#options.granted);
     this.#listening = listening;
+    this.#isReady = false;
     listening.ready.then(
-      () => this.#options.ready(),
+      () => {
+        if (this.#listening !== listening) return;
+        this.#isReady = true;
+        this.#options.ready();
+      },
       () => {
         listening.close();
         if (this.#listening === listening) this.#listening = undefined;
       },
     );
+  }
+
+  /**
+   * A ticket has become a lease without a message. The connection may be dead and not know it: one
+   * that does not answer is replaced.
+   */
+  missed(): void {
+    const listening = this.#listening;
+    if (listening?.check === undefined || this.#isChecked) return;
+    const { timeoutMs, isNeeded } = this.#options;
+    const answer = this.#isReady ? listening.check() : listening.ready;
+    this.#isChecked = true;
+    void within(answer, this.#isReady ? timeoutMs : OPENING_MS).then((isAlive) => {
+      this.#isChecked = false;
+      if (isAlive || this.#listening !== listening) return;
+      this.close();
+      if (isNeeded()) this.listen();
+    });
   }
 
   /** No caller waits any more. */
@@ -49,4 +79,20 @@ export class GrantListener {
     this.#listening?.close();
     this.#listening = undefined;
   }
+}
+
+/** Whether the promise resolves in time. */
+function within(promise: Promise<unknown>, ms: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => resolve(false), Math.min(ms, LONGEST_TIMEOUT_MS));
+    timer.unref?.();
+    const settle = (isAlive: boolean) => {
+      clearTimeout(timer);
+      resolve(isAlive);
+    };
+    promise.then(
+      () => settle(true),
+      () => settle(false),
+    );
+  });
 }

@@ -3,6 +3,7 @@
  * lease back never overtakes what asked for it.
  */
 import type { LeaseRequest, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
+import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
 import { StoreLink } from "../remote/store-link.ts";
 import { type LeaseAnswer, LeaseCall } from "./lease-call.ts";
@@ -11,6 +12,12 @@ import type { ThrowWhenUnavailable } from "./when-unavailable.ts";
 /** A script keeps others waiting while it runs: more requests take the next batch. */
 const MOST_REQUESTS = 1024;
 
+export interface LeaseLinkOptions {
+  readonly name: string;
+  readonly timeoutMs: number;
+  readonly processes: ProcessCounter | undefined;
+}
+
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   constructor(
     store: LeaseStore,
@@ -18,7 +25,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
     declared: number,
     strategy: ThrowWhenUnavailable,
     stats: OutageStats,
-    { name, timeoutMs }: { readonly name: string; readonly timeoutMs: number },
+    { name, timeoutMs, processes }: LeaseLinkOptions,
   ) {
     const run = async (requests: readonly LeaseRequest[], sentAt: number) => {
       const reply = await store.run(key, declared, requests);
@@ -31,7 +38,10 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
       probe: () => run([{ verb: "probe", what: "" }], performance.now()),
       breaker: () => store.breakerOf?.(key),
       isPermanent: (cause) => store.isPermanent?.(cause) === true,
-      answered: (_request, { reply }) => strategy.replied(reply),
+      answered: (_request, { reply }) => {
+        strategy.replied(reply);
+        processes?.used();
+      },
     });
   }
 

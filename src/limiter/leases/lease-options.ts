@@ -1,3 +1,5 @@
+import type { Instances } from "../remote/instances.ts";
+
 /** How a limiter stands, all processes together. */
 export interface ConcurrencyStatus {
   readonly limit: number;
@@ -17,5 +19,5 @@ export interface RemoteConcurrencyOptions {
    */
   readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
   /** How many processes share the limit, which `"local"` has to know: 1 or more. */
-  readonly instances?: () => number;
+  readonly instances?: Instances;
 }

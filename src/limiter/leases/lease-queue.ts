@@ -11,6 +11,7 @@ import {
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import type { Meter } from "../meter.ts";
+import { counterOf, instancesOf } from "../remote/instances.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
 import { GrantListener } from "./grant-listener.ts";
 import type { LeaseAnswer } from "./lease-call.ts";
@@ -40,19 +41,25 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   #closed = false;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    const { name, leaseMs, instances = () => 1 } = options;
+    const { name, leaseMs } = options;
+    const processes = counterOf(options, store, key);
+    const instances = instancesOf(options.instances, processes);
     this.#declared = declared;
     this.#limit = declared;
     this.#options = options;
-    this.stats = new OutageStats(name);
+    this.stats = new OutageStats(name, processes);
     this.#meter = this.stats.meter([], undefined);
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, this.stats, options);
+    const linkOptions = { ...options, processes };
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, this.stats, linkOptions);
     this.#keeper = new LeaseKeeper(
       this.#link,
       { leaseMs, isStrict: !this.#strategy.answersHere },
       {
-        granted: (claim) => this.#letIn(claim),
+        granted: (claim) => {
+          this.#listener.missed();
+          this.#letIn(claim);
+        },
         lost: (claim) => this.#lose(claim),
         lapsed: (claim) => this.ask(claim),
         looked: () => this.#looked(),
@@ -65,6 +72,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
       ready: () => this.#keeper.wakeIn(0),
       granted: (ids) => this.#notified(ids),
       isNeeded: () => this.#waiting > 0,
+      timeoutMs: options.timeoutMs,
     });
   }
 

@@ -2,6 +2,7 @@
 import { diagnostics, type Teller } from "../../diagnostics.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { type Amount, sizeOf } from "../../permits.ts";
+import type { ProcessCounter } from "../../stores/process-counter.ts";
 import { Counts, type LimiterStats, Meter } from "../meter.ts";
 
 /** Whether the store answered when it was last asked; or the limiter was closed. */
@@ -16,6 +17,11 @@ export interface RemoteStats extends LimiterStats {
   readonly unavailableMs: number;
   /** How many permits were granted while the store was away, without it. */
   readonly grantedInOutages: number;
+  /**
+   * With `instances: "auto"` and `whenUnavailable: "local"`: how many live processes share the limit, as
+   * last counted; 1 before that.
+   */
+  readonly instances?: number;
 }
 
 export class RemoteCounts extends Counts {
@@ -36,11 +42,13 @@ interface Outage {
 export class OutageStats {
   readonly counts = new RemoteCounts();
   readonly #teller: Teller;
+  readonly #processes: ProcessCounter | undefined;
   #outage: Outage | undefined;
   #ended = false;
 
-  constructor(limiter: string) {
+  constructor(limiter: string, processes?: ProcessCounter) {
     this.#teller = { limiter };
+    this.#processes = processes;
   }
 
   /** For the limiter, or for one of its keys: its policies have these names. */
@@ -54,7 +62,9 @@ export class OutageStats {
   }
 
   get stats(): RemoteStats {
-    return { ...this.counts, unavailableMs: this.counts.unavailableMs + this.#lasted() };
+    const unavailableMs = this.counts.unavailableMs + this.#lasted();
+    const counted = this.#processes && { instances: this.#processes.count };
+    return { ...this.counts, unavailableMs, ...counted };
   }
 
   /** A call could not be answered: the store is away. */

@@ -1,6 +1,7 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
+import type { ProcessCounter } from "../../stores/process-counter.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -30,6 +31,7 @@ export interface PermitLinkOptions {
   readonly limitsKeptAt?: readonly (number | undefined)[];
   /** Numbers the trips; absent: the link numbers its own. */
   readonly trips?: TripCounter | undefined;
+  readonly processes?: ProcessCounter | undefined;
 }
 
 /** Where permits come from: a store, or what was prefetched. */
@@ -57,6 +59,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #declared: string;
   readonly #stats: OutageStats;
   readonly #epoch: number | undefined;
+  readonly #processes: ProcessCounter | undefined;
   #inForce: string;
 
   constructor(
@@ -65,7 +68,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     { list }: PolicyList,
     { line, limits, strategy, stats, options }: LinkParts,
   ) {
-    const { name, timeoutMs, epoch, limitsKeptAt, trips = new TripCounter() } = options;
+    const { name, timeoutMs, epoch, limitsKeptAt, processes } = options;
+    const { trips = new TripCounter() } = options;
     super({
       ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
@@ -86,6 +90,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#limits = limits;
     this.#stats = stats;
     this.#epoch = epoch;
+    this.#processes = processes;
     this.#declared = writePolicies(list, limitsKeptAt);
     this.#inForce = writePolicies(list);
   }
@@ -111,6 +116,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   #noted({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
     this.#inForce = inForce;
     this.#limits.noted(notes);
+    this.#processes?.used();
   }
 
   /** An instant of the limiter's clock as the store is given it. */

@@ -16,6 +16,7 @@ import {
   type PolicyList,
   renumber,
 } from "../../stores/memory.ts";
+import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
 import type {
   Decision,
@@ -31,6 +32,7 @@ import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
 import { ACQUIRED, Caller, TRIED } from "./caller.ts";
 import { Combinable } from "./combinable.ts";
 import { remoteMember } from "./combined-call.ts";
+import { counterOf, instancesOf } from "./instances.ts";
 import { KeptLimits } from "./kept-limits.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
@@ -63,14 +65,18 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #combinable: Combinable;
   /** Shared with the limiters of its keys. */
   protected readonly outageStats: OutageStats;
+  /** Counts the processes, for the limiters of its keys too. */
+  protected readonly processes: ProcessCounter | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, declared: PolicyList, options: RemoteOptions) {
     refuseStrict(declared);
-    const { name, clock, epoch, maxWaiting, prefetch, instances = () => 1 } = options;
+    const { name, clock, epoch, maxWaiting, prefetch } = options;
+    const processes = options.processes ?? counterOf(options, store, key);
+    const instances = instancesOf(options.instances, processes);
     const cell = openCell(declared, 0, 0);
     const line = new WaitLine(clock);
-    const stats = options.outageStats ?? new OutageStats(name);
+    const stats = options.outageStats ?? new OutageStats(name, processes);
     const meter = stats.meter(declared.names, options.key);
     const dueAt = (wait: number, sentAt: number) =>
       wait + (epoch === undefined ? line.now() : sentAt);
@@ -92,7 +98,11 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     this.#strategy = strategy;
     this.#meter = meter;
     this.outageStats = stats;
-    this.#link = new PermitLink(store, key, declared, { line, limits, strategy, stats, options });
+    this.processes = processes;
+    this.#link = new PermitLink(store, key, declared, {
+      ...{ line, limits, strategy, stats },
+      options: { ...options, processes },
+    });
     const amountOf = (permits: number) => cell.amount(permits);
     const context = { clock, line, link: this.#link, policies: declared, amountOf, dueAt };
     this.#prefetcher = prefetch && new Prefetcher(context, prefetch);

@@ -1,6 +1,8 @@
 import type { Clock } from "../../clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
+import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { TripCounter } from "../../stores/trip.ts";
+import type { Instances } from "./instances.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PrefetchOptions } from "./refill-size.ts";
 
@@ -14,7 +16,7 @@ export interface RemoteOptions {
    */
   readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
   /** How many processes share the limit, which `"local"` has to know: 1 or more. */
-  readonly instances?: () => number;
+  readonly instances?: Instances;
   readonly clock: Clock;
   /**
    * The clock is the store's too, and the time travels with every batch: this, microseconds, added
@@ -28,6 +30,8 @@ export interface RemoteOptions {
   /** Of a limiter for each key: which one; what happens is published and counted with the others. */
   readonly key?: string;
   readonly outageStats?: OutageStats;
+  /** Of a limiter for each key: what counts the processes for all keys together. */
+  readonly processes?: ProcessCounter | undefined;
   /** Of a limiter for each key: numbers the trips of all of them. */
   readonly trips?: TripCounter;
 }

@@ -162,13 +162,14 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   get #breaker(): Breaker {
-    return this.#options.breaker() ?? this.#own;
+    const breaker = this.#options.breaker() ?? this.#own;
+    return this.#strategy.acceptsLate ? breaker.forWaiting() : breaker;
   }
 
   /** Whether the store is away, as far as this link or another one of the connection knows. */
   #isAway(): boolean {
     if (this.#joined !== undefined) return true;
-    if (this.#strategy.acceptsLate || this.#isDetached) return false;
+    if (this.#isDetached) return false;
     const { isOpen, isDisconnected, cause } = this.#breaker;
     if (!isOpen && !(isDisconnected && this.#strategy.awayOnDisconnect)) return false;
     this.#goAway(cause);
@@ -182,7 +183,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   #goAway(cause: unknown): void {
     if (this.#joined !== undefined || this.#isDetached) return;
-    this.#joined = this.#strategy.acceptsLate ? this.#breaker.forWaiting() : this.#breaker;
+    this.#joined = this.#breaker;
     const requests = this.#batcher.hold();
     this.#options.stats.lost(cause);
     this.#joined.join(this, cause);
@@ -217,10 +218,10 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     const lost: Request[] = [];
     requests.forEach((request, i) => {
       const answer = answers[i];
-      if (answer === undefined) {
+      if (request.gone) {
+        if (answer !== undefined) request.returnToStore?.(answer);
+      } else if (answer === undefined) {
         lost.push(request);
-      } else if (request.gone) {
-        request.returnToStore?.(answer);
       } else {
         answered?.(request, answer);
         request.answer(answer, sentAt);
@@ -228,8 +229,8 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     });
     stats.answered();
     // in time: the store was not away after all
-    const breaker = this.#joined ?? (this.#strategy.acceptsLate ? undefined : this.#breaker);
-    if (breaker?.isOpen) breaker.close();
+    const breaker = this.#joined ?? this.#breaker;
+    if (breaker.isOpen) breaker.close();
     if (lost.length > 0) this.failed(lost, new LostReplyError(), false);
   }
 

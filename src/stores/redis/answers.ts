@@ -15,7 +15,7 @@ export const REPEATED = "repeated";
 
 /** Two arguments of a script. */
 export function encodeTrip(trip: Trip | undefined): readonly [string, string] {
-  return trip === undefined ? ["", ""] : [trip.caller, String(trip.number)];
+  return trip === undefined ? ["", "0"] : [trip.caller, String(trip.number)];
 }
 
 /** The numbers in force, and what there is to say of limits that are kept in keys. */

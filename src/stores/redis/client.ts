@@ -1,4 +1,7 @@
 import { show } from "../../check.ts";
+import { isCluster } from "./cluster-slots.ts";
+import { notAClient, whyNoClient } from "./not-a-client.ts";
+import { Redirections } from "./redirections.ts";
 
 /** The one thing that is asked of a Redis client: run a script. */
 export interface ScriptRunner {
@@ -25,6 +28,18 @@ export interface NodeRedisLike {
 
 export type RedisClient = IoredisLike | NodeRedisLike | ScriptRunner;
 
+/** A client that throws, or answers with no promise, does nothing worse than one that fails. */
+export function callScript(
+  runner: ScriptRunner,
+  ...call: Parameters<ScriptRunner["runScript"]>
+): Promise<unknown> {
+  try {
+    return Promise.resolve(runner.runScript(...call));
+  } catch (error) {
+    return Promise.reject(error);
+  }
+}
+
 const runners = new WeakMap<RedisClient, ScriptRunner>();
 
 /** What the client can do decides, not what it is called. The same for the same client. */
@@ -37,21 +52,25 @@ export function scriptRunner(client: RedisClient): ScriptRunner {
 }
 
 function makeRunner(client: RedisClient): ScriptRunner {
+  const why = whyNoClient(client);
+  if (why !== undefined) throw notAClient(why);
   if (can(client, "runScript")) return client;
+  const runner = byHash(client);
+  if (!isCluster(client)) return runner;
+  const redirections = new Redirections(client);
+  return { runScript: (...call) => redirections.follow(() => runner.runScript(...call)) };
+}
+
+function byHash(client: IoredisLike | NodeRedisLike): ScriptRunner {
   if (can(client, "evalsha")) {
     return new HashRunner(
       (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...args),
       (lua, keys, args) => client.eval(lua, keys.length, ...keys, ...args),
     );
   }
-  if (can(client, "evalSha")) {
-    return new HashRunner(
-      (sha, keys, args) => client.evalSha(sha, { keys: [...keys], arguments: [...args] }),
-      (lua, keys, args) => client.eval(lua, { keys: [...keys], arguments: [...args] }),
-    );
-  }
-  throw new TypeError(
-    `redis must be a client of ioredis, iovalkey or node-redis, or have runScript(script, keys, args), got ${show(client)}`,
+  return new HashRunner(
+    (sha, keys, args) => client.evalSha(sha, { keys: [...keys], arguments: [...args] }),
+    (lua, keys, args) => client.eval(lua, { keys: [...keys], arguments: [...args] }),
   );
 }
 
@@ -89,7 +108,11 @@ class HashRunner implements ScriptRunner {
         return this.runScript({ name, lua }, keys, args);
       });
     }
-    return this.#byHash(hash, keys, args).catch((error: unknown) => {
+    const reply = this.#byHash(hash, keys, args);
+    if (typeof reply?.then !== "function") {
+      throw notAClient(`a client that answers with ${show(reply)} where a promise is expected`);
+    }
+    return reply.catch((error: unknown) => {
       if (!String(error).includes("NOSCRIPT")) throw error;
       return this.#whole(lua, keys, args);
     });

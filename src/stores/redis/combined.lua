@@ -29,7 +29,7 @@ local function save()
 end
 
 local function enter(context)
-  key, first, base, now, others = context.key, context.first, context.base, context.now, context.others
+  key, first, base, now, trip, others = context.key, context.first, context.base, context.now, context.trip, context.others
   held, changed, in_force, settings = context.held, context.changed, context.in_force, context.settings
   closed, notes, written_under = context.closed, context.notes, context.written_under
   count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
@@ -48,10 +48,10 @@ end
 -- enters the state of the limiter whose arguments are read next; nil: the combination was run before
 local function open()
   local limits, of_key = number(), KEYS[key_at]
-  local caller = ARGV[position] .. "\n" .. ARGV[position + 1]
+  local read_as = ARGV[position] .. "\n" .. ARGV[position + 1]
   local context = contexts[of_key]
   -- a limiter that is twice in one combination is asked at one instant: the clocks of its callers may differ
-  if context and (context.caller == caller or context.last == last) then
+  if context and (context.read_as == read_as or context.last == last) then
     enter(context)
     context.last, position = last, position + 4
   else
@@ -61,7 +61,7 @@ local function open()
     key, first = of_key, position
     if load() then return nil end
     context = {
-      caller = caller, last = last, key = key, first = first, base = base, now = now, others = others, held = held, changed = changed,
+      read_as = read_as, last = last, key = key, first = first, base = base, now = now, trip = trip, others = others, held = held, changed = changed,
       in_force = in_force, settings = settings, closed = closed, notes = notes, written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
     }
     contexts[of_key] = context
@@ -120,13 +120,13 @@ local function take_all(parts, is_twice)
 end
 
 local function combination(verb)
+  local own_trip = ARGV[position + 4] + 0
   local parts, seen, passes, is_twice = {}, {}, true, false
   while position <= last do
-    local first_of_part = position + 1
     local context = open()
     if not context then return "repeated" end
     local longest, late, optional = number(), number(), number() == 1
-    local part = { context = context, first = first_of_part, longest = longest, late = late, optional = optional, permits = amounts() }
+    local part = { context = context, longest = longest, late = late, optional = optional, permits = amounts() }
     parts[#parts + 1] = part
     if not ask(part) then passes = false end
     is_twice = is_twice or seen[context]
@@ -137,7 +137,7 @@ local function combination(verb)
   local replies = { passes and "1" or "0" }
   for _, part in ipairs(parts) do
     -- the state is written with the number of the combination that changed it last
-    if is_taken and part.passes then part.context.first = part.first end
+    if is_taken and part.passes then part.context.trip = own_trip end
     enter(part.context)
     replies[#replies + 1] = in_force .. notes
     local told = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)

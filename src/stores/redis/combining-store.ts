@@ -10,7 +10,7 @@ import { show } from "../../check.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
-import type { Script, ScriptRunner } from "./client.ts";
+import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The server does nothing else while a script runs: more limiters than this take another call. */
@@ -107,7 +107,7 @@ export class RedisCombiningStore implements CombiningStore {
     const keys = batch.flatMap((request) => request.keys);
     const trips = this.#idle.pop() ?? new TripCounter();
     const args = batch.flatMap((request) => encode(request, trips.next()));
-    this.#runner.runScript(script, keys, args).then(
+    callScript(this.#runner, script, keys, args).then(
       (replies) => {
         this.#idle.push(trips);
         batch.forEach((request, i) => {

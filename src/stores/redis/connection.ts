@@ -1,6 +1,7 @@
-/** What a client says of its connection. */
+/** What a client says of its connections. */
 import { Breaker } from "../breaker.ts";
 import type { RedisClient } from "./client.ts";
+import { type ClusterClient, isCluster, nodeOf } from "./cluster-slots.ts";
 
 /** The events of a connection, by the names that clients give them. */
 interface Connection {
@@ -8,31 +9,42 @@ interface Connection {
   on?(event: "ready" | "close" | "end" | "reconnecting", listener: () => void): unknown;
 }
 
-const breakers = new WeakMap<RedisClient, Breaker>();
+/** The breaker of all limiters whose keys go away together with this one, the prefix included. */
+export type BreakerOf = (key: string) => Breaker;
+
+const known = new WeakMap<RedisClient, BreakerOf>();
 
 /** Clients whose events are listened to: with one listener for each event, however many limiters. */
 const heeded = new WeakSet<RedisClient>();
 
 /**
- * One for all limiters of a client. None for a Cluster: there one server may be away and others not,
- * so each limiter finds out by itself.
+ * One breaker for all limiters of a client; on Cluster, where one server may be away and others not,
+ * one for each node. So however many keys there are, one probe at a time looks for each node.
  *
  * @param heeds the client's own events are of use
  */
-export function breakerOf(client: RedisClient, heeds: boolean): Breaker | undefined {
-  if (isCluster(client)) return undefined;
-  const breaker = breakers.get(client) ?? new Breaker();
-  breakers.set(client, breaker);
-  if (heeds && !heeded.has(client)) {
+export function breakersOf(client: RedisClient, heeds: boolean): BreakerOf {
+  const breakerOf = known.get(client) ?? makeBreakers(client);
+  known.set(client, breakerOf);
+  if (heeds && !isCluster(client) && !heeded.has(client)) {
     heeded.add(client);
-    heed(client as Connection, breaker);
+    heed(client as Connection, breakerOf(""));
   }
-  return breaker;
+  return breakerOf;
 }
 
-function isCluster(client: RedisClient): boolean {
-  // of ioredis, of node-redis
-  return "nodes" in client || "nodeClient" in client;
+function makeBreakers(client: RedisClient): BreakerOf {
+  if (!isCluster(client)) {
+    const breaker = new Breaker();
+    return () => breaker;
+  }
+  const byNode = new Map<string, Breaker>();
+  return (key) => {
+    const node = nodeOf(client as ClusterClient, key);
+    const breaker = byNode.get(node) ?? new Breaker();
+    byNode.set(node, breaker);
+    return breaker;
+  };
 }
 
 function heed(connection: Connection, breaker: Breaker): void {

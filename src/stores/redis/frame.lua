@@ -12,7 +12,7 @@
 -- letter and then numbers
 -- second   now, epoch microseconds; empty: the server's clock
 -- third    the caller, 8 characters; empty: it remembers by itself what it has sent
--- fourth   the number of the trip, which each trip of a caller raises
+-- fourth   the number of the trip, which each trip of a caller raises; 0 where there is no caller
 -- fifth …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
 -- it is not asked; "late" says
 --          how late the caller's own timer was, microseconds.
@@ -52,13 +52,14 @@ local UNIT, REBASE = 16777216, 4294967296
 local SECOND_MS, HOUR_MS, LONGEST_MS = 1000, 3600000, 1e15
 local TINY = 5e-324
 local HEAD_BYTES, CALLER_BYTES, MOST_CALLERS = 11, 12, 64
+local FOREIGN = " holds a value that no limiter has written"
 
 -- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and how far that has been read
 local key, key_at, first, last, position
 -- times are microseconds after base; nobody goes before held
 local declared, base, now, held, changed, in_force, settings
--- the other callers that the state remembers, with their numbers
-local others
+-- who sends the trip, and its number; the other callers that the state remembers, with their numbers
+local caller, trip, others
 -- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -198,14 +199,10 @@ local function take(at, permits)
   return useful and receipts or ""
 end
 
-local function unreadable()
-  error("the key " .. key .. " holds a value that no limiter has written", 0)
-end
-
 --> verbs
 --> load
 
-declared, position, others = ARGV[first], first + 4, ""
+declared, caller, trip, position, others = ARGV[first], ARGV[first + 2], ARGV[first + 3] + 0, first + 4, ""
 local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
@@ -216,15 +213,19 @@ now, held, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
-  if #saved < HEAD_BYTES then unreadable() end
-  local units, written, length, callers, from = struct.unpack("<I4I4I2B", saved)
-  if callers > 0 then
-    local caller, stop = ARGV[first + 2], from + callers * CALLER_BYTES
+  if #saved < HEAD_BYTES + CALLER_BYTES then error("the key " .. key .. FOREIGN, 0) end
+  -- no state is shorter than the head and one caller
+  local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
+  if callers == 1 and last_caller == caller then
+    if trip <= ran then return "repeated" end
+  else
+    from = HEAD_BYTES + 1
+    local stop = from + callers * CALLER_BYTES
     local own = caller ~= "" and string.find(saved, caller, from, true)
     while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
     if own and own < stop then
-      if tonumber(ARGV[first + 3]) <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
-      if callers > 1 then others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1) end
+      if trip <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
+      others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1)
     else
       others = string.sub(saved, from, stop - 1)
     end
@@ -240,7 +241,7 @@ if saved then
     if from <= #saved then held = struct.unpack("<d", saved, from) end
     base, now = then_, clock - then_
   else
-    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then unreadable() end
+    if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then error("the key " .. key .. FOREIGN, 0) end
     local tab = string.find(numbers, "\t", 1, true)
     if tab then
       settings, numbers = string.sub(numbers, tab) .. "\t", string.sub(numbers, 1, tab - 1)
@@ -358,11 +359,16 @@ end
 
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
-  if ARGV[first + 2] ~= "" then
-    if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
-    others = others .. ARGV[first + 2] .. struct.pack("<I4", ARGV[first + 3])
+  local value
+  if others == "" and caller ~= "" then
+    value = struct.pack("<I4I4I2Bc8I4", base / UNIT, now, #numbers, 1, caller, trip) .. numbers
+  else
+    if caller ~= "" then
+      if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
+      others = others .. struct.pack("<c8I4", caller, trip)
+    end
+    value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   end
-  local value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   local life = held - now
   for i = 1, count do
     value = value .. algorithm[i].dump(state[i])

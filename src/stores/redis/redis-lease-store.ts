@@ -9,9 +9,12 @@ import type {
   Listening,
   Standing,
 } from "../lease-store.ts";
+import type { ProcessCounter } from "../process-counter.ts";
 import type { Script, ScriptRunner } from "./client.ts";
+import type { BreakerOf } from "./connection.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
+import { ProcessCounters } from "./process-counters.ts";
 import type { Subscriptions } from "./subscriber.ts";
 
 const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: String(lua.concurrency) };
@@ -33,22 +36,22 @@ export class RedisLeaseStore implements LeaseStore {
   readonly #runner: ScriptRunner;
   readonly #subscriptions: Subscriptions;
   readonly #prefix: string;
-  readonly #breaker: Breaker | undefined;
+  readonly #breakerOf: BreakerOf | undefined;
 
   constructor(
     runner: ScriptRunner,
     subscriptions: Subscriptions,
     prefix: string,
-    breaker?: Breaker,
+    breakerOf?: BreakerOf,
   ) {
-    this.#breaker = breaker;
+    this.#breakerOf = breakerOf;
     this.#runner = runner;
     this.#subscriptions = subscriptions;
     this.#prefix = prefix;
   }
 
-  breakerOf(): Breaker | undefined {
-    return this.#breaker;
+  breakerOf(key: string): Breaker | undefined {
+    return this.#breakerOf?.(this.#prefix + key);
   }
 
   isPermanent(error: unknown): boolean {
@@ -61,6 +64,10 @@ export class RedisLeaseStore implements LeaseStore {
     const args = [String(declared), name];
     for (const { verb, what } of requests) args.push(LETTERS[verb] + what);
     return decode(await this.#runner.runScript(SCRIPT, [name], args), requests.length);
+  }
+
+  processes(key: string): ProcessCounter {
+    return ProcessCounters.of(this.#runner).counter(this.#prefix + key);
   }
 
   listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening {

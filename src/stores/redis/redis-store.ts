@@ -5,6 +5,7 @@
 import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
 import type { Breaker } from "../breaker.ts";
+import type { ProcessCounter } from "../process-counter.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -17,14 +18,17 @@ import { LostReplyError, type Trip } from "../trip.ts";
 import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
+import type { BreakerOf } from "./connection.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
+import { ProcessCounters } from "./process-counters.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
+  readonly #processes: ProcessCounters;
   readonly #names: readonly string[];
   readonly #prefix: string;
   /** For trips that only reserve, and for those with other verbs. */
@@ -32,24 +36,25 @@ export class RedisStore implements Store {
   readonly #anything: KeyScript;
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
-  readonly #breaker: Breaker | undefined;
+  readonly #breakerOf: BreakerOf | undefined;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
-   * @param breaker of all limiters on this server
+   * @param breakerOf of all limiters on the server of a key
    */
   constructor(
     runner: ScriptRunner,
     prefix: string,
     names: readonly string[],
     limitKeys: readonly string[] = [],
-    breaker?: Breaker,
+    breakerOf?: BreakerOf,
   ) {
-    this.#breaker = breaker;
+    this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
+    this.#processes = ProcessCounters.of(runner);
     this.#names = names;
     this.#prefix = prefix;
     this.#reserving = scriptFor(names, "");
@@ -57,8 +62,8 @@ export class RedisStore implements Store {
     this.#policies = names.length;
   }
 
-  breakerOf(): Breaker | undefined {
-    return this.#breaker;
+  breakerOf(key: string): Breaker | undefined {
+    return this.#breakerOf?.(this.#prefix + key);
   }
 
   isPermanent(error: unknown): boolean {
@@ -81,6 +86,10 @@ export class RedisStore implements Store {
     return this.#coalescer
       .run(script, this.#prefix + key, args, this.#limitKeys)
       .then((reply) => decodeReply(requests, reply));
+  }
+
+  processes(key: string): ProcessCounter {
+    return this.#processes.counter(this.#prefix + key);
   }
 
   place(key: string): Place {

@@ -1,5 +1,5 @@
 import { show } from "../../check.ts";
-import type { Script, ScriptRunner } from "./client.ts";
+import { callScript, type Script, type ScriptRunner } from "./client.ts";
 
 /** A script about one key, and the same for several. */
 export interface KeyScript {
@@ -107,13 +107,8 @@ export class ScriptCoalescer {
     }
   }
 
-  /** A client that throws, or answers with no promise, does nothing worse than one that fails. */
   #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
-    try {
-      return Promise.resolve(this.#runner.runScript(script, keys, args));
-    } catch (error) {
-      return Promise.reject(error);
-    }
+    return callScript(this.#runner, script, keys, args);
   }
 }
 

@@ -13,13 +13,25 @@ export function scriptFor(names: readonly string[], verbs: string): KeyScript {
   const known = scripts.get(name);
   if (known !== undefined) return known;
   const { once, run } = stepsOf(used, verbs);
-  const script = {
-    one: { name, lua: `${once}key, key_at, first, last = KEYS[1], 1, 1, #ARGV\n${run}` },
-    many: { name: `${name}:many`, lua: `${once}local function run()\n${run}end\n${lua.many}` },
-  };
+  const script = keyScript(name, once, run);
   scripts.set(name, script);
   return script;
 }
+
+/** @param once what is run once in a call @param run what is run for each key */
+function keyScript(name: string, once: string, run: string): KeyScript {
+  return {
+    one: { name, lua: `${once}key, key_at, first, last = KEYS[1], 1, 1, #ARGV\n${run}` },
+    many: { name: `${name}:many`, lua: `${once}local function run()\n${run}end\n${lua.many}` },
+  };
+}
+
+/** Counts processes. */
+export const processScript: KeyScript = keyScript(
+  "smoothLimiter:processes",
+  "local key, key_at, first, last\n",
+  String(lua.processes),
+);
 
 /** For requests of several limiters each, whose algorithms are among these. */
 export function combinedScriptFor(names: readonly string[]): Script {

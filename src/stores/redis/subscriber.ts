@@ -117,7 +117,17 @@ function ownOf(
   own.on?.("ready", () => {
     if (listens && isIoredis(own)) own.subscribe(channel).catch(() => {});
   });
+  let checks = 0;
+  // on the connection that listens: a client may have others, and it may not let a PING pass
+  const check = async (): Promise<unknown> => {
+    if (isIoredis(own)) return own.subscribe(channel);
+    checks += 1;
+    const other = `${channel}:${checks}`;
+    await own.subscribe(other, () => {});
+    return own.unsubscribe(other, () => {}).catch(() => {});
+  };
   return {
+    check,
     ready: connect(own)
       .then(listen)
       // without an offline queue a client refuses what comes before it is ready

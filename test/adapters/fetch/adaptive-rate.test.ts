@@ -21,7 +21,7 @@ function inUse(rate: AdaptiveRate, fromMs: number, seconds: number): number[] {
 const close = (actual: number | undefined, expected: number) =>
   assert.ok(Math.abs((actual ?? Number.NaN) - expected) < 1e-9, `${actual} is not ${expected}`);
 
-test("a refusal leaves what was borne since the last pause", () => {
+test("a refusal lowers the rate to what was sustained since the last pause", () => {
   // in so many ms since the last pause, to stay away for so long: the share of the rate
   const rows: [number, number, number][] = [
     [500, 1000, 0.5],

@@ -13,7 +13,7 @@ const quota = (remaining: number, resetMs: number | undefined, more: Partial<Ser
     resetMs,
   }) satisfies ServerQuota;
 
-test("nothing is known: anything goes", () => {
+test("a quota without reports holds no request", () => {
   const budget = new Budget();
   budget.take(1000, 0);
   assert.equal([budget.left(0), budget.holdMs(1e9, 0)], [Infinity, 0]);
@@ -69,7 +69,7 @@ test("a late response, overtaken by others, only lowers what is left", () => {
   budget.update(quota(40, 900), 37, 110, 130);
   assert.is(budget.left(130), 3);
   budget.update(quota(8, 900), 0, 120, 140);
-  assert.is(budget.left(140), 8, "this one was sent after the first was heard");
+  assert.is(budget.left(140), 8, "this one was sent after the first response came");
 });
 
 test("a response to a request of the previous window is ignored", () => {
@@ -111,7 +111,7 @@ test("windows without any request pass too", () => {
   assert.is(budget.left(9000), 10);
 });
 
-test("resets in whole seconds: the tightest counts until a new window is surely there", () => {
+test("resets in whole seconds: the earliest counts until a new window is certain", () => {
   const budget = new Budget();
   budget.update(quota(0, 2000), 0, 0, 900);
   budget.update(quota(0, 1000), 0, 950, 1010);

@@ -52,7 +52,10 @@ test.before.each(async () => {
 function open(text: string, options: Partial<GatewayOptions> = {}): Promise<Gateway> {
   const rules = readRules(text);
   const actors = { account: fromHeader("account") };
-  return createGateway({ rules, redis: watched, clock: new FakeClock(), actors, ...options });
+  return createGateway({
+    ...{ rules, redis: watched, clock: new FakeClock(), actors, whenUnavailable: "throw" },
+    ...options,
+  });
 }
 
 const brief = ({ allowed, outcomes }: Verdict) => [
@@ -106,7 +109,7 @@ test("all global rules of a request in one round trip, refused is charged to non
   }
 });
 
-test("where a local rule refuses, global rules are looked at, and the longest wait counts", async () => {
+test("if a local rule refuses, global rules are only read, and the longest wait counts", async () => {
   const gateway = await open(`
 url: /
 rules:
@@ -216,7 +219,7 @@ test("no secret is left on Redis, and the name of a rule is in its keys", async 
   assert.match(keys[0] ?? "", /^g:.*by key\[#[\w-]{43}/);
 });
 
-test("Redis away: an error, what was taken is given back, a shadow does no harm", async () => {
+test("Redis unavailable: an error, local charges are given back, a shadow rule does not refuse", async () => {
   const gateway = await open(`
 - url: /
   rules:
@@ -239,7 +242,7 @@ test("Redis away: an error, what was taken is given back, a shadow does no harm"
   assert.equal(await ask(gateway, "/shadow"), [true, "+local 8"]);
 });
 
-test("Redis away: by this instance's share, or all pass, by option", async () => {
+test("Redis unavailable: this instance's share, or all pass, by option", async () => {
   const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 10, algo: W, scope: global }]";
   const passed = async (options: Partial<GatewayOptions>) => {
     // a client of its own, for outages are known by client
@@ -250,8 +253,11 @@ test("Redis away: by this instance's share, or all pass, by option", async () =>
     await gateway.close();
     return count;
   };
-  assert.is(await passed({ instances: 2 }), 5);
-  assert.is(await passed({ instances: () => 5 }), 2);
+  const byDefault = { whenUnavailable: undefined };
+  assert.is(await passed({ ...byDefault, instances: 2 }), 5);
+  assert.is(await passed({ ...byDefault, instances: () => 5 }), 2);
+  // no other instance has been counted
+  assert.is(await passed(byDefault), 10);
   assert.is(await passed({ whenUnavailable: "allow" }), 20);
 });
 

@@ -78,7 +78,7 @@ async function open(sources: readonly HandSource[], options: Partial<GatewayOpti
 const rule = (fields: string, url = "/") =>
   `- { url: ${url}, rules: [{ actor: account, unit: day, algo: W, ${fields} }] }\n`;
 
-test("counters survive where the rule did not change, wherever it stands by then", async () => {
+test("counters survive if the rule did not change, wherever it is in the file", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a") + rule("rpu: 5, name: b"));
   const { ask, events } = await open([file]);
   assert.equal(ask(), ["+a 4", "+b 4"]);
@@ -89,7 +89,7 @@ test("counters survive where the rule did not change, wherever it stands by then
   assert.equal(events, ["file applied", "file applied", "file applied"]);
 });
 
-test("changed numbers hold for what is used already: no fresh burst", async () => {
+test("changed numbers apply to what is used already: no fresh burst", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   for (let i = 0; i < 4; i++) ask();
@@ -136,7 +136,7 @@ test("a request that waits in a line is re-timed when the pace changes", async (
   assert.is((await waiting).waitedMs, 100);
 });
 
-test("a broken version is refused whole and reported, and the old one stays", async () => {
+test("an invalid version is rejected as a whole and reported, and the old one stays", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask, events } = await open([file]);
   ask();
@@ -176,7 +176,7 @@ test("a remote version that cannot be used leaves the remote one before it in fo
   assert.equal(ask(), ["+r 4"]);
 });
 
-test("remote gone: its last good rules stay", async () => {
+test("remote gone: its last valid rules stay", async () => {
   const remote = new HandSource("remote", rule("rpu: 5, name: r"));
   const local = new HandSource("local", rule("rpu: 5, name: l"));
   const { ask, events } = await open([remote, local]);
@@ -205,7 +205,7 @@ test("remote gone: the local ones, by option, until it is back", async () => {
   ]);
 });
 
-test("at the start: what is broken or gone is passed over", async () => {
+test("at the start: invalid and unreachable sources are skipped", async () => {
   const local = () => new HandSource("local", rule("rpu: 5, name: l"));
   const broken = new HandSource("remote", "x");
   const one = await open([broken, local()]);
@@ -222,7 +222,7 @@ test("at the start: what is broken or gone is passed over", async () => {
   assert.equal((await open([unusable, local()])).ask(), ["+l 4"]);
 });
 
-test("at the start: with no rules at all there is no gateway", async () => {
+test("at the start: without any rules createGateway rejects", async () => {
   const fault = (...sources: HandSource[]) =>
     open(sources).then(
       () => undefined,
@@ -249,7 +249,7 @@ test("a listener that rejects stops nothing", async () => {
   assert.equal(heard, []);
 });
 
-test("changes that come during a load are looked at after it", async () => {
+test("a change during a load causes another load", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   void file.tell(rule("rpu: 6, name: a"));
@@ -306,8 +306,11 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], whenActorMissing: "x" }, /whenActorMissing must be one of/],
     [{ rules: [], whenSourceGone: "x" }, /whenSourceGone must be one of/],
     [{ rules: [], whenUnavailable: "wait" }, /whenUnavailable must be one of local, allow, throw/],
-    [{ rules: [], whenUnavailable: "local" }, /whenUnavailable "local" needs instances/],
-    [{ rules: [], instances: 0 }, /instances must be a finite number, 1 or more, got 0/],
+    [{ rules: [], instances: "many" }, /instances must be .*, or "auto", got "many"/],
+    [
+      { rules: [], instances: 0 },
+      /instances must be a finite number, 1 or more, a function .*, got 0/,
+    ],
     [{ rules: [], whenFull: "x" }, /whenFull must be one of/],
     [{ rules: [], maxKeys: 0 }, /maxKeys must be/],
     [{ rules: [], timeoutMs: 0 }, /timeoutMs must be/],

@@ -20,7 +20,7 @@ test("broken rules: file, line, column and what is allowed, code 1", async () =>
   });
 });
 
-test("warnings are fine, but for --strict", async () => {
+test("warnings give exit code 0, with --strict 1", async () => {
   const { code, out } = await cli(["check", "-"], { stdin: WARNED });
   assert.is(code, 0);
   assert.match(

@@ -205,7 +205,7 @@ test("window: begins anew", () => {
   assert.is(peak.most, 1);
 });
 
-// -- who sent the most --
+// -- the actors with the most requests --
 
 test("actors: counts stay within the stated error, and a frequent actor is never missed", async () => {
   await fc.assert(

@@ -21,6 +21,10 @@ export class HandLeaseStore implements LeaseStore {
   held = false;
   /** Messages are lost, or subscribing fails. */
   deaf = false;
+  /** What becomes of a check of the connection that listens; undefined: it cannot be checked. */
+  check: (() => Promise<unknown>) | undefined;
+  /** A connection that listens opens when this does. */
+  opening: Promise<void> = Promise.resolve();
   unheard: Error | undefined;
   breaker: Breaker | undefined;
 
@@ -71,7 +75,8 @@ export class HandLeaseStore implements LeaseStore {
       this.listening -= 1;
       this.#ears.delete(processId);
     };
-    return { ready: Promise.resolve(), close };
+    const { check } = this;
+    return { ready: this.opening, close, ...(check && { check }) };
   }
 
   /** Everything is lost. */

@@ -200,6 +200,64 @@ test("a lost message costs a third of the lease, not more", async () => {
   assert.equal(went, ["a"]);
 });
 
+test("a lease without a message: a connection that does not answer is replaced, once", async () => {
+  const { store, ask, went, holder, leases } = await full(1);
+  store.check = () => new Promise(() => {});
+  ask("a");
+  ask("b");
+  await clock.tickAsync(10);
+  store.deaf = true;
+  await holder.release();
+  await clock.tickAsync(300);
+  assert.equal([went, store.subscriptions, store.listening], [["a"], 1, 1]);
+  // timeoutMs without an answer to the check
+  store.deaf = false;
+  store.check = () => Promise.resolve();
+  await clock.tickAsync(110);
+  assert.equal([store.subscriptions, store.listening], [2, 1]);
+  await leases[1]?.release();
+  await clock.tickAsync(1);
+  assert.equal(went, ["a", "b"]);
+});
+
+for (const check of [() => Promise.resolve(), undefined]) {
+  test(`a lease without a message: ${check ? "one that answers" : "a shared one"} stays`, async () => {
+    const { store, ask, went, holder } = await full(1);
+    store.check = check;
+    ask("a");
+    ask("b");
+    await clock.tickAsync(10);
+    store.deaf = true;
+    await holder.release();
+    await clock.tickAsync(2000);
+    assert.equal([went, store.subscriptions, store.listening], [["a"], 1, 1]);
+  });
+}
+
+test("a connection that has not opened by then is replaced, if a caller still waits", async () => {
+  for (const stays of [true, false]) {
+    const { store, limiter, ask, went, holder } = await full(1);
+    store.check = () => Promise.reject(new Error("not asked before it is open"));
+    store.opening = new Promise(() => {});
+    ask("a");
+    await clock.tickAsync(10);
+    store.deaf = true;
+    await holder.release();
+    await clock.tickAsync(300);
+    assert.equal([went, store.subscriptions], [["a"], 1]);
+    if (stays) ask("b");
+    // the listening ends by itself a second after the last one who waits
+    await clock.tickAsync(stays ? 5000 : 500);
+    if (stays) {
+      assert.equal([store.subscriptions, store.listening], [2, 1]);
+    } else {
+      await limiter.close();
+      await clock.tickAsync(10_000);
+      assert.equal([store.subscriptions, store.listening], [1, 0]);
+    }
+  }
+});
+
 test("who cannot subscribe waits nevertheless, and tries again", async () => {
   const { store, ask, went, holder } = await full(1);
   store.unheard = NO_ANSWER;

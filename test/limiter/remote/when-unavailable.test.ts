@@ -82,7 +82,7 @@ away("an outage right after a burst gives no second one", async () => {
   assert.is(await grantedOf(asked), 3);
 });
 
-away("nor where the burst came after the store last told how it stands", async () => {
+away("nor after a burst that is newer than the store's last report", async () => {
   const { limiter, store, pass, leave } = await idle(ten);
   await limiter.peek();
   assert.is(store.sent(), "peek 1, owed");
@@ -130,7 +130,7 @@ away("where nothing was ever told it begins as a new one does", async () => {
   assert.is(await limiter.tryAcquire(), true);
 });
 
-away("who begins while it is away has a new share, and whoever ends charges nothing", async () => {
+away("a process that starts during an outage has a new share, and one that ends charges nothing", async () => {
   const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
   const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
   await limiter.tryAcquire(30); // 10 are left, and 2 more soon
@@ -218,7 +218,7 @@ async function stepsOf(answer: Promise<unknown>): Promise<number> {
   return steps;
 }
 
-away("back again: it is charged, and those who wait ask the store, in order", async () => {
+away("when the store is back, use is charged and waiting callers ask it in order", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
   leave();
@@ -466,7 +466,7 @@ away("keys that are asked once do not pile up while the store is away", async ()
   assert.is(count(), 0);
 });
 
-away("allow: everybody is let in, and nothing is charged; pauses hold", async () => {
+away("allow: every call is let in, and nothing is charged; pauses hold", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten, {
     whenUnavailable: "allow",
   });

@@ -148,7 +148,7 @@ test("numbers that no field can hold are capped, and unknown ones are left out",
   ]);
 });
 
-test("another limit under the same name is written anew", () => {
+test("a changed limit under the same name updates the fields", () => {
   const small = outcome({ limit: 1 });
   const large = { ...small, decision: outcome({ limit: 2 }).decision };
   const longer = { ...small, decision: outcome({ limit: 2, windowMs: 1000 }).decision };

@@ -10,7 +10,7 @@ import { request } from "../request.ts";
 
 const test = suite("connections");
 
-/** A request of somebody, and what ends it. */
+/** A request of an actor, and a function that ends it. */
 function under(who: string | undefined): { request: GatewayRequest; end: () => void } {
   const listeners: (() => void)[] = [];
   const base = request("/", { headers: who === undefined ? {} : { who } });
@@ -23,7 +23,7 @@ function under(who: string | undefined): { request: GatewayRequest; end: () => v
 
 const who: Actor = ({ header }) => header("who");
 
-test("so many of each at once, and a place is free when an answer is over", () => {
+test("at most limit requests of each actor at once; a place is free when the response is over", () => {
   const screen = limitConnections(2, { actor: who, name: "conn" });
   const [one, two, three, other] = [under("ann"), under("ann"), under("ann"), under("bob")];
   const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as Screened;

@@ -155,7 +155,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     }
   }
 
-  test("no rule, no fields; no dialect, no fields; a field of each of several", async () => {
+  test("no fields without a rule or a dialect; fields of each of several dialects", async () => {
     const gateway = await open("url: /hello\nrules: [{ actor: all, unit: day, rpu: 9 }]");
     const told = ({ headers }: Reply) => Object.keys(headers).filter((field) => /rate/.test(field));
     await serving(host, gateway, {}, none, async (server) => {
@@ -191,7 +191,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     });
   });
 
-  test("a fault of the filter is no fault of the request, unless asked", async () => {
+  test("a failed filter lets the request pass, unless onError says otherwise", async () => {
     const gateway = { check: () => Promise.reject(new Error("tea")) };
     const answered = async (options: HostOptions) => {
       let reply: Reply | undefined;
@@ -310,7 +310,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     });
   });
 
-  test("a misspelt option, and one that is out of bounds, are refused at the door", async () => {
+  test("a misspelt option and one that is out of bounds are refused", async () => {
     const gateway = await open("[]");
     const refuses = async (options: object, words: RegExp) => {
       try {

@@ -1,0 +1,41 @@
+import { ProcessCounter } from "../process-counter.ts";
+import type { ScriptRunner } from "./client.ts";
+import { ScriptCoalescer } from "./script-coalescer.ts";
+import { processScript } from "./scripts.ts";
+
+const processId = crypto.randomUUID();
+
+const all = new WeakMap<ScriptRunner, ProcessCounters>();
+
+/** Of one client: limiters with one key share a counter, and a process counts once. */
+export class ProcessCounters {
+  readonly #coalescer: ScriptCoalescer;
+  readonly #counters = new Map<string, WeakRef<ProcessCounter>>();
+  readonly #dropped = new FinalizationRegistry<string>((key) => {
+    // unless there is a new one by now
+    if (!this.#counters.get(key)?.deref()) this.#counters.delete(key);
+  });
+
+  static of(runner: ScriptRunner): ProcessCounters {
+    const counters = all.get(runner) ?? new ProcessCounters(runner);
+    all.set(runner, counters);
+    return counters;
+  }
+
+  private constructor(runner: ScriptRunner) {
+    this.#coalescer = ScriptCoalescer.of(runner);
+  }
+
+  /** @param limiterKey the whole key of the limiter; no limiter's key ends as this one's does */
+  counter(limiterKey: string): ProcessCounter {
+    const key = `${limiterKey}%processes`;
+    const known = this.#counters.get(key)?.deref();
+    if (known !== undefined) return known;
+    const counter = new ProcessCounter((lifetimeMs) =>
+      this.#coalescer.run(processScript, key, [processId, String(lifetimeMs)]).then(Number),
+    );
+    this.#counters.set(key, new WeakRef(counter));
+    this.#dropped.register(counter, key);
+    return counter;
+  }
+}

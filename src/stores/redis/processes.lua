@@ -1,0 +1,22 @@
+-- Registers a process, and counts those that are registered.
+--
+-- key      a text: for each process its id, a space, when its registration lapses (epoch ms), a line end
+-- first    the id of the process
+-- second   for how long it is registered, ms
+-- reply    how many are registered, as text
+--
+-- Only GET, SET and TIME are used, which users that run limiters may call anyway.
+
+local time = redis.call("TIME")
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local id, lapse = ARGV[first], now + ARGV[first + 1]
+local lines, latest = { string.format("%s %.0f\n", id, lapse) }, lapse
+for other, at in string.gmatch(redis.call("GET", key) or "", "(%S+) (%d+)\n") do
+  at = tonumber(at)
+  if other ~= id and at > now then
+    lines[#lines + 1] = string.format("%s %.0f\n", other, at)
+    latest = math.max(latest, at)
+  end
+end
+redis.call("SET", key, table.concat(lines), "PX", string.format("%.0f", latest - now))
+return tostring(#lines)
