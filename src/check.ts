@@ -65,7 +65,7 @@ export function checkOptions(name: string, options: unknown, known: readonly str
   // `for…in` creates no array: this runs at every call that takes options
   for (const key in options) {
     if (!known.includes(key)) {
-      throw new TypeError(`${name} has no "${key}"; it knows ${known.join(", ")}`);
+      throw new TypeError(`${name} has no "${key}"; expected one of ${known.join(", ")}`);
     }
   }
 }

@@ -74,7 +74,7 @@ export class RedisLimiter extends RemoteLimiter {
   });
 
   /**
-   * A limiter on Redis: one for all who use the same name, however many processes and machines.
+   * Creates a limiter on Redis: all code that uses the same name shares it, on any number of machines.
    *
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
    *   closed. Or anything with `runScript`
@@ -117,7 +117,7 @@ export class RedisLimiter extends RemoteLimiter {
 
   /**
    * The limiter of a key, under the same policies: one for each user, address or URL. It is the
-   * same object for all who ask while somebody holds it or waits.
+   * same object for all callers while one of them holds it or waits.
    *
    * @param key any well-formed text
    * @throws RangeError or TypeError that names the argument, its bound and what it got
@@ -190,7 +190,7 @@ export class RedisRateLimiter extends RemoteLimiter {
   }
 
   /**
-   * Permits per second in force, as the last reply told; before the first, the number that was
+   * Permits per second in force, as the last reply reported; before the first, the number that was
    * declared. 0: operators have closed it with `limitKey`.
    */
   getRate(): number {
@@ -198,12 +198,12 @@ export class RedisRateLimiter extends RemoteLimiter {
   }
 
   /**
-   * Another pace from now on for everyone who was created under this name with the same numbers,
+   * Sets another pace for all limiters that were created under this name with the same numbers,
    * until it is set again or taken back with `resetRate`. Code that declares other numbers is not
    * held to it.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @returns whom it reaches, as far as Redis knows: see `RateSetting`
+   * @returns which code it reaches, as far as Redis knows: see `RateSetting`
    * @example
    * const { reaches, rateInUse } = await limiter.setRate(10);
    * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
@@ -265,7 +265,7 @@ export interface RedisConcurrencyOptions {
   readonly hashTag?: string | undefined;
   /**
    * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
-   * opened when somebody first waits and closed a second after the last one.
+   * opened when a caller first waits and closed a second after the last one.
    */
   readonly subscriber?: RedisSubscriber | undefined;
 }

@@ -75,14 +75,15 @@ export interface GatewayOptions {
   /** How long Redis may take for a reply, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * How many instances share the global rules, or a function that returns it: while Redis is away
-   * each goes by its share of them. `"auto"`, the default: they are counted through Redis while it
-   * is up.
+   * How many instances share the global rules, or a function that returns the number: while Redis is
+   * unavailable each instance applies its share. `"auto"` (the default): they are counted through
+   * Redis while it is available.
    */
   readonly instances?: number | "auto" | (() => number) | undefined;
   /**
-   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default),
-   * let everything pass (`"allow"`), or have `check` reject with a StoreUnavailableError (`"throw"`).
+   * What global rules do while Redis is unavailable: apply this instance's share (`"local"`, the
+   * default), let everything pass (`"allow"`), or make `check` reject with a StoreUnavailableError
+   * (`"throw"`).
    */
   readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
   /** How many actors each rule may know at one time in this process. Default 1 000 000. */

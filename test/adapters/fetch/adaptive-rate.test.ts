@@ -147,7 +147,10 @@ test("bad options are refused", async () => {
     [{ increase: 0 }, "adaptive.increase must be a finite number above 0, got 0"],
     [{ decrease: 1 }, "adaptive.decrease must be a number above 0 and below 1, got 1"],
     [{ setRate: 5 }, "adaptive.setRate must be a function, got 5"],
-    [{ rate: 5 }, 'adaptive has no "rate"; it knows min, max, start, increase, decrease, setRate'],
+    [
+      { rate: 5 },
+      'adaptive has no "rate"; expected one of min, max, start, increase, decrease, setRate',
+    ],
   ];
   for (const [options, message] of rows) {
     assert.match(String(await failure(() => make(options))), message);

@@ -601,7 +601,7 @@ test("bad arguments are refused before anything has happened", async () => {
     [{ backoffMs: 0 }, "backoffMs must be a finite number above 0, got 0"],
     [{ sync: "yes" as never }, 'sync must be true or false, got "yes"'],
     [{ clock: {} as never }, "clock must have now() and wakeAt(timeMs, wake)"],
-    [{ timeout: 5 } as never, 'options has no "timeout"; it knows permits, used, failed'],
+    [{ timeout: 5 } as never, 'options has no "timeout"; expected one of permits, used, failed'],
   ];
   for (const [options, message] of rows) {
     const error = await failure(() => limitedFetch(limiter, options));

@@ -130,28 +130,32 @@ away("where nothing was ever told it begins as a new one does", async () => {
   assert.is(await limiter.tryAcquire(), true);
 });
 
-away("a process that starts during an outage has a new share, and one that ends charges nothing", async () => {
-  const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
-  const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
-  await limiter.tryAcquire(30); // 10 are left, and 2 more soon
-  await pass(50);
-  leave();
-  const open = () => make(policy, { clock, store }).limiter;
-  const all = (of: typeof limiter) => grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
-  assert.is(await all(limiter), 3, "a quarter of what was left");
-  let last = limiter;
-  for (let i = 0; i < 3; i++) {
-    const closed = last.close();
+away(
+  "a process that starts during an outage has a new share, and one that ends charges nothing",
+  async () => {
+    const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
+    const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
+    await limiter.tryAcquire(30); // 10 are left, and 2 more soon
+    await pass(50);
+    leave();
+    const open = () => make(policy, { clock, store }).limiter;
+    const all = (of: typeof limiter) =>
+      grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
+    assert.is(await all(limiter), 3, "a quarter of what was left");
+    let last = limiter;
+    for (let i = 0; i < 3; i++) {
+      const closed = last.close();
+      await pass(0);
+      await closed;
+      last = open();
+      assert.is(await all(last), 10, "a quarter of the capacity");
+    }
+    await comeBack();
     await pass(0);
-    await closed;
-    last = open();
-    assert.is(await all(last), 10, "a quarter of the capacity");
-  }
-  await comeBack();
-  await pass(0);
-  const { remaining } = await open().peek();
-  assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
-});
+    const { remaining } = await open().peek();
+    assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
+  },
+);
 
 away("nobody pays for the outage: once late, then at once", async () => {
   const { limiter, store, pass } = await idle(ten);

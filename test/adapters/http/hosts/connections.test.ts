@@ -86,7 +86,10 @@ test("bad arguments", () => {
   );
   assert.throws(wrong({ name: 1 }), /name must be a string, got 1/);
   assert.throws(wrong({ name: "日" }), /name must be printable ASCII, got "日"/);
-  assert.throws(wrong({ key: who }), /options has no "key"; it knows actor, actorTimeoutMs, name/);
+  assert.throws(
+    wrong({ key: who }),
+    /options has no "key"; expected one of actor, actorTimeoutMs, name/,
+  );
 });
 
 test.run();

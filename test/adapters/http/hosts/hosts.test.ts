@@ -323,7 +323,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     };
     await refuses(
       { statu: 503 },
-      /options has no "statu"; it knows status, headers, answer, onError/,
+      /options has no "statu"; expected one of status, headers, answer, onError/,
     );
     await refuses(
       { status: 200 },

@@ -452,7 +452,9 @@ test("bad arguments are named", () => {
     assert.throws(() => readRules(...(args as Parameters<typeof readRules>)), says);
   refuses(/text must be a string, got an object/, Buffer.from("[]"));
   refuses(/options must be an object, got null/, "[]", null);
-  refuses(/options has no "actor"; it knows source, actors, algorithms/, "[]", { actor: [] });
+  refuses(/options has no "actor"; expected one of source, actors, algorithms/, "[]", {
+    actor: [],
+  });
   refuses(/source must be a string, got 1/, "[]", { source: 1 });
   refuses(/actors must be an array of names, got "tenant"/, "[]", { actors: "tenant" });
   refuses(/actors must be a string, got 1/, "[]", { actors: [1] });
