@@ -141,7 +141,7 @@ export class RedisLimiter extends RemoteLimiter {
   }
 }
 
-/** What a `setRate` reaches: the state tells under which numbers it was last used. */
+/** What a `setRate` reaches: the state records under which numbers it was last used. */
 export interface RateSetting {
   /**
    * `"users"`: the limiter was last used by code that declares the same numbers, by this process or
@@ -157,7 +157,7 @@ export interface RateSetting {
 /** Guava's RateLimiter on Redis. */
 export class RedisRateLimiter extends RemoteLimiter {
   /**
-   * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many
+   * Creates a `RateLimiter` on Redis: all code that uses the same name shares it, however many
    * processes and machines.
    *
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
@@ -200,7 +200,7 @@ export class RedisRateLimiter extends RemoteLimiter {
   /**
    * Sets another pace for all limiters that were created under this name with the same numbers,
    * until it is set again or taken back with `resetRate`. Code that declares other numbers is not
-   * held to it.
+   * affected.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
    * @returns which code it reaches, as far as Redis knows: see `RateSetting`
@@ -289,8 +289,8 @@ const leaseTime: Bound = {
 /** How many run at once, in all processes together. */
 export class RedisConcurrencyLimiter extends RemoteConcurrency {
   /**
-   * A limit on how many run at once: one for all who use the same name, however many processes and
-   * machines.
+   * Creates a limit on how many calls run at once: all code that uses the same name shares it, however
+   * many processes and machines.
    *
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
    *   closed. Or anything with `runScript`, and a `subscriber` with it

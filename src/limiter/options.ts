@@ -69,8 +69,18 @@ export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): nu
 
 const WAIT_OPTIONS = ["signal"] as const;
 
+/** Options that are known to be right: for callers that pass the same ones at every call. */
+export class CheckedWaitOptions implements WaitOptions {
+  readonly signal: AbortSignal;
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal;
+  }
+}
+
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
   if (options === undefined) return undefined;
+  if (options instanceof CheckedWaitOptions) return options.signal;
   checkOptions("options", options, WAIT_OPTIONS);
   return checkSignal(options.signal);
 }

@@ -17,7 +17,7 @@ import type { PrefetchOptions as Prefetch } from "../limiter/remote/refill-size.
 import type { RemoteLimiter } from "../limiter/remote/remote-limiter.ts";
 import type { PolicyList } from "../stores/memory.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
-import { breakersOf } from "../stores/redis/connection.ts";
+import { breakersOf, keepsOrder } from "../stores/redis/connection.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions {
@@ -125,7 +125,8 @@ export function open(
   const runner = scriptRunner(redis);
   const breakerOf = breakersOf(redis, letsIn(unavailable));
   const keyPrefix = checkText("prefix", prefix) + tagOf(options.hashTag);
-  const store = new RedisStore(runner, keyPrefix, algorithms, limits.keys, breakerOf);
+  const isOrdered = keepsOrder(redis);
+  const store = new RedisStore(runner, keyPrefix, algorithms, limits.keys, breakerOf, isOrdered);
   return [
     store,
     withoutBrackets(checkName(name)),

@@ -111,6 +111,9 @@ export class Breaker {
     if (this.#listeners.size > 0) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    // nothing looks for the store any more: the next call does
+    this.#isOpen = false;
+    this.#pauseMs = FIRST_PAUSE_MS;
   }
 
   /** Keys that are asked once would otherwise pile up as long as the store is away. */

@@ -10,6 +10,8 @@ import type { ProcessCounter } from "./process-counter.ts";
 import type { Trip } from "./trip.ts";
 
 export interface Store {
+  /** It runs the requests for a key in the order of the calls of `run`. Absent: it may not. */
+  readonly isOrdered?: boolean;
   /**
    * Shared by all limiters whose keys go away together with this one; absent, or undefined: each
    * limiter has its own.

@@ -28,7 +28,8 @@ const CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 /**
  * Numbers trips. Of two trips on one key the second may leave only when the first has been answered
- * or has failed: a trip that arrives after a later one is taken for one that was run.
+ * or has failed, or where the client keeps the order: a trip that arrives after a later one is taken
+ * for one that was run.
  */
 export class TripCounter {
   #caller = randomCaller();

@@ -447,6 +447,65 @@ for (const [name, open] of Object.entries(listeners)) {
   });
 }
 
+test("memory is short: no new lease or ticket; what is held is kept, and given back", async () => {
+  await using server = await startRedis();
+  await using bench = await Bench.open(server.url);
+  const limiter = bench.limiter(2, { leaseMs: 600_000 });
+  const [one, other] = [await limiter.acquire(), await limiter.acquire()];
+  const waiting = limiter.acquire();
+  await until("a ticket", () => limiter.waiting === 1);
+  await bench.redis.config("SET", "maxmemory", "1");
+  const late = bench.limiter(2, { whenUnavailable: "wait" });
+  try {
+    for (const ask of [() => limiter.acquire(), () => limiter.tryAcquire()]) {
+      const error = (await failure(ask)) as StoreUnavailableError;
+      assert.instance(error, StoreUnavailableError);
+      assert.match(`${error.cause}`, "OOM");
+    }
+    assert.match(`${await failure(() => limiter.setLimit(5))}`, "OOM");
+    // together with a request that is refused
+    const refused = failure(() => limiter.acquire());
+    await one.release();
+    assert.match(`${await refused}`, "OOM");
+    await (await waiting).release();
+    assert.equal(await limiter.peek(), { limit: 2, active: 1, waiting: 0 });
+    const waits = late.acquire();
+    await sleep(200);
+    assert.is(late.active, 0);
+    await bench.redis.config("SET", "maxmemory", "0");
+    await (await waits).release();
+  } finally {
+    await bench.redis.config("SET", "maxmemory", "0");
+  }
+  await other.release();
+});
+
+test("in the script: an adoption and a probe are refused where memory is short", async () => {
+  await using server = await startRedis();
+  await using bench = await Bench.open(server.url);
+  const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
+  const store = new RedisLeaseStore(scriptRunner(bench.redis as RedisClient), subscriptions, "");
+  const held = leaseId(60_000, 1, "p", 1);
+  await store.run("key", 1, [{ verb: "acquire", what: held }]);
+  await bench.redis.config("SET", "maxmemory", "1");
+  for (const [verb, what] of [
+    ["adopt", leaseId(60_000, 1, "p", 2)],
+    ["probe", ""],
+  ] as const) {
+    assert.match(`${await failure(() => store.run("key", 1, [{ verb, what }]))}`, "OOM");
+  }
+  const { standings } = await store.run("key", 1, [{ verb: "adopt", what: held }]);
+  assert.equal(standings, ["held"]);
+});
+
+test("a foreign value under the key: the error says what is there", async () => {
+  await using bench = await Bench.open();
+  await bench.redis.set("c:pages", "a session");
+  const error = await failure(() => bench.limiter(1).acquire());
+  assert.match(`${error}`, /WRONGTYPE the key "c:pages" holds "a session", which no limiter/);
+  assert.is(await bench.redis.get("c:pages"), "a session");
+});
+
 test("a user with the rights of the docs, and one who may not publish or subscribe", async () => {
   await using server = await startRedis();
   const commands = "+evalsha +eval +time +zadd +zrem +zscore +zcount +zrangebyscore";

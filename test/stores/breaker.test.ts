@@ -117,6 +117,21 @@ breakers("after a rest the first caller that waits has the store probed at once"
   assert.equal([only.isBack, probes()], [true, before + 1]);
 });
 
+breakers(
+  "when the last limiter is closed, the next call of another one asks the store",
+  async () => {
+    const { all, breaker } = many(2, new Breaker());
+    for (const each of all) each.answer = () => new Promise(() => {});
+    await timers.tickAsync(5000);
+    for (const each of all) {
+      assert.ok(breaker.isOpen);
+      breaker.leave(each);
+    }
+    assert.not.ok(breaker.isOpen);
+    assert.is(timers.countTimers(), 0);
+  },
+);
+
 for (const name of ["fails", "waits"] as const) {
   breakers(`keys that are asked once do not pile up where the caller ${name}`, async () => {
     const client = new Breaker();

@@ -12,8 +12,9 @@ import {
 import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
-import { smoothBursty, smoothWarmingUp } from "../../src/index.ts";
+import { allOf, smoothBursty, smoothWarmingUp } from "../../src/index.ts";
 import {
+  RedisConcurrencyLimiter,
   RedisLimiter,
   RedisRateLimiter,
   type RedisRateLimiterOptions,
@@ -473,7 +474,10 @@ faults("SCRIPT FLUSH: the scripts are sent again, nothing is lost", async () => 
 faults("WRONGTYPE: a key of another type is left alone", async () => {
   await redis.lpush(KEY, "somebody's");
   const limiter = open("troubled", 5);
-  await trouble(() => limiter.tryAcquire(), /WRONGTYPE/);
+  const says = /WRONGTYPE the key "l:troubled" holds a value of type list.*another name or prefix/;
+  await trouble(() => limiter.tryAcquire(), says);
+  const both = allOf(limiter, open("untroubled", 5));
+  await trouble(async () => both.tryAcquire(), says);
   await trouble(() => limiter.peek(), /WRONGTYPE/);
   await trouble(() => limiter.setRate(5), /WRONGTYPE/);
   assert.equal(await redis.lrange(KEY, 0, -1), ["somebody's"]);
@@ -483,7 +487,12 @@ faults("a text that no limiter has written is left alone", async () => {
   const long = ["4|1700000000|12 permits", '{"user":"one","used":12}', "a session: 0123456789"];
   for (const text of ["", "short", ...long]) {
     await redis.set(KEY, text);
-    await trouble(() => open("troubled", 5).tryAcquire(), /no limiter has written/);
+    const limiter = open("troubled", 5);
+    const says = `the key "l:troubled" holds ${JSON.stringify(text)}, which no limiter has written`;
+    for (const asked of [limiter, allOf(limiter, open("untroubled", 5))]) {
+      const error = (await failure(() => asked.tryAcquire())) as StoreUnavailableError;
+      assert.ok(error.message.includes(says), error.message);
+    }
     assert.is(await redis.get(KEY), text);
   }
 });
@@ -505,6 +514,38 @@ for (const whenUnavailable of ["wait", "allow", "local"] as const) {
   );
 }
 
+faults(
+  "a key for a limit that holds no text is named; an error stays where nothing is seen",
+  async () => {
+    await redis.del(KEY);
+    await redis.hset("limits:kept", "a", "b");
+    const kept = open("troubled", 5, { limitKey: "limits:kept" });
+    await trouble(() => kept.tryAcquire(), /the key "limits:kept" holds a value of type hash/);
+    // deleted meanwhile, or the look fails
+    const wrong = new Error("WRONGTYPE as it was");
+    for (const reply of [
+      () => Promise.resolve("none\t"),
+      () => Promise.reject(new Error("gone")),
+    ]) {
+      let calls = 0;
+      const client = { runScript: () => (calls++ === 0 ? Promise.reject(wrong) : reply()) };
+      const error = await failure(() =>
+        open("troubled", 5, {}, client as unknown as Redis).tryAcquire(),
+      );
+      assert.is((error as StoreUnavailableError).cause, wrong);
+    }
+    // a user that may not ask for the type
+    const client = {
+      runScript: ({ name }: { readonly name: string }) =>
+        name.endsWith(":look") ? Promise.resolve("\t") : Promise.reject(wrong),
+    };
+    await trouble(
+      () => open("troubled", 5, {}, client as unknown as Redis).tryAcquire(),
+      /a value of type unknown/,
+    );
+  },
+);
+
 faults("NOPERM: without the right commands or keys; and which commands are enough", async () => {
   const before = await openUsed().then(() => redis.dumpBuffer(KEY));
   const rights: [rights: string[], words: RegExp][] = [
@@ -520,6 +561,10 @@ faults("NOPERM: without the right commands or keys; and which commands are enoug
     try {
       const limiter = open("troubled", 0.001, {}, client);
       await trouble(() => limiter.charge(1), words);
+      await trouble(
+        () => limiter.charge(1),
+        /a limiter needs \+evalsha \+eval \+get \+set \+time on "l:troubled"/,
+      );
     } finally {
       client.disconnect();
     }
@@ -556,15 +601,20 @@ faults("OOM: refused, the state stays; looks are answered", async () => {
   assert.is(await limiter.tryAcquire(), false);
 });
 
-faults("READONLY: a replica refuses what would write, and shows how things stand", async () => {
+faults("READONLY: a replica refuses what would write, and answers peeks and refusals", async () => {
   const limiter = await openUsed();
   await using replica = await startReplica(server);
   const client = new Redis(replica.url);
   try {
     const there = open("troubled", 0.001, {}, client);
     await trouble(() => there.charge(1), /READONLY/);
+    await trouble(() => open("troubled", 5, { prefix: "new:" }, client).tryAcquire(), /READONLY/);
     const { allowed, remaining } = await there.peek();
     assert.equal([allowed, remaining], [false, 0]);
+    assert.is(await there.tryAcquire(), false);
+    const leases = RedisConcurrencyLimiter.create(client, "troubled", 1);
+    await trouble(() => leases.peek(), /READONLY/);
+    await leases.close();
   } finally {
     client.disconnect();
   }
@@ -640,6 +690,21 @@ faults("an answer that is none is an error that says what it was", async () => {
   for (const strange of [null, undefined, 7, [], "s5", "s5\t0\t0"]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
     await trouble(() => limiter.acquire(), /the script answered .* to 1 requests/);
+  }
+});
+
+faults("so is such an answer to a combination, and every call ends", async () => {
+  for (const strange of [null, undefined, 7, [], "s5", [null], ["+"], [{}], ["+1\ts5"]]) {
+    const redis = { runScript: async () => strange };
+    const both = allOf(
+      RedisRateLimiter.create(redis, "troubled", 5),
+      RedisRateLimiter.create(redis, "troubled too", 5),
+    );
+    const ends = await Promise.allSettled([both.acquire(), both.tryAcquire(), both.decide()]);
+    for (const end of ends) {
+      assert.is(end.status, "rejected", String(strange));
+      if (end.status === "rejected") assert.instance(end.reason, StoreUnavailableError);
+    }
   }
 });
 

@@ -27,6 +27,8 @@ export class FullQueue {
   readonly #maxWaiting: number;
   readonly #onFull: OnFullQueue;
   readonly #outside = new Fifo<Entrant>();
+  /** How many jobs that can be dropped were added. */
+  #orders = 0;
   /** A job was let in and has not been added yet. */
   #isEntering = false;
 
@@ -50,7 +52,7 @@ export class FullQueue {
     if (isFull && !this.#makeRoom(jobs, options?.priority ?? 0)) {
       return Promise.reject(this.#error(false));
     }
-    return this.#onFull === "reject" ? add(job, options) : addDroppable(job, options, add);
+    return this.#onFull === "reject" ? add(job, options) : this.#addDroppable(job, options, add);
   }
 
   /** Lets the next job in that waits outside, if there is room. */
@@ -117,22 +119,23 @@ export class FullQueue {
     if (signal !== undefined) entered.then(unlisten, unlisten);
     return { entrant, entered };
   }
-}
 
-/** The PQueue drops a job whose signal is aborted, so each job gets a signal of its own. */
-function addDroppable<Result>(
-  job: PacedJob<Result>,
-  options: Partial<PacedAddOptions> = {},
-  add: Add,
-): Promise<Result & Awaited<Result>> {
-  const controller = new AbortController();
-  const drop = (reason: unknown) => controller.abort(reason);
-  const unlisten = onAbort(options.signal, drop);
-  const own = controller.signal;
-  const result = add<Result>(
-    ({ signal }) => job({ signal: signal === own ? options.signal : signal }),
-    { ...options, signal: own, drop },
-  );
-  if (options.signal !== undefined) result.then(unlisten, unlisten);
-  return result;
+  /** The PQueue drops a job whose signal is aborted, so each job gets a signal of its own. */
+  #addDroppable<Result>(
+    job: PacedJob<Result>,
+    options: Partial<PacedAddOptions> = {},
+    add: Add,
+  ): Promise<Result & Awaited<Result>> {
+    const controller = new AbortController();
+    const drop = (reason: unknown) => controller.abort(reason);
+    const unlisten = onAbort(options.signal, drop);
+    const own = controller.signal;
+    const order = this.#orders++;
+    const result = add<Result>(
+      ({ signal }) => job({ signal: signal === own ? options.signal : signal }),
+      { ...options, signal: own, drop, order },
+    );
+    if (options.signal !== undefined) result.then(unlisten, unlisten);
+    return result;
+  }
 }

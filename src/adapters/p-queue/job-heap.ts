@@ -1,11 +1,10 @@
 import type { Permits } from "../../permits.ts";
-import { AsyncScope, restoresScope, SCOPE } from "./async-scope.ts";
+import { restoresScope } from "./async-scope.ts";
 import {
   BareJob,
   type Job,
   type JobOptions,
   type PacedAddOptions,
-  type PacedJob,
   Rank,
   type Run,
   ScopedJob,
@@ -27,13 +26,18 @@ export class JobHeap {
   /** Ids need not be unique. */
   #byId: Map<string, Job | Set<Job>> | undefined;
   #size = 0;
-  #orders = 0;
   /** Whether a job with other permits than 1 came since no job waited. */
   #isMixed = false;
-  /** The job that was added last, if its context is still to be remembered. */
-  #bare: Job | undefined;
-  /** Of the job that is enqueued next. */
-  #work: PacedJob<unknown> | undefined;
+  /** The job that was enqueued last, if its context is still to be kept in case it waits. */
+  bare: BareJob | undefined;
+  /** The job that starts, or started last. */
+  taken: Job | undefined;
+  readonly #onTake: () => void;
+
+  /** @param onTake called before the PQueue is handed a job */
+  constructor(onTake = () => {}) {
+    this.#onTake = onTake;
+  }
 
   get size(): number {
     return this.#size;
@@ -67,9 +71,9 @@ export class JobHeap {
     return found;
   }
 
-  /** The job that has waited longest, whatever its priority. */
+  /** The droppable job that has waited longest, whatever its priority. */
   get oldest(): Job | undefined {
-    return this.#best((a, b) => (a.first?.order ?? 0) < (b.first?.order ?? 0));
+    return this.#best((a, b) => orderOf(a) < orderOf(b));
   }
 
   /** Of the jobs of the lowest priority the one that has waited longest. */
@@ -86,38 +90,26 @@ export class JobHeap {
   }
 
   /**
-   * Hands the next job that is enqueued its work, and remembers the async context where that job
-   * waits. A job that starts at once needs none; one that is not alone waits, and remembers its
-   * context itself.
-   *
-   * @param work what the user wants to be run
-   * @param add enqueues the job; listeners may add further jobs meanwhile
+   * A job that is alone may start at once, and need not remember its async context: where it then
+   * waits, the caller asks `bare` to do so.
    */
-  addScoped<Result>(work: PacedJob<unknown>, add: () => Result): Result {
-    const outer = this.#bare;
-    this.#bare = undefined;
-    this.#work = work;
-    const result = add();
-    this.#work = undefined;
-    const job = this.#bare as Job | undefined;
-    if (job?.rank !== undefined) {
-      const { run } = job;
-      const scope = new AsyncScope(...SCOPE);
-      job.run = () => scope.runInAsyncScope(run);
-    }
-    this.#bare = outer;
-    return result;
-  }
-
   enqueue(run: Run, options: Partial<JobOptions> = {}): void {
     const { priority = 0, permits = 1 } = options;
-    const isScoped = restoresScope && this.#size > 0;
-    const job = new (isScoped ? ScopedJob : BareJob)(this.#work, run, options, this.#orders++);
-    this.#work = undefined;
-    this.#bare = isScoped || !restoresScope ? undefined : job;
     this.#isMixed = permits !== 1 || (this.#isMixed && this.#size > 0);
+    if (restoresScope && this.#size > 0) {
+      this.#add(new ScopedJob(run, options), priority);
+    } else {
+      const job = new BareJob(run, options);
+      this.#add(job, priority);
+      if (restoresScope) this.bare = job;
+    }
+  }
+
+  #add(job: Job, priority: number): void {
     if (this.#byId !== undefined) addTo(this.#byId, job);
-    this.#append(job, priority);
+    const rank = this.#byPriority.get(priority) ?? this.#addRank(priority);
+    rank.append(job);
+    this.#size += 1;
   }
 
   /** The next job, which waits no longer. */
@@ -126,6 +118,15 @@ export class JobHeap {
     if (job !== undefined) this.#delete(job);
     return job;
   }
+
+  dequeue(): Run | undefined {
+    this.#onTake();
+    this.taken = this.take();
+    return this.taken && this.#start;
+  }
+
+  /** One function for all jobs: the PQueue calls it at once. */
+  readonly #start = () => (this.taken as Job).start();
 
   /** The PQueue calls it for a job whose signal was aborted. */
   remove(id: string): void {
@@ -139,12 +140,12 @@ export class JobHeap {
 
   /** The job goes behind those that have the priority already. */
   setPriority(id: string, priority: number): void {
-    const [job] = this.#jobsOf(id);
-    if (job === undefined) throw new ReferenceError(`no job with the id "${id}" waits`);
-    if (job.rank?.priority === priority) return;
-    this.#leave(job);
-    job.order = this.#orders++;
-    this.#append(job, priority);
+    const [first, ...others] = this.#jobsOf(id);
+    if (first === undefined) throw new ReferenceError(`no job with the id "${id}" waits`);
+    const job = others.reduce((a, b) => (priorityOf(b) > priorityOf(a) ? b : a), first);
+    if (priorityOf(job) === priority) return;
+    this.#delete(job);
+    this.#add(new BareJob(() => job.start(), job.options), priority);
   }
 
   filter({ priority }: Readonly<Partial<PacedAddOptions>>): Run[] {
@@ -154,32 +155,21 @@ export class JobHeap {
   #jobsOf(id: string): Iterable<Job> {
     if (this.#byId === undefined) {
       this.#byId = new Map();
-      const jobs = this.#ranks.flatMap((rank) => [...rank]);
-      for (const job of jobs.sort((a, b) => a.order - b.order)) addTo(this.#byId, job);
+      for (const job of this.#ranks.flatMap((rank) => [...rank])) addTo(this.#byId, job);
     }
     const found = this.#byId.get(id) ?? [];
     return Symbol.iterator in found ? found : [found];
   }
 
   #delete(job: Job): void {
-    this.#leave(job);
-    if (this.#size === 0) this.#byId = undefined;
-    if (this.#byId !== undefined) deleteFrom(this.#byId, job);
-  }
-
-  #append(job: Job, priority: number): void {
-    const rank = this.#byPriority.get(priority) ?? this.#addRank(priority);
-    rank.append(job);
-    this.#size += 1;
-  }
-
-  #leave(job: Job): void {
     const { rank } = job;
     if (rank === undefined) return;
     rank.remove(job);
     this.#size -= 1;
     // the last one stays: most queues have one priority, and are often empty
     if (rank.first === undefined && this.#ranks.length > 1) this.#removeRank(rank);
+    if (this.#size === 0) this.#byId = undefined;
+    if (this.#byId !== undefined) deleteFrom(this.#byId, job);
   }
 
   #addRank(priority: number): Rank {
@@ -230,6 +220,14 @@ export class JobHeap {
     this.#ranks[upper.index] = upper;
     this.#ranks[lower.index] = lower;
   }
+}
+
+function orderOf({ first }: Rank): number {
+  return first?.options.order ?? 0;
+}
+
+function priorityOf({ rank }: Job): number {
+  return rank?.priority ?? 0;
 }
 
 function permitsOf({ options }: Job): Permits {

@@ -16,25 +16,24 @@ export type PacedJob<Result> = (options: {
   readonly signal?: AbortSignal | undefined;
 }) => Result | PromiseLike<Result>;
 
-/** The options as the PQueue hands them on, and how a full queue drops the job. */
+/** The options as the PQueue hands them on. */
 export interface JobOptions extends PacedAddOptions {
+  /** What the user wants to be run: here, for a field of each job or a closure would cost memory. */
+  readonly work?: PacedJob<unknown>;
+  /** How a full queue drops the job, and its place among those that it can drop, oldest first. */
   readonly drop?: ((reason: Error) => void) | undefined;
+  readonly order?: number;
 }
 
 export type Run = () => Promise<unknown>;
 
-/** A job that waits, or waited. */
+/** A job that waits, or waited. Thousands may wait: each field costs 8 bytes a job. */
 export interface Job {
-  /** What the user wants to be run. */
-  readonly work: PacedJob<unknown> | undefined;
   /** What the PQueue made of it. */
-  run: Run;
+  readonly run: Run;
   readonly options: Partial<JobOptions>;
-  /** Of two jobs the one with the lower number was added, or given its priority, earlier. */
-  order: number;
   /** The jobs of its priority; `undefined` once it has left. */
   rank: Rank | undefined;
-  previous: Job | undefined;
   next: Job | undefined;
   /** Runs it, in its own async context if it has one. */
   start(): Promise<unknown>;
@@ -42,52 +41,39 @@ export interface Job {
 
 /** A job that starts in the context of the code that starts it. */
 export class BareJob implements Job {
-  readonly work: PacedJob<unknown> | undefined;
-  run: Run;
   readonly options: Partial<JobOptions>;
-  order: number;
   rank: Rank | undefined = undefined;
-  previous: Job | undefined = undefined;
   next: Job | undefined = undefined;
+  run: Run;
 
-  constructor(
-    work: PacedJob<unknown> | undefined,
-    run: Run,
-    options: Partial<JobOptions>,
-    order: number,
-  ) {
-    this.work = work;
+  constructor(run: Run, options: Partial<JobOptions>) {
     this.run = run;
     this.options = options;
-    this.order = order;
   }
 
   start(): Promise<unknown> {
     return this.run();
   }
+
+  /** Will start in the context of the caller. */
+  keepScope(): void {
+    const scope = new AsyncScope(...SCOPE);
+    const run = this.run;
+    this.run = () => scope.runInAsyncScope(run);
+  }
 }
 
-/** A job that starts in the async context in which it was made. One object: thousands may wait. */
+/** A job that starts in the async context in which it was made. One object, to save memory. */
 export class ScopedJob extends AsyncScope implements Job {
-  readonly work: PacedJob<unknown> | undefined;
-  run: Run;
   readonly options: Partial<JobOptions>;
-  order: number;
   rank: Rank | undefined = undefined;
-  previous: Job | undefined = undefined;
   next: Job | undefined = undefined;
+  readonly run: Run;
 
-  constructor(
-    work: PacedJob<unknown> | undefined,
-    run: Run,
-    options: Partial<JobOptions>,
-    order: number,
-  ) {
+  constructor(run: Run, options: Partial<JobOptions>) {
     super(...SCOPE);
-    this.work = work;
     this.run = run;
     this.options = options;
-    this.order = order;
   }
 
   start(): Promise<unknown> {
@@ -95,13 +81,20 @@ export class ScopedJob extends AsyncScope implements Job {
   }
 }
 
-/** The jobs of one priority: first in, first out, and any job may leave. One step each. */
+/**
+ * The jobs of one priority: first in, first out. A job that leaves from the midst stays linked, and
+ * is let go of when it comes to the front, or when as many have left as wait: so each step is one on
+ * average, and a job needs one link.
+ */
 export class Rank {
   readonly priority: number;
   /** Its place in the heap of ranks. */
   index: number;
+  /** It waits, or no job does. */
   first: Job | undefined;
   #last: Job | undefined;
+  #size = 0;
+  #gone = 0;
 
   constructor(priority: number, index: number) {
     this.priority = priority;
@@ -109,26 +102,44 @@ export class Rank {
   }
 
   append(job: Job): void {
-    const last = this.#last;
-    if (last === undefined) this.first = job;
-    else last.next = job;
-    job.previous = last;
-    job.rank = this;
+    if (this.#last === undefined) this.first = job;
+    else this.#last.next = job;
     this.#last = job;
+    job.rank = this;
+    this.#size += 1;
   }
 
   remove(job: Job): void {
-    const { previous, next } = job;
-    if (previous === undefined) this.first = next;
-    else previous.next = next;
-    if (next === undefined) this.#last = previous;
-    else next.previous = previous;
-    job.previous = undefined;
-    job.next = undefined;
     job.rank = undefined;
+    this.#size -= 1;
+    this.#gone += 1;
+    this.first = this.#skipGone(this.first);
+    if (this.#gone >= this.#size) this.#unlinkGone();
+  }
+
+  /** The first job from here on that waits. Those before it may be held for long: they hold no other. */
+  #skipGone(from: Job | undefined): Job | undefined {
+    let job = from;
+    while (job !== undefined && job.rank === undefined) {
+      const { next }: Job = job;
+      job.next = undefined;
+      job = next;
+      this.#gone -= 1;
+    }
+    return job;
+  }
+
+  #unlinkGone(): void {
+    this.#last = undefined;
+    for (let job = this.first; job !== undefined; job = job.next) {
+      job.next = this.#skipGone(job.next);
+      this.#last = job;
+    }
   }
 
   *[Symbol.iterator](): Generator<Job> {
-    for (let job = this.first; job !== undefined; job = job.next) yield job;
+    for (let job = this.first; job !== undefined; job = job.next) {
+      if (job.rank !== undefined) yield job;
+    }
   }
 }

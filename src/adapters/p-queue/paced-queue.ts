@@ -29,9 +29,9 @@ import type { Limiter } from "../../limiter/face.ts";
 import { listPermits } from "../../permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
-import type { Job, JobOptions, PacedAddOptions, PacedJob, Run } from "./job.ts";
+import type { BareJob, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
 import { JobHeap } from "./job-heap.ts";
-import { giveBack, type Pass, PermitRequests } from "./permit-requests.ts";
+import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 
 export interface PacedQueueOptions {
   /** At whose pace the jobs start; it may be shared with others. */
@@ -69,20 +69,10 @@ const jobsAtLeastOne: Bound = {
 };
 const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
 
-/** The `queueClass` of the PQueue. */
-interface PacedJobs extends JobHeap {
-  dequeue(): Run | undefined;
-}
-
-/** The heap that the PQueue made last, and what it does to us. */
+/** The heap that the PQueue made last, and what it calls before it hands a job out. */
 interface Line {
   jobs: JobHeap;
-  /** The job that starts, or started last. */
-  taken: Job | undefined;
   onTake(): void;
-  onEnd(): void;
-  onFail(error: unknown): never;
-  onRemove(): void;
 }
 
 /**
@@ -93,13 +83,15 @@ interface Line {
  * const queue = new PacedQueue({ limiter, concurrency: 20 });
  * await queue.add(() => fetch(url), { permits: 2, priority: 1 });
  */
-export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
+export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #requests: PermitRequests;
   readonly #line: Line;
   readonly #full: FullQueue | undefined;
   #isPaused: boolean;
-  /** Handed to the job that the PQueue is about to start. */
+  /** Of the job that the PQueue is about to start, or started last. */
   #pass: Pass | undefined;
+  /** The PQueue is about to start a job. */
+  #isOpening = false;
   /** What the last event said: `rateLimit` or `rateLimitCleared`. */
   #saidRateLimited = false;
   #isSaying = false;
@@ -119,14 +111,7 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
     checkBoolean("autoStart", autoStart);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
-    const line: Line = {
-      jobs: new JobHeap(),
-      taken: undefined,
-      onTake: idle,
-      onEnd: idle,
-      onFail: rethrow,
-      onRemove: idle,
-    };
+    const line: Line = { jobs: new JobHeap(), onTake() {} };
     super({
       concurrency,
       autoStart: false,
@@ -138,13 +123,6 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
     this.#line = line;
     this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
     line.onTake = () => super.pause();
-    line.onEnd = () => this.#pump();
-    line.onFail = (error) => {
-      this.#pump();
-      throw error;
-    };
-    // only when the PQueue has done with the abort
-    line.onRemove = () => queueMicrotask(() => this.#pump());
   }
 
   /**
@@ -177,16 +155,22 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
   }
 
   #enqueue<Result>(
-    job: PacedJob<Result>,
+    work: PacedJob<Result>,
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
+    const { jobs } = this.#line;
+    // of an `add` around this one: a job or a listener may call it
+    const outer = jobs.bare;
+    jobs.bare = undefined;
     // the casts: in PQueue 9 a job answers a value or a promise, and `add` answers a promise of a
     // Result; in PQueue 10 a job may answer either, and `add` answers one of what was awaited
-    return this.#line.jobs.addScoped(job, () => {
-      const result = super.add<Result>(this.#start as Start<Result>, options);
-      this.#pump();
-      return result as Promise<Result & Awaited<Result>>;
-    });
+    const own: object = options === undefined ? { work } : { ...options, work };
+    const result = super.add<Result>(this.#start as Start<Result>, own);
+    this.#pump();
+    const job = jobs.bare as BareJob | undefined;
+    if (job?.rank !== undefined) job.keepScope();
+    jobs.bare = outer;
+    return result as Promise<Result & Awaited<Result>>;
   }
 
   /** Starts jobs from now on, after `pause()` or with `autoStart: false`. */
@@ -212,9 +196,8 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
    * AbortError in p-queue 10. Jobs that wait for room (`onFull: "wait"`) reject with an AbortError.
    */
   override clear(): void {
-    super.clear();
     this.#full?.clear();
-    this.#pump();
+    super.clear();
     this.#say();
   }
 
@@ -251,8 +234,8 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
 
   /** Requests permits for the next jobs, starts those that have them, gives up the rest. */
   #pump(): void {
-    // the PQueue is about to start a job: the caller that opened it goes on afterwards
-    while (this.#pass === undefined) {
+    // the caller that opened the PQueue goes on afterwards
+    while (!this.#isOpening) {
       const places = this.#isPaused ? 0 : this.concurrency - this.pending;
       const pass = this.#requests.next(this.#line.jobs, places);
       if (pass === undefined) break;
@@ -280,21 +263,33 @@ export class PacedQueue extends PQueue<PacedJobs, PacedAddOptions> {
   /** Lets the PQueue take one job; `onTake` pauses it again. */
   #open(pass: Pass): void {
     this.#pass = pass;
+    this.#isOpening = true;
     super.start();
     super.pause();
-    if (this.#pass === pass) {
-      this.#pass = undefined;
-      giveBack(pass);
-    }
+    if (this.#isOpening) giveBack(pass);
+    this.#isOpening = false;
   }
 
   /** What the PQueue calls for every job: one function, for a closure a job would cost memory. */
   readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
-    const pass = this.#pass;
-    this.#pass = undefined;
-    if (pass !== undefined && "error" in pass) throw pass.error;
-    return this.#line.taken?.work?.(task);
+    this.#isOpening = false;
+    if (this.#pass instanceof Refusal) throw this.#pass.error;
+    return this.#line.jobs.taken?.options.work?.(task);
   };
+
+  static {
+    // PQueue 9 is an EventEmitter, PQueue 10 an EventTarget
+    const verb = PQueue.prototype instanceof EventTarget ? "dispatchEvent" : "emit";
+    const tell: (...args: unknown[]) => boolean = Reflect.get(PQueue.prototype, verb);
+    Object.defineProperty(PacedQueue.prototype, verb, {
+      value(this: PacedQueue, ...args: [string | Event, ...unknown[]]) {
+        const [event] = args;
+        // a place is free, or a job has left
+        if (event === "next" || (event as Event).type === "next") this.#pump();
+        return tell.apply(this, args);
+      },
+    });
+  }
 }
 
 type Start<Result> = (task: Parameters<PacedJob<unknown>>[0]) => Result;
@@ -306,38 +301,17 @@ function checkAddOptions(options: Partial<PacedAddOptions>): void {
   if (permits !== undefined) listPermits(permits, Object.keys(Object(permits)));
 }
 
-/** A class without parameters, as PQueue wants it. */
-function heapOf(line: Line): new () => PacedJobs {
-  // one function for all jobs: the PQueue calls it at once
-  // PQueue frees the place in a microtask that it asks for before the job is through
-  const start = () => (line.taken as Job).start().then(line.onEnd, line.onFail);
-  return class extends JobHeap {
-    constructor() {
-      super();
-      line.jobs = this;
-    }
-
-    dequeue(): Run | undefined {
-      line.onTake();
-      line.taken = this.take();
-      return line.taken && start;
-    }
-
-    override remove(id: string): void {
-      super.remove(id);
-      line.onRemove();
-    }
-  };
+/** What the PQueue calls with `new`. A class for each queue would be compiled for each anew. */
+function heapOf(line: Line): new () => JobHeap {
+  function Heap(): JobHeap {
+    line.jobs = new JobHeap(() => line.onTake());
+    return line.jobs;
+  }
+  return Heap as unknown as new () => JobHeap;
 }
 
 /** PQueue 9 is an EventEmitter, PQueue 10 an EventTarget. */
 function emit(queue: object, event: "rateLimit" | "rateLimitCleared"): void {
   if (queue instanceof EventTarget) queue.dispatchEvent(new CustomEvent(event));
   else (queue as { emit(event: string): void }).emit(event);
-}
-
-function idle(): void {}
-
-function rethrow(error: unknown): never {
-  throw error;
 }

@@ -15,7 +15,16 @@ import type { JobHeap } from "./job-heap.ts";
 const MOST_REQUESTS = 100;
 
 /** Why a job may start now, or must fail. */
-export type Pass = { readonly reservation: Reservation } | { readonly error: unknown };
+export type Pass = Reservation | Refusal;
+
+/** The limiter refuses the job that is next. */
+export class Refusal {
+  readonly error: unknown;
+
+  constructor(error: unknown) {
+    this.error = error;
+  }
+}
 
 interface Request {
   readonly permits: Permits;
@@ -75,12 +84,10 @@ export class PermitRequests {
       answer = this.#limiter.reserve(permits);
       this.#repliesLater = isLater(answer);
     } catch (error) {
-      if (this.#requests.length === 0) return { error };
+      if (this.#requests.length === 0) return new Refusal(error);
       answer = Promise.reject(error);
     }
-    if (this.#requests.length === 0 && !isLater(answer) && answer.waitMs === 0) {
-      return { reservation: answer };
-    }
+    if (this.#requests.length === 0 && !isLater(answer) && answer.waitMs === 0) return answer;
     const request: Request = { permits };
     if (!isLater(answer)) request.reservation = answer;
     this.#requests.push(request);
@@ -103,11 +110,11 @@ export class PermitRequests {
         this.#onChange();
         await reservation.ready();
       } else {
-        giveBack({ reservation });
+        giveBack(reservation);
       }
-      return { reservation };
+      return reservation;
     } catch (error) {
-      return { error };
+      return new Refusal(error);
     }
   }
 
@@ -115,14 +122,14 @@ export class PermitRequests {
   #giveUpFrom(index: number): void {
     if (index >= this.#requests.length) return;
     for (const { reservation } of this.#requests.splice(index)) {
-      if (reservation !== undefined) giveBack({ reservation });
+      if (reservation !== undefined) giveBack(reservation);
     }
   }
 }
 
 /** Nothing waits for the reply: if the store is away the permits are lost. */
 export function giveBack(pass: Pass): void {
-  if ("reservation" in pass) undo(pass.reservation).catch(() => {});
+  if (!(pass instanceof Refusal)) undo(pass).catch(() => {});
 }
 
 async function undo(reservation: Reservation): Promise<void> {

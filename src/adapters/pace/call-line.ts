@@ -1,5 +1,6 @@
-import type { Limiter, WaitOptions } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/face.ts";
 import { AT_ONCE } from "../../limiter/limiter.ts";
+import { CheckedWaitOptions } from "../../limiter/options.ts";
 import type { Permits } from "../../permits.ts";
 import { onAbort } from "../on-abort.ts";
 
@@ -15,7 +16,7 @@ export class CallLine<This, Args extends unknown[]> {
   /** One for each call that has. */
   readonly #own = new Set<AbortController>();
   /** For `acquire`: the same object for all calls. */
-  options: WaitOptions = { signal: this.#controller.signal };
+  options = new CheckedWaitOptions(this.#controller.signal);
 
   /** @param signal rejects all calls that wait when it is aborted */
   constructor(fn: (this: This, ...args: Args) => unknown, signal: AbortSignal | undefined) {
@@ -34,10 +35,13 @@ export class CallLine<This, Args extends unknown[]> {
     if (this.#waiting === 1 && !this.#signal?.aborted) {
       this.#unlisten = onAbort(this.#signal, (reason) => this.clear(reason));
     }
-    return turn.then(() => {
-      this.#leave();
-      return this.#fn.apply(self, args);
-    }, this.#fail);
+    // thousands may wait: a bound function is 32 bytes smaller than a closure and what it holds
+    return turn.then(this.#start.bind(this, self, args), this.#fail);
+  }
+
+  #start(self: This, args: Args): unknown {
+    this.#leave();
+    return this.#fn.apply(self, args);
   }
 
   #leave(): void {
@@ -53,7 +57,7 @@ export class CallLine<This, Args extends unknown[]> {
   clear(reason: unknown = new DOMException("The waiting calls were cleared", "AbortError")): void {
     const waiting = [this.#controller, ...this.#own];
     this.#controller = new AbortController();
-    this.options = { signal: this.#controller.signal };
+    this.options = new CheckedWaitOptions(this.#controller.signal);
     for (const controller of waiting) controller.abort(reason);
   }
 

@@ -181,7 +181,7 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
   }
   if (rule.actor !== "device") return [];
   const broken = rule.exempt.filter((value) => ADDRESS.test(value) && range(value) === undefined);
-  const nobody = broken.map((value) =>
+  const neverMatching = broken.map((value) =>
     warning(
       rule,
       "no-such-value",
@@ -199,7 +199,7 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
     const message = `override "${value}" never applies${unless}: this address counts as "${address}"`;
     return warning(rule, "no-such-value", message);
   });
-  return [...nobody, ...overridden];
+  return [...neverMatching, ...overridden];
 }
 
 function shadowedUrls(
@@ -220,12 +220,12 @@ function shadowedUrls(
 
 function sameUrls(known: readonly Known[]): readonly Finding[] {
   const first = new Map<string, Rule>();
-  const told = new Set<string>();
+  const reported = new Set<string>();
   return known.flatMap(({ rule, path }) => {
     const other = first.get(path);
     if (other === undefined) first.set(path, rule);
-    if (other === undefined || other.url === rule.url || told.has(rule.url)) return [];
-    told.add(rule.url);
+    if (other === undefined || other.url === rule.url || reported.has(rule.url)) return [];
+    reported.add(rule.url);
     const message = `url ${rule.url} is the same as ${other.url} (${lineOf(other)}): the rules of both apply`;
     return [warning(rule, "same-url", message)];
   });

@@ -8,6 +8,9 @@ export interface RemoteLease extends AsyncDisposable {
    * it could not be renewed in time (Redis was away, or this process suspended), or its state was
    * lost. That Redis is away is no reason where the limiter's `whenUnavailable` is `"local"` or
    * `"allow"`. With a LimiterClosedError by `close()`.
+   *
+   * It is aborted by a timer. Code that runs after the event loop was blocked, before the first timer,
+   * still reads `aborted === false` though the lease may have lapsed: wait for a turn of the loop first.
    */
   readonly signal: AbortSignal;
   /**

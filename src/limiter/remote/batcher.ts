@@ -1,10 +1,17 @@
 /**
  * Requests share batches: those of one turn of the event loop, and those that come while a batch is
- * under way, leave together in the order in which they came. One batch is under way at a time. Each
- * is answered within `timeoutMs` of the first request in it, or reported as failed; a reply that
- * comes after that is reported as late.
+ * under way, leave together in the order in which they came. Each batch is answered within
+ * `timeoutMs` of the first request in it, or reported as failed; a reply that comes after that is
+ * reported as late.
+ *
+ * One batch is under way at a time; or two, where the store runs batches in the order in which they
+ * leave: it then runs the second while this process works on the reply to the first. For that many
+ * requests that could leave together leave in two halves. A second batch of a few requests would cost
+ * the store more than it gains, so it stays and grows.
  */
+
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
+import { atEndOfTurn } from "../../end-of-turn.ts";
 import { noAnswer } from "../../errors.ts";
 
 /** The caller has left meanwhile: the request need not be sent. */
@@ -33,6 +40,18 @@ export interface BatchHandler<Request, Answer> {
   drained(): void;
 }
 
+export interface BatchLimits {
+  /** How long the store may take for an answer, ms. */
+  readonly timeoutMs: number;
+  /** In a batch: a script keeps others waiting while it runs. */
+  readonly mostRequests: number;
+  /** The store runs batches in the order in which they leave. Default: false. */
+  readonly isOrdered?: boolean | undefined;
+}
+
+/** A second batch leaves with so many requests, no fewer. */
+const WORTH_OVERLAP = 32;
+
 interface Queued<Request> {
   readonly requests: Request[];
   /** When the first of them was added, ms. */
@@ -41,32 +60,38 @@ interface Queued<Request> {
 
 interface UnderWay<Request> extends Sent<Request> {
   readonly deadlineMs: number;
-  /** Its deadline was noticed late: this process, not the store, may have been busy. */
-  isGraced: boolean;
 }
 
 export class Batcher<Request extends Batchable, Answer> {
   readonly #handler: BatchHandler<Request, Answer>;
   readonly #timeoutMs: number;
   readonly #mostRequests: number;
+  readonly #mostUnderWay: number;
   #queue: Queued<Request>[] = [];
   #isHeld = false;
-  /** A microtask will send the next batch. */
+  /** The next batch will be sent at the end of the turn. */
   #isLeaving = false;
-  #underWay: UnderWay<Request> | undefined;
-  /** The overdue batch whose reply may still come. */
+  /** In the order in which they left; their deadlines are in this order, too. */
+  #underWay: UnderWay<Request>[] = [];
+  /** The last overdue batch, whose reply may still come. */
   #overdue: UnderWay<Request> | undefined;
-  #deadline: ReturnType<typeof setTimeout> | undefined;
+  /** Set while batches are under way, for the deadline of the oldest or an earlier one. */
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** A deadline was noticed late: this process, not the store, may have been busy. */
+  #isGraced = false;
 
-  /** @param mostRequests in a batch: a script keeps others waiting while it runs */
-  constructor(handler: BatchHandler<Request, Answer>, timeoutMs: number, mostRequests: number) {
+  constructor(
+    handler: BatchHandler<Request, Answer>,
+    { timeoutMs, mostRequests, isOrdered = false }: BatchLimits,
+  ) {
     this.#handler = handler;
     this.#timeoutMs = timeoutMs;
     this.#mostRequests = mostRequests;
+    this.#mostUnderWay = isOrdered ? 2 : 1;
   }
 
   get isDrained(): boolean {
-    return (this.#underWay ?? this.#overdue) === undefined && this.#queue.length === 0;
+    return this.#underWay.length === 0 && this.#overdue === undefined && this.#queue.length === 0;
   }
 
   add(request: Request): void {
@@ -92,14 +117,14 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#isHeld = false;
     this.#overdue = undefined;
     this.#restartTime();
-    this.#leaveSoon();
+    this.#continue();
   }
 
   /** Ends everything. @returns the requests without an answer, those under way first */
   abandon(): Request[] {
-    clearTimeout(this.#deadline);
-    const requests = [...(this.#underWay?.requests ?? []), ...this.hold()];
-    this.#underWay = undefined;
+    clearTimeout(this.#timer);
+    const requests = [...this.#underWay.flatMap((batch) => batch.requests), ...this.hold()];
+    this.#underWay = [];
     this.#overdue = undefined;
     return requests;
   }
@@ -113,33 +138,53 @@ export class Batcher<Request extends Batchable, Answer> {
     }
   }
 
-  /** With the microtasks of this turn: all requests of the turn are there, a lone one is not held up. */
-  #leaveSoon(): void {
+  // -- leaving --
+
+  #continue(): void {
     if (this.isDrained) this.#handler.drained();
-    if (this.#isHeld || this.#isLeaving || this.#underWay !== undefined) return;
-    if (this.#queue.length === 0) return;
-    this.#isLeaving = true;
-    queueMicrotask(() => {
-      this.#isLeaving = false;
-      if (!this.#isHeld && this.#underWay === undefined) this.#leave();
-    });
+    this.#leaveSoon();
   }
 
-  #leave(): void {
-    const queued = this.#queue.shift();
-    // held meanwhile, and what was queued handed back
-    if (queued === undefined) return;
-    const wanted = queued.requests.filter((request) => !request.gone);
-    if (wanted.length === 0) {
-      this.#leaveSoon();
-      return;
-    }
+  /** At the end of this turn: all requests of the turn are there, a lone one is not held up. */
+  #leaveSoon(): void {
+    if (this.#isLeaving || !this.#canLeave) return;
+    this.#isLeaving = true;
+    atEndOfTurn(this.#leave);
+  }
+
+  get #canLeave(): boolean {
+    const { length } = this.#underWay;
+    if (this.#isHeld || length >= this.#mostUnderWay) return false;
+    const next = this.#queue[0];
+    return next !== undefined && (length === 0 || next.requests.length >= WORTH_OVERLAP);
+  }
+
+  readonly #leave = (): void => {
+    this.#isLeaving = false;
+    const queued = this.#canLeave ? this.#queue.shift() : undefined;
+    if (queued !== undefined) this.#leaveTogether(queued);
+    // stores send at the end of the turn, too: the next batch follows in a step of its own
+    this.#continue();
+  };
+
+  #leaveTogether({ requests: queued, addedMs }: Queued<Request>): void {
+    const wanted = queued.some(isGone) ? queued.filter((request) => !request.gone) : queued;
+    if (wanted.length === 0) return;
     const requests = this.#handler.prepare(wanted);
+    const half = Math.ceil(requests.length / 2);
+    if (this.#underWay.length + 1 < this.#mostUnderWay && half >= WORTH_OVERLAP) {
+      this.#queue.unshift({ requests: requests.slice(half), addedMs });
+      this.#send(requests.slice(0, half), addedMs);
+    } else {
+      this.#send(requests, addedMs);
+    }
+  }
+
+  #send(requests: readonly Request[], addedMs: number): void {
     const sentAt = this.#handler.now();
-    const deadlineMs = queued.addedMs + this.#timeoutMs;
-    const batch: UnderWay<Request> = { requests, sentAt, deadlineMs, isGraced: false };
-    this.#underWay = batch;
-    this.#watch(batch, Math.min(LONGEST_TIMEOUT_MS, deadlineMs - performance.now()));
+    const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
+    this.#underWay.push(batch);
+    if (this.#underWay.length === 1) this.#setTimer(batch.deadlineMs - performance.now());
     this.#run(batch).then(
       (answers) => {
         if (answers?.length === requests.length) this.#answered(batch, answers);
@@ -158,53 +203,72 @@ export class Batcher<Request extends Batchable, Answer> {
     }
   }
 
-  #watch(batch: UnderWay<Request>, ms: number): void {
-    this.#deadline = setTimeout(() => this.#expire(batch), ms);
+  // -- deadlines --
+
+  #setTimer(leftMs: number): void {
+    this.#timer = setTimeout(this.#check, Math.min(LONGEST_TIMEOUT_MS, leftMs));
   }
 
-  #expire(batch: UnderWay<Request>): void {
-    if (!batch.isGraced && performance.now() > batch.deadlineMs) {
+  readonly #check = (): void => {
+    const { deadlineMs } = this.#underWay[0] as UnderWay<Request>;
+    const leftMs = deadlineMs - performance.now();
+    // timers may fire up to a millisecond early
+    if (leftMs > 1) {
+      this.#setTimer(leftMs);
+    } else if (leftMs < 0 && !this.#isGraced) {
       // the event loop was busy: a reply that has arrived meanwhile is read before the next timer
-      batch.isGraced = true;
-      this.#watch(batch, 0);
-      return;
+      this.#isGraced = true;
+      this.#setTimer(0);
+    } else {
+      this.#expire();
     }
-    this.#underWay = undefined;
-    this.#overdue = batch;
-    this.#handler.failed(batch.requests, noAnswer(this.#timeoutMs), true);
-    this.#leaveSoon();
+  };
+
+  /** The replies to all that are under way come after that of the oldest, if at all. */
+  #expire(): void {
+    this.#isGraced = false;
+    const overdue = this.#underWay;
+    this.#underWay = [];
+    this.#overdue = overdue.at(-1);
+    for (const { requests } of overdue) {
+      this.#handler.failed(requests, noAnswer(this.#timeoutMs), true);
+    }
+    this.#continue();
   }
+
+  // -- replies --
 
   #answered(batch: UnderWay<Request>, answers: readonly Answer[]): void {
-    if (this.#underWay !== batch) {
-      const isLatest = this.#forget(batch);
+    if (this.#ends(batch)) {
+      this.#handler.answered(batch, answers);
+    } else {
+      const isLatest = this.#overdue === batch;
+      if (isLatest) this.#overdue = undefined;
       this.#handler.answeredLate(batch, answers, isLatest);
-      this.#leaveSoon();
-      return;
     }
-    clearTimeout(this.#deadline);
-    this.#underWay = undefined;
-    if (batch.isGraced) this.#restartTime();
-    this.#handler.answered(batch, answers);
-    this.#leaveSoon();
+    this.#continue();
   }
 
   #failed(batch: UnderWay<Request>, cause: unknown): void {
-    if (this.#underWay === batch) {
-      clearTimeout(this.#deadline);
-      this.#underWay = undefined;
-      this.#handler.failed(batch.requests, cause, false);
-    } else {
-      this.#forget(batch);
-    }
-    this.#leaveSoon();
+    if (this.#ends(batch)) this.#handler.failed(batch.requests, cause, false);
+    else if (this.#overdue === batch) this.#overdue = undefined;
+    this.#continue();
   }
 
-  #forget(batch: UnderWay<Request>): boolean {
-    const isLatest = this.#overdue === batch;
-    if (isLatest) this.#overdue = undefined;
-    return isLatest;
+  /** @returns whether it was under way */
+  #ends(batch: UnderWay<Request>): boolean {
+    const index = this.#underWay.indexOf(batch);
+    if (index < 0) return false;
+    this.#underWay.splice(index, 1);
+    if (this.#underWay.length === 0) clearTimeout(this.#timer);
+    if (this.#isGraced) this.#restartTime();
+    this.#isGraced = false;
+    return true;
   }
+}
+
+function isGone({ gone }: Batchable): boolean {
+  return gone;
 }
 
 function wrongCount(answers: number | undefined, requests: number): TypeError {

@@ -2,6 +2,7 @@ import { LONGEST_TIMEOUT_MS, toMillis } from "../../clock.ts";
 import type { RefusedMessage } from "../../diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../errors.ts";
 import { sameAmount, sizeOf } from "../../permits.ts";
+import type { Answer } from "../../stores/store.ts";
 import type { Here, Visitor } from "./permit-request.ts";
 import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 import type { Promised, Sleeper } from "./wait-line.ts";
@@ -32,7 +33,6 @@ export const TRIED: Outcome<boolean> = {
 
 /** A caller of `acquire` or `tryAcquire`: it sleeps in the line until its permits can be used. */
 export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
-  readonly #host: WaiterHost;
   readonly #outcome: Outcome<T>;
   readonly #resolve: (outcome: T | PromiseLike<T>) => void;
   /** It was requested before, and asks for what is left of its time. */
@@ -48,7 +48,6 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     resolve: (outcome: T | PromiseLike<T>) => void,
   ) {
     super(host, wanted);
-    this.#host = host;
     this.#outcome = outcome;
     this.#resolve = resolve;
     host.meter.seat();
@@ -63,15 +62,19 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
   }
 
   get #waited(): number {
-    return this.#host.line.now() - this.asked;
+    return this.host.line.now() - this.asked;
   }
 
   // -- what becomes of it --
 
-  protected override granted(wait: number): void {
-    if (wait > 0) this.#host.line.add(this, this.asked + this.longest);
+  override accept(answer: Answer, sentAt: number): void {
+    if (answer.wait > 0) super.accept(answer, sentAt);
     // a reply that came late was waited for, too
     else this.#release(this.#isAgain ? this.#waited : 0);
+  }
+
+  protected override granted(): void {
+    this.host.line.add(this, this.asked + this.longest);
   }
 
   wake(now: number): void {
@@ -84,13 +87,13 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
 
   #release(waited: number): void {
     this.untrack();
-    this.#host.meter.released(this.amount, waited);
+    this.host.meter.released(this.amount, waited);
     this.#resolve(this.#outcome.granted(toMillis(waited)));
   }
 
   override refuse(full: () => Error, reason = this.#outcome.refusal): void {
     this.untrack();
-    this.#host.meter.expired(this.amount, this.#waited, reason);
+    this.host.meter.expired(this.amount, this.#waited, reason);
     this.#resolve(this.#outcome.refused(full));
   }
 
@@ -101,13 +104,13 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
   }
 
   protected override reject(reason: unknown): void {
-    this.#host.meter.ended();
+    this.host.meter.ended();
     this.#resolve(Promise.reject(reason));
   }
 
   override leave(reason: unknown): void {
     this.#depart();
-    this.#host.meter.cancelled(this.amount, this.#waited, reason);
+    this.host.meter.cancelled(this.amount, this.#waited, reason);
     this.reject(reason);
   }
 
@@ -116,7 +119,7 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     this.untrack();
     this.leaveHere?.();
     if (this.grant === undefined) this.answered();
-    else this.#host.line.leave(this);
+    else this.host.line.leave(this);
   }
 
   // -- while the store is away --
@@ -128,7 +131,7 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     if (!isTimed || this.gone || this.#timer !== undefined) return;
     this.#timer = setTimeout(() => {
       this.#depart();
-      this.refuse(() => this.#host.full(this.amount));
+      this.refuse(() => this.host.full(this.amount));
     }, ms);
   }
 

@@ -29,6 +29,7 @@ export interface PermitLinkOptions {
   readonly epoch: number | undefined;
   /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
+  readonly prefetch?: unknown;
   /** Numbers the trips; absent: the link numbers its own. */
   readonly trips?: TripCounter | undefined;
   readonly processes?: ProcessCounter | undefined;
@@ -68,10 +69,12 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     { list }: PolicyList,
     { line, limits, strategy, stats, options }: LinkParts,
   ) {
-    const { name, timeoutMs, epoch, limitsKeptAt, processes } = options;
+    const { name, timeoutMs, epoch, limitsKeptAt, processes, prefetch } = options;
     const { trips = new TripCounter() } = options;
+    // a refill is one batch
+    const isOrdered = store.isOrdered === true && prefetch === undefined;
     super({
-      ...{ name, timeoutMs, strategy, stats, mostRequests: MOST_REQUESTS },
+      ...{ name, timeoutMs, strategy, stats, isOrdered, mostRequests: MOST_REQUESTS },
       now: () => line.now(),
       prepare: (requests) => {
         const last = strategy.piggyback();

@@ -7,8 +7,12 @@ import type { PendingRequest } from "./store-link.ts";
 
 export interface PermitRequest extends PendingRequest<Answer> {
   returnToStore(answer: Answer): void;
-  /** @param late how late our own timer was, microseconds */
-  toStore(late: number): StoreRequest;
+  /**
+   * @param late how late our own timer was, microseconds
+   * @param last the request before it in the batch
+   * @returns what the store is asked; or `last`, counted once more, where it reserves the same
+   */
+  toStore(late: number, last: StoreRequest | undefined): StoreRequest;
   /** What the store has taken, by its answer; 0: nothing. */
   taken(answer: Answer): Amount;
   /** It may be sent again where it is not known whether it was run. */
@@ -142,10 +146,14 @@ export function changeOf(verb: ChangeVerb, amount: Amount): CallOptions<void> {
  * last of those that were promised leaves no gap.
  */
 export function inOrder(requests: readonly PermitRequest[]): readonly PermitRequest[] {
-  const back = requests.filter(({ promisedUntil }) => promisedUntil !== undefined);
-  if (back.length === 0) return requests;
+  if (!requests.some(returnsPermits)) return requests;
+  const back = requests.filter(returnsPermits);
   back.sort((a, b) => Number(b.promisedUntil) - Number(a.promisedUntil));
-  return [...back, ...requests.filter(({ promisedUntil }) => promisedUntil === undefined)];
+  return [...back, ...requests.filter((request) => !returnsPermits(request))];
+}
+
+function returnsPermits({ promisedUntil }: PermitRequest): boolean {
+  return promisedUntil !== undefined;
 }
 
 /** What the store is asked; neighbours that reserve the same become one request with a count. */
@@ -153,18 +161,23 @@ export function pack(requests: readonly PermitRequest[], late: number): StoreReq
   const packed: StoreRequest[] = [];
   let last: StoreRequest | undefined;
   for (const each of requests) {
-    const request = each.toStore(late);
-    if (
-      last?.verb === "reserve" &&
-      request.verb === "reserve" &&
-      request.longest === last.longest &&
-      sameAmount(request.amount, last.amount)
-    ) {
-      last.count += 1;
-    } else {
-      packed.push(request);
-      last = request;
-    }
+    const request = each.toStore(late, last);
+    if (request !== last) packed.push(request);
+    last = request;
   }
   return packed;
+}
+
+/** What `PermitRequest.toStore` returns for a request to reserve an amount within `longest`. */
+export function reserving(
+  amount: Amount,
+  longest: number,
+  late: number,
+  last: StoreRequest | undefined,
+): StoreRequest {
+  const isLike =
+    last?.verb === "reserve" && last.longest === longest && sameAmount(last.amount, amount);
+  if (!isLike) return { verb: "reserve", amount, longest, late, count: 1 };
+  last.count += 1;
+  return last;
 }

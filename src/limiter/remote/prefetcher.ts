@@ -25,7 +25,7 @@ import { atExit } from "../../at-exit.ts";
 import type { Clock, Timer } from "../../clock.ts";
 import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
-import type { Answer, StoreRequest } from "../../stores/store.ts";
+import type { Answer } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
 import {
   answerOf,
@@ -37,7 +37,7 @@ import {
   permitsOf,
 } from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
-import { isGranted, type PermitRequest } from "./permit-request.ts";
+import { isGranted, type PermitRequest, reserving } from "./permit-request.ts";
 import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 import type { WaitLine } from "./wait-line.ts";
@@ -265,7 +265,7 @@ export class Prefetcher implements PermitSource {
       },
       // where it is not known whether it was run, the store may have granted it already
       isRepeatable: false,
-      toStore: (): StoreRequest => ({ verb: "reserve", amount, longest, late: 0, count: 1 }),
+      toStore: (_late, last) => reserving(amount, longest, 0, last),
       taken: (answer) => (isGranted(answer) ? amount : 0),
       answer: (answer, sentAt) => this.#arrive(refill, permits, answer, sentAt),
       returnToStore: (answer) => {

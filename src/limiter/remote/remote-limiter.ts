@@ -1,6 +1,6 @@
 /**
- * A limiter whose state lives in a store elsewhere. The verbs are a few lines over `#reserve`, which
- * asks for permits and waits for their instant, and `#call`, which asks for anything else.
+ * A limiter whose state lives in a store elsewhere. The verbs are a few lines over a waiter, which is
+ * sent to the store and waits for the instant of its permits, and `#call`, which asks for anything else.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../algorithms/index.ts";
@@ -42,7 +42,7 @@ import { RemoteDecisions } from "./remote-decisions.ts";
 import { type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import type { RemoteWaiter, Wanted } from "./remote-waiter.ts";
+import type { Wanted } from "./remote-waiter.ts";
 import { WaitLine } from "./wait-line.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
 import type { PermitStrategy } from "./when-unavailable/throw.ts";
@@ -127,10 +127,8 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
-      const signal = checkWaitOptions(options);
-      this.#reserve(permits, Infinity, signal, (wanted) => {
-        return new Caller(this.#queue, wanted, ACQUIRED, resolve);
-      });
+      const wanted = this.#wanted(permits, Infinity, checkWaitOptions(options));
+      this.#source.send(new Caller(this.#queue, wanted, ACQUIRED, resolve));
     });
   }
 
@@ -146,32 +144,24 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
-      this.#reserve(permits, micros, signal, (wanted) => {
-        return new Caller(this.#queue, wanted, TRIED, resolve);
-      });
+      const wanted = this.#wanted(permits, micros, signal);
+      this.#source.send(new Caller(this.#queue, wanted, TRIED, resolve));
     });
   }
 
   reserve(permits: Permits = 1): Promise<Reservation> {
     return new Promise((resolve) => {
-      this.#reserve(permits, Infinity, undefined, (wanted) => {
-        return new RemoteReservation(this.#queue, wanted, resolve);
-      });
+      const wanted = this.#wanted(permits, Infinity, undefined);
+      this.#source.send(new RemoteReservation(this.#queue, wanted, resolve));
     });
   }
 
-  /** Asks for permits that can be used within `longest`, microseconds. */
-  #reserve(
-    permits: Permits,
-    longest: number,
-    signal: AbortSignal | undefined,
-    waiter: (wanted: Wanted) => RemoteWaiter,
-  ): void {
+  /** Checks what is asked for: permits that can be used within `longest`, microseconds. */
+  #wanted(permits: Permits, longest: number, signal: AbortSignal | undefined): Wanted {
     signal?.throwIfAborted();
     const amount = this.#cell.amount(permits);
     this.checkOpen();
-    const wait = this.#queue.hasRoom(amount) ? longest : 0;
-    this.#source.send(waiter({ permits, amount, longest: wait, signal }));
+    return { permits, amount, longest: this.#queue.hasRoom(amount) ? longest : 0, signal };
   }
 
   /** Takes permits that were prefetched, if there are enough and no caller waits. */

@@ -6,7 +6,7 @@ import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../pe
 import type { Reservation, WaitOptions } from "../face.ts";
 import { checkWaitOptions } from "../options.ts";
 import type { Here } from "./permit-request.ts";
-import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
+import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /** What a reservation needs of its limiter beyond what every waiter does. */
 export interface ReservationHost extends WaiterHost {
@@ -52,7 +52,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   // -- requested --
 
-  protected override granted(wait: number, instant: number): void {
+  protected override granted(wait: number, { instant }: Grant): void {
     this.#instant = instant;
     this.waitMs = toMillis(wait);
     this.untrack();

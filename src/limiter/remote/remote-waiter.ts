@@ -13,7 +13,7 @@ import type { PermitsExceedCapacityError } from "../../errors.ts";
 import type { Amount, Permits } from "../../permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";
-import { type Here, isGranted, type PermitRequest } from "./permit-request.ts";
+import { type Here, isGranted, type PermitRequest, reserving } from "./permit-request.ts";
 import type { Promised, WaitLine } from "./wait-line.ts";
 
 /** The limiter, as its waiters see it. */
@@ -59,10 +59,10 @@ export abstract class RemoteWaiter implements PermitRequest {
   /** Called once, when it is not requested any more. */
   onAnswered: (() => void) | undefined;
   protected grant: Grant | undefined;
-  readonly #host: WaiterHost;
+  protected readonly host: WaiterHost;
 
   constructor(host: WaiterHost, { amount, longest, signal }: Wanted) {
-    this.#host = host;
+    this.host = host;
     this.amount = amount;
     this.longest = longest;
     this.signal = signal;
@@ -70,8 +70,8 @@ export abstract class RemoteWaiter implements PermitRequest {
     host.track(this, signal);
   }
 
-  /** The permits are its own, to be used after that many microseconds: at that instant. */
-  protected abstract granted(wait: number, instant: number): void;
+  /** The permits are its own, to be used after that many microseconds. */
+  protected abstract granted(wait: number, grant: Grant): void;
   abstract refuse(full: () => Error, reason?: RefusedMessage["reason"]): void;
   protected abstract reject(reason: unknown): void;
   /** It does not want its permits any more. */
@@ -84,8 +84,8 @@ export abstract class RemoteWaiter implements PermitRequest {
     return this.longest;
   }
 
-  toStore(late: number): StoreRequest {
-    return { verb: "reserve", amount: this.amount, longest: this.patience, late, count: 1 };
+  toStore(late: number, last?: StoreRequest): StoreRequest {
+    return reserving(this.amount, this.patience, late, last);
   }
 
   taken(answer: Answer): Amount {
@@ -94,26 +94,24 @@ export abstract class RemoteWaiter implements PermitRequest {
 
   answer(answer: Answer, sentAt: number): void {
     const { wait } = answer;
-    const full = () => this.#host.full(this.amount);
     if (isGranted(answer)) {
-      if (wait === 0 || this.#host.hasRoom(this.amount)) {
+      if (wait === 0 || this.host.hasRoom(this.amount)) {
         this.accept(answer, sentAt);
       } else {
         this.returnToStore(answer);
-        this.refuse(full, "queue-full");
+        this.refuse(() => this.host.full(this.amount), "queue-full");
       }
     } else if (wait === REFUSED) {
-      this.refuse(full);
+      this.refuse(() => this.host.full(this.amount));
     } else {
-      this.never(this.#host.excess(this.amount));
+      this.never(this.host.excess(this.amount));
     }
     this.answered();
   }
 
   accept(answer: Answer, sentAt: number): void {
-    const instant = this.#host.dueAt(answer.wait, sentAt);
-    this.grant = { instant, answer };
-    this.granted(answer.wait, instant);
+    this.grant = { instant: this.host.dueAt(answer.wait, sentAt), answer };
+    this.granted(answer.wait, this.grant);
   }
 
   /** The permits exceed what a policy can ever hold. */
@@ -125,12 +123,12 @@ export abstract class RemoteWaiter implements PermitRequest {
   fail(error: unknown): void {
     this.untrack();
     this.answered();
-    this.reject(this.#host.failure(error));
+    this.reject(this.host.failure(error));
   }
 
   returnToStore(answer: Answer): void {
     // no caller waits for that: at worst the permits are lost
-    if (isGranted(answer)) this.#host.returnToStore(this.amount, answer).catch(() => {});
+    if (isGranted(answer)) this.host.returnToStore(this.amount, answer).catch(() => {});
   }
 
   protected answered(): void {
@@ -140,6 +138,6 @@ export abstract class RemoteWaiter implements PermitRequest {
   }
 
   protected untrack(): void {
-    this.#host.untrack(this, this.signal);
+    this.host.untrack(this, this.signal);
   }
 }

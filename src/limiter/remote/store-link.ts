@@ -7,7 +7,13 @@ import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
 import { LostReplyError } from "../../stores/trip.ts";
-import { type Batchable, Batcher, type BatchHandler, type Sent } from "./batcher.ts";
+import {
+  type Batchable,
+  Batcher,
+  type BatchHandler,
+  type BatchLimits,
+  type Sent,
+} from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
 
 /** A request to a store, and what becomes of it. */
@@ -49,10 +55,9 @@ export interface WhenUnavailable<Request, Answer> {
 }
 
 export interface LinkOptions<Request, Answer>
-  extends Pick<BatchHandler<Request, Answer | undefined>, "now" | "prepare" | "run"> {
+  extends BatchLimits,
+    Pick<BatchHandler<Request, Answer | undefined>, "now" | "prepare" | "run"> {
   readonly name: string;
-  readonly timeoutMs: number;
-  readonly mostRequests: number;
   readonly strategy: WhenUnavailable<Request, Answer>;
   readonly stats: OutageStats;
   /** The breaker of all whose stores go away together; absent: this link has its own. */
@@ -81,7 +86,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   constructor(options: LinkOptions<Request, Answer>) {
     this.#options = options;
     this.#strategy = options.strategy;
-    this.#batcher = new Batcher(this, options.timeoutMs, options.mostRequests);
+    this.#batcher = new Batcher(this, options);
   }
 
   get isAway(): boolean {
@@ -216,7 +221,8 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
     const { stats, answered } = this.#options;
     const lost: Request[] = [];
-    requests.forEach((request, i) => {
+    for (let i = 0; i < requests.length; i++) {
+      const request = requests[i] as Request;
       const answer = answers[i];
       if (request.gone) {
         if (answer !== undefined) request.returnToStore?.(answer);
@@ -226,7 +232,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
         answered?.(request, answer);
         request.answer(answer, sentAt);
       }
-    });
+    }
     stats.answered();
     // in time: the store was not away after all
     const breaker = this.#joined ?? this.#breaker;

@@ -20,8 +20,9 @@ export function encodeTrip(trip: Trip | undefined): readonly [string, string] {
 
 /** The numbers in force, and what there is to say of limits that are kept in keys. */
 export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {
+  if (!text.includes("!")) return { inForce: text };
   const [inForce = "", ...notes] = text.split("!");
-  return notes.length === 0 ? { inForce } : { inForce, notes: notes.map(decodeNote) };
+  return { inForce, notes: notes.map(decodeNote) };
 }
 
 function decodeNote(text: string): LimitNote {

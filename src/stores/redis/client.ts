@@ -101,9 +101,11 @@ class HashRunner implements ScriptRunner {
     keys: readonly string[],
     args: readonly string[],
   ): Promise<unknown> {
-    const hash = hashes.get(lua);
-    if (hash === undefined) {
-      return sha1(lua).then((found) => {
+    const hash = hashes.get(lua) ?? sha1(lua);
+    if (typeof hash !== "string") {
+      // whatever is sent meanwhile waits for the same promise, and so keeps its order
+      hashes.set(lua, hash);
+      return hash.then((found) => {
         hashes.set(lua, found);
         return this.runScript({ name, lua }, keys, args);
       });
@@ -119,7 +121,7 @@ class HashRunner implements ScriptRunner {
   }
 }
 
-const hashes = new Map<string, string>();
+const hashes = new Map<string, string | Promise<string>>();
 
 async function sha1(text: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(text));

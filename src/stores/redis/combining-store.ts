@@ -11,6 +11,7 @@ import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from ".
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import { callScript, type Script, type ScriptRunner } from "./client.ts";
+import { explain, LIMITER_STATE } from "./explain.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The server does nothing else while a script runs: more limiters than this take another call. */
@@ -110,8 +111,12 @@ export class RedisCombiningStore implements CombiningStore {
     callScript(this.#runner, script, keys, args).then(
       (replies) => {
         this.#idle.push(trips);
+        const isList = Array.isArray(replies) && replies.length === batch.length;
+        const wrong = () =>
+          new TypeError(`the script answered ${show(replies)} to ${batch.length} combinations`);
         batch.forEach((request, i) => {
-          settle(request, (replies as readonly unknown[])[i]);
+          if (isList) settle(request, replies[i], (error) => this.#refuse(request, error));
+          else request.reject(wrong());
         });
       },
       (error: unknown) => {
@@ -121,10 +126,14 @@ export class RedisCombiningStore implements CombiningStore {
         for (const request of batch) {
           // the keys of different requests need not be in one slot
           if (isScattered && batch.length > 1) this.#send(script, [request]);
-          else request.reject(error);
+          else this.#refuse(request, error);
         }
       },
     );
+  }
+
+  #refuse({ keys, reject }: Pending, error: unknown): void {
+    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject);
   }
 }
 
@@ -149,13 +158,17 @@ function encodePart({ place, ...part }: CombinedPart, trip: Trip): readonly stri
   return [...head, ...numbers.map(String)];
 }
 
-function settle({ parts, resolve, reject }: Pending, reply: unknown): void {
+function settle(
+  { parts, resolve, reject }: Pending,
+  reply: unknown,
+  refuse: (error: Error) => void,
+): void {
   const text = String(reply);
   const [passes, ...fields] = text.slice(1).split("\t");
   if (passes === REPEATED) {
     reject(new LostReplyError());
   } else if (!text.startsWith("+")) {
-    reject(new Error(text.slice(1)));
+    refuse(new Error(text.slice(1)));
   } else if (fields.length !== 2 * parts.length) {
     reject(new TypeError(`the script answered ${show(reply)} to ${parts.length} limiters`));
   } else {

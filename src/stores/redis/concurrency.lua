@@ -21,7 +21,8 @@
 --            o        nothing: tell how things stand
 --            h id     a lease, whatever the limit; such requests go first
 --            p        in a trip of its own: writes, takes that back, and lets nobody in
--- reply    one string: the limit in force, how many leases, how many tickets, in how many ms the
+-- reply    an error where memory is short and a request needs some; the others have been done then. Else
+--          one string: the limit in force, how many leases, how many tickets, in how many ms the
 --          first lease lapses (-1: nobody waits), a tab, and for each request a digit: 1 a lease, 2 a
 --          ticket, 0 neither
 -- message  to the channel ARGV[2] ":" process, when tickets of that process become leases: their
@@ -43,6 +44,21 @@ end
 local function edge(verb, from, to)
   local found = redis.call(verb, key, from, to, "WITHSCORES", "LIMIT", 0, 1)
   return found[1], tonumber(found[2])
+end
+
+-- Where memory is short a script is refused with its first command that needs some, unless it has
+-- written before. So it is asked before everything else: what takes a place or a ticket is refused, what
+-- gives one back is done nevertheless.
+local out_of_memory, refused
+for i = 3, #ARGV do
+  if string.find(ARGV[i], "^[athlp]") then
+    local reply = redis.pcall("ZADD", key, "XX", 0, "")
+    if type(reply) == "table" and reply.err then
+      if not string.find(reply.err, "OOM") then return reply end
+      out_of_memory = reply
+    end
+    break
+  end
 end
 
 -- what has lapsed is gone
@@ -100,9 +116,15 @@ local function keep(id)
   return 0
 end
 
+-- whether something new cannot be kept
+local function is_full()
+  refused = refused or out_of_memory
+  return out_of_memory
+end
+
 local function acquire(id, waits)
   local standing = keep(id)
-  if standing > 0 then return standing end
+  if standing > 0 or is_full() then return standing end
   if waiting == 0 and active < limit_of(declared) then
     redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
     active = active + 1
@@ -130,17 +152,20 @@ local function release(id)
 end
 
 local function adopt(id)
+  if not redis.call("ZSCORE", key, "l" .. id) and is_full() then return end
   changed = true
   drop_ticket(id)
   active = active + redis.call("ZADD", key, text(lapse_of(id)), "l" .. id)
 end
 
 local function probe()
+  if is_full() then return end
   redis.call("ZADD", key, 0, "p")
   redis.call("ZREM", key, "p")
 end
 
 local function set_limit(limit)
+  if is_full() then return 0 end
   if set_limits[declared] then redis.call("ZREM", key, "s" .. declared .. "=" .. set_limits[declared]) end
   set_limits[declared], changed = nil, true
   if limit ~= declared then
@@ -194,6 +219,8 @@ if changed then
     redis.call("PEXPIRE", key, text(math.max(0, life) + 1000))
   end
 end
+
+if refused then return refused end
 
 local soonest = -1
 if waiting > 0 then

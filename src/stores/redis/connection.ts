@@ -33,6 +33,15 @@ export function breakersOf(client: RedisClient, heeds: boolean): BreakerOf {
   return breakerOf;
 }
 
+/**
+ * Whether commands reach the server in the order in which they are given to the client: one of ioredis
+ * or iovalkey for a single server. A pool has several connections, and a Cluster may send one command
+ * of several elsewhere.
+ */
+export function keepsOrder(client: RedisClient): boolean {
+  return "evalsha" in client && !isCluster(client);
+}
+
 function makeBreakers(client: RedisClient): BreakerOf {
   if (!isCluster(client)) {
     const breaker = new Breaker();

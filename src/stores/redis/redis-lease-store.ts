@@ -12,6 +12,7 @@ import type {
 import type { ProcessCounter } from "../process-counter.ts";
 import type { Script, ScriptRunner } from "./client.ts";
 import type { BreakerOf } from "./connection.ts";
+import { explain, LEASES } from "./explain.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
@@ -63,7 +64,11 @@ export class RedisLeaseStore implements LeaseStore {
     // the channel's name, too: a client may put a prefix of its own before keys, not before channels
     const args = [String(declared), name];
     for (const { verb, what } of requests) args.push(LETTERS[verb] + what);
-    return decode(await this.#runner.runScript(SCRIPT, [name], args), requests.length);
+    try {
+      return decode(await this.#runner.runScript(SCRIPT, [name], args), requests.length);
+    } catch (error) {
+      throw await explain(this.#runner, LEASES, [name], error);
+    }
   }
 
   processes(key: string): ProcessCounter {

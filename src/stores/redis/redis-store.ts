@@ -19,6 +19,7 @@ import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from 
 import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
+import { explain, LIMITER_STATE } from "./explain.ts";
 import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
@@ -26,6 +27,7 @@ import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
+  readonly #runner: ScriptRunner;
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
   readonly #processes: ProcessCounters;
@@ -37,11 +39,13 @@ export class RedisStore implements Store {
   readonly #policies: number;
   readonly #limitKeys: readonly string[];
   readonly #breakerOf: BreakerOf | undefined;
+  readonly isOrdered: boolean;
 
   /**
    * @param names of the algorithms, one for each policy
    * @param limitKeys in which operators keep limits
    * @param breakerOf of all limiters on the server of a key
+   * @param isOrdered the client keeps the order of commands
    */
   constructor(
     runner: ScriptRunner,
@@ -49,9 +53,12 @@ export class RedisStore implements Store {
     names: readonly string[],
     limitKeys: readonly string[] = [],
     breakerOf?: BreakerOf,
+    isOrdered = false,
   ) {
+    this.isOrdered = isOrdered;
     this.#breakerOf = breakerOf;
     this.#limitKeys = limitKeys;
+    this.#runner = runner;
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
     this.#processes = ProcessCounters.of(runner);
@@ -83,9 +90,21 @@ export class RedisStore implements Store {
       if (request.verb !== "reserve") script = this.#anything;
       this.#encode(request, args);
     }
-    return this.#coalescer
-      .run(script, this.#prefix + key, args, this.#limitKeys)
-      .then((reply) => decodeReply(requests, reply));
+    const fullKey = this.#prefix + key;
+    return new Promise((resolve, reject) => {
+      const replied = (reply: unknown) => {
+        try {
+          resolve(decodeReply(requests, reply));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const failed = (error: unknown) => {
+        const keys = [fullKey, ...this.#limitKeys];
+        explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
+      };
+      this.#coalescer.send(script, { key: fullKey, args, replied, failed }, this.#limitKeys);
+    });
   }
 
   processes(key: string): ProcessCounter {
@@ -138,8 +157,13 @@ export class RedisStore implements Store {
 
 function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const [head = "", ...texts] = String(reply).split("\t");
-  if (typeof reply !== "string" || texts.length !== requests.length) {
+  const all = String(reply);
+  const end = all.indexOf("\t");
+  const head = all.slice(0, end);
+  // what splits a text costs more than all else that is done with a short one
+  const isOne = end === all.lastIndexOf("\t");
+  const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
+  if (typeof reply !== "string" || end < 0 || texts.length !== requests.length) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
   const answers: Answer[] = [];
@@ -152,20 +176,28 @@ function decodeReply(requests: readonly StoreRequest[], reply: unknown): StoreRe
     else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
     else answers.push(AT_ONCE);
   }
-  return { ...decodeNotes(head), answers };
+  const { inForce, notes } = decodeNotes(head);
+  return notes === undefined ? { inForce, answers } : { inForce, notes, answers };
 }
 
-/** Neighbours that are told the same share an answer. */
+/** Grants that read the same are one object: most are like the one before. */
+let lastText = "0";
+let lastGrant = AT_ONCE;
+
 function decodeGrants(texts: string, answers: Answer[]): void {
-  let last = "0";
-  let answer = AT_ONCE;
-  for (const text of texts.split(" ")) {
-    if (text !== last) {
-      last = text;
-      answer = decodeGrant(text);
-    }
-    answers.push(answer);
+  if (!texts.includes(" ")) {
+    answers.push(knownGrant(texts));
+    return;
   }
+  for (const text of texts.split(" ")) answers.push(knownGrant(text));
+}
+
+function knownGrant(text: string): Answer {
+  if (text !== lastText) {
+    lastText = text;
+    lastGrant = decodeGrant(text);
+  }
+  return lastGrant;
 }
 
 function decodeGrant(text: string): Answer {

@@ -1,4 +1,5 @@
 import { show } from "../../check.ts";
+import { atEndOfTurn } from "../../end-of-turn.ts";
 import { callScript, type Script, type ScriptRunner } from "./client.ts";
 
 /** A script about one key, and the same for several. */
@@ -10,11 +11,12 @@ export interface KeyScript {
 /** A script keeps other callers waiting while it runs: more keys than this take another call. */
 const MOST_KEYS = 64;
 
-interface PendingScript {
+/** A script that is to be run for a key, and what becomes of it. */
+export interface PendingScript {
   readonly key: string;
   readonly args: readonly string[];
-  resolve(reply: unknown): void;
-  reject(error: unknown): void;
+  replied(reply: unknown): void;
+  failed(error: unknown): void;
 }
 
 const coalescers = new WeakMap<ScriptRunner, ScriptCoalescer>();
@@ -42,69 +44,68 @@ export class ScriptCoalescer {
     this.#runner = runner;
   }
 
-  /** @param others keys that the script reads besides: then it goes by itself */
-  run(
-    script: KeyScript,
-    key: string,
-    args: readonly string[],
-    others: readonly string[] = [],
-  ): Promise<unknown> {
-    if (this.#apart || others.length > 0) {
-      return this.#call(script.one, [key, ...others], args);
-    }
-    return new Promise((resolve, reject) => {
-      const waiting = this.#pending.get(script);
-      const pending = { key, args, resolve, reject };
-      if (waiting !== undefined) {
-        waiting.push(pending);
-      } else {
-        this.#pending.set(script, [pending]);
-        queueMicrotask(() => this.#send(script));
-      }
+  /** @returns the reply */
+  run(script: KeyScript, key: string, args: readonly string[]): Promise<unknown> {
+    return new Promise((replied, failed) => {
+      this.send(script, { key, args, replied, failed });
     });
   }
 
-  #send(script: KeyScript): void {
-    const pending = this.#pending.get(script) as readonly PendingScript[];
-    this.#pending.delete(script);
-    for (let from = 0; from < pending.length; from += MOST_KEYS) {
-      this.#sendTogether(script, pending.slice(from, from + MOST_KEYS));
+  /** @param others keys that the script reads besides: then it goes by itself */
+  send(script: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
+    if (this.#apart || others.length > 0) {
+      this.#sendAlone(script, pending, others);
+      return;
     }
+    if (this.#pending.size === 0) atEndOfTurn(this.#sendAll);
+    const waiting = this.#pending.get(script);
+    if (waiting === undefined) this.#pending.set(script, [pending]);
+    else waiting.push(pending);
   }
+
+  readonly #sendAll = (): void => {
+    for (const [script, pending] of this.#pending) {
+      this.#pending.delete(script);
+      if (pending.length <= MOST_KEYS) {
+        this.#sendTogether(script, pending);
+        continue;
+      }
+      for (let from = 0; from < pending.length; from += MOST_KEYS) {
+        this.#sendTogether(script, pending.slice(from, from + MOST_KEYS));
+      }
+    }
+  };
 
   #sendTogether(script: KeyScript, pending: readonly PendingScript[]): void {
     if (pending.length === 1) {
-      this.#sendEach(script, pending);
+      for (const each of pending) this.#sendAlone(script, each);
       return;
     }
-    const keys = pending.map(({ key }) => key);
-    const args = pending.flatMap((one) => [String(one.args.length), ...one.args]);
-    this.#call(script.many, keys, args).then(
-      (replies) => {
-        const isList = Array.isArray(replies) && replies.length === pending.length;
-        pending.forEach((one, i) => {
-          if (isList) settle(one, replies[i]);
-          else
-            one.reject(
-              new TypeError(`the script answered ${show(replies)} to ${keys.length} keys`),
-            );
-        });
-      },
+    const keys: string[] = [];
+    const all: string[] = [];
+    for (const { key, args } of pending) {
+      keys.push(key);
+      all.push(String(args.length));
+      for (const arg of args) all.push(arg);
+    }
+    this.#call(script.many, keys, all).then(
+      (replies) => settleAll(pending, replies),
       (error: unknown) => {
         if (/CROSSSLOT|same slot/.test(String(error))) {
           this.#apart = true;
-          this.#sendEach(script, pending);
+          for (const each of pending) this.#sendAlone(script, each);
         } else {
-          for (const one of pending) one.reject(error);
+          for (const each of pending) each.failed(error);
         }
       },
     );
   }
 
-  #sendEach(script: KeyScript, pending: readonly PendingScript[]): void {
-    for (const { key, args, resolve, reject } of pending) {
-      this.#call(script.one, [key], args).then(resolve, reject);
-    }
+  #sendAlone({ one }: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
+    this.#call(one, [pending.key, ...others], pending.args).then(
+      (reply) => pending.replied(reply),
+      (error: unknown) => pending.failed(error),
+    );
   }
 
   #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
@@ -112,8 +113,16 @@ export class ScriptCoalescer {
   }
 }
 
-function settle({ resolve, reject }: PendingScript, reply: unknown): void {
-  const text = String(reply);
-  if (text.startsWith("+")) resolve(text.slice(1));
-  else reject(new Error(text.slice(1)));
+function settleAll(pending: readonly PendingScript[], replies: unknown): void {
+  if (!Array.isArray(replies) || replies.length !== pending.length) {
+    const error = new TypeError(`the script answered ${show(replies)} to ${pending.length} keys`);
+    for (const each of pending) each.failed(error);
+    return;
+  }
+  for (const [i, each] of pending.entries()) settle(each, String(replies[i]));
+}
+
+function settle(pending: PendingScript, text: string): void {
+  if (text.startsWith("+")) pending.replied(text.slice(1));
+  else pending.failed(new Error(text.slice(1)));
 }

@@ -290,6 +290,20 @@ holds("concurrency and timeout are checked", async (make) => {
 
 // what differs
 
+holds("when a job ends, the next one is active before the event `next`", async (make) => {
+  const queue = make({ concurrency: 1 });
+  const order: string[] = [];
+  for (const event of ["active", "next"] as const) {
+    const note = () => order.push(event);
+    if (queue instanceof EventTarget) queue.addEventListener(event, note);
+    else queue.on(event, note);
+  }
+  await Promise.all([queue.add(turn), queue.add(turn)]);
+  await queue.onIdle();
+  await turn();
+  assert.equal(order, ["active", "active", "next", "next"]);
+});
+
 differs(
   "interval, intervalCap, strict, carryoverIntervalCount, queueClass",
   "the limiter sets the pace",

@@ -234,6 +234,39 @@ for (const check of [() => Promise.resolve(), undefined]) {
   });
 }
 
+test("several leases without a message: one check; a connection without use is not replaced", async () => {
+  const { store, ask, went, leases } = await full(2);
+  let checks = 0;
+  store.check = () => {
+    checks += 1;
+    return new Promise(() => {});
+  };
+  ask("a");
+  ask("b");
+  await clock.tickAsync(10);
+  store.deaf = true;
+  await Promise.all(leases.map((lease) => lease.release()));
+  await clock.tickAsync(300);
+  assert.equal([went, checks, store.listening], [["a", "b"], 1, 1]);
+  await clock.tickAsync(110);
+  assert.equal([store.subscriptions, store.listening], [1, 0]);
+});
+
+test("a connection that opens when its limiter is closed reports nothing", async () => {
+  const { store, limiter, ask } = await full(1);
+  let open: () => void = () => {};
+  store.opening = new Promise((resolve) => {
+    open = resolve;
+  });
+  ask("a");
+  await clock.tickAsync(10);
+  await limiter.close();
+  const trips = store.trips.length;
+  open();
+  await clock.tickAsync(100);
+  assert.equal([store.trips.length, store.listening], [trips, 0]);
+});
+
 test("a connection that has not opened by then is replaced, if a caller still waits", async () => {
   for (const stays of [true, false]) {
     const { store, limiter, ask, went, holder } = await full(1);

@@ -1,6 +1,11 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import { Batcher, type BatchHandler, type Sent } from "../../../src/limiter/remote/batcher.ts";
+import {
+  Batcher,
+  type BatchHandler,
+  type BatchLimits,
+  type Sent,
+} from "../../../src/limiter/remote/batcher.ts";
 import { suite } from "../../suite.ts";
 
 const test = suite("batcher");
@@ -59,9 +64,9 @@ class Handler implements BatchHandler<Request, string> {
   drained(): void {}
 }
 
-function make(timeoutMs = 500, mostRequests = 4) {
+function make(limits: Partial<BatchLimits> = {}) {
   const handler = new Handler();
-  return { handler, batcher: new Batcher(handler, timeoutMs, mostRequests) };
+  return { handler, batcher: new Batcher(handler, { timeoutMs: 500, mostRequests: 4, ...limits }) };
 }
 
 async function microtasks(): Promise<void> {
@@ -166,6 +171,112 @@ for (const [fault, send, message] of [
     assert.is(timers.countTimers(), 0);
   });
 }
+
+const many = (count: number) => Array.from({ length: count }, () => request("x"));
+
+/** Two batches may be under way; replies are given in the order in which batches left. */
+function makeOrdered() {
+  const made = make({ isOrdered: true, mostRequests: 1000 });
+  const replies: (() => void)[] = [];
+  made.handler.send = (requests) =>
+    new Promise((resolve) => {
+      replies.push(() => resolve(requests.map(({ text }) => text)));
+    });
+  const sizes = () =>
+    made.handler.news
+      .filter((line) => line.startsWith("sent"))
+      .map((line) => line.length - "sent ".length);
+  return { ...made, replies, sizes };
+}
+
+test("with an ordered store many requests leave in two halves, one step apart", async () => {
+  const { batcher, handler, replies, sizes } = makeOrdered();
+  for (const each of [...many(99), request("y")]) batcher.add(each);
+  await microtasks();
+  assert.equal(sizes(), [50, 50]);
+  // the handler reverses each batch
+  assert.match(String(handler.news[0]), /^sent y/);
+  // two are the most
+  for (const each of many(40)) batcher.add(each);
+  await microtasks();
+  assert.equal(sizes(), [50, 50]);
+  replies.shift()?.();
+  await microtasks();
+  assert.equal(sizes(), [50, 50, 40]);
+});
+
+test("a second batch of a few requests stays and grows; without an order there is none", async () => {
+  const { batcher, replies, sizes } = makeOrdered();
+  batcher.add(request("a"));
+  await microtasks();
+  for (const each of many(31)) batcher.add(each);
+  await microtasks();
+  assert.equal(sizes(), [1]);
+  batcher.add(request("b"));
+  await microtasks();
+  assert.equal(sizes(), [1, 32]);
+  batcher.add(request("c"));
+  for (const reply of replies) reply();
+  await microtasks();
+  assert.equal(sizes(), [1, 32, 1]);
+  const { handler, batcher: unordered } = make({ mostRequests: 1000 });
+  for (const each of many(100)) unordered.add(each);
+  await microtasks();
+  unordered.add(request("d"));
+  await microtasks();
+  assert.is(handler.news.length, 1);
+});
+
+test("a second batch has its full time though the timer was set for the first", async () => {
+  const { batcher, handler, replies } = makeOrdered();
+  for (const text of "ab") {
+    for (let i = 0; i < 32; i++) batcher.add(request(text));
+    await timers.tickAsync(text === "a" ? 400 : 50);
+  }
+  replies.shift()?.();
+  await timers.tickAsync(449);
+  assert.match(String(handler.news.at(-1)), /^answered a/);
+  await timers.tickAsync(1);
+  assert.match(String(handler.news.at(-1)), /^overdue b/);
+});
+
+test("all that is under way is overdue with the oldest; the last late reply is the latest", async () => {
+  const { batcher, handler, replies } = makeOrdered();
+  for (const text of "ab") {
+    for (let i = 0; i < 32; i++) batcher.add(request(text));
+    await microtasks();
+    await timers.tickAsync(text === "a" ? 300 : 199);
+  }
+  assert.is(handler.news.length, 2);
+  await timers.tickAsync(1);
+  assert.equal(
+    handler.news.slice(2).map((line) => line.slice(0, 9)),
+    ["overdue a", "overdue b"],
+  );
+  for (const reply of replies) reply();
+  await microtasks();
+  assert.equal(
+    handler.news.slice(4).map((line) => line.replace(/(.),.*,/, "$1,")),
+    ["late a, not the latest", "late b,b"],
+  );
+  assert.ok(batcher.isDrained);
+});
+
+test("one of two batches fails: the other is answered in its time", async () => {
+  const { batcher, handler, replies } = makeOrdered();
+  const { send } = handler;
+  for (let i = 0; i < 32; i++) batcher.add(request("a"));
+  handler.send = () => Promise.reject(new Error("OOM"));
+  await microtasks();
+  handler.send = send;
+  for (let i = 0; i < 32; i++) batcher.add(request("b"));
+  await microtasks();
+  replies.shift()?.();
+  await microtasks();
+  assert.match(String(handler.news[1]), /^failed a.*OOM/);
+  assert.match(String(handler.news.at(-1)), /^answered b/);
+  assert.is(timers.countTimers(), 0);
+});
 
 test("abandoned: what was under way or queued is handed back, and a reply is late", async () => {
   const { handler, batcher } = make();

@@ -5,7 +5,11 @@ import { smoothBursty } from "../../../src/index.ts";
 import { KeptLimits } from "../../../src/limiter/remote/kept-limits.ts";
 import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
 import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
-import { type PermitRequest, StoreCall } from "../../../src/limiter/remote/permit-request.ts";
+import {
+  type PermitRequest,
+  reserving,
+  StoreCall,
+} from "../../../src/limiter/remote/permit-request.ts";
 import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
 import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
@@ -87,11 +91,11 @@ class TestCall implements PermitRequest {
   readonly failures: StoreUnavailableError[] = [];
   sentAt: number | undefined;
   delays = 0;
-  readonly toStore: (late: number) => StoreRequest;
+  readonly toStore: PermitRequest["toStore"];
   readonly isRepeatable = true;
 
   constructor(amount: Amount = 1, longest = Infinity) {
-    this.toStore = (late) => ({ verb: "reserve", amount, longest, late, count: 1 });
+    this.toStore = (late, last) => reserving(amount, longest, late, last);
   }
 
   taken(): Amount {
@@ -287,7 +291,7 @@ sharing("the time and the lateness are those of the departure", async () => {
   const call = new TestCall();
   ask(call);
   await microtasks();
-  assert.equal([store.last.now, store.last.requests[0]], [5, call.toStore(3)]);
+  assert.equal([store.last.now, store.last.requests[0]], [5, call.toStore(3, undefined)]);
   now = 9;
   late = 0;
   await store.grant();

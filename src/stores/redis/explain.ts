@@ -1,0 +1,65 @@
+/** Says of an error that only the operator can mend which key it is about, and what is there. */
+import { show } from "../../check.ts";
+import { callScript, type Script, type ScriptRunner } from "./client.ts";
+import { lua } from "./lua.gen.ts";
+
+const LOOK: Script = { name: "smoothLimiter:look", lua: String(lua.look) };
+
+const UNREADABLE = /the key (.*) holds a value that no limiter has written/s;
+const MISSING_RIGHT = /NOPERM|user executing the script/;
+
+/** What a store keeps, and what its user needs for that. */
+export interface Kept {
+  readonly type: "string" | "zset";
+  readonly rights: string;
+}
+
+export const LIMITER_STATE: Kept = { type: "string", rights: "+evalsha +eval +get +set +time" };
+
+export const LEASES: Kept = {
+  type: "zset",
+  rights: "the rights in docs/concurrency.md, from +evalsha to +publish,",
+};
+
+/**
+ * @param keys that the script was given
+ * @returns the error itself where there is nothing to add
+ */
+export async function explain(
+  runner: ScriptRunner,
+  { type, rights }: Kept,
+  keys: readonly string[],
+  error: unknown,
+): Promise<unknown> {
+  const message = error instanceof Error ? error.message : String(error);
+  if (MISSING_RIGHT.test(message)) {
+    const needed = `a limiter needs ${rights} on ${keys.map((key) => JSON.stringify(key)).join(", ")}`;
+    return new Error(`${message} (${needed})`, { cause: error });
+  }
+  const [, unreadable] = UNREADABLE.exec(message) ?? [];
+  const candidates = unreadable === undefined ? keys : [unreadable];
+  if (unreadable === undefined && !message.includes("WRONGTYPE")) return error;
+  for (const key of candidates) {
+    const what = await look(runner, key);
+    if (what === undefined || what.type === "none") continue;
+    if (what.type === type && unreadable === undefined) continue;
+    const code = unreadable === undefined ? "WRONGTYPE " : "";
+    return new Error(
+      `${code}the key ${JSON.stringify(key)} holds ${what.words}, which no limiter has written: ` +
+        "delete it, or give the limiter another name or prefix",
+      { cause: error },
+    );
+  }
+  return error;
+}
+
+async function look(runner: ScriptRunner, key: string) {
+  try {
+    const [type = "", text = ""] = String(await callScript(runner, LOOK, [key], [])).split("\t");
+    const words = type === "string" ? show(text) : `a value of type ${type || "unknown"}`;
+    return { type, words };
+  } catch {
+    // the error as it was has to do
+    return undefined;
+  }
+}

@@ -1,0 +1,165 @@
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { until } from "../../scripts/redis/ask.ts";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { type IoredisLike, type RedisClient, RedisRateLimiter } from "../../src/redis.ts";
+import { scriptRunner } from "../../src/stores/redis/client.ts";
+import { suite } from "../suite.ts";
+
+const test = suite("two batches under way");
+let redis: Redis;
+
+test.before(async () => {
+  await redisServer();
+  redis = new Redis(await freshUrl());
+});
+
+test.after(() => {
+  redis.disconnect();
+});
+
+/** How many scripts were under way at a time, at most. */
+class Counted {
+  most = 0;
+  #underWay = 0;
+
+  async run<T>(script: () => Promise<T>): Promise<T> {
+    this.#underWay += 1;
+    this.most = Math.max(this.most, this.#underWay);
+    try {
+      return await script();
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+}
+
+const ioredis = (counted: Counted): IoredisLike => ({
+  evalsha: (sha, keys, ...rest) => counted.run(() => redis.evalsha(sha, keys, ...rest)),
+  eval: (lua, keys, ...rest) => counted.run(() => redis.eval(lua, keys, ...rest)),
+});
+
+/** Clients around the same connection that are like some that do not keep the order. */
+const unordered: Record<string, (counted: Counted) => RedisClient> = {
+  "a Cluster of ioredis": (counted) => Object.assign(ioredis(counted), { nodes: () => [] }),
+  "node-redis": (counted) => {
+    const run = (verb: "eval" | "evalsha") => {
+      return (script: string, options: { keys: string[]; arguments: string[] }) =>
+        counted.run(() =>
+          redis[verb](script, options.keys.length, ...options.keys, ...options.arguments),
+        );
+    };
+    return { evalSha: run("evalsha"), eval: run("eval") };
+  },
+};
+
+/** So many callers that each ask again at once when they are served. */
+async function closedLoop(limiter: RedisRateLimiter, callers: number, rounds: number) {
+  const served: number[] = [];
+  const caller = async (index: number) => {
+    for (let round = 0; round < rounds; round++) {
+      await limiter.acquire();
+      served.push(index);
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, (_, index) => caller(index)));
+  return served;
+}
+
+test("many callers of one name: the second batch leaves before the first is answered", async () => {
+  const counted = new Counted();
+  const client = ioredis(counted);
+  const limiter = RedisRateLimiter.create(client, "hot", 1e9);
+  await limiter.acquire();
+  // permits for all have gathered: no caller waits for an instant
+  await until("there are permits", async () => (await limiter.decide(10_000)).allowed);
+  const served = await closedLoop(limiter, 200, 10);
+  assert.is(counted.most, 2);
+  assert.equal(
+    served,
+    Array.from({ length: 2000 }, (_, i) => i % 200),
+  );
+  assert.is(limiter.stats.granted, 2002);
+});
+
+for (const [kind, clientOf] of Object.entries(unordered)) {
+  test(`${kind} may change the order of commands: one batch at a time`, async () => {
+    const counted = new Counted();
+    const limiter = RedisRateLimiter.create(clientOf(counted), kind, 1e9);
+    await closedLoop(limiter, 200, 3);
+    assert.is(counted.most, 1);
+  });
+}
+
+test("scripts keep their order though the first ones wait for the script's hash", async () => {
+  const { subtle } = crypto;
+  const { digest } = subtle;
+  let hashes = 0;
+  // each takes less time than the one before
+  subtle.digest = async (...args) => {
+    hashes += 1;
+    await new Promise((resolve) => setTimeout(resolve, 20 / hashes));
+    return digest.apply(subtle, args);
+  };
+  const sent: string[] = [];
+  const runner = scriptRunner({
+    evalsha: async (_sha, _keys, key) => sent.push(String(key)),
+    eval: async () => {},
+  });
+  const script = { name: "new", lua: "-- a script whose hash is not known yet" };
+  try {
+    await Promise.all(["a", "b", "c"].map((key) => runner.runScript(script, [key], [])));
+  } finally {
+    subtle.digest = digest;
+  }
+  assert.equal([sent, hashes], [["a", "b", "c"], 1]);
+});
+
+test("a limiter that prefetches has one batch under way", async () => {
+  const counted = new Counted();
+  const client = ioredis(counted);
+  const limiter = RedisRateLimiter.create(client, "prefetched", 1e6, {
+    prefetch: { permits: 100 },
+  });
+  await Promise.all(Array.from({ length: 200 }, () => limiter.acquire(200)));
+  assert.is(counted.most, 1);
+  await limiter.close();
+});
+
+test("callers of two batches go in the order in which they asked, at the pace of the limit", async () => {
+  const limiter = RedisRateLimiter.create(redis, "paced", 2000);
+  await limiter.acquire();
+  const order: number[] = [];
+  const waits = await Promise.all(
+    Array.from({ length: 200 }, async (_, i) => {
+      const waitedMs = await limiter.acquire();
+      order.push(i);
+      return waitedMs;
+    }),
+  );
+  assert.equal(
+    order,
+    order.toSorted((a, b) => a - b),
+  );
+  // 200 permits at 2000 a second, the first of them at once at best
+  assert.ok(Number(waits.at(-1)) >= 95, `${waits.at(-1)}`);
+});
+
+test("reset: what returns to the old state arrives before it, not after it", async () => {
+  const limiter = RedisRateLimiter.create(redis, "reset", 1, { burstSeconds: 1000 });
+  const gone = new AbortController();
+  const callers = Array.from({ length: 200 }, () =>
+    limiter.acquire(1, { signal: gone.signal }).catch(() => {}),
+  );
+  await limiter.peek();
+  await limiter.reset();
+  gone.abort();
+  await Promise.all(callers);
+  // as new, but for the seconds that this takes: 200 permits would lie here otherwise
+  const { remaining } = await limiter.peek();
+  assert.ok(remaining < 60, `${remaining}`);
+  await limiter.close();
+});
+
+test.run();
