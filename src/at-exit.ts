@@ -6,7 +6,7 @@ interface Process {
 const deeds = new Set<() => void>();
 
 const runAll = (): void => {
-  for (const deed of [...deeds]) deed();
+  for (const action of [...deeds]) action();
 };
 
 /**
@@ -15,11 +15,11 @@ const runAll = (): void => {
  *
  * @returns a function that removes it again
  */
-export function atExit(deed: () => void): () => void {
+export function atExit(action: () => void): () => void {
   if (deeds.size === 0) platform()?.on("beforeExit", runAll);
-  deeds.add(deed);
+  deeds.add(action);
   return () => {
-    if (deeds.delete(deed) && deeds.size === 0) platform()?.off("beforeExit", runAll);
+    if (deeds.delete(action) && deeds.size === 0) platform()?.off("beforeExit", runAll);
   };
 }
 

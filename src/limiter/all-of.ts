@@ -189,9 +189,9 @@ class AllOf implements Limiter {
   }
 
   /** Checks that all limiters accept the permits before it changes any of them. */
-  #each(permits: Permits, deed: (limiter: Limiter) => Maybe<void>): Maybe<void> {
+  #each(permits: Permits, action: (limiter: Limiter) => Maybe<void>): Maybe<void> {
     return chain(this.peek(permits), () =>
-      settleAll(this.entries.map(({ limiter }) => deed(limiter))),
+      settleAll(this.entries.map(({ limiter }) => action(limiter))),
     );
   }
 }
@@ -257,6 +257,6 @@ function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     : (answers as readonly T[]);
 }
 
-function settleAll(deeds: readonly Maybe<void>[]): Maybe<void> {
-  return chain(all<unknown>(deeds), () => {});
+function settleAll(results: readonly Maybe<void>[]): Maybe<void> {
+  return chain(all<unknown>(results), () => {});
 }

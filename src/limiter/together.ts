@@ -227,9 +227,9 @@ function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
 }
 
 /** Converts a failure to undefined. */
-function settled<T>(deed: () => Maybe<T>): Maybe<T | undefined> {
+function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
   try {
-    const done = deed();
+    const done = action();
     return done instanceof Promise ? done.catch(() => undefined) : done;
   } catch {
     return undefined;
