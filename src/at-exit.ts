@@ -6,24 +6,24 @@ interface Process {
 const deeds = new Set<() => void>();
 
 const runAll = (): void => {
-  for (const deed of [...deeds]) deed();
+  for (const action of [...deeds]) action();
 };
 
 /**
- * Does that when this process has nothing else to do, where there is such a moment (Node, Bun, Deno):
- * not when it is told to exit or is killed. There is one listener for all, as long as there is any.
+ * Calls a function when this process has nothing else to do (Node, Bun, Deno): not when the process
+ * calls `exit()` or is killed. Uses one listener for all functions, and none while there are none.
  *
- * @returns forgets it
+ * @returns a function that removes it again
  */
-export function atExit(deed: () => void): () => void {
+export function atExit(action: () => void): () => void {
   if (deeds.size === 0) platform()?.on("beforeExit", runAll);
-  deeds.add(deed);
+  deeds.add(action);
   return () => {
-    if (deeds.delete(deed) && deeds.size === 0) platform()?.off("beforeExit", runAll);
+    if (deeds.delete(action) && deeds.size === 0) platform()?.off("beforeExit", runAll);
   };
 }
 
-/** Browsers have none. */
+/** Undefined in browsers. */
 function platform(): Process | undefined {
   const { process } = globalThis as { process?: Partial<Process> };
   return typeof process?.on === "function" ? (process as Process) : undefined;

@@ -1,4 +1,4 @@
-/** What a number must be: the words for the error, and the test. */
+/** What a number must be: the words for the error message, and the test. */
 export interface Bound {
   readonly words: string;
   holds(value: number): boolean;
@@ -39,7 +39,9 @@ export const anyNumber: Bound = {
   holds: (value) => !Number.isNaN(value),
 };
 
-/** Hands the number back, or says which argument is wrong, what it must be and what it was. */
+/**
+ * Returns the number; throws an error with the argument's name, what is allowed and what it got.
+ */
 export function checkNumber(name: string, value: unknown, bound: Bound): number {
   if (typeof value !== "number") {
     throw new TypeError(`${name} must be ${bound.words}, got ${show(value)}`);
@@ -60,15 +62,15 @@ export function checkOptions(name: string, options: unknown, known: readonly str
   if (typeof options !== "object" || options === null || !isPlain(options)) {
     throw new TypeError(`${name} must be an object, got ${show(options)}`);
   }
-  // for…in makes no array: this runs at every call that takes options
+  // `for…in` creates no array: this runs at every call that takes options
   for (const key in options) {
     if (!known.includes(key)) {
-      throw new TypeError(`${name} has no "${key}"; it knows ${known.join(", ")}`);
+      throw new TypeError(`${name} has no "${key}"; expected one of ${known.join(", ")}`);
     }
   }
 }
 
-/** As `checkOptions`, for the numbers of a policy: `name` is the function that takes them. */
+/** Does the same for the numbers of a policy; `name` is the function that takes them. */
 export function checkNumbers(name: string, numbers: unknown, known: readonly string[]): void {
   if (typeof numbers !== "object" || numbers === null || Array.isArray(numbers)) {
     throw new TypeError(`${name} takes { ${known.join(", ")} }, got ${show(numbers)}`);
@@ -76,15 +78,17 @@ export function checkNumbers(name: string, numbers: unknown, known: readonly str
   checkOptions(name, numbers, known);
 }
 
-/** Arrays, signals and promises have no options in them, and would pass as objects without any. */
+/**
+ * Arrays, signals and promises are not options, although they would pass as objects with none set.
+ */
 function isPlain(value: object): boolean {
   return !(Array.isArray(value) || value instanceof AbortSignal || value instanceof Promise);
 }
 
-/** Only `create` has it: the mark of a constructor call that is allowed. */
+/** Marks a constructor call that comes from `create`. Users do not have this symbol. */
 export const CREATE = Symbol("create");
 
-/** Rejects `new Limiter(…)`: the arguments of a constructor are not those of `create`. */
+/** Rejects `new Limiter(…)`: a constructor does not take the same arguments as `create`. */
 export function checkCreated(name: string, mark: unknown): void {
   if (mark === CREATE) return;
   throw new TypeError(`${name} has no public constructor: write ${name}.create(…) without new`);
@@ -117,7 +121,7 @@ export function checkSignal(signal: unknown): AbortSignal | undefined {
   throw new TypeError(`signal must be an AbortSignal, got ${show(signal)}`);
 }
 
-/** A value as an error message tells it: short, and different for 0, -0, "0" and null. */
+/** Formats a value for an error message: short, and different for 0, -0, "0" and null. */
 export function show(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.slice(0, 40));
   if (Object.is(value, -0)) return "-0";

@@ -1,31 +1,33 @@
 /**
- * Where a limiter takes its time from. Give your own to put a limiter on other time:
- * `FakeClock` from `smooth-limiter/testing`, a simulation, a coarse clock.
+ * The source of a limiter's time. Pass your own to run a limiter on another time: `FakeClock` from
+ * `smooth-limiter/testing`, a simulation, a coarse clock.
  */
 export interface Clock {
-  /** Monotonic milliseconds from any origin; fractions are welcome. */
+  /** Returns monotonic milliseconds from any origin; fractions are allowed. */
   now(): number;
-  /** Calls `wake` once when `now()` has reached `timeMs`; a little early or late is put up with. */
+  /**
+   * Calls `wake` once when `now()` has reached `timeMs`. The call may come a little early or late.
+   */
   wakeAt(timeMs: number, wake: () => void): Timer;
   /**
-   * Added to `now()` it gives Unix time; for windows that lie on the epoch's grid only. Default 0.
+   * What to add to `now()` to get Unix time, ms. Only windows that are aligned to the epoch use it.
+   * Default 0.
    */
   readonly epochMs?: number;
 }
 
 export interface Timer {
   cancel(): void;
-  /** It keeps no process alive from now on. Absent: it never did. */
+  /** From now on the timer does not keep the process alive. Absent: it never did. */
   unref?(): void;
 }
 
-/** `setTimeout` fires at once when asked for more than this. */
+/** The longest delay of `setTimeout`, ms. With a longer one it fires at once. */
 export const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
- * 1000, and a hair more: (n / 1000) * 1000 may come out just below n, and the floor would then lose
- * a microsecond that `now()` did tell. The hair is two units in the last place, so nothing is ever
- * gained.
+ * 1000 plus two units in the last place. (n / 1000) * 1000 may come out just below n, and the floor
+ * would then lose a microsecond that `now()` did report. Two units never add a microsecond.
  */
 const MICROS_PER_MS = 1000 * (1 + Number.EPSILON);
 const MICROS_PER_MS_BELOW_0 = 1000 * (1 - Number.EPSILON);
@@ -36,20 +38,20 @@ export function toMicros(ms: number): number {
 }
 
 /**
- * Milliseconds for a number of microseconds, rounded up to a whole one: who comes back then is not
+ * Converts microseconds to milliseconds, rounded up: a caller that returns after this time is not
  * early.
  */
 export function toMillis(micros: number): number {
   return Math.ceil(micros) / 1000;
 }
 
-/** Taken at load time: what is another one later on was replaced by somebody's fake timers. */
+/** The platform's own functions, saved at load time: a later difference means fake timers. */
 const { Date: RealDate, setTimeout: realSetTimeout } = globalThis;
 const realNow = performance.now;
 
 /**
- * Fake timers which leave `performance` alone (node:test, Deno, vitest before 3): `Date` tells their
- * time. Who replaces `Date` without the timers has real timers, and real time.
+ * Whether fake timers are in use that leave `performance` alone (node:test, Deno, vitest before 3):
+ * then `Date` has their time. A program that replaces only `Date` has real timers and real time.
  */
 function isFakedByDate(): boolean {
   return Date !== RealDate && setTimeout !== realSetTimeout && performance.now === realNow;
@@ -59,7 +61,7 @@ function systemNow(): number {
   return Date !== RealDate && isFakedByDate() ? Date.now() : performance.now();
 }
 
-/** A class, since V8 reads an object literal that has a getter slowly: 2.5 ns a call. */
+/** A class, because V8 reads an object literal with a getter slowly: 2.5 ns a call. */
 class PlatformClock implements Clock {
   readonly #spinMs: number;
 
@@ -72,7 +74,7 @@ class PlatformClock implements Clock {
   }
 
   wakeAt(timeMs: number, wake: () => void): Timer {
-    // no time passes between the immediates of fake timers
+    // fake timers do not advance between immediates
     const canSpin = typeof setImmediate === "function" && !isFakedByDate();
     return new Timeout(timeMs, wake, canSpin ? this.#spinMs : 0);
   }
@@ -83,16 +85,16 @@ class PlatformClock implements Clock {
 }
 
 /**
- * The platform's monotonic clock and `setTimeout`. They are looked up at every call, so that other
- * people's fake timers (sinon, jest, vitest, node:test), which replace them, are heeded.
+ * The platform's monotonic clock and `setTimeout`. It reads both from the global object at every
+ * call, so it follows fake timers (sinon, jest, vitest, node:test), which replace them.
  */
 export const systemClock: Clock = new PlatformClock(0);
 
 /**
- * As `systemClock`, but the last two milliseconds before an instant are spent looking at the clock
- * between the events of the loop (`setImmediate`): a gap is then off by hundredths of a millisecond
- * instead of one, and one core is busy while somebody waits. Without `setImmediate` it is
- * `systemClock`.
+ * Like `systemClock`, but polls the clock in the event loop (`setImmediate`) for the last two
+ * milliseconds before an instant. A gap is then off by hundredths of a millisecond instead of one
+ * millisecond; in return, one core is busy while a caller waits. Without `setImmediate` it behaves
+ * like `systemClock`.
  */
 export const preciseClock: Clock = new PlatformClock(2);
 
@@ -129,8 +131,8 @@ class Timeout implements Timer {
   }
 
   /**
-   * A timer may fire up to a millisecond early, and a long sleep is cut into pieces: look before
-   * waking.
+   * Checks the time before waking: a timer may fire up to a millisecond early, and a long sleep is
+   * cut into several.
    */
   readonly #look = (): void => {
     const left = this.#timeMs - systemNow();
@@ -153,12 +155,12 @@ export function unixMicros(): number {
   return Math.floor((ms + unixOffsetMs) * 1000);
 }
 
-/** In some runtimes timers are numbers, and nothing of them keeps a process alive. */
+/** In some runtimes timers are numbers, which never keep a process alive. */
 export function unref(timer: unknown): void {
   (timer as { unref?(): void } | undefined)?.unref?.();
 }
 
-/** Hands the clock back, or says what it lacks. */
+/** Returns the clock; throws an error that says what it lacks. */
 export function checkClock(clock: unknown): Clock {
   const { now, wakeAt, epochMs = 0 } = Object(clock) as Partial<Clock>;
   if (typeof now !== "function" || typeof wakeAt !== "function") {

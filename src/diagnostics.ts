@@ -1,77 +1,83 @@
 /**
- * What limiters tell while they work: named channels, those of Node's `diagnostics_channel` where
- * there is one, so that others can listen by name without knowing this package.
+ * Events that limiters publish: named channels of Node's `diagnostics_channel`, where it exists, so
+ * that programs can subscribe by name without importing this package.
  *
- * Whoever publishes asks `hasSubscribers` first and makes no message for nobody. What is let in at
- * once is told on no channel at all: that is the path that has to be fast, and `stats` counts it.
+ * A publisher checks `hasSubscribers` first, so it creates no message without a subscriber. A
+ * request that is granted at once is published on no channel, because that path has to be fast;
+ * `stats` counts it.
  */
 import type { Permits } from "./permits.ts";
 
-/** Who tells. */
+/** The limiter that published a message. */
 export interface Teller {
   /** The limiter's `name`. */
   readonly limiter: string;
-  /** Of a limiter for each key: which one. */
+  /** The key, if the limiter has one state for each key. */
   readonly key?: string;
 }
 
-/** Somebody had to wait for permits, and has them. */
+/** A caller had to wait for permits, and now has them. */
 export interface WaitMessage extends Teller {
   readonly permits: Permits;
   /**
-   * How long it waited, ms. Of a reservation: how long after `reserve()` it can be used, told at
-   * once.
+   * How long it waited, ms. For a reservation: how long after `reserve()` it can be used; published
+   * at once.
    */
   readonly waitMs: number;
 }
 
-/** Somebody was sent away, by an answer that is no or by an error. */
+/** A call was refused: it returned no permits, or rejected with an error. */
 export interface RefusedMessage extends Teller {
   readonly permits: Permits;
   /**
-   * `"too-long"`: the wait would be, or was, longer than the caller accepts; `"queue-full"`: as many
-   * wait as may; `"too-many-keys"`: there is no room for a new key.
+   * `"too-long"`: the wait would be, or was, longer than the caller accepts; `"queue-full"`: as
+   * many callers wait as `maxWaiting` allows; `"too-many-keys"`: there is no room for a new key.
    */
   readonly reason: "too-long" | "queue-full" | "too-many-keys";
-  /** How long it waited in vain, ms; 0 for who was refused at once. */
+  /** How long the call waited before it was refused, ms; 0 if it was refused at once. */
   readonly waitedMs: number;
   /**
-   * How long it would have had to wait from now on, ms, and for which policy; `Infinity` where
-   * the policy lets no more wait, absent where that is not known.
+   * How much longer it would have had to wait, ms, and for which policy. `Infinity` where the
+   * policy accepts no more waiters; absent where it is not known.
    */
   readonly waitMs?: number;
   readonly policy?: string;
 }
 
-/** Somebody who waited gave up: its signal was aborted, or its reservation cancelled. */
+/** A waiter left: its signal was aborted, or its reservation was cancelled. */
 export interface CancelledMessage extends Teller {
   readonly permits: Permits;
   /** How long it waited, ms. */
   readonly waitedMs: number;
-  /** The signal's reason; of `cancel()` a ReservationCancelledError. */
+  /** The signal's reason; for `cancel()` a ReservationCancelledError. */
   readonly reason: unknown;
 }
 
-/** The limiter's store could not be asked, though it could the last time. */
+/** The limiter's store became unavailable: its previous request was answered, this one was not. */
 export interface UnavailableMessage extends Teller {
-  /** The client's or the server's own error, a TimeoutError, or that the client has no connection. */
+  /**
+   * The error of the client or the server, a TimeoutError, or an error that there is no connection.
+   */
   readonly cause: unknown;
 }
 
-/** The store has answered again. */
+/** The store answers again. */
 export interface RecoveredMessage extends UnavailableMessage {
-  /** How long it was away, ms, from the first failure to this answer. */
+  /** How long the outage lasted, ms, from the first failure to this reply. */
   readonly durationMs: number;
-  /** How many permits were granted meanwhile without it. */
+  /** How many permits were granted without the store during the outage. */
   readonly granted: number;
-  /** How many calls were refused meanwhile, and how many ended in a StoreUnavailableError. */
+  /**
+   * How many calls were refused during the outage, and how many failed with a
+   * StoreUnavailableError.
+   */
   readonly refused: number;
   readonly failed: number;
 }
 
-/** A key in which operators keep a limit holds no limit: the declared one is in force. */
+/** A key in which operators keep a limit holds no valid limit, so the declared limit applies. */
 export interface LimitIgnoredMessage extends Teller {
-  /** Whose limit it is. */
+  /** The policy to which the limit belongs. */
   readonly policy: string;
   /** What the key holds: its first 40 bytes. */
   readonly value: string;
@@ -79,13 +85,13 @@ export interface LimitIgnoredMessage extends Teller {
 
 type Subscriber<Message> = (message: Message, name: string) => void;
 
-/** A channel of `diagnostics_channel`, or where there is none one that does the same. */
+/** A channel of `diagnostics_channel`, or a replacement where the platform has none. */
 export interface Channel<Message> {
   readonly name: string;
   readonly hasSubscribers: boolean;
   /**
-   * From now on the subscriber is called with every message. What it throws is reported as an
-   * uncaught exception and disturbs nobody.
+   * Calls the subscriber with every message from now on. If it throws, the error is reported as an
+   * uncaught exception; the limiter and other subscribers are not affected.
    */
   subscribe(subscriber: Subscriber<Message>): void;
   /** @returns whether it was subscribed */
@@ -93,7 +99,7 @@ export interface Channel<Message> {
   publish(message: Message): void;
 }
 
-/** For browsers, and for Node before 20.16. */
+/** A channel for browsers, and for Node before 20.16. */
 export class OwnChannel<Message> implements Channel<Message> {
   readonly name: string;
   #subscribers: readonly Subscriber<Message>[] = [];
@@ -133,7 +139,7 @@ interface Channels {
   channel(name: string): Channel<unknown>;
 }
 
-/** No import: a browser could not resolve it. */
+/** Avoids an import, which a browser could not resolve. */
 function platformChannels(): Channels | undefined {
   const { process } = globalThis as {
     process?: { getBuiltinModule?: (name: string) => Channels | undefined };
@@ -149,25 +155,25 @@ function open<Message>(event: string): Channel<Message> {
 }
 
 /**
- * The channels on which all limiters of this process tell what happens.
+ * The channels on which all limiters of this process publish their events.
  *
  * @example
  * diagnostics.refused.subscribe(({ limiter, reason }) => console.warn(limiter, reason));
  */
 export const diagnostics = {
-  /** `smooth-limiter:wait`: somebody had to wait, and need not any more. */
+  /** `smooth-limiter:wait`: a caller had to wait, and now has its permits. */
   wait: open<WaitMessage>("wait"),
-  /** `smooth-limiter:refused`: somebody was sent away. */
+  /** `smooth-limiter:refused`: a call was refused. */
   refused: open<RefusedMessage>("refused"),
-  /** `smooth-limiter:cancelled`: somebody who waited gave up. */
+  /** `smooth-limiter:cancelled`: a waiter left before it had its permits. */
   cancelled: open<CancelledMessage>("cancelled"),
-  /** `smooth-limiter:unavailable`: a limiter's store is away. */
+  /** `smooth-limiter:unavailable`: a limiter's store cannot be reached. */
   unavailable: open<UnavailableMessage>("unavailable"),
-  /** `smooth-limiter:recovered`: it is back. */
+  /** `smooth-limiter:recovered`: the store answers again. */
   recovered: open<RecoveredMessage>("recovered"),
   /**
-   * `smooth-limiter:limitIgnored`: a `limitKey` holds a negative number or none at all; once for
-   * each value that a limiter meets.
+   * `smooth-limiter:limitIgnored`: a `limitKey` holds a negative number or no number. Published
+   * once for each such value that a limiter reads.
    */
   limitIgnored: open<LimitIgnoredMessage>("limitIgnored"),
 } as const;

@@ -1,6 +1,6 @@
 /**
- * What `using` and `await using` look for; where the platform lacks them (Safari, early Node 20),
- * the names that compilers and polyfills agreed on.
+ * The symbols that `using` and `await using` look for. Where the platform lacks them (Safari, early
+ * Node 20): the names that compilers and polyfills agreed on.
  */
 export const dispose: typeof Symbol.dispose = wellKnown("dispose");
 export const asyncDispose: typeof Symbol.asyncDispose = wellKnown("asyncDispose");

@@ -1,6 +1,8 @@
-/** What every error of this package is; bad arguments alone are a `RangeError` or a `TypeError`. */
+/**
+ * The base class of this package's errors. Only bad arguments are a `RangeError` or a `TypeError`.
+ */
 export class LimiterError<Facts extends object = object> extends Error {
-  /** Stable, for programs: compare this, not the message. */
+  /** Identifies the kind of error for programs; stable, unlike the message. */
   readonly code: string;
   /** The numbers of the message, for programs. */
   readonly facts: Readonly<Facts>;
@@ -14,8 +16,8 @@ export class LimiterError<Facts extends object = object> extends Error {
 }
 
 /**
- * More permits at once than the policy can ever hold: waiting would not help, smaller requests
- * would.
+ * A request for more permits at once than the policy can ever hold. Waiting does not help; smaller
+ * requests do.
  */
 export class PermitsExceedCapacityError extends LimiterError<{
   readonly policy: string;
@@ -32,16 +34,16 @@ export class PermitsExceedCapacityError extends LimiterError<{
 }
 
 /**
- * The caller would have to wait, and as many permits as `maxWaiting` allows are waited for already;
- * or the caller waited, and was dropped to make room for a later one (`onFull`). Of a
- * ConcurrencyLimiter and of a PacedQueue the numbers count callers and jobs.
+ * The caller would have to wait, and `maxWaiting` permits are already waited for; or the caller
+ * waited, and was dropped to make room for a later one (`onFull`). For a ConcurrencyLimiter and a
+ * PacedQueue the numbers count callers and jobs.
  */
 export class QueueFullError extends LimiterError<{
   readonly limiter: string;
   readonly permits: number;
   readonly waiting: number;
   readonly maxWaiting: number;
-  /** `true`: it waited, and was dropped; absent: it was refused at once. */
+  /** `true`: the caller waited and was dropped; absent: it was refused at once. */
   readonly dropped?: true;
 }> {
   constructor(
@@ -62,7 +64,7 @@ export class QueueFullError extends LimiterError<{
   }
 }
 
-/** A key that is new, where as many as `maxKeys` allows have a state that matters. */
+/** A new key was refused: `maxKeys` keys have a state that cannot be forgotten. */
 export class TooManyKeysError extends LimiterError<{
   readonly limiter: string;
   readonly maxKeys: number;
@@ -77,8 +79,8 @@ export class TooManyKeysError extends LimiterError<{
 }
 
 /**
- * The store could not be asked, did not answer in time, or refused: `cause` is its own error, or a
- * TimeoutError.
+ * The store could not be reached, did not answer in time, or refused the request. `cause` is the
+ * store's own error, or a TimeoutError.
  */
 export class StoreUnavailableError extends LimiterError<{
   readonly limiter: string;
@@ -95,12 +97,12 @@ export class StoreUnavailableError extends LimiterError<{
   }
 }
 
-/** The cause where a store has said nothing at all. */
+/** The cause where the store sent no reply in time. */
 export function noAnswer(timeoutMs: number): DOMException {
   return new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError");
 }
 
-/** `ready()` of a reservation that was cancelled: its permits went to others. */
+/** `ready()` of a reservation that was cancelled: its permits are available to other callers. */
 export class ReservationCancelledError extends LimiterError<{ readonly waitMs: number }> {
   constructor(waitMs: number) {
     super("RESERVATION_CANCELLED", `the reservation (wait ${waitMs} ms) was cancelled`, { waitMs });
@@ -108,8 +110,8 @@ export class ReservationCancelledError extends LimiterError<{ readonly waitMs: n
 }
 
 /**
- * A lease of a shared limiter lapsed before it could be renewed, or its state was lost: its place
- * may be somebody else's now. The reason of `lease.signal`.
+ * The lease of a shared limiter expired before it could be renewed, or its state was lost. Its
+ * place may be in use by another caller now. This is the reason of `lease.signal`.
  */
 export class LeaseLostError extends LimiterError<{
   readonly limiter: string;
@@ -123,7 +125,7 @@ export class LeaseLostError extends LimiterError<{
   }
 }
 
-/** The limiter was closed: nobody waits there any more, and no lease is renewed. */
+/** The limiter was closed: its waiters are rejected, and its leases are not renewed any more. */
 export class LimiterClosedError extends LimiterError<{ readonly limiter: string }> {
   constructor(limiter: string) {
     super("LIMITER_CLOSED", `limiter "${limiter}" was closed`, { limiter });

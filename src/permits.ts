@@ -1,23 +1,25 @@
 import { aboveZero, type Bound, checkNumber } from "./check.ts";
 
 /**
- * How much is asked for: one number for every policy of the limiter, or a number for each by its
- * name (a policy that is not named is not asked). Finite numbers above 0; fractions are fine.
+ * How many permits a call requests: one number for every policy of the limiter, or a number for
+ * each policy by name (a policy that is not named is not charged). Finite numbers above 0,
+ * fractions allowed.
  */
 export type Permits = number | Readonly<Record<string, number>>;
 
 /**
- * The options of `tryAcquire`, which takes them in place of permits too: no policy has such a name.
+ * The options of `tryAcquire`, which accepts them in the place of permits: no policy may have these
+ * names.
  */
 export const TRY_OPTIONS: readonly string[] = ["timeoutMs", "signal"];
 
 /**
- * Permits as the policies take them: one number for an only policy, else one for each in their
- * order, if it is asked.
+ * Permits in the form that policies take: a single number for a single policy; otherwise a number
+ * for each policy in their order, undefined where it is not charged.
  */
 export type Amount = number | readonly (number | undefined)[];
 
-/** One number for all policies, or one for each by name: in the order of `names`. */
+/** Converts one number for all policies, or numbers by name, to the order of `names`. */
 export function listPermits(
   permits: unknown,
   names: readonly string[],
@@ -49,15 +51,15 @@ export function listPermits(
   );
 }
 
-/** What `maxWaiting` counts: the permits, of several policies the largest number. */
+/** What `maxWaiting` counts: the permits; with several policies the largest of their numbers. */
 export function sizeOf(amount: Amount): number {
   if (typeof amount === "number") return amount;
   return amount.reduce<number>((largest, permits = 0) => Math.max(largest, permits), 0);
 }
 
 /**
- * Two amounts of one shape into one, policy by policy; `b` is undefined where it does not name a
- * policy that `a` does.
+ * Combines two amounts of one shape policy by policy. `b` is undefined for a policy that only `a`
+ * names.
  */
 export function combine(
   a: Amount,
@@ -68,7 +70,7 @@ export function combine(
   return a.map((permits = 0, i) => how(permits, b[i]));
 }
 
-/** Whether two amounts of one shape are the same. */
+/** Whether two amounts of one shape are equal. */
 export function sameAmount(a: Amount, b: Amount): boolean {
   if (typeof a === "number" || typeof b === "number") return a === b;
   return a.every((permits = 0, i) => permits === (b[i] ?? 0));

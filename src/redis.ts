@@ -62,7 +62,7 @@ export type {
 /** A limiter on Redis under any policies. */
 export class RedisLimiter extends KeyedRemoteLimiter {
   /**
-   * A limiter on Redis: one for all who use the same name, however many processes and machines.
+   * Creates a limiter on Redis: all code that uses the same name shares it, on any number of machines.
    *
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
    *   closed. Or anything with `runScript`
@@ -96,7 +96,7 @@ export class RedisLimiter extends KeyedRemoteLimiter {
 /** Guava's RateLimiter on Redis. */
 export class RedisRateLimiter extends RemoteRateLimiter {
   /**
-   * A rate limiter on Redis: `RateLimiter.create`, one for all who use the same name, however many
+   * Creates a `RateLimiter` on Redis: all code that uses the same name shares it, however many
    * processes and machines.
    *
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
@@ -167,7 +167,7 @@ export interface RedisConcurrencyOptions {
   readonly hashTag?: string | undefined;
   /**
    * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
-   * opened when somebody first waits and closed a second after the last one.
+   * opened when a caller first waits and closed a second after the last one.
    */
   readonly subscriber?: RedisSubscriber | undefined;
 }
@@ -191,8 +191,8 @@ const leaseTime: Bound = {
 /** How many run at once, in all processes together. */
 export class RedisConcurrencyLimiter extends RemoteConcurrency {
   /**
-   * A limit on how many run at once: one for all who use the same name, however many processes and
-   * machines.
+   * Creates a limit on how many calls run at once: all code that uses the same name shares it, however
+   * many processes and machines.
    *
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
    *   closed. Or anything with `runScript`, and a `subscriber` with it

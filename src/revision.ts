@@ -1,13 +1,13 @@
 let renumberings = 0;
 
-/** A limiter of this process is given other numbers. */
+/** Records that a limiter of this process got other numbers (`setRate`, `update`). */
 export function noteRenumbering(): void {
   renumberings += 1;
 }
 
 /**
- * How often limiters of this process were given other numbers. A holder of permits compares two counts
- * to learn, at no cost, whether its limiter may have another pace.
+ * Returns how often limiters of this process got other numbers. A holder of prefetched permits
+ * compares two counts to find out cheaply whether its limiter may have another pace.
  */
 export function timesRenumbered(): number {
   return renumberings;

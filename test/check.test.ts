@@ -238,7 +238,11 @@ for (const [where, make] of Object.entries(scenes)) {
     for (const [timeoutMs, error, shown] of [...notNumbers, ...objects]) {
       await refused({ timeoutMs }, error, `${bound} ${shown}`);
     }
-    await refused({ timeout: 5 }, TypeError, 'wait has no "timeout"; it knows timeoutMs, signal');
+    await refused(
+      { timeout: 5 },
+      TypeError,
+      'wait has no "timeout"; expected one of timeoutMs, signal',
+    );
     await refused({ signal: 5 }, TypeError, "signal must be an AbortSignal, got 5");
     await refused(
       { timeoutMs: 5, signal: null },
@@ -260,7 +264,7 @@ for (const [where, make] of Object.entries(scenes)) {
         await refused(value, `options ${object} ${shown}`);
       }
       await refused(1000, `options ${object} 1000`);
-      await refused({ sginal: undefined }, 'options has no "sginal"; it knows signal');
+      await refused({ sginal: undefined }, 'options has no "sginal"; expected one of signal');
       for (const [signal, , shown] of [...notNumbers, ...objects]) {
         await refused({ signal }, `signal must be an AbortSignal, got ${shown}`);
       }
@@ -444,12 +448,12 @@ creation("prefilled, and the name", async () => {
 
 creation("an option that does not exist", async () => {
   const message =
-    /no "burst"; it knows (?=.*maxW)(?=.*clock)(?=.*name)(?=.*warm)(?=.*cold)(?=.*burstS)(?=.*pre)/;
+    /no "burst"; expected one of (?=.*maxW)(?=.*clock)(?=.*name)(?=.*warm)(?=.*cold)(?=.*burstS)(?=.*pre)/;
   const options = { burst: 1 } as object;
   await refusesToCreate(() => RateLimiter.create(5, options), TypeError, message);
   const policy = smoothBursty({ permitsPerSecond: 5 });
   for (const name of ["burst", "warmupMs"]) {
-    const unknown = `options has no "${name}"; it knows maxWaiting, onFull, clock, name`;
+    const unknown = `options has no "${name}"; expected one of maxWaiting, onFull, clock, name`;
     await refusesToCreate(() => Limiter.create(policy, { [name]: 1 }), TypeError, unknown);
   }
 });

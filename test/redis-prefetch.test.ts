@@ -139,7 +139,7 @@ own("bad options are refused", () => {
     [0, /prefetch must be "auto" or .*, got 0/],
     [null, /prefetch must be "auto" or .*, got null/],
     ["manual", /prefetch must be "auto" or .*, got "manual"/],
-    [{ permit: 5 }, /prefetch has no "permit"; it knows permits, maxAgeMs/],
+    [{ permit: 5 }, /prefetch has no "permit"; expected one of permits, maxAgeMs/],
     [{ permits: 0 }, /prefetch\.permits must be a finite number above 0, or "auto", got 0/],
     [
       { permits: Infinity },

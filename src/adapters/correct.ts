@@ -3,16 +3,17 @@ import { PermitsExceedCapacityError } from "../errors.ts";
 import type { Limiter } from "../limiter/face.ts";
 import type { Permits } from "../permits.ts";
 
-/** An only number, under a name that no policy has. */
+/** The key of a single number; no policy has this name. */
 const ONLY = "";
 
 type Answer = void | Promise<void>;
 
 /**
- * Corrects what was taken to what was used: more is charged to later callers, less is given back.
+ * Corrects the permits that were taken to those that were used: later callers pay for more, and
+ * less is given back.
  *
  * @param actual what was used in all, 0 or more; policies that are not named stay as they are
- * @returns a promise where the limiter answers with one, else it is done
+ * @returns a promise if the limiter returns one
  */
 export function correct(limiter: Limiter, taken: Permits, actual: Permits): Answer {
   const names = Object.keys(typeof actual === "number" ? list(taken) : actual);
@@ -26,14 +27,14 @@ export function correct(limiter: Limiter, taken: Permits, actual: Permits): Answ
   return after(charged, () => (less.length > 0 ? limiter.refund(toPermits(less)) : undefined));
 }
 
-/** At once, unless there is something to wait for. */
+/** Runs `next` after `first`; at once, unless `first` is a promise. */
 function after(first: Answer, next: () => Answer): Answer {
   return first instanceof Promise ? first.then(next) : next();
 }
 
 type Amount = readonly [name: string, amount: number];
 
-/** What was used counts, even if it is more than a policy can hold: then in portions. */
+/** Charges everything, in portions where it is more than a policy can hold. */
 function charge(limiter: Limiter, amounts: readonly Amount[]): Answer {
   const inPortions = (error: unknown) => chargePortions(limiter, amounts, error);
   try {
@@ -70,7 +71,7 @@ function toPermits(amounts: readonly Amount[]): Permits {
   return permits[ONLY] ?? permits;
 }
 
-/** What can be known of permits where the policies are not: the limiter checks the rest. */
+/** Checks permits without knowing the policies; the limiter checks the rest. */
 export function checkPermits(name: string, permits: unknown): void {
   if (typeof permits !== "object" || permits === null || Array.isArray(permits)) {
     checkNumber(name, permits, atLeastZero);

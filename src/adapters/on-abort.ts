@@ -1,6 +1,6 @@
 type End = (reason: unknown) => void;
 
-/** Who waits for a signal, and what ends the listening. */
+/** The callbacks of one signal, and a function that removes its listener. */
 interface Group {
   readonly ends: Set<End>;
   unlisten(): void;
@@ -9,11 +9,12 @@ interface Group {
 const groups = new WeakMap<AbortSignal, Group>();
 
 /**
- * Calls `end` with the signal's reason when it is aborted, or now. All who wait for a signal share one
- * listener: a server has one signal for thousands, and Node warns of eleven listeners. The last one
- * takes it away: Node keeps a signal with a time-out alive while somebody listens.
+ * Calls `end` with the signal's reason when it is aborted, or at once if it is. All callbacks of a
+ * signal share one listener: a server has one signal for thousands of calls, and Node warns of
+ * eleven listeners. Removing the last callback removes the listener, because Node keeps a signal
+ * with a time-out alive while it has a listener.
  *
- * @returns what ends the listening
+ * @returns a function that removes the callback
  */
 export function onAbort(signal: AbortSignal | undefined, end: End): () => void {
   if (signal?.aborted) end(signal.reason);
@@ -25,7 +26,9 @@ export function onAbort(signal: AbortSignal | undefined, end: End): () => void {
   };
 }
 
-/** What a promise comes to, or the signal's own reason as soon as that is aborted. */
+/**
+ * Settles as the promise does, or rejects with the signal's own reason as soon as that is aborted.
+ */
 export function untilAborted<T>(signal: AbortSignal | undefined, promise: Promise<T>): Promise<T> {
   if (signal === undefined) return promise;
   return new Promise((resolve, reject) => {

@@ -2,7 +2,7 @@
 import process from "node:process";
 import { run } from "./program.ts";
 
-// whoever reads only the beginning, as head does, is no fault
+// a reader that stops early, such as `head`, is not an error
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit();

@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import { createColors } from "picocolors";
 
-/** What a command talks to, so that tests can be the other side. */
+/** The input and output of a command; tests pass their own. */
 export interface Io {
   readonly stdin: Readable;
   readonly stdout: Output;
@@ -12,29 +12,29 @@ export interface Io {
 
 export type Output = Writable & { readonly isTTY?: boolean; readonly columns?: number };
 
-/** A file or an argument that a command can do nothing with: exit code 2. */
+/** An error in a file or an argument with which a command cannot go on: exit code 2. */
 export class CliError extends Error {}
 
 export type Colors = ReturnType<typeof createColors>;
 
-/** On a terminal only, and not where NO_COLOR is set to anything; FORCE_COLOR wants them anywhere. */
+/** Colours are used on a terminal unless NO_COLOR is set; FORCE_COLOR turns them on everywhere. */
 export function colorsOf({ env }: Io, output: Output): Colors {
   if (env.NO_COLOR) return createColors(false);
   const isForced = env.FORCE_COLOR !== undefined && env.FORCE_COLOR !== "0";
   return createColors(isForced || (output.isTTY === true && env.TERM !== "dumb"));
 }
 
-/** A file's name, or "-" for what is piped in. */
+/** Opens a file, or stdin for "-". */
 export function open(path: string, { stdin }: Io): Readable {
   return path === "-" ? stdin : createReadStream(path, { highWaterMark: 2 ** 18 });
 }
 
-/** What messages call it. */
+/** The name of the source in messages. */
 export function sourceName(path: string): string {
   return path === "-" ? "stdin" : path;
 }
 
-/** Rules are short: whoever gives a log by mistake is told so before the memory is full. */
+/** The longest rules, bytes: a log that was given by mistake must not fill the memory. */
 const LONGEST_BYTES = 2 ** 24;
 
 export async function readText(path: string, io: Io): Promise<string> {
@@ -59,8 +59,8 @@ export function unreadable(path: string, error: unknown): CliError {
 }
 
 /**
- * What others wrote, as a terminal may see it: a line break or an escape sequence in a log must not
- * do anything there.
+ * Escapes control characters: line breaks and escape sequences of a log must not reach the
+ * terminal.
  */
 export function printable(text: string): string {
   return text.replace(

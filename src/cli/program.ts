@@ -5,15 +5,15 @@ import { CliError, colorsOf, type Io, printable } from "./io.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
 import { replay } from "./replay/replay.ts";
 
-/** Usage, or a file that cannot be used. */
+/** The exit code for wrong usage, or a file that cannot be used. */
 const CANNOT = 2;
 
 /**
- * The command line.
+ * Runs the command line.
  *
  * @param args without the program's own name
- * @param io what it reads and writes
- * @returns the exit code: 0 fine, 1 findings, 2 a usage that is wrong or a file that cannot be read
+ * @param io the input and output
+ * @returns the exit code: 0 success, 1 findings, 2 wrong usage or an unreadable file
  */
 export async function run(args: readonly string[], io: Io): Promise<number> {
   let code = 0;
@@ -24,7 +24,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
     await program.parseAsync([...args], { from: "user" });
     return code;
   } catch (error) {
-    // which has told so itself
+    // commander has printed the message
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : CANNOT;
     if (!(error instanceof CliError)) throw error;
     const message = error.message.split("\n").map(printable).join("\n");
@@ -35,7 +35,7 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
 
 function newProgram(io: Io, exit: (code: number) => void): Command {
   const program = new Command("smooth-limiter")
-    .description("Rules of the gateway: checks them, and plays logs against them.")
+    .description("Checks rules of the gateway, and replays access logs against them.")
     .version(version())
     .exitOverride()
     .configureOutput({
@@ -44,15 +44,15 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
       getOutHasColors: () => colorsOf(io, io.stdout).isColorSupported,
       getErrHasColors: () => colorsOf(io, io.stderr).isColorSupported,
     })
-    .showHelpAfterError("(smooth-limiter --help tells more)");
+    .showHelpAfterError("(see smooth-limiter --help)");
 
   program
     .command("check")
-    .description("says what is wrong in files of rules, and what is hardly meant: exit code 1")
+    .description("reports errors (exit code 1) and probable mistakes in files of rules")
     .argument("<rules...>", 'files of rules; "-" is stdin')
     .option("--strict", "warnings count as errors")
-    .option("--redis", "the gateway has a Redis: scope global is fine")
-    .option("--actor <name>", "an actor that the application registers; several times", list, [])
+    .option("--redis", "the gateway has Redis, so scope global is allowed")
+    .option("--actor <name>", "an actor that the application registers; may be repeated", list, [])
     .option("--json", "the findings as JSON")
     .action(async (paths: readonly string[], options: CheckOptions) => {
       exit(await check(paths, options, io));
@@ -60,22 +60,22 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
 
   program
     .command("replay")
-    .description("says what rules would have done to the requests of an access log")
+    .description("reports what rules would have done with the requests of an access log")
     .argument("<rules>", "the file of rules")
     .argument("<log>", 'combined format or JSON lines, also as .gz; "-" is stdin')
     .option("--json", "the report as JSON")
-    .option("--html <file>", "writes a report with plots, beside the text")
-    .option("--top <count>", "how many actors of each rule", wholeNumber, 10)
+    .option("--html <file>", "also writes a report with plots to this file")
+    .option("--top <count>", "how many actors of each rule to list", wholeNumber, 10)
     .option(
       "--field <name=field>",
-      "where JSON lines say time, address, method, url, account or another actor; several times",
+      "the field of JSON lines with the time, address, method, url, account or another actor; may be repeated",
       list,
       [],
     )
-    .option("--hash <key>", "tells actors by a hash that depends on this key")
-    .option("--hold <seconds>", "how far lines may be out of order", seconds, 10)
-    .option("--no-spread", "lines of one second come at one instant, instead of evenly")
-    .option("--no-progress", "no progress on a terminal")
+    .option("--hash <key>", "replaces actors by a hash with this key")
+    .option("--hold <seconds>", "by how many seconds lines may be out of order", seconds, 10)
+    .option("--no-spread", "do not spread the lines of one second evenly over it")
+    .option("--no-progress", "do not show progress on a terminal")
     .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
       const fields = withFields(field);
       exit(await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io));
@@ -114,7 +114,7 @@ function seconds(value: string): number {
   throw new InvalidArgumentError("It must be a number of seconds, 0 to 3600.");
 }
 
-/** What is named is looked for there and nowhere else. */
+/** A field that is given with `--field` replaces the default names of that field. */
 function withFields(given: readonly string[]): Fields {
   const actors: Record<string, readonly string[]> = { ...DEFAULT_FIELDS.actors };
   const own: Record<string, readonly string[]> = {};

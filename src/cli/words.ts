@@ -1,4 +1,4 @@
-/** Numbers as people read them. */
+/** Formats numbers for people. */
 
 export function number(count: number): string {
   return count.toLocaleString("en");

@@ -1,7 +1,6 @@
 /**
- * Who listens to which signal, with one listener for each signal: adding the n-th listener to a
- * signal costs n steps, so that a signal shared by many waiters would cost the square of their
- * number.
+ * Registers one listener for each signal, however many members share it. Adding the n-th listener
+ * to a signal takes n steps, so a listener for each of n waiters would take n² steps in all.
  */
 export class AbortGroups<Member> {
   readonly #groups = new Map<AbortSignal, Group<Member>>();

@@ -1,4 +1,4 @@
-/** A combination in which there are concurrency limiters: what it answers are leases. */
+/** A combination with concurrency limiters in it: its verbs return leases. */
 import { asyncDispose, dispose } from "../dispose.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type { Limiter, TryOptions, WaitOptions } from "./face.ts";
@@ -15,44 +15,46 @@ import {
 import { checkTryOptions, checkWaitOptions } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
 
-/** A place among those who run, of each concurrency limiter of a combination. */
+/** A place of each concurrency limiter of a combination, held until it is released. */
 export interface CombinedLease extends AsyncDisposable {
   /**
-   * Aborted when one of the places may be lost: see `RedisLease`. Never, where all places are in
-   * this process.
+   * Aborted when one of the places may be lost: see `RedisLease`. Never aborted where all places
+   * are in this process.
    */
   readonly signal: AbortSignal;
-  /** Gives the places back; a second time does nothing. Never rejects. */
+  /** Gives the places back. A second call does nothing. Never rejects. */
   release(): Promise<void>;
 }
 
-/** The same where all limiters are in this process. */
+/** A `CombinedLease` where all limiters are in this process. */
 export interface LocalCombinedLease extends Disposable, AsyncDisposable {
   readonly signal: AbortSignal;
   release(): void;
 }
 
-/** Limits how many run at once, and how often they start. */
+/** Limits how many calls run at once, and how often they start. */
 export interface LeasingLimiter {
   /**
-   * Waits for a place of each concurrency limiter, then for a permit of each rate limiter. The place
-   * is held meanwhile. Nothing is taken for good before everything is there.
+   * Waits for a place of each concurrency limiter, then for a permit of each rate limiter. The
+   * caller holds the places while it waits for permits. If it fails or is aborted, everything is
+   * given back.
    *
-   * @param options.signal ends the wait; what was taken is given back
+   * @param options.signal ends the wait; what was granted is given back
    * @returns the lease
    * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
    */
   acquire(options?: WaitOptions): Promise<CombinedLease>;
   /**
-   * A lease if all let it pass now, else `undefined`, and nothing has changed. With `wait`, waits for
-   * the places and then for the permits, but no longer than that for all of them together.
+   * Returns a lease if all limiters let it pass now; otherwise returns `undefined` and changes
+   * nothing. With `wait` it waits for the places and then for the permits, at most that long in
+   * all.
    *
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`. Absent: 0
-   * @returns the lease; `undefined` when the time is over, or as soon as it is known that it will not
-   *   suffice; nothing is held then
-   * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError, or the
-   *   signal's own reason
+   * @returns the lease; `undefined` when the time is over, or as soon as it is clear that it will
+   *   not suffice; nothing is held then
+   * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError, or
+   *   the signal's own reason
    * @example
    * await using lease = await limiter.tryAcquire({ timeoutMs: 250 });
    * if (lease) await work();
@@ -60,7 +62,7 @@ export interface LeasingLimiter {
    */
   tryAcquire(wait?: number | TryOptions): Promise<CombinedLease | undefined>;
   /**
-   * Runs a function while it holds a lease, and releases it however the function ends.
+   * Runs a function while it holds a lease, and releases the lease when the function has ended.
    *
    * @returns what `fn` returns
    * @example
@@ -70,7 +72,7 @@ export interface LeasingLimiter {
   run<T>(fn: (lease: CombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
 }
 
-/** The same where all limiters are in this process: quick answers come at once. */
+/** A `LeasingLimiter` where all limiters are in this process: `tryAcquire()` returns at once. */
 export interface LocalLeasingLimiter {
   acquire(options?: WaitOptions): Promise<LocalCombinedLease>;
   tryAcquire(): LocalCombinedLease | undefined;
@@ -83,7 +85,7 @@ export class AllOfWithPlaces {
   readonly rates: readonly Entry[];
   readonly #rates: Pick<Limiter, "tryAcquire">;
 
-  /** @param ratesTogether the combination of the rates alone */
+  /** @param ratesTogether the combination of the rate limiters alone */
   constructor(
     places: readonly PlacesMember[],
     rates: readonly Entry[],
@@ -98,7 +100,7 @@ export class AllOfWithPlaces {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
     const answer = takeTogether(this.#parts(), { signal });
-    // awaited only where it has to be: callers keep their order
+    // an extra `await` would change the order of callers
     const { passes, looks } = answer instanceof Promise ? await answer : answer;
     if (passes) return leaseOf(looks);
     const held: HeldPlace[] = [];
@@ -184,11 +186,11 @@ class PlacesLease {
     return AbortSignal.any(this.#places.flatMap(({ signal }) => signal ?? []));
   }
 
-  /** Places know whether they were released before. */
+  /** A place releases itself at most once, so a second call does nothing. */
   release(): undefined & Promise<void> {
     const released = this.#places.map((place) => place.release());
     const isElsewhere = released.some((one) => one instanceof Promise);
-    // what it is, the types of `allOf` tell
+    // the overloads of `allOf` give the caller the exact type
     return (isElsewhere ? Promise.all(released).then(() => {}) : undefined) as never;
   }
 

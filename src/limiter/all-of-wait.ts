@@ -40,7 +40,7 @@ import {
 } from "./member.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
-/** A limiter of permits among those that are combined. */
+/** A rate limiter of a combination, with its member. */
 export interface Entry {
   readonly limiter: Limiter;
   readonly member: RateMember;
@@ -54,13 +54,15 @@ export function partsOf(
   return entries.map(({ member }) => ({ member, permits, longestMs, isOptional: false }));
 }
 
-/** How often a caller of n members gives back what it has waited for: that many times n. */
+/**
+ * A caller of n members may give back its permits this many times n before it starts to keep them.
+ */
 const ROUNDS = 2;
 
 /**
- * Takes from all as soon as that is possible.
+ * Waits until it can take from all members, then takes from them.
  *
- * @returns the ms that it waited
+ * @returns how long it waited, ms
  */
 export async function acquireAll(
   entries: readonly Entry[],
@@ -74,7 +76,7 @@ export async function acquireAll(
   try {
     for (;;) {
       const answer = takeTogether(partsOf(rest, permits, 0), { signal });
-      // awaited only where it has to be: callers keep their order
+      // an extra `await` would change the order of callers
       const { passes, looks } = answer instanceof Promise ? await answer : answer;
       if (passes) {
         kept.push(...takenOf(looks));
@@ -106,19 +108,21 @@ export async function acquireAll(
   }
 }
 
-/** All must pass, and have: there is an answer of each. */
+/**
+ * What was taken from each member. Only for requests that passed, so every member took something.
+ */
 function takenOf(looks: readonly (Look | undefined)[]): readonly Taken[] {
   return looks.map((look) => (look as Look).taken as Taken);
 }
 
-/** From now on it is given back if the caller gives up. */
+/** Adds the reservation to `kept`, so that it is given back if the caller stops waiting. */
 async function takenBy(reserved: Maybe<Reservation>, kept: Taken[]): Promise<Reservation> {
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   kept.push({ reservation, undo: () => withdraw(reservation) });
   return reservation;
 }
 
-/** Which one has the longest wait. */
+/** The index of the member with the longest wait. */
 function bindingOf(decisions: readonly Decision[]): number {
   return decisions.reduce(
     (binding, decision, i) =>

@@ -1,6 +1,6 @@
 /**
- * Several limiters as one: all let a request pass and are taken from, or none is. `together.ts` says
- * how that is done, and `all-of-wait.ts` how a combination waits.
+ * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
+ * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
 import type { Permits } from "../permits.ts";
 import { AllOfWithPlaces, type LeasingLimiter, type LocalLeasingLimiter } from "./all-of-places.ts";
@@ -35,7 +35,7 @@ import {
   undoAll,
 } from "./together.ts";
 
-/** A concurrency limiter in this process, or on Redis. */
+/** A concurrency limiter, in this process or on Redis. */
 export interface LocalPlaces extends Places {
   tryAcquire(): Disposable | undefined;
 }
@@ -45,22 +45,23 @@ export interface Places {
 }
 
 /**
- * Several limiters as one: all let a request pass and are charged, or none is. For several rules
- * about the same key give one limiter several policies; this is for limiters of different keys.
+ * Combines several limiters: a request is granted by all of them, or charged to none. For several
+ * rules about the same key give one limiter several policies; this function is for limiters with
+ * different keys.
  *
- * Limiters on one Redis server are asked in one script, which looks at all before it takes from any;
- * so refused requests take nothing from permitted ones. On Cluster this needs keys in one slot: see
- * `hashTag` of the limiters' options.
+ * Limiters on one Redis server are asked in one script, which checks all of them before it charges
+ * any, so a refused request uses nothing up. On Cluster this needs keys in one slot: see `hashTag`
+ * in the limiters' options.
  *
  * @param limiters one or more: rate limiters in this process, on Redis, or both; and concurrency
- *   limiters. The permits asked for are asked of each rate limiter
- * @returns a limiter whose quick verbs answer at once if all of theirs do. In its decisions the
- *   policies of the second limiter and so on have "#2" and so on after their name where it is taken.
- *   With a concurrency limiter among them: a limiter that answers leases, whose release frees the
- *   place; every lease has taken one permit of each rate limiter
- * @throws TypeError on what is no limiter
+ *   limiters. A request's permits are charged to each rate limiter
+ * @returns a limiter; its quick verbs return at once if those of all its limiters do. In its
+ *   decisions a policy of the second limiter gets "#2" after its name where that name is already in
+ *   use, and so on. With a concurrency limiter among them, the verbs return leases, and `release()`
+ *   frees the place; every lease has used one permit of each rate limiter
+ * @throws TypeError on an argument that is not a limiter
  * @example
- * const limiter = allOf(everybody, perUser.for(user), perAddress.for(address));
+ * const limiter = allOf(everyone, perUser.for(user), perAddress.for(address));
  * const { allowed, policies } = await limiter.decide();
  * if (!allowed) return tooManyRequests(Object.keys(policies).filter((name) => !policies[name].allowed));
  */
@@ -187,10 +188,10 @@ class AllOf implements Limiter {
     });
   }
 
-  /** Nothing is done to one before all have found that it is possible. */
-  #each(permits: Permits, deed: (limiter: Limiter) => Maybe<void>): Maybe<void> {
+  /** Checks that all limiters accept the permits before it changes any of them. */
+  #each(permits: Permits, action: (limiter: Limiter) => Maybe<void>): Maybe<void> {
     return chain(this.peek(permits), () =>
-      settleAll(this.entries.map(({ limiter }) => deed(limiter))),
+      settleAll(this.entries.map(({ limiter }) => action(limiter))),
     );
   }
 }
@@ -221,7 +222,7 @@ class AllReserved implements Reservation {
     if (this.waitMs === 0) return false;
     return chain(all(this.#reservations.map((one) => one.cancel())), (cancelled) => {
       if (!cancelled.includes(true)) return false;
-      // those that need not have waited
+      // the reservations that could be used at once cannot be cancelled; they are undone instead
       const rest = this.#looks.filter((_, i) => !cancelled[i]);
       return chain(undoAll(rest), () => true);
     });
@@ -232,7 +233,7 @@ class AllReserved implements Reservation {
   }
 }
 
-/** One decision of several. */
+/** Merges the decisions into one. The limiter with the longest wait gives the headline numbers. */
 function merge(looks: readonly (Look | undefined)[]): Decision {
   const policies: Record<string, PolicyStatus> = {};
   const named = looks.map((look, i) => {
@@ -256,6 +257,6 @@ function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     : (answers as readonly T[]);
 }
 
-function settleAll(deeds: readonly Maybe<void>[]): Maybe<void> {
-  return chain(all<unknown>(deeds), () => {});
+function settleAll(results: readonly Maybe<void>[]): Maybe<void> {
+  return chain(all<unknown>(results), () => {});
 }

@@ -1,16 +1,16 @@
 /**
- * How many may run at once, in this process. A lease is a place; whoever holds it gives it back
- * with `release()`, and it goes to the one who has waited longest.
+ * Limits how many calls run at once in this process. A lease is a place. Its holder gives it back
+ * with `release()`, and the place goes to the caller that has waited longest.
  *
- * Nothing here is about time: two leases may follow each other at once, and one may be held for
- * ever. For so many a second see `RateLimiter`; a call that must keep both takes both.
+ * Time plays no role here: two leases may follow each other at once, and one may be held for ever.
+ * To limit calls per second see `RateLimiter`; to limit both see `allOf`.
  *
  * A worked example, limit 2: A and B get leases; C and D wait, in this order. B releases: C runs,
- * and nobody who comes now gets in before D. `setLimit(1)` interrupts nobody: A and C go on, and D
- * runs when both have released.
+ * and later callers wait behind D. `setLimit(1)` interrupts no call: A and C go on, and D runs when
+ * both have released.
  *
- * A place that is freed is handed over within `release()` itself, before anybody else can ask. So
- * while anybody waits no place is free, and `tryAcquire()`, which takes free places only, cannot
+ * `release()` itself hands the freed place to the first waiter, before any other code can run. So
+ * while a caller waits no place is free, and `tryAcquire()`, which takes only free places, cannot
  * overtake.
  */
 import { CREATE, checkCreated, checkNumber, checkOptions, wholeAtLeastOne } from "../check.ts";
@@ -28,37 +28,37 @@ import { PlaceMember } from "./place-member.ts";
 
 export interface ConcurrencyOptions {
   /**
-   * How many may wait before a further `acquire` is refused with a QueueFullError. 0 or more,
-   * default `Infinity`.
+   * How many callers may wait before a further `acquire` is refused with a QueueFullError. 0 or
+   * more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * What `acquire` does then: `"reject"` (default); `"drop-oldest"`: the caller that has waited
-   * longest is dropped, its `acquire` rejects with a QueueFullError whose `facts.dropped` is `true`,
-   * its `tryAcquire` gets no lease; `"wait"`: it waits like the others, only `tryAcquire` is still
-   * refused.
+   * What a further `acquire` does. `"reject"` (default): it rejects. `"drop-oldest"`: the caller
+   * that has waited longest is dropped; its `acquire` rejects with a QueueFullError whose
+   * `facts.dropped` is `true`, its `tryAcquire` gets no lease. `"wait"`: it waits like the others;
+   * only `tryAcquire` is still refused.
    */
   readonly onFull?: OnFull | undefined;
-  /** What error messages and diagnostics call the limiter. Default "limiter". */
+  /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
-  /** Where time-outs of `tryAcquire` are measured. Default: the platform's clock and timers. */
+  /** The clock for the time-outs of `tryAcquire`. Default: the platform's clock and timers. */
   readonly clock?: Clock | undefined;
 }
 
 const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "name", "clock"] as const;
 
-/** A place among those who run. */
+/** A place, held until it is released. */
 export interface Lease extends Disposable, AsyncDisposable {
-  /** Gives the place back; a second time does nothing. `using` and `await using` call it. */
+  /** Gives the place back; a second call does nothing. `using` and `await using` call it. */
   release(): void;
 }
 
 class Waiter {
-  /** When it asked, microseconds. */
+  /** When the call was made, µs. */
   readonly asked: number;
   readonly signal: AbortSignal | undefined;
   readonly resolve: (outcome: Lease | undefined | Promise<never>) => void;
-  /** Whether it came by `tryAcquire`: then a refusal is an answer, not an error. */
+  /** Whether the call is a `tryAcquire`: a refusal is then a result, not an error. */
   readonly tries: boolean;
   timer: Timer | undefined;
 
@@ -84,12 +84,12 @@ export class ConcurrencyLimiter implements Counted {
   #active = 0;
 
   /**
-   * A limit on how many run at once in this process.
+   * Creates a limit on how many calls run at once in this process.
    *
    * @param limit how many, a whole number, 1 or more
-   * @param options `maxWaiting`: how many may wait (default `Infinity`); `onFull`: what happens when as
-   *   many wait (default `"reject"`); `name`: for error messages
-   *   (default "limiter"); `clock`: for time-outs
+   * @param options `maxWaiting`: how many callers may wait (default `Infinity`); `onFull`: what a
+   *   further `acquire` does (default `"reject"`); `name`: for error messages (default "limiter");
+   *   `clock`: for time-outs
    * @returns the limiter, with all places free
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -108,32 +108,33 @@ export class ConcurrencyLimiter implements Counted {
     this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 
-  /** How many may run at once. */
+  /** How many calls may run at once. */
   get limit(): number {
     return this.#limit;
   }
 
-  /** How many leases are held; more than `limit` for a while after `setLimit` has lowered it. */
+  /** How many leases are held. May exceed `limit` for a while after `setLimit` has lowered it. */
   get active(): number {
     return this.#active;
   }
 
-  /** How many wait for a lease. */
+  /** How many callers wait for a lease. */
   get waiting(): number {
     return this.#line.size;
   }
 
-  /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
+  /** The current counters, as a plain object. `LimiterStats` says what each counts. */
   get stats(): LimiterStats {
     return { ...this.#meter.counts };
   }
 
   /**
-   * Waits for a place, behind all who wait already. `run` is safer: it cannot forget to release.
+   * Waits for a place, behind all callers that wait already. `run` is safer: it always releases.
    *
    * @param options.signal ends the wait
    * @returns the lease
-   * @throws (as a rejection) TypeError on a bad argument, QueueFullError, or the signal's own reason
+   * @throws (as a rejection) TypeError on a bad argument, QueueFullError, or the signal's own
+   *   reason
    * @example
    * using lease = await limiter.acquire();
    * await work();
@@ -153,14 +154,14 @@ export class ConcurrencyLimiter implements Counted {
     });
   }
 
-  /** A lease if a place is free now, else `undefined`. */
+  /** Returns a lease if a place is free now, otherwise `undefined`. */
   tryAcquire(): Lease | undefined;
   /**
-   * Waits for a place, but no longer than that.
+   * Waits for a place, at most `wait`.
    *
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`
-   * @returns the lease; `undefined` when the time is over, or at once where `maxWaiting` wait
+   * @returns the lease; `undefined` when the time is over, or at once if `maxWaiting` callers wait
    * @throws (as a rejection) RangeError or TypeError on a bad argument, or the signal's own reason
    * @example
    * using lease = await limiter.tryAcquire(250);
@@ -181,12 +182,12 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   /**
-   * Runs a function while it holds a place, and gives the place back however it ends.
+   * Runs a function while it holds a place, and releases the place when the function has ended.
    *
-   * @param fn what to run; it is given the lease
-   * @param options.signal ends the wait for the place; `fn`, once it runs, is not interrupted
+   * @param fn the function; it receives the lease
+   * @param options.signal ends the wait for the place; it does not interrupt `fn`
    * @returns what `fn` returns
-   * @throws (as a rejection) what `fn` throws, or what `acquire` does: `fn` has not been called then
+   * @throws (as a rejection) what `fn` throws, or what `acquire` throws; `fn` is not called then
    * @example
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */
@@ -201,8 +202,8 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   /**
-   * Another limit from now on. When it is higher, those who wait go at once, in order; when it is
-   * lower, nobody is interrupted, and nobody goes until enough have released.
+   * Sets another limit from now on. If it is higher, waiting callers start at once, in order. If it
+   * is lower, no call is interrupted, and no caller starts until enough leases are released.
    *
    * @param limit how many, a whole number, 1 or more
    */
@@ -212,7 +213,8 @@ export class ConcurrencyLimiter implements Counted {
   }
 
   /**
-   * Rejects all callers that wait. Leases that are held stay, and later callers wait as before.
+   * Rejects all callers that wait. Leases that are held stay valid, and later callers wait as
+   * before.
    *
    * @param reason what they reject with. Default: a DOMException called AbortError
    */
@@ -235,7 +237,7 @@ export class ConcurrencyLimiter implements Counted {
     });
   }
 
-  /** While anybody waits, no place is free: see above. */
+  /** While a caller waits no place is free: see the head of this file. */
   #isFree(): boolean {
     return this.#active < this.#limit;
   }
@@ -244,7 +246,7 @@ export class ConcurrencyLimiter implements Counted {
     return this.waiting < this.#options.maxWaiting;
   }
 
-  /** Whether a caller of `acquire` may wait although `maxWaiting` callers wait. */
+  /** Whether `acquire` may wait although `maxWaiting` callers wait already. */
   #makesRoom(): boolean {
     const { onFull } = this.#options;
     if (onFull !== "drop-oldest") return onFull === "wait";
@@ -297,7 +299,7 @@ export class ConcurrencyLimiter implements Counted {
     waiter.resolve(Promise.reject(reason));
   }
 
-  /** It does not wait any more, whatever the reason. */
+  /** Removes the timer and the signal of a waiter that has left the queue. */
   #dismiss(waiter: Waiter): void {
     this.#line.remove(waiter);
     waiter.timer?.cancel();

@@ -4,10 +4,12 @@ import type { Amount } from "../permits.ts";
 import type { Decision, PolicyStatus } from "./face.ts";
 
 /**
- * @param amount what was asked for: a policy that was not asked does not bind
- * @param wait microseconds until the permits can be used
- * @param slowest the index of the policy that makes them wait longest; who need not wait is bound
- *   by the one that has least left
+ * Builds the answer for one request.
+ *
+ * @param amount the request's permits; a policy that is not charged does not bind
+ * @param wait µs until the permits can be used
+ * @param slowest the index of the policy with the longest wait. If the permits can be used at once,
+ *   the binding policy is the one with the fewest permits left
  */
 export function decision(
   names: readonly string[],
@@ -29,7 +31,7 @@ export function decision(
   };
 }
 
-/** Most limiters have one policy, and for one this costs a tenth of what it does for several. */
+/** Most limiters have one policy, and this branch takes a tenth of the time of the general one. */
 function byName(
   names: readonly string[],
   quotas: readonly PolicyStatus[],
@@ -39,7 +41,7 @@ function byName(
   return Object.fromEntries(names.map((each, i) => [each, quotas[i] as PolicyStatus]));
 }
 
-/** The quotas, with whether each policy alone lets the request pass. */
+/** The quotas, each with whether that policy alone lets the request pass. */
 export function statusesOf(
   quotas: readonly Quota[],
   allows: (policy: number) => boolean,
@@ -49,14 +51,12 @@ export function statusesOf(
   });
 }
 
-/** Of a request that passes. */
+/** The statuses of a request that passes. */
 export function passedBy(quotas: readonly Quota[]): readonly PolicyStatus[] {
   return statusesOf(quotas, () => true);
 }
 
-/**
- * A quota where somebody waits already or the limiter is paused: nothing remains for a newcomer.
- */
+/** The quota while callers wait or the limiter is paused: nothing remains for a new caller. */
 export function held(quota: PolicyStatus, micros: number): PolicyStatus {
   return { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(micros)) };
 }

@@ -1,6 +1,6 @@
 /**
- * The face that every limiter shows, whatever its algorithm and wherever its state lives. Adapters
- * are written to it.
+ * The interface of every limiter, whatever its algorithm and wherever its state is. Adapters depend
+ * on this file only.
  */
 import type { Permits } from "../permits.ts";
 import type { Policies } from "../stores/memory.ts";
@@ -8,40 +8,36 @@ import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
 export interface WaitOptions {
   /**
-   * Gives up the wait: the promise rejects with `signal.reason`, the permits go to those behind.
+   * Ends the wait: the promise rejects with `signal.reason`, and the permits go to later callers.
    */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface TryOptions extends WaitOptions {
-  /**
-   * How long to wait at the most, ms; `Infinity` (the default) for as long as it takes, below 0
-   * counts as 0.
-   */
+  /** The longest wait, ms. `Infinity` (the default) has no end; below 0 counts as 0. */
   readonly timeoutMs?: number | undefined;
 }
 
 /**
- * Permits that the compiler does not take for the options of `tryAcquire`, nor those for permits.
- * It comes first among the overloads, so that `tryAcquire()` of a limiter in this process is a
- * boolean.
+ * Permits, typed so that the compiler cannot confuse them with the options of `tryAcquire`. This
+ * overload comes first, so that `tryAcquire()` of a limiter in this process returns a boolean.
  */
 export type PermitsOnly =
   | number
   | (Readonly<Record<string, number>> & { readonly [Option in keyof TryOptions]?: never });
 
 /**
- * Promises may be answered later; a limiter in this process answers its quick verbs at once: see
- * `LocalLimiter`.
+ * A rate limiter. Some limiters return promises; a limiter in this process returns the results of
+ * its quick verbs at once: see `LocalLimiter`.
  */
 export interface Limiter {
   /**
-   * Waits until the permits are the caller's to use. For a wait with an end see `tryAcquire`, to
-   * learn of the wait beforehand `reserve`.
+   * Waits until the caller can use the permits. For a wait with a time-out see `tryAcquire`; to
+   * know the wait beforehand see `reserve`.
    *
    * @param permits how many, above 0; default 1
    * @param options.signal ends the wait
-   * @returns the ms that it waited
+   * @returns how long it waited, ms
    * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError,
    *   QueueFullError, or the signal's own reason
    * @example
@@ -50,26 +46,26 @@ export interface Limiter {
    */
   acquire(permits?: Permits, options?: WaitOptions): Promise<number>;
 
-  /** Takes the permits if they can be used now. `false`, and nothing has changed, if not. */
+  /** Takes the permits if they can be used now; otherwise returns `false` and changes nothing. */
   tryAcquire(permits?: PermitsOnly): boolean | Promise<boolean>;
   /**
-   * Waits for one permit, but not longer than `timeoutMs`, as `tryAcquire(1, options)` does.
+   * Waits for one permit, at most `timeoutMs`, like `tryAcquire(1, options)`.
    *
-   * @param options.timeoutMs the longest wait, ms; `Infinity` where it is absent
+   * @param options.timeoutMs the longest wait, ms; default `Infinity`
    * @param options.signal ends the wait
-   * @returns whether the permit is the caller's to use
+   * @returns whether the caller can use the permit
    * @example
    * if (await limiter.tryAcquire({ timeoutMs: 500 })) send();
    */
   tryAcquire(options: TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits | undefined): boolean | Promise<boolean>;
   /**
-   * Waits for the permits, but no longer than that. `false` at once, and nothing has changed, where
-   * that would not be enough.
+   * Waits for the permits, at most `wait`. Returns `false` at once, and changes nothing, if that is
+   * not long enough.
    *
    * @param permits how many, above 0
    * @param wait ms, or `{ timeoutMs, signal }`
-   * @returns whether the permits are the caller's to use
+   * @returns whether the caller can use the permits
    * @example
    * if (await limiter.tryAcquire(1, 250)) send();
    * else degrade();
@@ -77,45 +73,45 @@ export interface Limiter {
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
 
   /**
-   * Takes the permits now, to be used after `reservation.waitMs`.
+   * Takes the permits now, for use after `reservation.waitMs`.
    *
    * @param permits how many, above 0; default 1
-   * @returns the reservation: wait with `ready()`, give it up with `cancel()`, correct an estimate
-   *   with `settle(actual)`
+   * @returns the reservation: `ready()` waits for it, `cancel()` gives it up, `settle(actual)`
+   *   corrects an estimate
    * @throws RangeError or TypeError on a bad argument, PermitsExceedCapacityError, QueueFullError
    */
   reserve(permits?: Permits): Reservation | Promise<Reservation>;
 
   /**
-   * Takes the permits if they can be used now, as `tryAcquire` does, and tells how things stand:
-   * limit, remaining, reset, and when to come back.
+   * Takes the permits if they can be used now, as `tryAcquire` does, and returns the state of the
+   * limit: limit, remaining, reset, and when to try again.
    */
   decide(permits?: Permits): Decision | Promise<Decision>;
 
-  /** What `decide` would answer; nothing is taken, so `remaining` is what there is before. */
+  /** Returns what `decide` would return, without taking permits: `remaining` includes them. */
   peek(permits?: Permits): Decision | Promise<Decision>;
 
   /**
-   * Takes the permits whatever the state, for work that is done already: whoever comes next waits
-   * for them.
+   * Takes the permits whatever the state, for work that is already done. Later callers wait for
+   * them.
    */
   charge(permits: Permits): void | Promise<void>;
 
   /**
-   * Gives back permits that were taken and not used; the limiter never holds more than its
+   * Gives back permits that were taken and not used. The limiter never holds more than its
    * capacity.
    */
   refund(permits: Permits): void | Promise<void>;
 
   /**
-   * Releases nobody before `ms` from now, as a server asks for with Retry-After. A shorter pause
+   * Releases no caller for `ms` from now, as a server asks for with Retry-After. A shorter pause
    * does not end a longer one.
    */
   pause(ms: number): void | Promise<void>;
 
   /**
    * Forgets what was used, charged and paused: the limiter is as if new, under the policies in
-   * force. Callers that wait are re-timed, and take from the new state.
+   * force. Waiting callers are re-timed, and take from the new state.
    *
    * @example
    * limiter.reset(); // an operator has lifted the block
@@ -123,15 +119,15 @@ export interface Limiter {
   reset(): void | Promise<void>;
 
   /**
-   * Gives the policies other numbers from now on. What is used stays used, stored permits keep
-   * their share, and everyone who waits gets the instant that the new numbers give.
+   * Gives the policies other numbers from now on. Used permits stay used, stored permits keep their
+   * share of the capacity, and every waiting caller is re-timed.
    *
    * @param policies of the same names and algorithms as before
    */
   update(policies: Policies): void | Promise<void>;
 }
 
-/** A limiter in this process: the quick verbs answer at once. */
+/** A limiter in this process: its quick verbs return at once. */
 export interface LocalLimiter extends Limiter {
   tryAcquire(permits?: PermitsOnly): boolean;
   tryAcquire(options: TryOptions): Promise<boolean>;
@@ -147,7 +143,7 @@ export interface LocalLimiter extends Limiter {
   update(policies: Policies): void;
 }
 
-/** A limiter whose state is in a store elsewhere: every verb answers a promise. */
+/** A limiter whose state is in a store elsewhere: every verb returns a promise. */
 export interface RemoteLimiter extends Limiter, AsyncDisposable {
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
@@ -158,53 +154,55 @@ export interface RemoteLimiter extends Limiter, AsyncDisposable {
   refund(permits: Permits): Promise<void>;
 
   /**
-   * As of every limiter. It holds for all who ask from now on, and for callers that wait in this
-   * process; callers that wait in other processes keep the instants that they were promised.
+   * As `pause` of every limiter. Applies to all later requests, and to callers that wait in this
+   * process. Callers that wait in other processes keep the instants that they were promised.
    */
   pause(ms: number): Promise<void>;
 
   /**
-   * As of every limiter, for all processes. Callers that wait in this process ask again; callers in
-   * other processes, and reservations, keep the instants that they were promised. Other numbers set
-   * with `update` stay in force (see `resetPolicies`). It needs the store, whatever
+   * As `reset` of every limiter, for all processes. Callers that wait in this process ask again;
+   * callers in other processes, and reservations, keep the instants that they were promised.
+   * Numbers set with `update` stay in force (see `resetPolicies`). Needs the store, whatever
    * `whenUnavailable` says.
    */
   reset(): Promise<void>;
 
   /**
-   * Other numbers from now on for all code that declares the same policies as this limiter, until
-   * they are changed again or `resetPolicies` is called. It needs the store, whatever
-   * `whenUnavailable` says.
+   * Sets other numbers for all code that declares the same policies as this limiter, until they are
+   * changed again or `resetPolicies` is called. Needs the store, whatever `whenUnavailable` says.
    */
   update(policies: Policies): Promise<void>;
 
-  /** The declared policies are in force again: undoes `update`. What was used stays used. */
+  /** Puts the declared policies back in force: undoes `update`. Used permits stay used. */
   resetPolicies(): Promise<void>;
 
-  /** Whether the store answered when it was last asked; or `"closed"`. */
+  /** Whether the store answered the last request; or `"closed"`. */
   readonly state: StoreState;
-  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  /** The current counters. Those of a limiter for each key count all keys together. */
   readonly stats: RemoteStats;
 
   /**
-   * Ends the limiter in this process: callers that wait are rejected with a LimiterClosedError, and
-   * so is every further call. What they were promised, and what was reserved ahead, is given back.
+   * Ends the limiter in this process: waiting callers are rejected with a LimiterClosedError, and
+   * so is every further call. Permits that they were promised, and reservations, are given back.
    *
-   * @returns when nothing is under way any more, or after `timeoutMs`; never rejects
+   * @returns when no request is under way any more, or after `timeoutMs`; never rejects
    */
   close(): Promise<void>;
 }
 
 export interface Reservation {
-  /** What was asked for. */
+  /** The reserved permits. */
   readonly permits: Permits;
-  /** How long after `reserve()` the permits can be used, ms, as told at that time. 0: at once. */
+  /**
+   * How long after `reserve()` the permits can be used, ms, as computed at that time. 0: at once.
+   */
   readonly waitMs: number;
 
   /**
-   * Waits until the permits can be used. From here on the wait follows the limiter: it shortens
-   * when somebody ahead leaves, and is re-timed by `setRate` and `pause`. (Until then `waitMs`
-   * holds against `setRate`, for the holder may be sleeping on its own.)
+   * Waits until the permits can be used. From this call on the wait follows the limiter: it
+   * shortens when a caller ahead leaves, and is re-timed by `setRate` and `pause`. (Before this
+   * call `setRate` does not lengthen `waitMs`, because the holder may be sleeping on its own
+   * timer.)
    *
    * @param options.signal ends the wait and cancels the reservation
    * @returns the ms from `reserve()` until they could be used
@@ -213,16 +211,16 @@ export interface Reservation {
   ready(options?: WaitOptions): Promise<number>;
 
   /**
-   * Gives the permits up before their time has come; those behind move up.
+   * Gives the permits back before their time has come; later callers move up.
    *
-   * @returns whether they were given up. `false`: they could be used already (correct with
-   *   `settle`), or were given up before
+   * @returns whether they were given back. `false`: they could be used already (correct them with
+   *   `settle`), or were given back before
    */
   cancel(): boolean | Promise<boolean>;
 
   /**
-   * Corrects what was reserved to what was used: more is charged to those who come next, less is
-   * given back. It may be called again.
+   * Corrects the reserved permits to what was used: later callers pay for more, and less is given
+   * back. It may be called again.
    *
    * @param actual what was used in all, 0 or more; policies that are not named stay as they are
    */
@@ -234,37 +232,42 @@ export interface LocalReservation extends Reservation {
   settle(actual: Permits): void;
 }
 
-/** How a policy stands. */
+/** The state of one policy. */
 export interface PolicyStatus {
-  /** Whether this policy alone would let the request pass now; a policy that is not asked does. */
+  /**
+   * Whether this policy alone lets the request pass now. `true` for a policy that is not charged.
+   */
   readonly allowed: boolean;
-  /** The most permits that it lets through at once. */
+  /** The most permits that the policy lets through at once. */
   readonly limit: number;
-  /** How many it would let through now. */
+  /** How many permits it would let through now. */
   readonly remaining: number;
-  /** ms until `remaining` is `limit` again if nobody comes. */
+  /** ms until `remaining` is `limit` again if no request comes. */
   readonly resetMs: number;
   /** ms in which `limit` permits come back. */
   readonly windowMs: number;
 }
 
 /**
- * The answer to "may I, and if not, when?" `limit`, `remaining` and `resetMs` are those of the
- * binding policy.
+ * The answer to "may this request pass now, and if not, when?". `limit`, `remaining` and `resetMs`
+ * are those of the binding policy.
  */
 export interface Decision {
   readonly allowed: boolean;
   /**
-   * 0 when allowed; else how long the permits would have to wait if no other caller came, ms: they
-   * are refused at every earlier instant, and let through exactly then. `Infinity` where waiting
-   * does not help: `acquire` and `reserve` would be refused too, because a leaky bucket is full, as
-   * many permits wait as `maxWaiting` allows, or the limit is 0.
+   * How long the permits would have to wait if no other caller came, ms; 0 when allowed. A request
+   * is refused at every earlier instant, and granted exactly then. `Infinity` where waiting does
+   * not help: `acquire` and `reserve` would be refused too, because a leaky bucket is full,
+   * `maxWaiting` permits are waited for, or the limit is 0.
    */
   readonly waitMs: number;
   readonly limit: number;
   readonly remaining: number;
   readonly resetMs: number;
-  /** The name of the binding policy: the one that makes it wait, or the one that has least left. */
+  /**
+   * The name of the binding policy: the one with the longest wait, or else with the fewest permits
+   * left.
+   */
   readonly policy: string;
   readonly policies: Readonly<Record<string, PolicyStatus>>;
 }

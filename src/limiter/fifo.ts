@@ -1,9 +1,12 @@
-/** First in, first out, and anybody may leave; one step each, however many there are. */
+/**
+ * First in, first out; any member may leave. Every operation takes one step, however long the
+ * queue.
+ */
 export class Fifo<Member> {
   readonly #members = new Set<Member>();
   /**
-   * Kept from one call to the next: a new iterator would step over everyone who has left since the
-   * set was last tidied up, which makes the whole line cost its square.
+   * One iterator for the queue's lifetime. A new one would step over every member that has left
+   * since the set last compacted itself, so a queue of n would take n² steps.
    */
   readonly #heads = this.#members.values();
   #head: Member | undefined;
@@ -12,9 +15,9 @@ export class Fifo<Member> {
     return this.#members.size;
   }
 
-  /** Who came first of those who are here. */
+  /** The member that came first. */
   get head(): Member | undefined {
-    // an iterator that has come to its end would stay there
+    // an iterator that has reached its end does not see later members
     if (this.#head === undefined && this.#members.size > 0) this.#head = this.#heads.next().value;
     return this.#head;
   }
@@ -27,7 +30,7 @@ export class Fifo<Member> {
     this.#members.add(member);
   }
 
-  /** @returns whether it was there */
+  /** @returns whether it was a member */
   remove(member: Member): boolean {
     if (member === this.#head) this.#head = undefined;
     return this.#members.delete(member);

@@ -21,11 +21,12 @@ export class KeyedLimiter implements Counted {
   readonly #keys: Keyring;
 
   /**
-   * A limiter for each key: each user, address or URL.
+   * Creates a limiter for each key: each user, address or URL.
    *
    * @param policies a policy, or several by name; the same for every key
-   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, clock, name }`; `maxWaiting` is each key's own
-   * @returns the limiters: ask `for(key)`
+   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, clock, name }`; `maxWaiting` applies
+   *   to each key
+   * @returns the limiters: `for(key)` returns one
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
    * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
@@ -41,8 +42,8 @@ export class KeyedLimiter implements Counted {
   }
 
   /**
-   * How many keys have a state now: at most `maxKeys`. A key has one from its first permit on. One
-   * whose state no longer matters counts until a later call happens to look at it.
+   * How many keys have a state now: at most `maxKeys`. A key has a state from its first permit on.
+   * A state that no longer matters counts until a later call finds and drops it.
    */
   get size(): number {
     return this.#keys.states.size;
@@ -54,10 +55,10 @@ export class KeyedLimiter implements Counted {
   }
 
   /**
-   * The limiter of a key. It may be kept: it holds the key, not the state. Where there is no room
-   * for a new key (with `whenFull: "refuse"`, or while all keys have waiters), `tryAcquire` returns
-   * false, `decide` a refusal with `waitMs` Infinity, and the other verbs throw a TooManyKeysError.
-   * `update` is for all keys, since they share the numbers.
+   * Returns the limiter of a key. It may be kept: it holds the key, not the state. Where there is
+   * no room for a new key (with `whenFull: "refuse"`, or while all keys have waiters), `tryAcquire`
+   * returns false, `decide` returns a refusal with `waitMs` Infinity, and the other verbs throw a
+   * TooManyKeysError. `update` changes all keys, because they share the numbers.
    *
    * @param key any string
    */
@@ -67,25 +68,25 @@ export class KeyedLimiter implements Counted {
 
   /**
    * Forgets what a key has used: its next request finds a new limiter. Does nothing while a caller
-   * waits for the key, or while it is paused.
+   * waits for the key, or while the key is paused.
    *
    * @param key any string
-   * @returns whether there was a state, and it is forgotten
+   * @returns whether a state was forgotten
    * @throws TypeError where the key is not a string
    * @example
-   * users.forget(user); // has paid: begins anew
+   * users.forget(user); // the user has paid: start with a full quota
    */
   forget(key: string): boolean {
     return this.#keys.forget(checkText("key", key));
   }
 
-  /** Other numbers from now on, for all keys: see `update` of `Limiter`. */
+  /** Sets other numbers for all keys from now on: see `update` of `Limiter`. */
   update(policies: Policies): void {
     this.#keys.update(policies);
   }
 }
 
-/** Holds a key, not its state. */
+/** The limiter of one key. It holds the key, not its state. */
 export class KeyLimiter implements LocalLimiter {
   readonly #keys: Keyring;
   readonly #key: string;

@@ -1,7 +1,7 @@
 /**
- * What the keys of a `KeyedLimiter` have. A key costs no more than the state of its algorithm; one
- * for which somebody waits, or that is paused, is *awake*: until it is idle again it has a queue of
- * its own, on the same state.
+ * The states of the keys of a `KeyedLimiter`. A key takes no more memory than the state of its
+ * algorithm. A key with waiters, or one that is paused, is *awake*: it has a queue of its own on
+ * the same state, until the queue is idle again.
  */
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
@@ -30,15 +30,15 @@ import { WaiterQueue } from "./waiter-queue.ts";
 export interface KeyedLimiterOptions extends LimiterOptions {
   /**
    * How many keys may have a state at one time: 1 or more, default 1 000 000. It bounds the memory:
-   * a key takes about 140 bytes and its own text, under `slidingLog` 16 bytes more for each request
-   * that is remembered.
+   * a key takes about 140 bytes plus its text; under `slidingLog` it takes 16 bytes more for each
+   * remembered request.
    */
   readonly maxKeys?: number | undefined;
   /**
-   * What happens to a new key when there are `maxKeys` and none of some that are looked at is full
-   * again. `"evict"` (the default): the key that has used least is forgotten for it, so a client
-   * that invents keys pushes out its own; a key with waiters, or one that is paused, stays.
-   * `"refuse"`: the new key is refused.
+   * What happens to a new key when there are `maxKeys`, and none of the few keys that are then
+   * checked has its full quota again. `"evict"` (the default): the checked key that has used least
+   * is forgotten, so a client that invents keys pushes out its own; a key that has waiters or is
+   * paused stays. `"refuse"`: the new key is refused.
    */
   readonly whenFull?: "evict" | "refuse" | undefined;
 }
@@ -46,7 +46,7 @@ export interface KeyedLimiterOptions extends LimiterOptions {
 const KEYED_OPTIONS = [...LIMITER_OPTIONS, "maxKeys", "whenFull"] as const;
 const MOST_KEYS = 1_000_000;
 
-/** A key for which somebody waits. */
+/** A key with a queue of its own. */
 interface Awake {
   readonly queue: WaiterQueue;
   readonly limiter: QueueingLimiter;
@@ -85,7 +85,9 @@ export class Keyring {
     );
   }
 
-  /** The time, which may be counted anew from now on: not while somebody looks at a queue. */
+  /**
+   * The current time. May shift all instants by a constant, but not while a queue is being read.
+   */
   #now(): number {
     this.#mayRebase = true;
     const now = this.#time.now();
@@ -93,7 +95,7 @@ export class Keyring {
     return now;
   }
 
-  /** All instants become less by that, unless somebody waits. */
+  /** Shifts all instants down by `by`, unless a caller waits. */
   #rebase(by: number): boolean {
     if (!this.#mayRebase) return false;
     this.#mayRebase = false;
@@ -136,7 +138,7 @@ export class Keyring {
     const outcome = this.#take(key, now, amount);
     if (outcome === "taken") return decision(cell.names, passedBy(cell.quotas(now)), amount, 0, 0);
     const look = this.#look(cell, now, amount);
-    // when there will be room depends on other keys
+    // other keys decide when there is room again
     const refusal = outcome === "refused" ? look : { ...look, allowed: false, waitMs: Infinity };
     if (isReported) this.#refused(key, amount, outcome, () => refusal);
     return refusal;
@@ -160,7 +162,7 @@ export class Keyring {
     return decision(cell.names, quotas, amount, isFull ? Infinity : wait, slowest);
   }
 
-  /** Takes the permits if they can be used now; the cell that is lent is then the key's. */
+  /** Takes the permits if they can be used now, and stores the key's new state. */
   #take(key: string, now: number, amount: Amount): Outcome {
     this.states.tend(now);
     const known = this.states.find(key);
@@ -175,7 +177,7 @@ export class Keyring {
     return "taken";
   }
 
-  /** As `peek`, and whether the permits could be booked within that time. */
+  /** Like `peek`, and says whether the permits could be reserved within `longestMs`. */
   look(key: string, permits: Permits, longestMs: number): Look {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter[asMember]().look(permits, longestMs);
@@ -185,7 +187,7 @@ export class Keyring {
     return lookWithin(this.#look(cell, now, amount), longestMs);
   }
 
-  /** What to throw where `look` finds no room. */
+  /** The error to throw where `look` finds no room. */
   full(key: string, permits: Permits): QueueFullError {
     const size = sizeOf(this.states.cell.amount(permits));
     const awake = this.#awakeOf(key);
@@ -200,13 +202,13 @@ export class Keyring {
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
-    // a meter of its own only if its name is to be told
+    // a meter for the key is needed only if the message is published
     const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
     if (outcome === "no room") meter.refused(amount, "too-many-keys");
     else meter.refused(amount, "too-long", because);
   }
 
-  /** Hands the instant back, unless it will never come. */
+  /** Returns the instant; throws if it will never come. */
   #possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
     throw this.states.cell.excess(this.#time.last, amount);
@@ -219,7 +221,8 @@ export class Keyring {
   /**
    * The key's cell, whose state is kept from now on; undefined where there is no room.
    *
-   * @param amount which the key is about to take: tells how heavy it is
+   * @param amount the permits that the key is about to take: keys that have used less are evicted
+   *   first
    */
   #kept(key: string, now: number, amount: Amount | undefined): Cell | undefined {
     const { epoch } = this.#time;
@@ -242,7 +245,7 @@ export class Keyring {
     return new TooManyKeysError(this.#options.name, this.#maxKeys);
   }
 
-  /** What the key has if somebody waits for it; it goes back to sleep if nobody does any more. */
+  /** The key's queue, if it has one. Removes a queue that is idle. */
   #awakeOf(key: string): Awake | undefined {
     if (this.#awake.size === 0) return undefined;
     this.#now();
@@ -255,10 +258,10 @@ export class Keyring {
   /**
    * The key's limiter, with a queue of its own.
    *
-   * @param permits which somebody asks for
+   * @param permits the permits of the caller's request
    */
   wake(key: string, permits?: Permits): LocalLimiter {
-    // somebody else's may be idle: whoever comes looks at one
+    // each call checks one other key, so idle queues are removed in turn
     const [other] = this.#round.next() ?? [];
     if (other !== undefined) this.#awakeOf(other);
     const awake = this.#awakeOf(key);

@@ -38,9 +38,9 @@ export type Limiter = Face;
 
 export const Limiter = {
   /**
-   * A limiter in this process, under one policy or under several at once: all let a request pass,
-   * or none is charged. A window that could never bind beside the others is reported as a process
-   * warning with the code SMOOTH_LIMITER_NEVER_BINDS.
+   * Creates a limiter in this process, under one policy or under several: a request is granted by
+   * all of them, or charged to none. A window that could never bind beside the others is reported
+   * as a process warning with the code SMOOTH_LIMITER_NEVER_BINDS.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
    * @param options `{ maxWaiting, onFull, clock, name }`
@@ -61,13 +61,16 @@ export const Limiter = {
   },
 };
 
-/** What was asked for, when, and how long it has to wait. */
+/** The permits of a request, when it was made, and how long it has to wait. */
 export type Reserved = [permits: Permits, now: number, amount: Amount, waitMs: number];
 
-/** What an `acquire` that need not wait answers; one for all, for it never changes. */
+/**
+ * The result of every `acquire` that does not wait. One promise is enough, because it never
+ * changes.
+ */
 export const AT_ONCE = Promise.resolve(0);
 
-/** The queue, the policies and the options of a limiter with a time of its own. */
+/** The queue, the policies and the options of a limiter with a timeline of its own. */
 export function opened(
   policies: PolicyList,
   options: LimiterOptions,
@@ -117,7 +120,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     }
   }
 
-  /** Apart from `acquire`, which would otherwise make room for what the closure holds at every call. */
+  /** A method of its own, because a closure in `acquire` would be allocated at every call. */
   #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
     if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) this.#refuseFull(now, amount);
     return new Promise((resolve) => {
@@ -180,7 +183,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.reservation(permits, now, amount, waitMs);
   }
 
-  /** One that has to wait. */
+  /** A reservation that has to wait. */
   protected reservation(...[permits, now, amount, waitMs]: Reserved): LocalReservation {
     this.#meter.granted(amount, waitMs * 1000);
     const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
@@ -239,7 +242,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     this.#queue.resize(this.#policies);
   }
 
-  /** The counters, as they are now: a plain object. What each counts: `LimiterStats`. */
+  /** The current counters, as a plain object. `LimiterStats` says what each counts. */
   get stats(): LimiterStats {
     return { ...this.#counts };
   }
@@ -265,7 +268,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);
   }
 
-  /** Whether a caller of `acquire` may wait although `maxWaiting` permits are waited for. */
+  /** Whether `acquire` may wait although `maxWaiting` permits are waited for. */
   #makesRoom(now: number, amount: Amount): boolean {
     const queue = this.#queue;
     if (this.#onFull === "reject" || queue.overflows(now, amount)) return false;

@@ -1,6 +1,6 @@
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
-/** The line of those who wait, first in first out; anybody may leave it, in one step. */
+/** The places of one limiter, first in first out. Any place can be removed in one step. */
 export class Line {
   #head: Place | undefined;
   #tail: Place | undefined;
@@ -22,7 +22,7 @@ export class Line {
   }
 
   /**
-   * Somebody waits for the reservation now: it holds changes back no longer.
+   * A caller waits for the reservation from now on, so changes may overtake it.
    *
    * @returns whether a change has moved up
    */
@@ -30,7 +30,7 @@ export class Line {
     return this.#moveUpFrom(reservation.next);
   }
 
-  /** The changes that stand together from this place on, if it is one. */
+  /** Moves up the consecutive changes that start at this place. */
   #moveUpFrom(place: Place | undefined): boolean {
     let moved = false;
     for (let change = place; change instanceof Change; ) {
@@ -42,8 +42,9 @@ export class Line {
   }
 
   /**
-   * A change stands behind the reservations that were told their wait before it, and before
-   * everybody who merely waits. Whom it passes it never passes again.
+   * Moves a change before all waiters that were not promised an instant. It stays behind
+   * reservations whose `waitMs` the caller knows. A change overtakes each waiter at most once, so
+   * the cost stays linear.
    */
   #moveUp(change: Change): boolean {
     let before = change.previous;
@@ -63,7 +64,10 @@ export class Line {
     else place.next.previous = place;
   }
 
-  /** Whoever has left may be held for long, and must not hold those in the line. */
+  /**
+   * Also clears the links of the removed place, so that a caller that keeps it does not keep the
+   * others.
+   */
   #unlink(place: Place): void {
     const { previous, next } = place;
     if (previous === undefined) this.#head = next;

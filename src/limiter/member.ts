@@ -1,6 +1,6 @@
 /**
- * How a limiter takes part in a combination: see `together.ts`. A limiter offers it as a method whose
- * name is the symbol `asMember`, so combinations do not depend on the classes of limiters.
+ * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
+ * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
 import { QueueFullError, TooManyKeysError } from "../errors.ts";
 import type { Amount, Permits } from "../permits.ts";
@@ -16,22 +16,22 @@ import type { Meter } from "./meter.ts";
 
 export type Maybe<T> = T | Promise<T>;
 
-/** How a request stands with one limiter. */
+/** The answer of one limiter to a request. */
 export interface Look {
-  /** Without what was taken, or after it. */
+  /** The decision before permits were taken, or after it. */
   readonly decision: Decision;
-  /** This limiter alone would let the request pass within the wait that it accepts. */
+  /** Whether this limiter alone would grant the request within the wait that it accepts. */
   readonly passes: boolean;
-  /** It does not pass because too many wait already. */
+  /** It does not pass because too many callers wait already. */
   readonly isFull?: boolean;
-  /** It does not pass, and the verbs of the limiter throw this. */
+  /** It does not pass, and the limiter's own verbs would throw this. */
   readonly error?: Error;
-  /** What was taken, if anything. */
+  /** What was taken; absent if nothing was. */
   readonly taken?: Taken;
 }
 
 export interface Taken {
-  /** As if it had not been taken. */
+  /** Restores the state as if it had not been taken. */
   undo(): Maybe<unknown>;
   readonly reservation?: Reservation;
   readonly place?: HeldPlace;
@@ -43,34 +43,34 @@ export interface HeldPlace {
   readonly signal?: AbortSignal;
 }
 
-/** What one limiter is asked. */
+/** The request to one limiter of a combination. */
 export interface Part<M extends Member = Member> {
   readonly member: M;
   readonly permits: Permits;
   /** The longest wait that the request accepts, ms; 0: now or not at all. */
   readonly longestMs: number;
-  /** Where it refuses, the others are asked and taken from as if it were not there. */
+  /** If this limiter refuses, the others are asked and charged as if it were absent. */
   readonly isOptional: boolean;
 }
 
-/** When a caller gives up waiting for a store that is away. */
+/** When a caller stops waiting for a store that is unavailable. */
 export interface Terms {
   readonly signal?: AbortSignal | undefined;
   /** ms; absent: never. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Asks limiters that can be asked in one step; the answers are in the order of the parts. */
+/** Asks limiters that can be asked in one atomic step. Answers are in the order of the parts. */
 export interface Steps {
   look(parts: readonly Part[], terms: Terms): Maybe<readonly Look[]>;
-  /** Takes from all that pass, or from none if one of them must pass and does not. */
+  /** Takes from all that pass; takes from none if one that is not optional refuses. */
   take(parts: readonly Part[], terms: Terms): Maybe<readonly Look[]>;
 }
 
-/** The caller's time was over before a store that is away came back. */
+/** The caller's time was over before the store was available again. */
 export class GaveUpError extends Error {}
 
-/** Undefined where the caller's time was over first. */
+/** Converts GaveUpError to undefined. */
 export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
   if (!(answer instanceof Promise)) return answer;
   return answer.catch((error: unknown) => {
@@ -83,17 +83,17 @@ export interface Member {
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: Steps;
   readonly slot: string;
-  /** The request was refused, and this limiter is a reason. */
+  /** Reports a refusal for which this limiter is a reason. */
   refused(permits: Permits, look: Look): void;
 }
 
-/** Of a limiter of permits. */
+/** The member of a rate limiter. */
 export interface RateMember extends Member {
   /** The error of a request that may not wait either: the queue is full, or the limit is 0. */
   full(permits: Permits, look: Look): Error;
 }
 
-/** Of a concurrency limiter. */
+/** The member of a concurrency limiter. */
 export interface PlacesMember extends Member {
   readonly queue: PlaceQueue;
 }
@@ -101,9 +101,9 @@ export interface PlacesMember extends Member {
 /** How a caller waits for a place of a concurrency limiter. */
 export interface PlaceQueue {
   acquire(options: WaitOptions): Promise<HeldPlace>;
-  /** Undefined when the time is over, or where no more callers may wait. */
+  /** Resolves to undefined when the time is over, or if no more callers may wait. */
   tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
-  /** The time that `tryAcquire` goes by, ms. */
+  /** The time by which `tryAcquire` measures, ms. */
   now(): number;
 }
 
@@ -124,13 +124,15 @@ export function reportRefusal(meter: Meter, amount: Amount, look: Look): void {
   else meter.refused(amount, isFull ? "queue-full" : "too-long", () => decision);
 }
 
-/** Whether a request that accepts that wait passes. An infinite wait: it may not wait, all is full. */
+/**
+ * Whether a request passes that accepts a wait of `longestMs`. If the wait is infinite it cannot.
+ */
 export function lookWithin(decision: Decision, longestMs: number): Look {
   const isFull = decision.waitMs === Infinity;
   return { decision, passes: !isFull && decision.waitMs <= longestMs, isFull };
 }
 
-/** Full queues and tables of keys refuse a request; every other error is a fault. */
+/** A full queue or key table is a refusal. Every other error is rethrown. */
 export function refusalOf(error: unknown, decision: Decision): Look {
   const isFull = error instanceof QueueFullError;
   if (!isFull && !(error instanceof TooManyKeysError)) throw error;
@@ -139,16 +141,16 @@ export function refusalOf(error: unknown, decision: Decision): Look {
 
 // -- limiters in this process --
 
-/** What a limiter in this process does for its member. */
+/** What a limiter in this process must offer to its member. */
 export interface LocalAsked {
   look(permits: Permits, longestMs: number): Look;
-  /** As `decide`, but a refusal is not reported. */
+  /** Like `decide`, but does not report a refusal. */
   decide(permits: Permits): Decision;
   refused(permits: Permits, look: Look): void;
   full(permits: Permits): Error;
 }
 
-/** What can be asked and taken from at once. */
+/** A member that can be asked and charged at once. */
 export interface Takeable {
   look(permits: Permits, longestMs: number): Look;
   take(permits: Permits, longestMs: number): Look;
@@ -161,7 +163,7 @@ export function lookAtOnce(parts: readonly LocalPart[]): readonly Look[] {
   return parts.map(({ member, permits, longestMs }) => member.look(permits, longestMs));
 }
 
-/** Looks at all at one instant, then takes from all: nothing can happen in between. */
+/** Looks at all at one instant, then takes from all. No other code runs in between. */
 export function takeAtOnce(parts: readonly LocalPart[]): readonly Look[] {
   const looks = lookAtOnce(parts);
   const passes = parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
@@ -170,7 +172,7 @@ export function takeAtOnce(parts: readonly LocalPart[]): readonly Look[] {
   for (const [i, { member, permits, longestMs, isOptional }] of parts.entries()) {
     const before = looks[i] as Look;
     const answer = before.passes ? member.take(permits, longestMs) : before;
-    // the same limiter twice, or a table of keys that is full
+    // the same limiter occurs twice, or a key table is full
     if (!answer.passes && !isOptional) {
       for (const { taken } of answers.toReversed()) void taken?.undo();
       return looks.map((look, j) => (j === i ? answer : look));
@@ -231,16 +233,16 @@ function booked(reservation: Reservation, after: Decision): Look {
   return { decision, passes: true, taken: { undo, reservation } };
 }
 
-/** As if the reservation had not been made. */
+/** Undoes the reservation. */
 export function withdraw(reservation: Reservation): Maybe<unknown> {
   return chain(reservation.cancel(), (isCancelled) =>
     isCancelled ? undefined : reservation.settle(0),
   );
 }
 
-// -- limiters of other makers --
+// -- limiters from outside this package --
 
-/** A limiter that shows no more than the interface: its look and what it takes are two steps. */
+/** A limiter that offers only the public interface: looking and taking are two steps. */
 export class ForeignMember implements RateMember {
   readonly steps: Steps;
   readonly slot = "";
@@ -259,7 +261,7 @@ export class ForeignMember implements RateMember {
   }
 }
 
-/** Each has steps of its own, so there is one part. */
+/** Every such limiter has steps of its own, so there is exactly one part. */
 function eachOf(parts: readonly Part[], ask: (part: Part) => Maybe<Look>): Maybe<readonly Look[]> {
   return chain(ask(parts[0] as Part), (look) => [look]);
 }

@@ -1,4 +1,6 @@
-/** What a limiter counts, and what it tells on the channels of `diagnostics`. */
+/**
+ * The counters of a limiter, and the messages that it publishes on the channels of `diagnostics`.
+ */
 import { toMillis } from "../clock.ts";
 import {
   type CancelledMessage,
@@ -10,21 +12,23 @@ import {
 } from "../diagnostics.ts";
 import type { Amount, Permits } from "../permits.ts";
 
-/** How many calls came to what, since the limiter was made. */
+/** How many calls had which result since the limiter was created. */
 export interface LimiterStats {
-  /** Calls that got what they asked for: at once, after a wait, or as a reservation. */
+  /** Calls that got their permits: at once, after a wait, or as a reservation. */
   readonly granted: number;
-  /** Calls that were sent away, by an answer that is no or by an error that says so. */
+  /** Calls that were refused, by their result or by an error. */
   readonly refused: number;
-  /** Waits that were given up, and reservations that were cancelled before their time. */
+  /**
+   * Waits that were ended by the caller, and reservations that were cancelled before their time.
+   */
   readonly cancelled: number;
   /** Calls of `acquire` and `tryAcquire` that wait now. */
   readonly waiting: number;
 }
 
-/** What shows its counters. */
+/** An object with counters. */
 export interface Counted {
-  /** The counters, as they are now: a plain object. */
+  /** The current counters, as a plain object. */
   readonly stats: LimiterStats;
 }
 
@@ -35,55 +39,55 @@ export class Counts implements LimiterStats {
   waiting = 0;
 }
 
-/** Why somebody was refused, beyond the reason: asked for only if anybody listens. */
+/** Details of a refusal. Called only if the refusal is published. */
 export type Because = () => { readonly waitMs: number; readonly policy: string };
 
 /**
- * Counts and tells for one limiter, or for one of its keys. Times are microseconds.
+ * Counts and publishes for one limiter, or for one of its keys. Times are µs.
  *
- * Whoever tells from the midst of a change of state does so in a microtask: a listener may call the
- * limiter.
+ * A message about a change that is still under way is published in a microtask, because a
+ * subscriber may call the limiter.
  */
 export class Meter {
   readonly counts: Counts;
-  readonly #teller: Teller;
+  readonly #source: Teller;
   readonly #names: readonly string[];
 
   /**
-   * @param names of the policies, in the order of the amounts
-   * @param counts shared by the keys of a limiter
+   * @param names the policies' names, in the order of the amounts
+   * @param counts shared by all keys of a limiter
    */
   constructor(teller: Teller, names: readonly string[], counts = new Counts()) {
-    this.#teller = teller;
+    this.#source = teller;
     this.#names = names;
     this.counts = counts;
   }
 
-  /** For one of the keys. */
+  /** The meter of one key. It shares the counters. */
   of(key: string): Meter {
-    return new Meter({ ...this.#teller, key }, this.#names, this.counts);
+    return new Meter({ ...this.#source, key }, this.#names, this.counts);
   }
 
-  /** It waits from now on, and has to be heard of again. */
+  /** Starts a wait. It must be matched by `released`, `expired`, `left` or `ended`. */
   seat(): void {
     this.counts.waiting += 1;
   }
 
-  /** One who waited has its permits. */
+  /** A waiter got its permits after `waited`. */
   released(amount: Amount, waited: number): void {
     this.counts.waiting -= 1;
     this.granted(amount, waited);
   }
 
-  /** Its permits are its own, or will be after that long. */
+  /** A call got its permits, for use after `wait`. */
   granted(amount: Amount, wait: number): void {
     this.counts.granted += 1;
     if (wait > 0 && diagnostics.wait.hasSubscribers) {
-      this.#tellSoon(diagnostics.wait, amount, { waitMs: millis(wait) });
+      this.#publishSoon(diagnostics.wait, amount, { waitMs: millis(wait) });
     }
   }
 
-  /** It need not wait to hear that it is refused. */
+  /** A call was refused without a wait. */
   refused(amount: Amount, reason: RefusedMessage["reason"], because?: Because): void {
     this.counts.refused += 1;
     if (!diagnostics.refused.hasSubscribers) return;
@@ -96,35 +100,35 @@ export class Meter {
     }
   }
 
-  /** One who waited did so in vain. */
+  /** A waiter was refused after it had waited. */
   expired(amount: Amount, waited: number, reason: RefusedMessage["reason"] = "too-long"): void {
     this.counts.waiting -= 1;
     this.counts.refused += 1;
     if (diagnostics.refused.hasSubscribers) {
-      this.#tellSoon(diagnostics.refused, amount, { reason, waitedMs: millis(waited) });
+      this.#publishSoon(diagnostics.refused, amount, { reason, waitedMs: millis(waited) });
     }
   }
 
-  /** One who waited does not want to any more. */
+  /** A waiter left: its signal was aborted. */
   left(amount: Amount, waited: number, reason: unknown): void {
     this.ended();
     this.cancelled(amount, waited, reason);
   }
 
-  /** One who waited has failed. */
+  /** A waiter failed with an error that is counted elsewhere. */
   ended(): void {
     this.counts.waiting -= 1;
   }
 
-  /** What would have come in time is not wanted. */
+  /** A caller gave up permits before their time. */
   cancelled(amount: Amount, waited: number, reason: unknown): void {
     this.counts.cancelled += 1;
     if (diagnostics.cancelled.hasSubscribers) {
-      this.#tellSoon(diagnostics.cancelled, amount, { waitedMs: millis(waited), reason });
+      this.#publishSoon(diagnostics.cancelled, amount, { waitedMs: millis(waited), reason });
     }
   }
 
-  #tellSoon<Message extends WaitMessage | RefusedMessage | CancelledMessage>(
+  #publishSoon<Message extends WaitMessage | RefusedMessage | CancelledMessage>(
     channel: Channel<Message>,
     amount: Amount,
     facts: Omit<Message, keyof Teller | "permits">,
@@ -133,16 +137,16 @@ export class Meter {
   }
 
   #about(amount: Amount): Teller & { readonly permits: Permits } {
-    return { ...this.#teller, permits: permitsOf(amount, this.#names) };
+    return { ...this.#source, permits: permitsOf(amount, this.#names) };
   }
 }
 
-/** Not below 0, though the clock may have gone back. */
+/** Converts to ms; 0 where the clock has gone back. */
 function millis(micros: number): number {
   return toMillis(Math.max(0, micros));
 }
 
-/** The amount as a caller would ask for it. */
+/** The amount in the form in which a caller would request it. */
 function permitsOf(amount: Amount, names: readonly string[]): Permits {
   if (typeof amount === "number") return amount;
   return Object.fromEntries(

@@ -16,18 +16,18 @@ import type { TryOptions, WaitOptions } from "./face.ts";
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
 
 /**
- * What `acquire` does when as much waits as `maxWaiting` allows.
+ * What `acquire` does when `maxWaiting` permits are waited for.
  *
  * - `"reject"` (default): it rejects with a QueueFullError.
- * - `"drop-oldest"`: the callers that have waited longest are dropped until there is room: their
- *   `acquire` rejects with a QueueFullError whose `facts.dropped` is `true`, their `tryAcquire`
- *   answers no. Reservations are not dropped, for their holders rely on them. Where dropping would not
- *   make enough room it rejects the new caller, and drops none.
- * - `"wait"`: it waits in line like the others; only `tryAcquire` with a time-out and `reserve`, which
- *   must answer at once, are still refused.
+ * - `"drop-oldest"`: the callers that have waited longest are dropped until there is room. Their
+ *   `acquire` rejects with a QueueFullError whose `facts.dropped` is `true`; their `tryAcquire`
+ *   returns false. Reservations are not dropped, because their holders rely on them. If dropping
+ *   would not make enough room, the new caller is rejected and no other is dropped.
+ * - `"wait"`: it waits like the others. Only `tryAcquire` with a time-out and `reserve`, which must
+ *   return at once, are still refused.
  *
- * `tryAcquire` and `reserve` never drop others. A policy's own bound, such as the leaky bucket's, is
- * not affected: beyond it every call is refused.
+ * `tryAcquire` and `reserve` never drop others. A policy's own bound, such as the leaky bucket's,
+ * still applies: beyond it every call is refused.
  */
 export type OnFull = (typeof ON_FULL)[number];
 
@@ -37,11 +37,11 @@ export interface LimiterOptions {
    * 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
-  /** What happens then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
+  /** What a further `acquire` does then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
   readonly onFull?: OnFull | undefined;
-  /** Where the time comes from. Default: the platform's monotonic clock and timers. */
+  /** The source of time. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;
-  /** What error messages and diagnostics call the limiter. Default "limiter". */
+  /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
 }
 
@@ -62,7 +62,7 @@ export function checkLimiterOptions(options: LimiterOptions): CheckedOptions {
   return { maxWaiting, onFull, clock: checkClock(clock), name: checkText("name", name) };
 }
 
-/** The narrowest of the bounds on those who wait. */
+/** The lowest of the bounds on waiting permits: `maxWaiting` and those of the policies. */
 export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): number {
   return Math.min(maxWaiting, ...policies.map((policy) => policy.maxWaiting ?? Infinity));
 }
@@ -98,7 +98,7 @@ export function checkTryOptions(wait: number | TryOptions): {
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
 }
 
-/** Whether `tryAcquire` got options in place of permits: one permit is meant. */
+/** Whether `tryAcquire` got options in the place of permits, which requests one permit. */
 export function isTryOptions(permits: Permits | TryOptions | undefined): permits is TryOptions {
   if (typeof permits !== "object" || permits === null) return false;
   return TRY_OPTIONS.some((name) => Object.hasOwn(permits, name));

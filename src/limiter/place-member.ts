@@ -1,4 +1,4 @@
-/** Concurrency limiters in a combination: what is taken is a place. */
+/** Concurrency limiters in a combination: each grants a place. */
 import type { Decision, TryOptions } from "./face.ts";
 import {
   type HeldPlace,
@@ -10,11 +10,11 @@ import {
   type Takeable,
 } from "./member.ts";
 
-/** What a concurrency limiter does for its member. */
+/** What a concurrency limiter offers to its member. */
 export interface PlacesAsked {
-  /** How many places there are, and how many are taken. */
+  /** The number of places, and how many are in use. */
   status(): PlacesStatus;
-  /** Takes a place if one is free; a refusal is not reported. */
+  /** Takes a place if one is free; does not report a refusal. */
   take(): HeldPlace | undefined;
   refused(): void;
   readonly queue: PlaceQueue;
@@ -25,7 +25,7 @@ export interface PlacesStatus {
   readonly active: number;
 }
 
-/** How a request stands where places are counted. Nobody can tell when the next one is free. */
+/** The answer for a free or a missing place. When the next place is free cannot be known. */
 function lookOf({ limit, active }: PlacesStatus): Look {
   const policy = "concurrency";
   const remaining = Math.max(0, limit - active);
@@ -44,7 +44,7 @@ function taken(place: HeldPlace | undefined, status: PlacesStatus): Look {
   return { decision, passes: true, taken: { place, undo: () => place.release() } };
 }
 
-/** In this process. */
+/** For a limiter in this process. */
 export class PlaceMember implements PlacesMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
@@ -69,7 +69,7 @@ export class PlaceMember implements PlacesMember, Takeable {
   }
 }
 
-/** On a store elsewhere: a look and what is taken are two requests. */
+/** For a limiter on a store elsewhere: looking and taking are two requests. */
 export class RemotePlaceMember implements PlacesMember {
   readonly steps: Steps;
   readonly slot = "";
@@ -98,6 +98,6 @@ export class RemotePlaceMember implements PlacesMember {
     };
   }
 
-  /** Its own verbs have reported that. */
+  /** Does nothing: the limiter's own verbs have reported the refusal. */
   refused(): void {}
 }

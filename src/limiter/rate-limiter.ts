@@ -18,20 +18,22 @@ import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 
 export interface SmoothOptions {
   /**
-   * How long it takes from cold to warm, ms. 0 (the default): no warm-up, unused permits go at
-   * once.
+   * How long it takes from cold to warm, ms. 0 (the default): no warm-up, unused permits are
+   * available at once.
    */
   readonly warmupMs?: number | undefined;
-  /** Only with `warmupMs`: how many times longer the interval is when cold. 1 or more, default 3. */
+  /**
+   * Only with `warmupMs`: how many times longer the interval is when cold. 1 or more, default 3.
+   */
   readonly coldFactor?: number | undefined;
   /**
-   * Only without a warm-up: how many seconds' worth of unused permits are stored. 0 or more, default
-   * 1.
+   * Only without a warm-up: how many seconds' worth of unused permits are stored. 0 or more,
+   * default 1.
    */
   readonly burstSeconds?: number | undefined;
   /**
-   * Only without a warm-up: begin with a full store, as after a long idle. Default false. (With one it
-   * begins cold, as after a long idle.)
+   * Only without a warm-up: start with full storage, as after a long idle time. Default false.
+   * (With a warm-up it starts cold, as after a long idle time.)
    */
   readonly prefilled?: boolean | undefined;
 }
@@ -61,8 +63,8 @@ export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): 
 }
 
 /**
- * Guava's RateLimiter: hands out permits at an even pace, stores what is not used, and lets the
- * next request pay for the one before. For other algorithms see `Limiter`.
+ * Guava's RateLimiter: grants permits at an even pace, stores unused ones, and makes the next
+ * request wait for the cost of the one before. For other algorithms see `Limiter`.
  */
 export class RateLimiter extends QueueingLimiter {
   private constructor(made: typeof CREATE, policy: SmoothPolicy, options: LimiterOptions) {
@@ -71,9 +73,9 @@ export class RateLimiter extends QueueingLimiter {
   }
 
   /**
-   * A limiter in this process. Without a warm-up it is SmoothBursty: a second's worth of unused
-   * permits is stored and goes at once. With one it is SmoothWarmingUp: after a time without
-   * requests it starts slowly and reaches its pace within `warmupMs`.
+   * Creates a limiter in this process. Without a warm-up it is SmoothBursty: a second's worth of
+   * unused permits is stored and available at once. With a warm-up it is SmoothWarmingUp: after a
+   * time without requests it starts slowly and reaches its pace within `warmupMs`.
    *
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
@@ -98,12 +100,12 @@ export class RateLimiter extends QueueingLimiter {
   }
 
   /**
-   * Another pace from now on. Stored permits keep their share of the store; what was let in already
-   * is still owed at the old pace, so the very next request may wait as it would have; everyone who
-   * waits behind that is re-timed.
+   * Sets another pace from now on. Stored permits keep their share of the storage. The cost of
+   * granted requests is still computed at the old pace, so the very next request may wait as it
+   * would have; callers that wait behind it are re-timed.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @throws RangeError or TypeError, and the pace stays
+   * @throws RangeError or TypeError; the pace does not change then
    * @example
    * limiter.setRate(limiter.getRate() / 2);
    */

@@ -9,13 +9,16 @@ import { checkWaitOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";
 import type { WaiterQueue } from "./waiter-queue.ts";
 
-/** Where more or less than was reserved is settled. */
+/** Where the difference between the reserved and the used permits is charged or refunded. */
 export interface Account {
   charge(amount: Amount): void;
   refund(amount: Amount): void;
 }
 
-/** It was `before`, and is `used`; what `used` does not name stays as it was. */
+/**
+ * Corrects the account from `before` to `used`. Policies that `used` does not name stay as they
+ * are.
+ */
 export function correct(account: Account, before: Amount, used: Amount): void {
   const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
   const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
@@ -24,8 +27,8 @@ export function correct(account: Account, before: Amount, used: Amount): void {
 }
 
 /**
- * Permits taken ahead of their time. Until that comes it stands in the line as everybody does, but
- * it needs no timer as long as nobody has called `ready()`.
+ * Permits that can be used later. Until then the reservation waits in the line like any waiter, but
+ * it needs no timer as long as `ready()` has not been called.
  */
 export class QueuedReservation extends Waiter implements LocalReservation {
   readonly permits: Permits;
@@ -34,7 +37,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   readonly #account: Account;
   readonly #meter: Meter;
   #state: "waiting" | "ready" | "cancelled" = "waiting";
-  /** What it takes: the estimate, or what `settle` made of it. */
+  /** The permits that it takes: the estimate, or what `settle` made of it. */
   #taken: Amount;
   #waitedMs = 0;
   #ready: Settlers | undefined;
@@ -85,7 +88,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
     if (waiting) {
-      // its own instant was told: it may come earlier for less, but not later for more
+      // the caller knows `waitMs`: fewer permits may shorten the wait, more must not lengthen it
       this.#queue.resettle(
         this,
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
@@ -138,8 +141,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 }
 
 /**
- * Permits that could be used at once. It holds what `settle` needs and nothing else: a caller that
- * reserves for each job makes one for each job.
+ * Permits that could be used at once. It holds only what `settle` needs, because a caller that
+ * reserves for each job creates one for each job.
  */
 export class GrantedReservation implements LocalReservation {
   readonly permits: Permits;
@@ -148,7 +151,7 @@ export class GrantedReservation implements LocalReservation {
   readonly #cell: Cell;
   #taken: Amount;
 
-  /** @param cell reads what `settle` is given */
+  /** @param cell reads the argument of `settle` */
   constructor(account: Account, cell: Cell, permits: Permits, amount: Amount) {
     this.permits = permits;
     this.#account = account;

@@ -1,31 +1,33 @@
 import { type Clock, type Timer, toMicros } from "../clock.ts";
 
 /**
- * Time is counted from a multiple of 2^24 microseconds (17 s), as the twin on Redis does, so that
- * the two have the same fractions to the last bit; and from a later one when 2^32 (72 min) have
- * passed, so that 20 binary places remain.
+ * Time is counted from a multiple of 2^24 µs (17 s), as in the Lua twin on Redis, so that both
+ * compute the same fractions to the last bit. When 2^32 µs (72 min) have passed it is counted from
+ * a later multiple, so that 20 binary places remain.
  */
 const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
 
-/** A blocked event loop is no late timer: more than this is not made up for, microseconds. */
+/**
+ * The longest lateness of a timer that is made up for, µs. More than this is a blocked event loop.
+ */
 export const LONGEST_CREDIT = 10_000;
 
 /**
- * A limiter's own time: whole microseconds that never go back, and small enough for exact
- * fractions.
+ * A limiter's own time: whole microseconds that never go back, small enough for exact fractions.
  */
 export class Timeline {
   readonly #clock: Clock;
   readonly #onStepBack: () => void;
   readonly #onRebase: (by: number) => boolean;
-  /** The clock's microseconds at our 0. */
+  /** The clock's microseconds at this timeline's 0. */
   #origin: number;
   #now: number;
 
   /**
-   * @param onStepBack the timers that are set do not fit the clock any more
-   * @param onRebase all instants become less by that much; `false`: not now
+   * @param onStepBack called when the clock went back: pending timers do not fit it any more
+   * @param onRebase called to shift all instants down by `by`; returns `false` if that is not
+   *   possible now
    */
   constructor(clock: Clock, onStepBack: () => void, onRebase: (by: number) => boolean) {
     this.#clock = clock;
@@ -41,7 +43,7 @@ export class Timeline {
     return this.#now;
   }
 
-  /** Unix time at our 0, whole microseconds. */
+  /** Unix time at this timeline's 0, whole microseconds. */
   get epoch(): number {
     return this.#origin + toMicros(this.#clock.epochMs ?? 0);
   }
@@ -64,8 +66,8 @@ export class Timeline {
       throw new TypeError(`clock.now() must give a finite number of ms, got ${this.#clock.now()}`);
     }
     if (now < this.#now) {
-      // the clock went back: time goes on from where it was; nothing is minted, and nobody waits
-      // for the hour to come round again
+      // the clock went back: time goes on from its last reading, so no permits are gained, and no
+      // caller waits until the clock has caught up
       this.#origin += now - this.#now;
       this.#onStepBack();
       return this.#now;

@@ -2,23 +2,24 @@
  * Takes from several limiters, or from none: a refused request changes nothing.
  *
  * Limiters that can be asked in one atomic step form a group: all that are in this process, and all
- * whose states lie on the same server (on Cluster: in the same slot). The order is:
+ * whose states are on the same server (on Cluster: in the same slot). The order is:
  *
- * 1. The local group is looked at. If it refuses, nothing is taken anywhere; the other groups are
- *    only looked at, so that the wait that is reported is the longest.
- * 2. One other group is asked and taken from in its one step. Several are looked at first, and taken
- *    from only if all of them let the request pass.
- * 3. The local group is taken from last, again in one step.
+ * 1. Look at the local group. If it refuses, nothing is taken anywhere; the other groups are only
+ *   looked at, so that the reported wait is the longest.
+ * 2. If there is one other group, ask it and take from it in one step. If there are several, look
+ *   at all first, and take only if all of them let the request pass.
+ * 3. Take from the local group last, again in one step.
  *
  * So a refused request takes nothing, not even for the length of a round trip, with two exceptions.
- * In both, the steps of two requests interleave. Permits taken by then are given back exactly, by
- * their receipts:
+ * In both, the steps of two requests interleave, and what was taken is given back exactly, by its
+ * receipt:
  *
- * - Several remote groups: another request may take the last permits of one of them between the look
- *   and the take. For one round trip this request holds permits of the other groups.
+ * - Several remote groups: another request may take the last permits of one of them between the
+ *   look and the take. For one round trip this request holds permits of the other groups.
  * - Local limiters beside remote ones: several requests may pass step 1 before one of them reaches
- *   step 3. Those that find the local limiter used up in step 3 have held remote permits for one
- *   round trip.
+ *   step
+ * 3. Those that find the local limiter used up in step 3 have held remote permits for one round
+ *   trip.
  */
 import type { Decision } from "./face.ts";
 import {
@@ -34,24 +35,26 @@ import {
 export { chain, type Maybe, memberOf, type Part, refusalOf } from "./member.ts";
 
 export interface Together {
-  /** All parts that must pass do; when asked to take: and all that pass were taken from. */
+  /**
+   * All parts that are not optional let the request pass; after a take, all that pass were charged.
+   */
   readonly passes: boolean;
-  /** In the order of the parts; undefined: an optional part that could not be asked. */
+  /** In the order of the parts; undefined for an optional part that could not be asked. */
   readonly looks: readonly (Look | undefined)[];
 }
 
-/** Thrown by steps whose members turned out not to be in one slot: nothing has happened. */
+/** Thrown by steps whose members are not in one slot after all. Nothing has changed then. */
 export class ScatteredError extends Error {}
 
 interface Group {
   readonly steps: Steps;
   readonly slot: string;
   readonly parts: Part[];
-  /** Where each part stands among all. */
+  /** The index of each part in the whole request. */
   readonly at: number[];
 }
 
-/** What one group has answered; `error`: it could not be asked. */
+/** The answer of one group; `error`: the group could not be asked. */
 interface Answer {
   readonly group: Group;
   readonly looks: readonly (Look | undefined)[];
@@ -65,14 +68,14 @@ export function takeTogether(parts: readonly Part[], terms = NO_TERMS): Maybe<To
   return withGroups(parts, (groups) => takeGroups(parts, groups, terms));
 }
 
-/** What `takeTogether` would answer; nothing is taken. */
+/** Returns what `takeTogether` would return, without taking anything. */
 export function lookTogether(parts: readonly Part[], terms = NO_TERMS): Maybe<Together> {
   return withGroups(parts, (groups) =>
     chain(askAll("look", groups, terms), (answers) => conclude(parts, answers)),
   );
 }
 
-/** Counts and publishes the refusal with each limiter that is a reason for it. */
+/** Counts and publishes the refusal for each limiter that is a reason for it. */
 export function reportRefusal(parts: readonly Part[], { looks }: Together): void {
   parts.forEach(({ member, permits, isOptional }, i) => {
     const look = looks[i];
@@ -89,7 +92,7 @@ export function undoAll(looks: readonly (Pick<Look, "taken"> | undefined)[]): Ma
   return all(undone);
 }
 
-/** Asks again where the members turn out to lie in several slots. */
+/** Forms smaller groups and asks again if the members turn out to be in several slots. */
 function withGroups(
   parts: readonly Part[],
   ask: (groups: readonly Group[]) => Maybe<Together>,
@@ -130,7 +133,7 @@ function takeGroups(
   const elsewhere = groups.filter(({ steps }) => steps !== localSteps);
   return chain(askAll("look", here, terms), (looks) => {
     if (!looks.every(isPassing)) {
-      // a refusal is reported even while the store is away
+      // a refusal is reported even while the store is unavailable
       const lookAtAll = settled(() => askAll("look", elsewhere, terms));
       return chain(lookAtAll, (others = []) =>
         conclude(parts, [...looks, ...(others as readonly Answer[])]),
@@ -149,7 +152,7 @@ function takeGroups(
   });
 }
 
-/** Of one group this is a single step; of several all are looked at first. */
+/** Takes from one group in a single step; looks at several groups first. */
 function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly Answer[]> {
   if (groups.length === 1) return askAll("take", groups, terms);
   return chain(askAll("look", groups, terms), (looks) => {
@@ -166,7 +169,10 @@ function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly A
   });
 }
 
-/** @param keepsErrors whether errors are answers, so that what others took is known */
+/**
+ * @param keepsErrors whether an error is stored in its answer, so that other groups' answers are
+ *   kept
+ */
 function askAll(
   verb: "look" | "take",
   groups: readonly Group[],
@@ -184,7 +190,7 @@ function ask(
 ): Maybe<Answer> {
   const { steps, parts } = group;
   const failed = (error: unknown): Answer => {
-    // optional parts refuse no request, even where they cannot be asked
+    // optional parts refuse no request, even if they cannot be asked
     if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
       return { group, looks: parts.map(() => undefined) };
     }
@@ -220,17 +226,17 @@ function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     : (answers as readonly T[]);
 }
 
-/** Undefined where it fails. */
-function settled<T>(deed: () => Maybe<T>): Maybe<T | undefined> {
+/** Converts a failure to undefined. */
+function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
   try {
-    const done = deed();
+    const done = action();
     return done instanceof Promise ? done.catch(() => undefined) : done;
   } catch {
     return undefined;
   }
 }
 
-/** Whether the longest wait is this one's; of equal ones that which has less left. */
+/** Whether `one` has the longer wait; at equal waits, whether it has fewer permits left. */
 export function binds(one: Decision, other: Decision): boolean {
   if (one.waitMs !== other.waitMs) return one.waitMs > other.waitMs;
   return share(one) < share(other);

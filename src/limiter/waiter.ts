@@ -1,15 +1,17 @@
 import type { Amount } from "../permits.ts";
 import type { Cell } from "../stores/memory.ts";
 
-/** What stands in the line: someone who waits, or a change. */
+/** An entry of the line: a waiter, or a change. */
 export type Place = Waiter | Change;
 
-/** Something that happens to the policies' state in its turn: other numbers, a charge, a refund. */
+/**
+ * A change of the policies' state that takes its turn in the line: new numbers, a charge, a refund.
+ */
 export class Change {
   previous: Place | undefined = undefined;
   next: Place | undefined = undefined;
   readonly awaited = false;
-  /** Its instant, microseconds. */
+  /** When it applies, µs. */
   readonly since: number;
   readonly apply: (cell: Cell) => void;
 
@@ -20,7 +22,7 @@ export class Change {
 }
 
 const NO_SIGNALS: readonly AbortSignal[] = [];
-/** One array for all waiters of a signal: thousands may share one. */
+/** One array for all waiters of a signal, because thousands of waiters may share a signal. */
 const alone = new WeakMap<AbortSignal, readonly AbortSignal[]>();
 
 function only(signal: AbortSignal): readonly AbortSignal[] {
@@ -32,13 +34,13 @@ function only(signal: AbortSignal): readonly AbortSignal[] {
   return signals;
 }
 
-/** Someone who waits. What happens at its instant is for the kinds of waiters to say. */
+/** A waiter in the line. Subclasses define what happens when it is released or removed. */
 export abstract class Waiter {
   previous: Place | undefined = undefined;
   next: Place | undefined = undefined;
-  /** When it asked, microseconds. */
+  /** When the call was made, µs. */
   readonly asked: number;
-  /** What must be free for it to go. */
+  /** The permits that must be available before it is released. */
   amount: Amount;
   signals: readonly AbortSignal[];
 
@@ -48,30 +50,32 @@ export abstract class Waiter {
     this.signals = signal === undefined ? NO_SIGNALS : only(signal);
   }
 
-  /** What it takes as it goes. */
+  /** The permits that it takes when it is released. */
   get taken(): Amount {
     return this.amount;
   }
 
-  /** Whether a promise is pending for it, which needs a timer and keeps the process alive. */
+  /** Whether a promise is pending for it: it then needs a timer and keeps the process alive. */
   get awaited(): boolean {
     return true;
   }
 
-  /** Being released after this instant is of no use to it, microseconds. */
+  /** A release after this instant is too late for the caller, µs. */
   get deadline(): number {
     return Infinity;
   }
 
-  /** Its permits are its own since the instant `at`; by the clock it is `now`. */
+  /** Called when it is released: it has its permits since `at`; the clock is at `now`. */
   abstract release(at: number, now: number): void;
 
-  /** It was taken out of the line because its deadline cannot be met any more. */
+  /** Called when it was removed because its deadline cannot be met any more. */
   refuse(_now: number): void {}
 
-  /** Present where it may be dropped: it was taken out of the line to make room for a later caller. */
+  /**
+   * Called when it was removed to make room for a later caller. Absent where it may not be dropped.
+   */
   drop?(reason: Error, now: number): void;
 
-  /** It was taken out of the line because its signal was aborted. */
+  /** Called when it was removed because its signal was aborted. */
   abstract abort(reason: unknown, now: number): void;
 }

@@ -114,7 +114,7 @@ test("limitConnections: an actor that never settles has failed after actorTimeou
   assert.equal(reported, ["TimeoutError", "TimeoutError"]);
 });
 
-test("the promise of another realm is a promise", async () => {
+test("a promise of another realm is awaited", async () => {
   const gateway = await open(() => foreign('resolve("acme")'));
   const { outcomes } = await gateway.check(request("/"), () => assert.unreachable("reported"));
   assert.is(outcomes[0]?.actor, "acme");
@@ -248,7 +248,7 @@ async function warnings(deed: () => Promise<unknown>): Promise<string[]> {
   return seen;
 }
 
-test("where no function is given, a failing actor is a warning, once", async () => {
+test("without an onError function a failing actor is a warning, once", async () => {
   const gateway = await open(failing.rejects as Actor);
   const seen = await warnings(async () => {
     for (let i = 0; i < 3; i++) await gateway.check(request("/"));
@@ -256,7 +256,7 @@ test("where no function is given, a failing actor is a warning, once", async () 
   assert.equal(seen, ["SMOOTH_LIMITER_ACTOR_FAILED"]);
 });
 
-test("a host's onError is given the error, and what it returns does not matter", async () => {
+test("a host's onError receives the error, and its result does not matter", async () => {
   const gateway = await open(failing["throws an error"] as Actor);
   for (const word of ["allow", "refuse", "throw"] as const) {
     const reported: string[] = [];

@@ -118,7 +118,7 @@ for (const [name, policy] of Object.entries(policies)) {
   });
 }
 
-test("two policies: a key that is near to one of its limits stays", async () => {
+test("two policies: a key that is close to one of its limits stays", async () => {
   const { keyed, use, knows, flood } = table(
     {
       burst: gcra({ limit: 5, periodMs: HOUR_MS }),
@@ -142,7 +142,7 @@ test("a block of heavy keys longer than one search loses at most a single key", 
   assert.ok(lost.length <= 1, `${lost.length} were lost`);
 });
 
-test("numbers that change in the midst of a flood do not make the heavy key go", async () => {
+test("changing the numbers during a flood does not evict the heavy key", async () => {
   const { keyed, use, knows, flood } = table(gcra({ limit: 10, periodMs: HOUR_MS }), 300);
   use("heavy", 9);
   for (let i = 1; i < 300; i++) use(`${i}`, 1);
@@ -152,7 +152,7 @@ test("numbers that change in the midst of a flood do not make the heavy key go",
   assert.ok(knows("heavy"));
 });
 
-test("the default is to evict, and then no verb fails for want of room", async () => {
+test("the default is to evict, so no verb fails because of a full table", async () => {
   const keyed = KeyedLimiter.create(gcra({ limit: 2, periodMs: HOUR_MS }), {
     clock: new FakeClock(),
     maxKeys: 2,
@@ -168,7 +168,7 @@ test("the default is to evict, and then no verb fails for want of room", async (
   assert.is(keyed.size, 2);
 });
 
-test("decide of a full table answers no and does not throw", () => {
+test("decide returns a refusal where the table is full, and does not throw", () => {
   const clock = new FakeClock();
   const policy = gcra({ limit: 2, periodMs: HOUR_MS });
   const refusing = KeyedLimiter.create(policy, { clock, maxKeys: 1, whenFull: "refuse" });

@@ -19,7 +19,7 @@ const forwarded = (list: string, trustedProxies = 1) =>
   );
 const PROXY = "192.0.2.1";
 
-test("what stands in a quoted string of Forwarded is no parameter", () => {
+test("text in a quoted string of Forwarded is not a parameter", () => {
   for (const [list, address] of [
     ['host="x;for=6.6.6.6;b";for=1.2.3.4', "1.2.3.4"],
     ['for=1.2.3.4;host="x;for=6.6.6.6;b"', "1.2.3.4"],
@@ -143,7 +143,7 @@ test("the networks of an IPv6 customer are one client: of a /56 by default, of o
   assert.is(await passed({}, (i) => `2001:db8:1:2:${i.toString(16)}::1`), 1);
 });
 
-test("each prefix keeps what it says, and its keys are texts of their own", () => {
+test("each prefix keeps its number of bits, and its keys are distinct texts", () => {
   const of = (ipv6Prefix: number, remoteAddress: string) =>
     fromAddress({ ipv6Prefix })(request("/", { remoteAddress }));
   const address = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff";
@@ -179,7 +179,7 @@ test("the prefix belongs to the default device, or to yours", async () => {
   }
 });
 
-test("an exempt IPv6 address exempts no neighbour", async () => {
+test("an exempt IPv6 address does not exempt its neighbours", async () => {
   const gateway = await createGateway({
     rules: readRules(
       'url: /\nrules: [{ actor: device, unit: day, rpu: 1, exempt: ["2001:db8::1", "2001:db8:1::/64"] }]',
@@ -226,7 +226,7 @@ test("a forwarded address that is not expected is a warning, once, and so is one
   assert.equal(await warnings({ trustedProxies: 1 }, [...none(5), "1.2.3.4", ...none(100)]), []);
 });
 
-test("where the process takes no warnings, there is none", async () => {
+test("without process.emitWarning there is no warning", async () => {
   const { emitWarning } = process;
   process.emitWarning = undefined as unknown as typeof emitWarning;
   try {

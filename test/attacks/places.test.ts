@@ -258,7 +258,7 @@ test("HEAD: nothing ever reads the body that the handler answered", async () => 
   assert.is(freeOf(screen), 1);
 });
 
-test("a body that nothing reads keeps its place for maxAgeMs at most", async () => {
+test("a body that is never read keeps its place for at most maxAgeMs", async () => {
   const clock = new FakeClock();
   const screen = limitConnections(2, { actor: () => "me", maxAgeMs: 1000, clock });
   const handle = fetchGateway(screen, () => new Response("hello"));

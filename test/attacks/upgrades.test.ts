@@ -161,7 +161,7 @@ test("CONNECT meets the rules of /", async () => {
   });
 });
 
-test("a WebSocket keeps its place until its socket closes, whoever closes it", async () => {
+test("a WebSocket keeps its place until either side closes its socket", async () => {
   for (const leave of Object.values(LEAVES)) {
     await upgrading(limitConnections(1), async (listening) => {
       const first = await ask(listening);
@@ -220,7 +220,7 @@ test("what a client sends while it waits reaches the handler, and is bounded", a
   await gateway.close();
 });
 
-test("a filter that fails does to upgrades what onError says", async () => {
+test("a filter that fails treats upgrades as onError says", async () => {
   const check = () => Promise.reject(new Error("tea"));
   const statuses: Record<string, HostOptions["onError"]> = {
     "HTTP/1.1 101 ": "allow",

@@ -20,7 +20,7 @@ function start(args: readonly string[], stdin = ""): Promise<[number | null, str
   });
 }
 
-test("a process that reads stdin, and tells its code", async () => {
+test("a process reads stdin, and exits with its code", async () => {
   const [[fine, told], [wrong]] = await Promise.all([
     start(["check", "-"], RULES),
     start(["check", "-"], "url: nowhere"),
@@ -30,7 +30,7 @@ test("a process that reads stdin, and tells its code", async () => {
   assert.is(wrong, 1);
 });
 
-test("whoever reads only the beginning is no fault", async () => {
+test("a reader that stops early is not an error", async () => {
   const child = spawn(process.execPath, ["--import", "tsx", "src/cli/index.ts", "check", "-"]);
   let err = "";
   child.stderr.on("data", (chunk) => {
@@ -51,7 +51,7 @@ test("help and version go to stdout, with code 0", async () => {
   assert.equal([version.code, version.err], [0, ""]);
 });
 
-test("a usage that is wrong is told on stderr, with code 2", async () => {
+test("wrong usage is reported on stderr, with code 2", async () => {
   for (const [args, words] of [
     [[], /Usage/],
     [["frob"], /unknown command 'frob'/],
@@ -94,7 +94,7 @@ test("a file that cannot be read: its name and why, code 2", async () => {
   );
 });
 
-test("what is far too long for rules is not read to its end", async () => {
+test("a file that is too long for rules is not read to its end", async () => {
   const { code, err } = await cli(["check", "-"], { stdin: "x".repeat(2 ** 24 + 1) });
   assert.is(code, 2);
   assert.match(err, /stdin: cannot be read: more than 16777216 bytes/);

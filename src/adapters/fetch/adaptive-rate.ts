@@ -1,19 +1,21 @@
 import { aboveZero, type Bound, checkFunction, checkNumber, checkOptions } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 
-/** A rate that is found by trying: see `AdaptiveRate`. */
+/** Options of a rate that is found by trying: see `AdaptiveRate`. */
 export interface AdaptiveOptions {
   /** The lowest rate, permits per second, above 0. */
   readonly min: number;
   /** The highest rate, permits per second, `min` or more. */
   readonly max: number;
-  /** Where to begin, permits per second, from `min` to `max`. Default `max`. */
+  /** The first rate, permits per second, from `min` to `max`. Default `max`. */
   readonly start?: number | undefined;
-  /** The most by which the rate rises in a second in use, permits per second. Default `max` / 50. */
+  /** The largest increase in a second of use, permits per second. Default `max` / 50. */
   readonly increase?: number | undefined;
-  /** The least that one refusal leaves of the rate, above 0 and below 1. Default 0.4. */
+  /** The smallest share of the rate that one refusal leaves, above 0 and below 1. Default 0.4. */
   readonly decrease?: number | undefined;
-  /** Gives the limiter the rate: `(rate) => limiter.setRate(rate)`, or one that calls `update`. */
+  /**
+   * Sets the limiter's rate: `(rate) => limiter.setRate(rate)`, or a function that calls `update`.
+   */
   readonly setRate: (permitsPerSecond: number, limiter: Limiter) => void | Promise<void>;
 }
 
@@ -23,7 +25,7 @@ type Adaptive = Readonly<
   Required<{ [Name in keyof AdaptiveOptions]: NonNullable<AdaptiveOptions[Name]> }>
 >;
 
-/** The options, checked and complete. */
+/** Returns the options, checked and completed. */
 export function checkAdaptive(options: AdaptiveOptions): Adaptive {
   checkOptions("adaptive", options, ADAPTIVE_OPTIONS);
   const { min, max, start = max, increase = max / 50, decrease = 0.4, setRate } = options;
@@ -49,66 +51,75 @@ const fraction: Bound = {
   holds: (value) => value > 0 && value < 1,
 };
 
-/** The rate rises once in so many ms. */
+/** The rate rises at most once in this many ms. */
 const STEP_MS = 1000;
-/** For so many steps in use the rate stays what a refusal has made of it. */
+/** How many steps of use the rate stays constant after a refusal. */
 const HOLD = 45;
-/** The same where what it was made of is rough: it was refused within so many pauses after one. */
+/**
+ * The same after a rough measurement: a refusal that came within this many pauses after a pause.
+ */
 const ROUGH_HOLD = 20;
 const ROUGH = 4;
-/** What it grows by in the first step after that, by so much more in each further one, and at most. */
+/**
+ * The growth of the first step after that, the increase of the growth in each step, and its
+ * maximum.
+ */
 const GROWTH = 1 / 2000;
 const MOST_GROWTH = 1 / 50;
-/** To how much of what was borne a refusal lowers the rate. */
+/** A refusal lowers the rate to this share of the rate that the server sustained. */
 const NEAR = 0.98;
-/** `Retry-After` is rounded up to seconds: by so much on average, ms. */
+/** `Retry-After` is rounded up to seconds: by this much on average, ms. */
 const ROUNDED_MS = 500;
 
 /**
- * Multiplicative decrease to what was borne, then a plateau, then a search that gets faster.
+ * Multiplicative decrease to the rate that the server sustained, then a plateau, then a search that
+ * gets faster.
  *
- * A refusal asks to stay away for r. If requests were let in for n since the last such pause, then
- * the server bears, of the rate that was tried, about the share
+ * A refusal asks the client to wait for r. If requests were granted for n since the last such
+ * pause, the server sustained about this share of the rate that was tried:
  *
- *     borne = n / (n + r)
+ *     sustained = n / (n + r)
  *
- * For a window that began with n and ends with r that is what it let in, spread over all of it; for a
- * bucket, which n has emptied of what one pause has filled in, it is exact. (Servers round r up to
- * seconds, so half a second of it is left out, but not for n from r to 4 r, which tells of a bucket.)
+ * For a window that began with n and ends with r that is what it granted, averaged over the window;
+ * for a bucket, where n has used up what one pause has refilled, it is exact. (Servers round r up
+ * to seconds, so half a second is subtracted, except for n from r to 4 r, which indicates a
+ * bucket.)
  *
- *     rate := rate 2 s ago * max(decrease, 0.98 * borne)
+ *     rate := rate 2 s ago * max(decrease, 0.98 * sustained)
  *
- * Long after the last refusal `borne` is nearly 1: the rate was too high by very little, and a little
- * less is enough. Where the server suddenly bears much less the first refusal cannot tell, for chance
- * looks the same, but right after the pause comes a second one, and measures it.
+ * Long after the last refusal `sustained` is nearly 1: the rate was only slightly too high, and a
+ * small decrease is enough. When the server's capacity drops suddenly, the first refusal looks like
+ * a chance event; but a second one comes right after the pause, and measures the new capacity.
  *
- * Then the rate stays for 45 s, or 20 s if n was below 4 r, and then grows by 0.05 % in a second, by
- * 0.1 % in the next, up to 2 % and never by more than `increase`: slowly about where it was refused,
- * so that it is refused once, and by 100 % within a minute where the server bears more than before.
- * Before the first refusal nothing is known, and it grows by `increase`.
+ * Then the rate stays for 45 s, or 20 s if n was below 4 r. After that it grows by 0.05 % in one
+ * second, by 0.1 % in the next, up to 2 % and never by more than `increase`. So it is slow near the
+ * rate that was refused, is refused only once there, and still doubles within a minute if the
+ * server accepts more than before. Before the first refusal nothing is known, and it grows by
+ * `increase`.
  *
- * What is refused of requests that were sent before the pause ended says nothing new, and a refusal
- * before anything was let in since says that the pause was too short. The rate rises only while
- * requests wait for the limiter: an idle client does not learn what the server bears.
+ * Refusals of requests that were sent before the pause ended contain no news. A refusal before any
+ * request was granted since the pause says that the pause was too short. The rate rises only while
+ * requests wait for the limiter: an idle client learns nothing about the server.
  *
- * A worked example, a server of 50 in each second that says `Retry-After: 1`, and a start at 100: the
- * 51st request is refused after n = 0.5 s; borne = 0.5 / (0.5 + 0.5), so the rate is 49. It stays for
- * 20 s, grows for about 10, and is refused at 50.2: 49 or so again, from now on for 45 s. When the
- * server falls to 25 it refuses one at 49, which makes 48, and the next one 25 / 48 s after the pause:
- * borne = 0.52 / (0.52 + 0.5), and the rate is 24.
+ * A worked example: a server accepts 50 in each second and sends `Retry-After: 1`; the client
+ * starts at
+ * 100. The 51st request is refused after n = 0.5 s; sustained = 0.5 / (0.5 + 0.5), so the rate is
+ *   49. It stays for 20 s, grows for about 10 s, and is refused at 50.2: about 49 again, from now
+ *   on for 45 s. When the server drops to 25, it refuses one request at 49, which makes 48, and the
+ *   next one 25 / 48 s after the pause: sustained = 0.52 / (0.52 + 0.5), and the rate is 24.
  *
- * The plateau and the search are those of CUBIC (RFC 9438) with a square for the cube; to lower the
+ * The plateau and the search are those of CUBIC (RFC 9438) with a square for the cube; lowering the
  * rate to what was delivered is BBR's idea (Cardwell and others, ACM Queue 14-5, 2016).
  */
 export class AdaptiveRate {
   readonly #options: Adaptive;
   #rate: number;
-  /** The rates one step ago and two: a request that is refused was one too many some time ago. */
+  /** The rates one and two steps ago: a refused request was sent at one of them. */
   #before: readonly [number, number];
-  /** Steps until it rises again, below 0 when it does; `undefined` before the first refusal. */
+  /** Steps until it rises again; below 0 while it rises; `undefined` before the first refusal. */
   #holds: number | undefined;
   #raisedAt: number;
-  /** When the last pause ended, and whether anything was let in since. */
+  /** When the last pause ended. `#letIn`: whether a request was granted since. */
   #resumedAt: number;
   #letIn = false;
 
@@ -126,9 +137,11 @@ export class AdaptiveRate {
   }
 
   /**
-   * A request that was sent then was let in; `waited` if it stood in the limiter's line before.
+   * Records a request that the server accepted.
    *
-   * @returns whether the rate is another one
+   * @param sentAt when it was sent, ms
+   * @param waited whether it had to wait for the limiter
+   * @returns whether the rate has changed
    */
   accepted(sentAt: number, now: number, waited: boolean): boolean {
     if (sentAt >= this.#resumedAt) this.#letIn = true;
@@ -140,9 +153,11 @@ export class AdaptiveRate {
   }
 
   /**
-   * A request that was sent then was refused, and so long everybody stays away, ms.
+   * Records a request that the server refused.
    *
-   * @returns whether the rate is another one
+   * @param sentAt when it was sent, ms
+   * @param pauseMs how long all requests pause, ms
+   * @returns whether the rate has changed
    */
   refused(sentAt: number, now: number, pauseMs: number): boolean {
     const tookMs = sentAt - this.#resumedAt;
@@ -156,14 +171,16 @@ export class AdaptiveRate {
     const rough = tookMs < ROUGH * pauseMs;
     const ofBucket = rough && tookMs >= pauseMs;
     const awayMs = ofBucket ? pauseMs : Math.max(pauseMs - ROUNDED_MS, pauseMs / 2);
-    const borne = awayMs > 0 ? tookMs / (tookMs + awayMs) : 1;
-    const changes = this.#set(Math.max(min, this.#before[1] * Math.max(decrease, NEAR * borne)));
+    const sustained = awayMs > 0 ? tookMs / (tookMs + awayMs) : 1;
+    const changes = this.#set(
+      Math.max(min, this.#before[1] * Math.max(decrease, NEAR * sustained)),
+    );
     this.#before = [this.#rate, this.#rate];
     this.#holds = rough ? ROUGH_HOLD : HOLD;
     return changes;
   }
 
-  /** By which share it grows in this step. */
+  /** The growth in this step, as a share of the rate. */
   #growth(): number {
     if (this.#holds === undefined) return Infinity;
     this.#holds -= 1;

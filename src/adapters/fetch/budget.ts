@@ -1,96 +1,100 @@
 /**
- * How much of a server's quota is left, as far as can be known here.
+ * How much of a server's quota is left, as far as this client can know.
  *
- * A response tells what remained when it was written. What was sent after its request is not in
- * that number, or may not be, so it is taken off: left = remaining - sent since. That is exact where
- * the server counts a request as it comes and nobody else sends; others are heard of with the next
+ * A response reports what remained when it was written. Requests sent after its own request may not
+ * be included, so they are subtracted: left = remaining - sent since. That is exact if the server
+ * counts a request on arrival and has no other client; the use of other clients shows in the next
  * response.
  *
- * Responses overtake each other. One whose request was sent after the last one was heard was surely
- * written later, and replaces what was known. Of the others that cannot be said: they can only lower
- * it. And one whose request was sent in a window that has ended since is not heeded.
+ * Responses overtake each other. A response whose request was sent after the last update was surely
+ * written later, and replaces the known state. Any other response can only lower it. A response
+ * whose request was sent in a window that has ended since is ignored.
  *
- * A quota that comes back all at once is `limit` again when its window ends: that much may be sent
- * until a response tells better, so that a limiter that is much too fast does not overrun every
- * window at its beginning. The next window is taken to begin with the first request after that, for
- * so it ends last. A quota that comes back gradually grows on the way.
+ * A quota that refills all at once is `limit` again when its window ends. That much may be sent
+ * until a response reports better, so that a limiter that is much too fast does not overrun every
+ * window at its start. The next window is assumed to begin with the first request after that,
+ * because this is the latest possible end. A quota that refills gradually grows continuously.
  *
- * A worked example: limit 10, window 1 s. Requests A, B, C leave at 0, 1, 2 ms; A's response says 9
- * remain: two were sent since, so 7 are left. Somebody else uses 4; the response to D, which is sent
- * at 20 ms, says 2: 2 are left. After two more the third is held until 1 s have passed, and then 10
- * are left again.
+ * A worked example: limit 10, window 1 s. Requests A, B, C are sent at 0, 1, 2 ms; A's response
+ * says 9 remain: two were sent since, so 7 are left. Another client uses 4; the response to D,
+ * which is sent at 20 ms, says 2: 2 are left. After two more the third is held until 1 s have
+ * passed, and then 10 are left again.
  */
 import type { ServerQuota } from "./rate-limit-fields.ts";
 
-/** Servers tell resets in whole seconds: two that are nearer to each other may be one. */
+/** Servers report resets in whole seconds: two that differ by less may be the same one. */
 const ROUNDED_MS = 1000;
-/** The share of a window after which a guess is looked at again. */
+/** The share of a window after which an assumption is checked again. */
 const LOOK_AGAIN = 1 / 10;
 
 export class Budget {
   #left = Infinity;
-  /** When `#left` was that much, ms. */
+  /** When `#left` had its value, ms. */
   #at = 0;
   #limit: number | undefined;
   #perMs = 0;
-  /** When the last window ended. */
+  /** When the last window ended, ms. */
   #began = -Infinity;
-  /** When all can be used again; `Infinity` while that is not known. */
+  /** When the whole quota is available again, ms; `Infinity` while that is not known. */
   #until = -Infinity;
   #windowMs = 0;
-  /** When the response came of which all this is known. */
-  #heardAt = -Infinity;
+  /** When the last response came that replaced the known state, ms. */
+  #updatedAt = -Infinity;
 
-  /** What is left now, `Infinity` if that is not known. */
+  /** What is left now; `Infinity` if that is not known. */
   left(now: number): number {
     this.#roll(now);
     const grown = this.#left + (now - this.#at) * this.#perMs;
     return this.#perMs > 0 ? Math.min(this.#limit ?? Infinity, grown) : this.#left;
   }
 
-  /** In how many ms so much can be used, 0 if it can be now; of nothing: when anything can be. */
+  /**
+   * How many ms until `cost` can be used, 0 if it can be now; for 0: until anything can be used.
+   */
   holdMs(cost: number, now: number): number {
     const left = this.left(now);
     if (left > 0 && left >= cost) return 0;
-    // it never can: the server is to say so
+    // it can never pass: let the server refuse it
     if (this.#limit !== undefined && cost > this.#limit) return 0;
-    // what is only guessed is looked at again soon: a response that is under way tells better
+    // an assumption is checked again soon, because a pending response may correct it
     const longest = this.#guessed ? this.#windowMs * LOOK_AGAIN : Infinity;
     const untilReset = Math.min(this.#until - now, longest);
     return this.#perMs > 0 ? Math.min(untilReset, (cost - left) / this.#perMs) : untilReset;
   }
 
-  /** So much is sent. */
+  /** Subtracts a request that is being sent. */
   take(cost: number, now: number): void {
     this.#roll(now);
     this.#left -= cost;
-    // a window that begins on the hour, and not with a request, ends before that
+    // a window that does not begin with a request (but on the hour, say) ends earlier
     if (this.#guessed && this.#limit !== undefined) {
       this.#until = Math.min(this.#until, now + this.#windowMs);
     }
   }
 
   /**
-   * @param quota what a response says
+   * Adopts a quota from a response.
+   *
+   * @param quota what the response reports
    * @param since what was sent after its request
    * @param sentAt when its request was sent, ms
    */
-  hear(quota: ServerQuota, since: number, sentAt: number, now: number): void {
+  update(quota: ServerQuota, since: number, sentAt: number, now: number): void {
     const { remaining, limit, resetMs, windowMs, gradual } = quota;
     if (resetMs === undefined) return;
     this.#roll(now);
     if (!gradual && sentAt < this.#began) return;
 
     const guessed = this.#guessed;
-    const newer = guessed || sentAt >= this.#heardAt;
+    const newer = guessed || sentAt >= this.#updatedAt;
     const perMs = gradual && resetMs > 0 ? Math.max(0, (limit ?? 0) - remaining) / resetMs : 0;
-    // it may have been written as early as the request was sent
+    // the response may have been written as early as the request was sent
     const left = remaining - since + perMs * (now - sentAt);
     this.#left = newer ? left : Math.min(left, this.left(now));
     this.#at = now;
     this.#perMs = perMs;
     this.#limit = limit;
-    if (newer) this.#heardAt = now;
+    if (newer) this.#updatedAt = now;
 
     const until = now + resetMs;
     const another = guessed || (newer && until > this.#until + ROUNDED_MS);
@@ -98,12 +102,12 @@ export class Budget {
     this.#windowMs = windowMs ?? Math.max(resetMs, this.#windowMs);
   }
 
-  /** Whether nothing was heard of the window yet that is on now. */
+  /** Whether no response has reported on the current window yet. */
   get #guessed(): boolean {
-    return this.#heardAt < this.#began;
+    return this.#updatedAt < this.#began;
   }
 
-  /** The window has ended; the next one begins with the first request that is sent. */
+  /** Starts the next window when the last one has ended; its first request starts its time. */
   #roll(now: number): void {
     if (now < this.#until) return;
     this.#left = this.#limit ?? Infinity;

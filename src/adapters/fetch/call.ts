@@ -1,15 +1,15 @@
-/** What can be known of a call of `fetch` before it is made. */
+/** What can be known of a call of `fetch` before it is sent. */
 
-/** Methods that have the same effect however often they are made. */
+/** Methods that have the same effect however often a request is sent. */
 const IDEMPOTENT = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
 export interface Call {
-  /** To look at: it has no signal, and its body only if that can be read again. */
+  /** A copy to inspect: without the signal, and with a body only if the body can be read again. */
   readonly request: Request;
   readonly signal: AbortSignal | undefined;
-  /** Whether the same arguments may be given to `fetch` once more. */
+  /** Whether `fetch` may be called with the same arguments once more. */
   readonly repeatable: boolean;
-  /** Whether making it twice has the effect of making it once. */
+  /** Whether sending it twice has the same effect as sending it once. */
   readonly idempotent: boolean;
 }
 
@@ -33,7 +33,7 @@ export function readCall(input: Parameters<typeof fetch>[0], init: RequestInit =
   };
 }
 
-/** Whether it can be read twice: not a stream, nor anything else that is read bit by bit. */
+/** Whether the body can be read twice: streams and iterators cannot. */
 function isRepeatable(body: NonNullable<RequestInit["body"]>): boolean {
   return (
     typeof body === "string" ||

@@ -12,7 +12,7 @@ import { chargeExcess, type Sent, ServerView } from "./server-view.ts";
 
 /** A request that may be sent now. */
 export interface Admitted extends Sent {
-  /** How long it stood in the limiter's line, ms. */
+  /** How long it waited for the limiter, ms. */
   readonly waitedMs: number;
 }
 
@@ -32,8 +32,9 @@ export class Gate {
   }
 
   /**
-   * Waits until the limiter lets it in, and the server would too. What the limiter would let in and
-   * the server would not is given back, and nobody goes until the server would.
+   * Waits until both the limiter and the server's own quota let the request pass. Permits that the
+   * limiter grants too early for the server are given back, and the limiter pauses until the
+   * server's quota is available.
    */
   async enter(permits: Permits, signal: AbortSignal | undefined): Promise<Admitted> {
     const { clock, maxRetryAfterMs } = this.#settings;
@@ -42,7 +43,7 @@ export class Gate {
     for (;;) {
       waitedMs += await this.limiter.acquire(permits, { signal });
       const holdMs = this.#view.holdMs(permits, clock.now());
-      // one that is longer the server may announce itself
+      // a longer pause is left to the server, which may refuse the request itself
       if (holdMs <= 0 || holdMs > maxRetryAfterMs) break;
       await this.limiter.refund(permits);
       await this.limiter.pause(holdMs);
@@ -50,7 +51,7 @@ export class Gate {
     return { ...this.#view.send(permits, clock.now()), waitedMs };
   }
 
-  /** A response has come that is no refusal. */
+  /** Handles a response that is not a refusal. */
   async accepted(admitted: Admitted, permits: Permits, headers: Headers): Promise<void> {
     const now = this.#settings.clock.now();
     const { atMs, waitedMs } = admitted;
@@ -59,21 +60,21 @@ export class Gate {
   }
 
   /**
-   * Whether a response refuses for the sake of a limit. A 403 does where it says when to come back,
-   * or that nothing remains: some servers answer so instead of 429.
+   * Whether the server refused because of a limit. A 403 counts if it has a retry time, or a quota
+   * with nothing remaining: some servers send it instead of 429.
    */
   isRefusal({ status, headers }: Response): boolean {
     if (status === 429 || status === 503) return true;
     if (status !== 403) return false;
-    const told = readRetryAfterMs(headers, this.#epochMs());
-    return told !== undefined || this.#usedUp(headers).length > 0;
+    const statedMs = readRetryAfterMs(headers, this.#epochMs());
+    return statedMs !== undefined || this.#usedUp(headers).length > 0;
   }
 
   /**
-   * A response has come that refuses: everybody behind holds back.
+   * Handles a response that is a refusal: the limiter pauses for all later requests.
    *
-   * @param backoffMs how long where the server does not say
-   * @returns how long to stay away, ms, and whether the limiter sees to it
+   * @param backoffMs how long to wait if the server does not say
+   * @returns how long to wait before a retry, ms, and whether the limiter was paused for that long
    */
   async refused(
     admitted: Admitted,
@@ -82,24 +83,24 @@ export class Gate {
     backoffMs: number,
   ): Promise<{ waitMs: number; paused: boolean }> {
     const { maxRetryAfterMs, clock } = this.#settings;
-    const told = this.#toldMs(headers);
-    const waitMs = told ?? backoffMs;
-    // a 503 that does not say when to come back may be about this request only
-    const aboutAll = status !== 503 || told !== undefined;
+    const statedMs = this.#statedMs(headers);
+    const waitMs = statedMs ?? backoffMs;
+    // a 503 without a retry time may concern this request only
+    const aboutAll = status !== 503 || statedMs !== undefined;
     if (!aboutAll) return { waitMs, paused: false };
     const pauseMs = Math.min(waitMs, maxRetryAfterMs);
     const now = clock.now();
-    // first of all, so that nobody goes meanwhile
+    // pause before anything else, so that no request is sent meanwhile
     const paused = await quietly(() => this.limiter.pause(pauseMs));
     if (this.#rate?.refused(admitted.atMs, now, pauseMs)) await quietly(() => this.#applyRate());
     await this.#learn(admitted, permits, headers);
     return { waitMs, paused };
   }
 
-  /** How long the server says to stay away, ms, if it does. */
-  #toldMs(headers: Headers): number | undefined {
-    const told = readRetryAfterMs(headers, this.#epochMs());
-    if (told !== undefined) return told;
+  /** How long the server asks clients to wait, ms; undefined if it does not say. */
+  #statedMs(headers: Headers): number | undefined {
+    const statedMs = readRetryAfterMs(headers, this.#epochMs());
+    if (statedMs !== undefined) return statedMs;
     const waits = this.#usedUp(headers)
       .map(comesBackMs)
       .filter((ms) => ms !== undefined);
@@ -110,12 +111,14 @@ export class Gate {
     return readQuotas(headers, this.#epochMs()).filter(({ remaining }) => remaining < 1);
   }
 
-  /** What the server says of its limits. Where the limiter cannot be told, the response matters more. */
+  /**
+   * Adopts the quotas that the response reports. Errors of the limiter must not lose the response.
+   */
   async #learn(admitted: Admitted, permits: Permits, headers: Headers): Promise<void> {
     const { sync, clock, maxRetryAfterMs } = this.#settings;
     const quotas = sync ? readQuotas(headers, this.#epochMs()) : [];
     if (quotas.length === 0) return;
-    this.#view.hear(admitted, quotas, clock.now());
+    this.#view.update(admitted, quotas, clock.now());
     const holdMs = this.#view.holdMs({}, clock.now());
     await quietly(async () => {
       if (holdMs > 0 && holdMs <= maxRetryAfterMs) await this.limiter.pause(holdMs);
@@ -123,7 +126,7 @@ export class Gate {
     });
   }
 
-  /** The limiter has the rate to begin with before anybody goes. */
+  /** Sets the starting rate of an adaptive limiter before the first request. */
   async #open(): Promise<void> {
     this.#opened ??= this.#applyRate();
     try {
@@ -144,10 +147,10 @@ export class Gate {
   }
 }
 
-/** Whether it succeeded: who has a response already is not to lose it. */
-export async function quietly(deed: () => unknown): Promise<boolean> {
+/** Runs an action and returns whether it succeeded; an error must not lose a response. */
+export async function quietly(action: () => unknown): Promise<boolean> {
   try {
-    await deed();
+    await action();
     return true;
   } catch {
     return false;

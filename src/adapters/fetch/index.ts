@@ -1,5 +1,6 @@
 /**
- * `smooth-limiter/fetch`: a `fetch` that keeps a limit, and heeds the server's own.
+ * `smooth-limiter/fetch`: a `fetch` that keeps a rate limit, and follows the limits that the server
+ * reports.
  */
 export type { AdaptiveOptions } from "./adaptive-rate.ts";
 export { limitedFetch } from "./limited-fetch.ts";

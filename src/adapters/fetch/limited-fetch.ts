@@ -9,15 +9,15 @@ import { checkLimitedFetchOptions, type LimitedFetchOptions, type Settings } fro
 import { sleep } from "./sleep.ts";
 
 /**
- * A `fetch` that keeps a limit: each request waits for its turn; what the server says of its own
- * limits is heeded by everybody who stands behind; what it refuses is made again where that is safe.
- * For one function instead of HTTP see `withEstimate` in `smooth-limiter/llm`.
+ * Creates a `fetch` that keeps a rate limit. Each request waits for the limiter. The limits that
+ * the server reports apply to all later requests. A refused request is retried where that is safe.
+ * To limit a function other than `fetch` see `withEstimate` in `smooth-limiter/llm`.
  *
- * @param limiter the limiter of all requests, or a function that gives a request its own: see
- *   `perOrigin` and `perKey`. It must give the same object as long as it means the same limit
+ * @param limiter the limiter of all requests, or a function that returns the limiter of a request:
+ *   see `perOrigin` and `perKey`. It must return the same object for the same limit
  * @param options see `LimitedFetchOptions`
- * @returns a function with the type of `fetch`. It rejects as `fetch` does, and with what
- *   `limiter.acquire` rejects with; an abort in any phase rejects with the signal's own reason
+ * @returns a function with the type of `fetch`. It rejects as `fetch` does, and with the errors of
+ *   `limiter.acquire`; an abort in any phase rejects with the signal's own reason
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * const github = limitedFetch(RateLimiter.create(10));
@@ -48,12 +48,12 @@ export function limitedFetch(
     const { signal } = call;
     signal?.throwIfAborted();
     const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
-    // what is asked on the way, of functions and of stores, may never answer
+    // functions and stores that are awaited on the way may never answer
     return untilAborted(signal, exchange(call, send));
   };
 }
 
-/** One call of the limited fetch: as many attempts as it takes. */
+/** One call of the limited fetch, with all its attempts. */
 class Exchange {
   readonly #gate: Gate;
   readonly #settings: Settings;
@@ -82,7 +82,7 @@ class Exchange {
     }
   }
 
-  /** The response, or `undefined` when it is time for another attempt. */
+  /** The response, or `undefined` if the request must be retried. */
   async #attempt(attempt: number): Promise<Response | undefined> {
     const admitted = await this.#gate.enter(this.#permits, this.#call.signal);
     const response = await this.#sendOrFail(attempt);
@@ -106,19 +106,19 @@ class Exchange {
     if (attempt >= retries || waitMs > maxRetryAfterMs || !this.#mayRepeat(response.status)) {
       return response;
     }
-    // nobody will read it, and its connection is to be free again
+    // the body is not read; cancelling it frees the connection
     await quietly(() => response.body?.cancel());
     if (!paused) await sleep(this.#settings.clock, waitMs, this.#call.signal);
     return undefined;
   }
 
-  /** The response, or `undefined` when it failed on the way and is to be sent again. */
+  /** The response, or `undefined` if the request failed on the way and must be retried. */
   async #sendOrFail(attempt: number): Promise<Response | undefined> {
     const { signal, repeatable, idempotent } = this.#call;
     try {
       return await this.#send();
     } catch (error) {
-      // who gave up does not know how far it came
+      // after an abort it is unknown how far the request came
       if (signal?.aborted) throw error;
       await this.#giveBack();
       if (attempt >= this.#settings.retries || !repeatable || !idempotent) throw error;
@@ -132,13 +132,13 @@ class Exchange {
     return repeatable && (idempotent || (status !== 503 && this.#settings.retryNonIdempotent));
   }
 
-  /** Half of it at random, so that those who failed together do not come back together. */
+  /** Half of it is random, so that requests that failed together are not retried together. */
   #backoffMs(attempt: number): number {
     const { backoffMs, maxRetryAfterMs } = this.#settings;
     return Math.min(maxRetryAfterMs, backoffMs * 2 ** attempt) * (0.5 + Math.random() / 2);
   }
 
-  /** It did not do what its permits were for. */
+  /** Gives back permits, because the request failed. */
   async #giveBack(): Promise<void> {
     const { failed } = this.#settings;
     if (failed === undefined) return;

@@ -14,52 +14,51 @@ import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 
 export interface LimitedFetchOptions {
   /**
-   * What a request takes of the limiter, or a function that says so. It is given a copy of the
-   * request, whose body it may read (a body that can be read once only is left out). Default 1.
+   * The permits of a request, or a function that returns them. The function receives a copy of the
+   * request and may read its body (a body that can be read only once is left out). Default 1.
    */
   readonly permits?: Permits | ((request: Request) => Permits | Promise<Permits>) | undefined;
   /**
-   * What a request used in fact, told by its response: the permits are corrected to it. It is given
-   * a copy of a response that is `ok`, whose body it may read, and runs while the caller has the
-   * response already. `undefined`, or an error: the estimate stands.
+   * Returns the permits that a request really used, read from its response; the limiter is then
+   * corrected. The function receives a copy of a response that is `ok` and may read its body;
+   * meanwhile the caller already has the response. `undefined`, or an error: the estimate stands.
    */
   readonly used?:
     | ((response: Response) => Permits | undefined | Promise<Permits | undefined>)
     | undefined;
   /**
-   * What a request counts for that failed: on the way, or with an answer of 400 or more (429 is
-   * one). Default: what it took, since many servers count what they refuse. `{ tokens: 0 }` gives
-   * its tokens back.
+   * The permits that a failed request counts for: one that failed on the way, or got a status of
+   * 400 or more (429 included). Default: what it took, because many servers count the requests that
+   * they refuse. `{ tokens: 0 }` gives its tokens back.
    */
   readonly failed?: Permits | undefined;
-  /** How often a request is made again at the most. A whole number, 0 or more, default 2. */
+  /** How often a request is retried at most. A whole number, 0 or more, default 2. */
   readonly retries?: number | undefined;
   /**
-   * Whether POST and PATCH are made again too when the answer is 429, which says that nothing was
-   * done. Default false: they are not, unless they have an `Idempotency-Key`.
+   * Whether POST and PATCH are retried too after a 429, which says that the server did nothing.
+   * Default false: they are retried only if they have an `Idempotency-Key`.
    */
   readonly retryNonIdempotent?: boolean | undefined;
   /**
-   * The longest that a server is obeyed when it says how long to stay away, ms, 0 or more, default
-   * 60 000. Where it asks for more, its response is handed out at once and the limiter pauses this
-   * long only.
+   * The longest pause that a server may ask for, ms, 0 or more, default 60 000. If it asks for
+   * more, its response is returned at once and the limiter pauses for this long only.
    */
   readonly maxRetryAfterMs?: number | undefined;
   /**
-   * How long to stay away where the server does not say, ms, above 0, default 1000: doubled with
-   * each attempt, up to `maxRetryAfterMs`, and half of it at random.
+   * How long to wait before a retry if the server does not say, ms, above 0, default 1000. It
+   * doubles with each attempt, up to `maxRetryAfterMs`, and half of it is random.
    */
   readonly backoffMs?: number | undefined;
   /**
-   * Whether to heed what the server says remains (RateLimit fields and their like) before it
-   * refuses. Default true.
+   * Whether to follow the remaining quota that the server reports (RateLimit fields and similar)
+   * before the server refuses. Default true.
    */
   readonly sync?: boolean | undefined;
-  /** Finds the rate by trying, for servers that do not tell their limit. Default: off. */
+  /** Finds the rate by trying, for servers that do not report their limit. Default: off. */
   readonly adaptive?: AdaptiveOptions | undefined;
-  /** What sends the requests. Default: `globalThis.fetch`, looked up at each call. */
+  /** Sends the requests. Default: `globalThis.fetch`, read at each call. */
   readonly fetch?: typeof globalThis.fetch | undefined;
-  /** Where the time between attempts comes from. Default: the platform's clock and timers. */
+  /** The clock for the time between attempts. Default: the platform's clock and timers. */
   readonly clock?: Clock | undefined;
 }
 
@@ -84,7 +83,7 @@ const wholeAtLeastZero: Bound = {
   holds: (value) => value >= 0 && Number.isSafeInteger(value),
 };
 
-/** The options, checked and complete. */
+/** Returns the options, checked and completed. */
 export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
   checkOptions("options", options, OPTIONS);
   const { permits = 1, used, failed, adaptive, clock = systemClock } = options;

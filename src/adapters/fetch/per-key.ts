@@ -3,20 +3,20 @@ import type { Limiter } from "../../limiter/face.ts";
 
 export interface PerKeyOptions {
   /**
-   * How many limiters are kept. A whole number, 1 or more, default 1000. Beyond that the one that
-   * was not asked for longest is forgotten: whoever waits there goes on waiting, and who comes later
-   * gets a new one.
+   * How many limiters are kept. A whole number, 1 or more, default 1000. Beyond that the limiter
+   * that was not used for longest is dropped: requests that wait there go on waiting, and later
+   * requests with that key get a new one.
    */
   readonly maxKeys?: number | undefined;
 }
 
 /**
- * A limiter for each key of a request, for `limitedFetch`.
+ * Creates a limiter for each key of a request, for `limitedFetch`.
  *
- * @param keyOf the key of a request: its host, a header, a part of its path
- * @param make makes the limiter of a key when it is first asked for
+ * @param keyOf returns the key of a request: its host, a header, a part of its path
+ * @param make creates the limiter of a key at its first request
  * @param options `maxKeys`: how many are kept (default 1000)
- * @returns a function that gives a request its limiter
+ * @returns a function that returns the limiter of a request
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * const byTenant = perKey(
@@ -34,7 +34,7 @@ export function perKey(
   checkFunction("make", make);
   checkOptions("options", options, ["maxKeys"]);
   const maxKeys = checkNumber("maxKeys", options.maxKeys ?? 1000, wholeAtLeastOne);
-  // a Map keeps the order in which its keys came: the first is the one that was not asked for longest
+  // a Map keeps insertion order, so the first key is the least recently used
   const limiters = new Map<string, Limiter>();
   return (request) => {
     const key = keyOf(request);
@@ -50,11 +50,11 @@ export function perKey(
 }
 
 /**
- * A limiter for each origin (`https://api.example.com`), for `limitedFetch`.
+ * Creates a limiter for each origin (`https://api.example.com`), for `limitedFetch`.
  *
- * @param make makes the limiter of an origin when it is first asked for
+ * @param make creates the limiter of an origin at its first request
  * @param options `maxKeys`: how many are kept (default 1000)
- * @returns a function that gives a request its limiter
+ * @returns a function that returns the limiter of a request
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * const polite = limitedFetch(perOrigin(() => RateLimiter.create(2)));

@@ -1,30 +1,30 @@
 /**
- * What servers say of their limits, in the dialects that are about: `RateLimit` and
- * `RateLimit-Policy` as structured fields (the current IETF draft), draft 7's `RateLimit:
- * limit=100, remaining=50, reset=30`, `RateLimit-Remaining` and its sisters with and without `X-`,
- * those of OpenAI (`x-ratelimit-remaining-tokens`, with resets such as `6m0s`) and of Anthropic
+ * Reads the limits that servers report, in the common dialects: `RateLimit` and `RateLimit-Policy`
+ * as structured fields (the current IETF draft); draft 7's `RateLimit: limit=100, remaining=50,
+ * reset=30`; `RateLimit-Remaining` and its siblings, with and without `X-`; OpenAI's
+ * (`x-ratelimit-remaining-tokens`, with resets such as `6m0s`) and Anthropic's
  * (`anthropic-ratelimit-tokens-remaining`, with dates).
  *
- * Nothing here throws: a field that makes no sense is as good as absent.
+ * Nothing here throws: a field that cannot be read counts as absent.
  */
 
-/** What one of a server's limits stood at when it wrote the response. */
+/** One of a server's limits, as the server saw it when it wrote the response. */
 export interface ServerQuota {
-  /** What the server calls it; `undefined` where there is one only. */
+  /** The server's name for it; `undefined` if it reports only one. */
   readonly name: string | undefined;
   /** How much could still be used. */
   readonly remaining: number;
-  /** How much can be used in a window, if it was told. */
+  /** How much can be used in a window; undefined if not reported. */
   readonly limit: number | undefined;
-  /** ms until all of it can be used again; `undefined` if it was not told. */
+  /** ms until all of it can be used again; `undefined` if not reported. */
   readonly resetMs: number | undefined;
-  /** The length of a window, ms, if it was told. */
+  /** The length of a window, ms; undefined if not reported. */
   readonly windowMs: number | undefined;
-  /** Whether it comes back bit by bit until then, as in a bucket, and not all at once. */
+  /** Whether it refills gradually until then, as in a bucket, and not all at once. */
   readonly gradual: boolean;
 }
 
-/** What is not told. */
+/** The fields of a quota that are not reported. */
 const UNKNOWN = {
   name: undefined,
   limit: undefined,
@@ -35,7 +35,7 @@ const UNKNOWN = {
 
 /**
  * @param headers of the response
- * @param epochMs Unix time, ms, for the dates of servers that do not tell their own
+ * @param epochMs Unix time, ms, for responses without a `Date` field
  */
 export function readQuotas(headers: Headers, epochMs: number): ServerQuota[] {
   const now = serverTime(headers, epochMs);
@@ -43,18 +43,18 @@ export function readQuotas(headers: Headers, epochMs: number): ServerQuota[] {
   return [...one, ...named(headers, now)];
 }
 
-/** How long the server asks to stay away, ms: `Retry-After` in seconds or as a date. */
+/** How long the server asks clients to wait, ms: `Retry-After` in seconds or as a date. */
 export function readRetryAfterMs(headers: Headers, epochMs: number): number | undefined {
   const inMs = amount(headers.get("retry-after-ms"));
   return inMs ?? msUntil(headers.get("retry-after"), serverTime(headers, epochMs));
 }
 
-/** ms until some of a quota that is used up can be used again. */
+/** ms until a part of a used-up quota can be used again. */
 export function comesBackMs({ resetMs, limit, gradual }: ServerQuota): number | undefined {
   return resetMs !== undefined && gradual && limit ? resetMs / limit : resetMs;
 }
 
-/** The server's own clock: a date is told by it, and ours may be wrong. */
+/** The server's own time: its dates refer to its clock, and the local clock may be wrong. */
 function serverTime(headers: Headers, epochMs: number): number {
   return readDate(headers.get("date") ?? "") || epochMs;
 }
@@ -88,7 +88,7 @@ function structured(headers: Headers, now: number): ServerQuota[] | undefined {
 function plain(headers: Headers, now: number): ServerQuota[] {
   for (const prefix of ["ratelimit", "x-ratelimit", "x-rate-limit"]) {
     const get = (what: string) => headers.get(`${prefix}-${what}`);
-    // the limit may be followed by a list of policies
+    // a list of policies may follow the limit
     const limit = get("limit")?.split(",")[0];
     const found = quota(get("remaining"), get("reset"), limit, now, {});
     if (found.length > 0) return found;
@@ -101,7 +101,7 @@ const NAMED: readonly [field: RegExp, sister: (name: string, what: string) => st
   [/^anthropic-ratelimit-(.+)-remaining$/, (name, what) => `anthropic-ratelimit-${name}-${what}`],
 ];
 
-/** Of language models: a quota for requests, one for tokens, each a bucket. */
+/** Fields of language-model services: a quota for requests and one for tokens, each a bucket. */
 function named(headers: Headers, now: number): ServerQuota[] {
   const found: ServerQuota[] = [];
   for (const [field, remaining] of headers) {
@@ -118,7 +118,7 @@ function named(headers: Headers, now: number): ServerQuota[] {
 
 type Text = string | null | undefined;
 
-/** None where it is not told how much remains. */
+/** Empty if the remaining amount is not reported. */
 function quota(
   remaining: Text,
   reset: Text,
@@ -140,7 +140,7 @@ const UNITS: Readonly<Record<string, number>> = {
   d: 86_400_000,
 };
 
-/** Seconds from now, Unix time in seconds or ms, `6m0s`, an HTTP date or an ISO date. */
+/** Reads seconds from now, Unix time in seconds or ms, `6m0s`, an HTTP date or an ISO date. */
 function msUntil(text: Text, now: number): number | undefined {
   const number = amount(text);
   if (number !== undefined) {
@@ -157,9 +157,9 @@ function msUntil(text: Text, now: number): number | undefined {
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
 }
 
-/** ISO's and the three of HTTP; `Date.parse` makes a date of nearly anything. */
+/** Accepts ISO dates and the three forms of HTTP; `Date.parse` alone accepts nearly any text. */
 function readDate(text: string): number {
-  // C's asctime, which is told without its zone
+  // C's asctime form, which has no time zone
   if (/^[a-z]{3} [a-z]{3} [ \d]\d [\d:]{8} \d{4}$/i.test(text)) return Date.parse(`${text} GMT`);
   return /^(\d{4}-\d\d-\d\dT|[a-z]{3,9}, )/i.test(text) ? Date.parse(text) : Number.NaN;
 }
@@ -181,12 +181,12 @@ type Params = ReadonlyMap<string, string>;
 
 interface Member {
   readonly name: string;
-  /** Of `name=value`. */
+  /** The value in `name=value`. */
   readonly value: string | undefined;
   readonly params: Params;
 }
 
-/** As much of a structured field's list or dictionary as limits need: `a;b=1, "c d";e="f"`. */
+/** Parses the part of structured lists and dictionaries that limits need: `a;b=1, "c d";e="f"`. */
 function readList(field: string): Member[] {
   return split(field, ",").map((member) => {
     const [head = "", ...rest] = split(member, ";");
@@ -199,7 +199,7 @@ function readList(field: string): Member[] {
   });
 }
 
-/** Splits where the separator stands outside quotes. */
+/** Splits at separators outside quotes. */
 function split(text: string, separator: string): string[] {
   const parts = [""];
   for (const [piece] of text.matchAll(/"(?:[^"\\]|\\.)*"?|[^"]/gs)) {

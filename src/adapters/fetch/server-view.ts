@@ -3,26 +3,26 @@ import type { Permits } from "../../permits.ts";
 import { Budget } from "./budget.ts";
 import type { ServerQuota } from "./rate-limit-fields.ts";
 
-/** Amounts by the name of a policy; under `EVERY` what is asked of every policy alike. */
+/** Permits by policy name; `EVERY` is the name of those that apply to every policy. */
 type Amounts = Readonly<Record<string, number>>;
 const EVERY = "";
 
-/** The names come from the server: it does not get to choose how many there are. */
+/** A bound on the number of quotas, because the server chooses their names. */
 const MOST_QUOTAS = 16;
 
 /** A request that was sent. */
 export interface Sent {
   readonly atMs: number;
-  /** All that had been sent with it. */
+  /** The permits of all requests sent so far, this one included. */
   readonly total: Amounts;
 }
 
-/** What is known of the server's own limits, from its responses. */
+/** What responses have reported about the server's own limits. */
 export class ServerView {
   readonly #budgets = new Map<string | undefined, Budget>();
   #total: Amounts = {};
 
-  /** In how many ms the server lets this in, as far as is known; 0 for now. */
+  /** How many ms until the server accepts the request, as far as is known; 0 if it does now. */
   holdMs(permits: Permits, now: number): number {
     const amounts = toAmounts(permits);
     const holds = [...this.#budgets].map(([name, budget]) =>
@@ -40,19 +40,21 @@ export class ServerView {
     return { atMs: now, total };
   }
 
-  /** A response to that request has told how things stood. */
-  hear(sent: Sent, quotas: readonly ServerQuota[], now: number): void {
+  /** Adopts the quotas that the response to `sent` reports. */
+  update(sent: Sent, quotas: readonly ServerQuota[], now: number): void {
     for (const quota of quotas) {
       const { name } = quota;
       const budget = this.#budgets.get(name) ?? new Budget();
       if (!this.#budgets.has(name) && this.#budgets.size >= MOST_QUOTAS) continue;
       this.#budgets.set(name, budget);
       const since = amountOf(this.#total, name) - amountOf(sent.total, name);
-      budget.hear(quota, since, sent.atMs, now);
+      budget.update(quota, since, sent.atMs, now);
     }
   }
 
-  /** By how much each policy of the limiter would let through more at once than the server. */
+  /**
+   * For each policy of the limiter: how many permits more than the server it would grant at once.
+   */
   excess({ policies }: Decision, now: number): Record<string, number> {
     const excess: Record<string, number> = {};
     for (const [name, budget] of this.#budgets) {
@@ -66,8 +68,9 @@ export class ServerView {
 }
 
 /**
- * Charges the limiter what it is ahead of the server. Nothing is given back where the server is
- * ahead: others may be about to use it, and the limiter's own pace is to be kept in any case.
+ * Charges the limiter the permits by which it is ahead of the server. Where the server is ahead
+ * nothing is given back: other clients may use that quota, and the limiter must keep its own pace
+ * anyway.
  */
 export async function chargeExcess(
   limiter: Limiter,
@@ -90,8 +93,8 @@ function amountOf(amounts: Amounts, quota: string | undefined): number {
 }
 
 /**
- * Which of the limiter's policies a quota of the server is: the one of its name; the only one there
- * is; for a quota without a name the one called "requests".
+ * Returns the limiter's policy for a quota of the server: the one with its name; the only one; or,
+ * for a quota without a name, the one called "requests".
  */
 function policyOf(names: readonly string[], quota: string | undefined): string | undefined {
   const name = quota ?? "requests";

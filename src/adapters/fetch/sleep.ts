@@ -1,7 +1,7 @@
 import type { Clock } from "../../clock.ts";
 import { onAbort } from "../on-abort.ts";
 
-/** Resolves after so many ms, or rejects with the signal's own reason. */
+/** Resolves after `ms`, or rejects with the signal's own reason. */
 export function sleep(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();

@@ -1,11 +1,11 @@
 /**
- * The filter: what all rules together say about a request. They are asked as `allOf` asks its
- * limiters: all let the request pass and are taken from, or none is. See `limiter/together.ts` for the
- * order and for what may still come between.
+ * The filter: combines the results of all rules for a request, as `allOf` combines its limiters. A
+ * request is granted by all rules, or charged to none. `limiter/together.ts` gives the order, and
+ * what other requests may do in between.
  *
- * A shadow rule takes part, but never refuses: it is taken from if it lets the request pass and the
- * request passes. A request that must wait holds its place in each line, and passes when all lines
- * have let it.
+ * A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
+ * A request that must wait holds a place in the line of each such rule, and passes when all lines
+ * have released it.
  */
 import type { Decision, Limiter, Reservation } from "../../limiter/face.ts";
 import {
@@ -25,10 +25,10 @@ import type { GatewayRequest } from "./request.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
 
-/** Whose request it is where the actor does not say. */
+/** How a request is counted that has no value for the rule's actor. */
 export type WhenActorMissing = "device" | "shared" | "skip";
 
-/** What one rule is asked, and what it was given. */
+/** The request to one rule. */
 interface Ask {
   readonly active: ActiveRule;
   readonly actor: string;
@@ -64,7 +64,7 @@ export class Filter {
     return chain(asks, (known) => this.#judge(known.filter(isDefined), request));
   }
 
-  /** Nobody waits any more: whoever does, or would, is told that its place is gone. */
+  /** Rejects all waiting requests, and later ones that would have to wait. */
   dismiss(): void {
     this.#isDismissed = true;
     for (const reservation of this.#waiting) void settled(() => reservation.cancel());
@@ -90,7 +90,7 @@ export class Filter {
     return chain(device, (instead = "") => askFor(active, instead, false));
   }
 
-  /** As `#judge` does it for several: most requests meet one rule. */
+  /** Does the work of `#judge` for a single rule: most requests match only one. */
   #judgeOne(ask: Ask | undefined, request: GatewayRequest): Maybe<Verdict> {
     if (ask === undefined) return NO_RULE;
     const { rule, isGlobal, isShadow, waits } = ask.active;
@@ -101,7 +101,7 @@ export class Filter {
       waitedMs: 0,
       outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
     });
-    // a limiter's own requests for one key share a look at its state
+    // requests for one key that arrive together share one look at its state on Redis
     return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
   }
 
@@ -123,7 +123,7 @@ export class Filter {
       return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
     });
     if (lines.length === 0) return verdict(asks, together, 0);
-    // only here, for servers make the signal when it is asked for
+    // read only here, because servers create the signal on first access
     return this.#wait(lines, request.signal).then(
       (waitedMs) => verdict(asks, together, waitedMs),
       async (error: unknown) => {
@@ -155,7 +155,7 @@ function partOf({ limiter, cost, active }: Ask): Part {
   return { member: memberOf(limiter), permits: cost, longestMs, isOptional: isShadow };
 }
 
-/** A rule alone, of a limiter in this process. */
+/** Asks a rule alone whose limiter is in this process. */
 function decideHere({ limiter, cost }: Ask): Decision {
   try {
     return limiter.decide(cost) as Decision;
@@ -164,7 +164,7 @@ function decideHere({ limiter, cost }: Ask): Decision {
   }
 }
 
-/** Nobody can tell when there will be room for a key: a second is as good as any. */
+/** The retry time if a rule has no room for a new key: it cannot be known, so one second. */
 const NO_ROOM_MS = 1000;
 
 function withWait(decision: Decision): Decision {
@@ -176,7 +176,7 @@ function verdict(asks: readonly Ask[], { passes, looks }: Together, waitedMs: nu
   let retryMs = 0;
   asks.forEach(({ active, actor, cost }, i) => {
     const look = looks[i];
-    // a shadow that could not be asked
+    // a shadow rule that could not be asked
     if (look === undefined) return;
     const { rule, isShadow } = active;
     const { passes: allowed } = look;
@@ -187,7 +187,7 @@ function verdict(asks: readonly Ask[], { passes, looks }: Together, waitedMs: nu
   return { allowed: passes, retryMs, waitedMs, outcomes };
 }
 
-// -- answers that may come now or later --
+// -- results that are available at once or later --
 
 function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
   return answers.some((answer) => answer instanceof Promise)
@@ -195,10 +195,10 @@ function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     : (answers as readonly T[]);
 }
 
-/** Whatever comes of it. */
-function settled(deed: () => Maybe<unknown>): Maybe<unknown> {
+/** Runs the action and ignores its result and its errors. */
+function settled(action: () => Maybe<unknown>): Maybe<unknown> {
   try {
-    const done = deed();
+    const done = action();
     return done instanceof Promise ? done.catch(() => {}) : undefined;
   } catch {
     return undefined;

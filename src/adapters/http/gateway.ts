@@ -27,31 +27,34 @@ import type { Verdict } from "./verdict.ts";
 
 export interface GatewayOptions {
   /**
-   * Where the rules come from: a source; several, of which the first that has good rules holds, so
-   * the remote one stands before the local one; or rules that were read already.
+   * The rules: a source; several sources, of which the first with valid rules applies, so a remote
+   * source comes before a local one; or rules that were read already.
    */
   readonly rules: RuleSource | readonly RuleSource[] | readonly Rule[];
   /**
-   * Who the actors are, by the name that rules use. "all" is everybody and "device" the client's
-   * address (see `trustedProxies`) unless they are given here; "account" and others must be.
+   * The actors by the name that rules use. "all" (every request together) and "device" (the
+   * client's address, see `trustedProxies`) are built in and can be replaced here. "account" and
+   * others must be given.
    */
   readonly actors?: Actors | undefined;
   /** Algorithms besides the built-in ones, by the name that rules use. */
   readonly algorithms?: RuleAlgorithms | undefined;
   /**
-   * How many proxies of yours stand in front and add to X-Forwarded-For: see `fromAddress`. Default
+   * How many of your own proxies are in front and append to X-Forwarded-For: see `fromAddress`.
+   * Default
    * 0. For `Forwarded` give `actors: { device: fromAddress({ … }) }`.
    */
   readonly trustedProxies?: number | undefined;
   /**
-   * How many leading bits of an IPv6 address make a device: see `fromAddress`. A whole number from 1
-   * to 128, default 56.
+   * How many leading bits of an IPv6 address identify a device: see `fromAddress`. A whole number
+   * from 1 to 128, default 56.
    */
   readonly ipv6Prefix?: number | undefined;
   /**
-   * What a request counts as that has no value for a rule's actor. `"device"` (the default): as its
-   * device, apart from those that have a value, so leaving the actor out gains nothing and harms
-   * nobody else; `"shared"`: all such requests together; `"skip"`: the rule does not hold for it.
+   * How a request is counted that has no value for a rule's actor. `"device"` (the default): by its
+   * device, separately from requests that have a value; so leaving the value out gains nothing and
+   * harms no other client. `"shared"`: all such requests together. `"skip"`: the rule does not
+   * apply.
    */
   readonly whenActorMissing?: WhenActorMissing | undefined;
   /**
@@ -59,47 +62,49 @@ export interface GatewayOptions {
    * failed, and the request counts as one without a value.
    */
   readonly actorTimeoutMs?: number | undefined;
-  /** A client for the rules of scope global; never closed. Without one such rules are refused. */
+  /** A client for rules of scope global; never closed. Without one such rules are rejected. */
   readonly redis?: RedisClient | undefined;
-  /** What the keys on Redis begin with. Default "g:". */
+  /** The prefix of all keys on Redis. Default "g:". */
   readonly prefix?: string | undefined;
   /**
-   * On Cluster: a hash tag for the keys of all global rules, which are then asked in one atomic step.
-   * The cost: all of them are on one node. Default: none, and rules in several slots are looked at
-   * first, then taken from. See docs/gateway.md.
+   * On Cluster: a hash tag for the keys of all global rules, which can then be checked in one
+   * atomic step. The cost: all of them are on one node. Default: none; rules in several slots are
+   * checked first, then charged. See docs/gateway.md.
    */
   readonly hashTag?: string | undefined;
-  /** How long Redis may take for an answer, ms, above 0, default 1000. */
+  /** How long Redis may take for a reply, ms, above 0, default 1000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * How many instances share the global rules, or a function that returns it: while Redis is away
-   * each goes by its share of them. `"auto"`, the default: they are counted through Redis while it
-   * is up.
+   * How many instances share the global rules, or a function that returns the number: while Redis is
+   * unavailable each instance applies its share. `"auto"` (the default): they are counted through
+   * Redis while it is available.
    */
   readonly instances?: number | "auto" | (() => number) | undefined;
   /**
-   * What global rules do while Redis is away: go by this instance's share (`"local"`, the default),
-   * let everything pass (`"allow"`), or have `check` reject with a StoreUnavailableError (`"throw"`).
+   * What global rules do while Redis is unavailable: apply this instance's share (`"local"`, the
+   * default), let everything pass (`"allow"`), or make `check` reject with a StoreUnavailableError
+   * (`"throw"`).
    */
   readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
-  /** How many actors each rule may know at one time, in this process. Default 1 000 000. */
+  /** How many actors each rule may know at one time in this process. Default 1 000 000. */
   readonly maxKeys?: number | undefined;
   /**
-   * What a new actor meets then: the one that has used least is forgotten for it (`"evict"`, the
-   * default: whoever invents actors shuts nobody out), or it is refused (`"refuse"`).
+   * What happens then to a new actor. `"evict"` (the default): the actor that has used least is
+   * forgotten, so a client that invents actors cannot lock others out. `"refuse"`: the new actor is
+   * refused.
    */
   readonly whenFull?: "evict" | "refuse" | undefined;
   /**
-   * What holds when a source cannot be reached any more: its last good rules (`"keep"`, the
+   * Which rules apply when a source cannot be reached any more: its last valid rules (`"keep"`, the
    * default), or those of the next source (`"next"`).
    */
   readonly whenSourceGone?: WhenSourceGone | undefined;
   /**
-   * Hears what happens to the rules: applied, refused, a source gone or back. What it throws, or
-   * rejects with, is ignored.
+   * Receives events about the rules: applied, refused, a source gone or back. Errors that it
+   * throws, or rejects with, are ignored.
    */
   readonly onRules?: ((event: RulesEvent) => void) | undefined;
-  /** Where the time comes from, for tests and simulations: Redis goes by it too. */
+  /** The source of time, for tests and simulations. Redis uses it too. */
   readonly clock?: Clock | undefined;
 }
 
@@ -130,15 +135,16 @@ export interface Gateway {
   readonly rules: readonly Rule[];
 
   /**
-   * Asks all rules that hold for a request. It passes if all let it, and is then charged to all; one
-   * that is refused is charged to none. Where a rule has requests wait for their turn, the answer
-   * comes when it is the request's.
+   * Checks a request against all rules that apply to it. It passes if all rules let it, and is then
+   * charged to all; a refused request is charged to none. If a rule makes requests wait, the
+   * promise resolves when the request may go on.
    *
    * @param request see `GatewayRequest`
-   * @param report is given what an actor throws or rejects with; the request then counts as one
-   *   without a value for it. Absent: a warning of the process, once for each actor
-   * @returns the verdict: at once where all rules are counted in this process and nobody waits
-   * @throws (or rejects) the signal's own reason if the client went away while it waited,
+   * @param report receives the error of a failed actor; the request then counts as one without a
+   *   value for it. Absent: a process warning, once for each actor
+   * @returns the verdict: at once where all rules are counted in this process and the request need
+   *   not wait
+   * @throws (or rejects) the signal's own reason if the client disconnected while it waited,
    *   ReservationCancelledError if the gateway was closed meanwhile, or StoreUnavailableError
    */
   check(
@@ -147,20 +153,20 @@ export interface Gateway {
   ): Verdict | Promise<Verdict>;
 
   /**
-   * Ends the watching of sources and the lines: nothing of the gateway keeps the process alive
-   * afterwards. Requests that still wait reject, and so do those that come later where they would
-   * have to wait, or where a rule is counted on Redis.
+   * Stops watching the sources and ends the waiting lines; afterwards the gateway does not keep the
+   * process alive. Waiting requests reject, and so do later ones that would have to wait or that
+   * meet a rule counted on Redis.
    */
   close(): Promise<void>;
 }
 
 /**
- * A gateway: rules at work.
+ * Creates a gateway, which applies rules to requests.
  *
- * @param options see `GatewayOptions`; `rules` is needed
- * @returns the gateway, once its rules are there
- * @throws (as a rejection) RulesError where the rules are broken, the source's own error where they
- *   cannot be reached, and RangeError or TypeError on a bad option
+ * @param options see `GatewayOptions`; `rules` is required
+ * @returns the gateway, once its rules are loaded
+ * @throws (as a rejection) RulesError if the rules are invalid, the source's own error if they
+ *   cannot be loaded, and RangeError or TypeError on a bad option
  * @example
  * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
  * const { allowed } = await gateway.check(request);
@@ -185,7 +191,9 @@ class RuledGateway implements Gateway {
     checkAlgorithms(algorithms);
     for (const [name, value] of Object.entries({ trustedProxies, ipv6Prefix })) {
       if (actors.device === undefined || value === undefined) continue;
-      throw new TypeError(`${name} is for the default device: give it to yours instead`);
+      throw new TypeError(
+        `${name} is for the default device: pass it to your own device actor instead`,
+      );
     }
     const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
     checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
@@ -213,7 +221,7 @@ class RuledGateway implements Gateway {
       apply: (rules) => {
         this.#set = new RuleSet(rules, this.#workshop, this.#set);
       },
-      // whoever listens does not stop the rules, now or later
+      // a listener that fails must not stop the rules
       report: (event) => void (async () => onRules?.(event))().catch(() => {}),
     });
   }
@@ -247,7 +255,7 @@ function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algo
   checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
   checkText("prefix", prefix);
   checkNumber("timeoutMs", timeoutMs, aboveZero);
-  // what is no client is told of now, and not when the first rule of scope global comes
+  // report a bad client now, and not when the first global rule is loaded
   if (redis !== undefined) {
     RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
   }
@@ -287,7 +295,7 @@ function sourcesOf(rules: GatewayOptions["rules"]): readonly RuleSource[] {
   } else if (sources.length === list.length) {
     return sources;
   }
-  throw new TypeError("rules must be a source, sources, or what readRules made");
+  throw new TypeError("rules must be a source, sources, or the result of readRules");
 }
 
 function isSource(one: unknown): boolean {

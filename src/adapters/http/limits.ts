@@ -1,4 +1,4 @@
-/** The limiters of one rule: those of its own numbers, and those of its overrides. */
+/** The limiters of one rule: those with its own numbers, and those of its overrides. */
 import type { Clock } from "../../clock.ts";
 import { KeyedLimiter, type Policy } from "../../index.ts";
 import type { Limiter, LocalLimiter } from "../../limiter/face.ts";
@@ -8,7 +8,7 @@ import { keyOf } from "./actors/key.ts";
 import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 import type { Rule, RuleNumbers } from "./rules/rule.ts";
 
-/** What rules are put to work with. */
+/** The settings with which limiters of rules are created. */
 export interface Workshop {
   readonly actors: Readonly<Record<string, GuardedActor>>;
   readonly algorithms: RuleAlgorithms;
@@ -23,7 +23,10 @@ export interface Workshop {
   readonly clock: Clock | undefined;
 }
 
-/** The policies of a rule, which are made before anything changes: numbers may be none. */
+/**
+ * The policies of a rule. Created first, because invalid numbers must throw before anything
+ * changes.
+ */
 export interface RulePolicies {
   readonly rule: Rule;
   readonly isLine: boolean;
@@ -35,7 +38,7 @@ export interface RulePolicies {
 export function policiesOf(rule: Rule, algorithms: RuleAlgorithms): RulePolicies {
   const algorithm = algorithms[rule.algo] as RuleAlgorithm;
   const isLine = algorithm.waits === true;
-  // nobody waits for a shadow: a bucket of which all go at once has room when the line has
+  // a shadow rule makes no request wait: it uses a bucket with the same room that never delays
   const isMeter = isLine && rule.mode === "shadow";
   const policy = (numbers: RuleNumbers) =>
     algorithm.policy(isMeter ? { ...numbers, nodelay: true } : numbers);
@@ -43,7 +46,7 @@ export function policiesOf(rule: Rule, algorithms: RuleAlgorithms): RulePolicies
   return { rule, isLine, own: policy(rule), overrides: new Map(overrides) };
 }
 
-/** The limiters of all actors that have the same numbers. */
+/** The limiters of all actors with the same numbers. */
 interface Keys {
   for(key: string): Limiter;
 }
@@ -54,8 +57,8 @@ export class Limits {
   readonly overrides: ReadonlyMap<string, Keys>;
 
   /**
-   * @param before of the rule of the same name: if it counts the same things, what was used there
-   *   stays used, and other numbers hold for it from now on
+   * @param before the limits of the rule with the same name. If it counts the same requests, its
+   *   used permits stay used, and only the numbers change
    */
   constructor(policies: RulePolicies, workshop: Workshop, before?: Limits) {
     this.policies = policies;
@@ -63,7 +66,7 @@ export class Limits {
     const { name, scope, limitKey } = policies.rule;
     const open = (policy: Policy, was?: Policy, keys?: Keys, keptAt?: string): Keys => {
       if (keys !== undefined && was !== undefined && isSame(policy, was)) return keys;
-      // the state on Redis is found by name, and follows the numbers that a call declares
+      // the state on Redis is found by its name, and follows the numbers that a call declares
       if (scope === "global") return onRedis(name, policy, workshop, keptAt);
       if (!(keys instanceof KeyedLimiter)) return inProcess(name, policy, workshop);
       keys.update(policy);
@@ -80,27 +83,29 @@ export class Limits {
     if (kin !== undefined && scope === "local") this.#takeOver(kin);
   }
 
-  /** @param isKnown the value is the actor's own, and not what stands for one that is missing */
+  /**
+   * @param isKnown whether the value is the actor's own, and not a replacement for a missing one
+   */
   for(value: string, isKnown: boolean): Limiter {
     const { overrides, own } = this;
     const keys = (isKnown && overrides.size > 0 && overrides.get(value)) || own;
     return keys.for(keyOf(this.#textOf(value, isKnown), this.policies.rule.scope));
   }
 
-  /** In this process it is the value itself where it can be: a text made anew is hashed each time. */
+  /** Returns the value itself where possible: V8 hashes each newly created string again. */
   #textOf(value: string, isKnown: boolean): string {
     if (!isKnown) return `?${value}`;
     const isMarked = value.startsWith("=") || value.startsWith("?");
     return isMarked || this.policies.rule.scope === "global" ? `=${value}` : value;
   }
 
-  /** Ends what is open on Redis: nothing looks for it any more. */
+  /** Closes what is open on Redis, because it is not used any more. */
   async close(): Promise<void> {
     const all = [this.own, ...this.overrides.values()];
     await Promise.all(all.map((keys) => (keys instanceof RedisLimiter ? keys.close() : undefined)));
   }
 
-  /** Who gets numbers of its own, or loses them, has used what it has used. */
+  /** Copies the used permits of actors that get an override, or lose theirs. */
   #takeOver(before: Limits): void {
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {
       if (this.overrides.has(value) && before.overrides.has(value)) continue;
@@ -113,7 +118,7 @@ export class Limits {
   }
 }
 
-/** Whether the one counts what the other did. */
+/** Whether both rules count the same requests. */
 function isKin({ rule, isLine }: RulePolicies, { rule: before }: RulePolicies): boolean {
   return (
     rule.algo === before.algo &&

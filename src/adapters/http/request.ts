@@ -1,17 +1,17 @@
 /**
- * What the gateway asks of a request, whatever server it came to: an adapter for a server makes
- * one, and so does a replay of an access log.
+ * What the gateway needs to know of a request, independent of the server. Each server adapter
+ * creates one, and so does the replay of an access log.
  */
 export interface GatewayRequest {
   /** As the client sent it: "GET". */
   readonly method: string;
-  /** The request target as the client sent it: nothing decoded, nothing cut off. */
+  /** The request target as the client sent it, neither decoded nor shortened. */
   readonly url: string;
-  /** The address of whoever holds the other end of the connection; undefined if there is none. */
+  /** The address of the connection's peer; undefined if there is none. */
   readonly remoteAddress: string | undefined;
   /**
-   * Aborted when the request is over: its client has gone, or something else has answered it. It
-   * then leaves the lines in which it waits.
+   * Aborted when the request is over: its client has disconnected, or other code has responded. The
+   * request then stops waiting.
    */
   readonly signal?: AbortSignal | undefined;
   /** The server's own request, for actors that the application defines. */
@@ -24,8 +24,8 @@ export interface GatewayRequest {
   header(name: string): string | undefined;
 
   /**
-   * Calls back once when the request is over: its answer is complete, or its client has gone. Absent
-   * where the server does not report that.
+   * Calls back once when the request is over: its response is complete, or its client has
+   * disconnected. Absent where the server does not report that.
    */
   onClose?(closed: () => void): void;
 }

@@ -1,4 +1,4 @@
-/** Rules at work: each with its limiters, by the paths that they hold for. */
+/** The rules in force: each with its limiters, found by path. */
 import { show } from "../../check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { exemption } from "./actors/exemption.ts";
@@ -9,14 +9,14 @@ import type { GatewayRequest } from "./request.ts";
 import type { Rule } from "./rules/rule.ts";
 import { RulesError } from "./rules/rules-error.ts";
 
-/** A rule at work. */
+/** A rule in force, with its limiters. */
 export class ActiveRule {
   readonly rule: Rule;
   readonly actor: GuardedActor;
   readonly isGlobal: boolean;
-  /** It is counted and reported, and refuses nobody. */
+  /** Whether it only counts and reports, and never refuses. */
   readonly isShadow: boolean;
-  /** Requests wait for their turn. */
+  /** Whether requests wait instead of being refused. */
   readonly waits: boolean;
   readonly isExempt: (value: string, request: GatewayRequest) => boolean;
   readonly limits: Limits;
@@ -36,7 +36,7 @@ export class ActiveRule {
     return this.limits.for(value, isKnown);
   }
 
-  /** GET holds for HEAD: servers answer it in the same way. */
+  /** GET includes HEAD, which servers answer in the same way. */
   holdsFor(method: string): boolean {
     const { methods } = this.rule;
     if (methods === undefined) return true;
@@ -52,8 +52,8 @@ export class RuleSet {
   readonly #active = new Map<string, ActiveRule>();
 
   /**
-   * @param before whose limiters go on where the rule is still there
-   * @throws RulesError, or what an algorithm throws, and nothing has changed
+   * @param before the rules in force until now; limiters of rules that remain are reused
+   * @throws RulesError, or an algorithm's error; nothing has changed then
    */
   constructor(rules: readonly Rule[], workshop: Workshop, before?: RuleSet) {
     checkWorkable(rules, workshop);
@@ -75,7 +75,7 @@ export class RuleSet {
     await Promise.all(Array.from(this.#active.values(), ({ limits }) => limits.close()));
   }
 
-  /** What holds for a request, the rules of the outermost URL first. */
+  /** Returns the rules that apply to a request, those of the outermost URL first. */
   match(method: string, target: string): readonly ActiveRule[] {
     const found = this.#tree.match(target);
     return found.every((rule) => rule.holdsFor(method))
@@ -84,13 +84,15 @@ export class RuleSet {
   }
 }
 
-/** What a reader cannot know: whether this gateway has what the rules ask for. */
+/** Checks what a reader of rules cannot know: whether this gateway has what the rules need. */
 function checkWorkable(rules: readonly Rule[], { actors, algorithms, redis }: Workshop): void {
   const names = new Set<string>();
   const problems = rules.flatMap(({ name, actor, algo, scope, place }) => {
     const messages: string[] = [];
     if (!Object.hasOwn(actors, actor)) {
-      messages.push(`the gateway has no options.actors.${actor}, which says whose a request is`);
+      messages.push(
+        `the gateway has no options.actors.${actor}, which returns the value that requests are counted by`,
+      );
     }
     if (!Object.hasOwn(algorithms, algo)) {
       messages.push(`the gateway has no options.algorithms[${show(algo)}]`);

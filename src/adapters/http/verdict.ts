@@ -1,34 +1,34 @@
 import type { Decision } from "../../limiter/face.ts";
 import type { Rule } from "./rules/rule.ts";
 
-/** What one rule says about a request. */
+/** The result of one rule for a request. */
 export interface Outcome {
   readonly rule: Rule;
-  /** Whose requests it counts together, as the actor gave it: a user, an address, "" for all. */
+  /** The actor's value by which requests are counted: a user, an address, "" for all. */
   readonly actor: string;
-  /** Whether this rule lets it pass. A shadow rule that does not is reported and does no harm. */
+  /** Whether this rule lets the request pass. A shadow rule that does not is only reported. */
   readonly allowed: boolean;
   /**
-   * How the rule stands: after the request was charged if it passes, without it if it is refused.
-   * A line that a request has waited in says `waitMs`, how long it was told to wait.
+   * The state of the rule: after the charge if the request passes, without it if it is refused. For
+   * a rule in whose line the request has waited, `waitMs` is the wait that was computed on arrival.
    */
   readonly decision: Decision;
 }
 
-/** What the gateway says about a request. */
+/** The gateway's result for a request. */
 export interface Verdict {
-  /** Whether it may pass: all rules let it, shadow rules aside. */
+  /** Whether the request may pass: all rules let it, shadow rules aside. */
   readonly allowed: boolean;
   /**
-   * When to come back, ms: all rules that were asked would let the request pass then, if no other
-   * came. 0 when allowed; `Infinity` where a limit is 0.
+   * When to retry, ms: all checked rules would let the request pass then, if no other request came.
+   * 0 when allowed; `Infinity` where a limit is 0.
    */
   readonly retryMs: number;
-  /** How long the request has waited for its turn, ms. */
+  /** How long the request has waited, ms. */
   readonly waitedMs: number;
   /**
-   * A rule each, those of the outermost URL first; empty where no rule holds. Where rules in this
-   * process refuse, those on Redis are not asked and not listed.
+   * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If
+   * rules in this process refuse, those on Redis are neither asked nor listed.
    */
   readonly outcomes: readonly Outcome[];
 }

@@ -1,2 +1,2 @@
-/** `smooth-limiter/llm`: calls whose size is known afterwards only. */
+/** `smooth-limiter/llm`: limits calls whose size is only known when they are over. */
 export { type EstimateOptions, withEstimate } from "./with-estimate.ts";

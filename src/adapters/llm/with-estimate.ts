@@ -8,41 +8,41 @@ import { untilAborted } from "../on-abort.ts";
 
 export interface EstimateOptions {
   /**
-   * Ends the wait: the promise rejects with `signal.reason`. The function, once it runs, is not
-   * interrupted; give it the signal too.
+   * Ends the wait: the promise rejects with `signal.reason`. It does not interrupt the function
+   * once that runs; pass the signal to the function too.
    */
   readonly signal?: AbortSignal | undefined;
   /**
-   * What a call counts for that fails without having settled, 0 or more; policies that are not
-   * named stay as they are. Default 0: all is given back. Where the server counts requests that
-   * fail, `{ tokens: 0 }` gives back the tokens and not the request.
+   * The permits that a call counts for if it fails before `settle` is called, 0 or more; policies
+   * that are not named stay as they are. Default 0: everything is given back. Where the server
+   * counts failed requests, `{ tokens: 0 }` gives back the tokens and not the request.
    */
   readonly failed?: Permits | undefined;
   /**
-   * Called with the error when a correction could not be made and the estimate stands: a TypeError or
-   * RangeError where `settle` was given no usable number, a StoreUnavailableError where the store is
-   * away. What it throws is ignored. Default: a warning of the process
-   * for the first unusable number of each limiter.
+   * Called with the error if a correction failed and the estimate stands: a TypeError or RangeError
+   * if `settle` got no usable number, a StoreUnavailableError if the store is unavailable. What it
+   * throws is ignored. Default: a process warning for the first unusable number of each limiter.
    */
   readonly onUnsettled?: ((error: unknown) => void) | undefined;
 }
 
 /**
- * Runs a function when its permits are there, and corrects them to what it used: for calls whose
+ * Runs a function when its permits are granted, then corrects them to what it used. For calls whose
  * size is an estimate until they are over, such as the tokens of a language model.
  *
  * @param limiter in this process or on Redis
- * @param estimate the permits that it probably needs, above 0; rather too many than too few, for
- *   what is short is charged to later callers
- * @param fn what to run; it is given `settle`, which it calls with what was used in all (0 or more)
- *   as soon as it knows. The first usable answer counts. `settle` never rejects and does not wait for
- *   a store: where the correction cannot be made, the estimate stands and `onUnsettled` is called
- * @param options `signal` ends the wait; `failed`: what a call counts for that throws without having
- *   called `settle` (default 0: all is given back); `onUnsettled` reports lost corrections
+ * @param estimate the permits that the call probably needs, above 0; rather too many than too few,
+ *   because later callers pay for the difference
+ * @param fn the function; it receives `settle`, and calls it with what was used in all (0 or more)
+ *   as soon as it knows. The first usable value counts. `settle` never rejects and does not wait
+ *   for a store: if the correction fails, the estimate stands and `onUnsettled` is called
+ * @param options `signal` ends the wait; `failed`: what a call counts for that throws without
+ *   having called `settle` (default 0: everything is given back); `onUnsettled` reports lost
+ *   corrections
  * @returns what `fn` returns. Without `settle` the estimate stands
- * @throws (as a rejection) what `fn` throws, or what `acquire` does, or RangeError or TypeError on a bad
- *   argument, a policy in `failed` that the limiter does not have included: `fn` has not been called
- *   then
+ * @throws (as a rejection) what `fn` throws, or what `acquire` throws, or RangeError or TypeError
+ *   on a bad argument, for example a policy in `failed` that the limiter does not have: `fn` has
+ *   not been called then
  * @example
  * const answer = await withEstimate(limiter, { requests: 1, tokens: 900 }, async (settle) => {
  *   const answer = await model.complete(prompt);
@@ -64,7 +64,7 @@ export async function withEstimate<T>(
   checkFunction("onUnsettled", onUnsettled);
   await checkNames(limiter, estimate, failed, signal);
   await limiter.acquire(estimate, { signal });
-  /** `settle` was called: the call used something, so it counts at least as estimated. */
+  /** Whether `settle` was called: then the call used something, so the estimate is the minimum. */
   let called = false;
   let settled = false;
   const settle = async (actual: Permits) => {
@@ -73,7 +73,7 @@ export async function withEstimate<T>(
     try {
       checkPermits("actual", actual);
       settled = true;
-      // not awaited: a store that hangs would hold back an answer that is there
+      // not awaited: a store that does not answer must not delay the result
       apply(limiter, estimate, actual).catch((error) => report(onUnsettled, error));
     } catch (error) {
       report(onUnsettled, error);
@@ -87,7 +87,7 @@ export async function withEstimate<T>(
   }
 }
 
-/** Policies never get other names, so each limiter is asked once. */
+/** A limiter's policies never change their names, so they are read once. */
 const knownNames = new WeakMap<Limiter, readonly string[]>();
 
 async function namesOf(limiter: Limiter): Promise<readonly string[]> {
@@ -98,7 +98,7 @@ async function namesOf(limiter: Limiter): Promise<readonly string[]> {
   return names;
 }
 
-/** `acquire` checks the names in the estimate; others are looked up. */
+/** Checks the names in `failed`; `acquire` checks those in the estimate. */
 async function checkNames(
   limiter: Limiter,
   estimate: Permits,
@@ -113,7 +113,7 @@ async function checkNames(
   try {
     names = await untilAborted(signal, namesOf(limiter));
   } catch (error) {
-    // the store is away: whether the call may go without it is for `acquire` to say
+    // the store is unavailable: `acquire` decides whether the call may run without it
     if (error instanceof LimiterError) return;
     throw error;
   }
@@ -126,7 +126,7 @@ function refuseUnknown(what: string, asked: readonly string[], names: readonly s
   throw new TypeError(`${what} names no policy "${unknown}"; the policies are ${names.join(", ")}`);
 }
 
-/** All names are checked before anything is charged, or nothing is. */
+/** Checks all names before it charges anything. */
 async function apply(limiter: Limiter, estimate: Permits, actual: Permits): Promise<void> {
   if (typeof estimate === "number" && typeof actual !== "number") {
     refuseUnknown("actual", Object.keys(actual), await namesOf(limiter));
@@ -142,7 +142,7 @@ function report(onUnsettled: (error: unknown) => void, error: unknown): void {
 
 const warned = new WeakSet<Limiter>();
 
-/** A store that is away is published by the limiter itself. */
+/** Warns once. Outages are left out, because the limiter itself publishes them. */
 function warn(limiter: Limiter, error: unknown): void {
   if (error instanceof LimiterError || warned.has(limiter)) return;
   warned.add(limiter);

@@ -7,11 +7,11 @@ export interface CheckOptions {
   readonly strict?: boolean;
   readonly json?: boolean;
   readonly redis?: boolean;
-  /** Names that the application registers. */
+  /** Names of actors that the application registers. */
   readonly actor: readonly string[];
 }
 
-/** @returns the exit code: 0, or 1 where there are errors, and with `strict` warnings */
+/** @returns the exit code: 0, or 1 if there are errors; with `strict` also if there are warnings */
 export async function check(
   paths: readonly string[],
   options: CheckOptions,

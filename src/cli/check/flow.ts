@@ -1,24 +1,31 @@
 /**
- * Which rule can be reached behind which: what one lets pass at most, and what another lets through
- * without refusing a request or making it wait. Both in requests, for one actor.
+ * Finds rules that can never refuse a request because of another rule. Compares the most that one
+ * rule lets through with what the other lets through without refusing or delaying a request. Both
+ * are counted in requests of one actor.
  */
 import { policiesOf } from "../../adapters/http/limits.ts";
 import { ALGORITHMS } from "../../adapters/http/rules/algorithms.ts";
 import type { Rule } from "../../adapters/http/rules/rule.ts";
 import type { Policy } from "../../index.ts";
 
-/** What passes a rule, at most: the algorithm's own bound, in requests. */
+/** The most requests that pass a rule: the algorithm's own bound. */
 interface Flow {
-  /** In any interval of this length. */
+  /** The most in any interval of this length, ms. */
   most(ms: number): number;
   readonly perMs: number;
-  /** The lengths up to one period at which `most` jumps, and just after: it is a line between. */
+  /**
+   * The lengths up to one period at which `most` jumps, and just after. `most` is linear in
+   * between.
+   */
   readonly jumps: readonly number[];
-  /** Of a fixed window: its length, on the epoch's grid, and what each holds. */
+  /** Of a fixed window aligned to the epoch: its length, and the limit of each window. */
   readonly grid?: { readonly windowMs: number; readonly limit: number };
 }
 
-/** A rule that refuses no request by itself: whatever gets past the other one gets past it. */
+/**
+ * Whether a rule never refuses a request, because every request that passes `behind` also passes
+ * it.
+ */
 export function isOutOfReach(rule: Rule, behind: Rule): boolean {
   const { own } = policiesOf(behind, ALGORITHMS);
   const flow = flowOf(own, behind.cost);
@@ -60,7 +67,7 @@ function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolea
   switch (algorithm.name) {
     case "gcra": {
       const perMs = second / third / cost;
-      // after a period both have gone on, this one by no less
+      // after one period the bounds of both grow, and this one's grows at least as fast
       return (
         flow.perMs <= perMs && flow.jumps.every((ms) => flow.most(ms) <= first / cost + ms * perMs)
       );
@@ -69,14 +76,14 @@ function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolea
       return mostInGrid(flow, second) <= first / cost;
     case "sliding-window":
     case "sliding-log":
-      // what is counted lies within one window, its end not included
+      // the requests fall within one window, whose end is excluded
       return flow.most(second - LATER) <= first / cost;
     default:
       return false;
   }
 }
 
-/** Windows of which one is a multiple of the other begin together. */
+/** The windows begin together if one length is a multiple of the other. */
 function mostInGrid(flow: Flow, windowMs: number): number {
   const { grid } = flow;
   if (grid === undefined || windowMs % grid.windowMs !== 0) return flow.most(windowMs - LATER);

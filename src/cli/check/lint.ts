@@ -1,4 +1,4 @@
-/** What a file of rules allows and hardly anybody wants. */
+/** Finds rules that are valid but probably not intended. */
 import { canonical } from "../../adapters/http/actors/address.ts";
 import { range } from "../../adapters/http/actors/exemption.ts";
 import { readRulePath } from "../../adapters/http/match/readings.ts";
@@ -6,7 +6,7 @@ import type { Rule } from "../../adapters/http/rules/rule.ts";
 import type { Problem } from "../../adapters/http/rules/rules-error.ts";
 import { isOutOfReach } from "./flow.ts";
 
-/** Stable, for programs. */
+/** Identifies the kind of a warning for programs; stable. */
 export type LintCode =
   | "never-binds"
   | "larger-limit-in-smaller-window"
@@ -19,15 +19,15 @@ export type LintCode =
 export interface Finding extends Problem {
   readonly level: "error" | "warning";
   readonly code: "invalid" | LintCode;
-  /** The name of the rule; undefined where there is none yet. */
+  /** The name of the rule; undefined if the problem is in no single rule. */
   readonly rule?: string;
 }
 
-/** A rule with what is asked of it again and again. */
+/** A rule, with values that are computed once. */
 interface Known {
   readonly rule: Rule;
   readonly path: string;
-  /** Its place among all rules. */
+  /** Its index among all rules. */
   readonly at: number;
 }
 
@@ -35,7 +35,7 @@ type ByPath = ReadonlyMap<string, readonly Known[]>;
 
 /**
  * @param rules of one file
- * @param hasRedis the gateway has it, so scope global is fine
+ * @param hasRedis whether the gateway has Redis, so that scope global is valid
  * @returns warnings, in the order of the file
  */
 export function lint(rules: readonly Rule[], hasRedis: boolean): readonly Finding[] {
@@ -66,12 +66,12 @@ function warning(rule: Rule, code: LintCode, message: string): Finding {
   return { ...rule.place, level: "warning", code, rule: rule.name, message };
 }
 
-/** Ends with a slash, so that one that contains another is its beginning. */
+/** Ends with a slash, so that every path begins with the paths that contain it. */
 function pathOf(url: string): string {
   return [...readRulePath(url), ""].join("/");
 }
 
-/** The rules of its URL and of those around it, in the order of the file. */
+/** Returns the rules of the same URL and of those that contain it, in the order of the file. */
 function around({ path }: Known, byPath: ByPath): readonly Known[] {
   const groups: (readonly Known[])[] = [];
   for (let end = 0; ; end = path.indexOf("/", end) + 1) {
@@ -91,7 +91,7 @@ function rateOf({ rpu, unit, units }: Rule): string {
   return units === 1 ? `${rpu} a ${unit}` : `${rpu} in ${units} ${unit}s`;
 }
 
-/** Whether all that one rule counts, the other counts too, and under the same actor or all together. */
+/** Whether `outer` counts every request that `inner` counts, by the same actor or all together. */
 function counts(outer: Known, inner: Known): boolean {
   const { rule } = outer;
   return (
@@ -101,14 +101,14 @@ function counts(outer: Known, inner: Known): boolean {
     (rule.scope === "global" || inner.rule.scope === "local") &&
     rule.overrides.length === 0 &&
     rule.exempt.length === 0 &&
-    // operators may change these at any time
+    // operators may change such a rule's numbers at any time
     rule.limitKey === undefined &&
     inner.rule.limitKey === undefined &&
     hasMethodsOf(rule, inner.rule)
   );
 }
 
-/** GET stands for HEAD too. */
+/** GET includes HEAD. */
 function hasMethodsOf({ methods }: Rule, inner: Rule): boolean {
   if (methods === undefined) return true;
   return (
@@ -118,7 +118,10 @@ function hasMethodsOf({ methods }: Rule, inner: Rule): boolean {
   );
 }
 
-/** The rule behind which this one can never be reached. Of two that are alike it is the first. */
+/**
+ * Returns a rule that makes this one ineffective; of two equal rules the first is the effective
+ * one.
+ */
 function shadeOf(one: Known, near: readonly Known[]): Rule | undefined {
   return near.find(
     (other) =>
@@ -158,14 +161,14 @@ function doubleBurst({ rule }: Known): readonly Finding[] {
 function globalWithoutRedis({ rule }: Known): readonly Finding[] {
   if (rule.scope === "local") return [];
   const message =
-    "scope global needs a gateway with options.redis, others refuse the file: say --redis if it has one";
+    "scope global needs a gateway with options.redis; without one it refuses the file. Pass --redis if it has one";
   return [warning(rule, "global-without-redis", message)];
 }
 
-/** What was meant to be one. */
+/** A value that looks like an address. */
 const ADDRESS = /^[0-9a-f]*[.:][0-9a-f.:]*(?:\/[0-9]+)?$/i;
 
-/** An override or an exemption that no actor's value is ever equal to. */
+/** Finds overrides and exemptions that never equal a value of the actor. */
 function noSuchValue({ rule }: Known): readonly Finding[] {
   if (rule.actor === "all") {
     const has = [
@@ -173,13 +176,17 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
       ...(rule.overrides.some(({ value }) => value !== "") ? ["overrides"] : []),
     ];
     return has.map((field) =>
-      warning(rule, "no-such-value", `${field} of actor all holds for nobody`),
+      warning(rule, "no-such-value", `${field} of actor all never applies`),
     );
   }
   if (rule.actor !== "device") return [];
   const broken = rule.exempt.filter((value) => ADDRESS.test(value) && range(value) === undefined);
-  const nobody = broken.map((value) =>
-    warning(rule, "no-such-value", `exempt "${value}" holds for nobody: it is no address or range`),
+  const neverMatching = broken.map((value) =>
+    warning(
+      rule,
+      "no-such-value",
+      `exempt "${value}" never applies: it is neither an address nor a range`,
+    ),
   );
   const overridden = rule.overrides.flatMap(({ value }) => {
     const [bare = "", bits] = value.split("/");
@@ -189,10 +196,10 @@ function noSuchValue({ rule }: Known): readonly Finding[] {
       bits !== undefined && canonical(bare, Number(bits)) === value
         ? ` unless the gateway has ipv6Prefix: ${bits}`
         : "";
-    const message = `override "${value}" holds for nobody${unless}: this address counts as "${address}"`;
+    const message = `override "${value}" never applies${unless}: this address counts as "${address}"`;
     return warning(rule, "no-such-value", message);
   });
-  return [...nobody, ...overridden];
+  return [...neverMatching, ...overridden];
 }
 
 function shadowedUrls(
@@ -201,25 +208,25 @@ function shadowedUrls(
 ): readonly Finding[] {
   return [...byPath].flatMap(([path, group]) => {
     const [first] = group;
-    // a rule in the shade of its own URL alone leaves the URL its effect
+    // a rule that is ineffective only because of its own URL does not make the URL ineffective
     const isShadowed = group.every(
       ({ rule }) => pathOf(shades.get(rule)?.url ?? rule.url) !== path,
     );
     if (first === undefined || !isShadowed) return [];
-    const message = `url ${first.rule.url} is shadowed: none of its rules can ever bind, those of outer URLs are stricter`;
+    const message = `url ${first.rule.url} is shadowed: none of its rules can ever bind, because those of outer URLs are stricter`;
     return [warning(first.rule, "shadowed-url", message)];
   });
 }
 
 function sameUrls(known: readonly Known[]): readonly Finding[] {
   const first = new Map<string, Rule>();
-  const told = new Set<string>();
+  const reported = new Set<string>();
   return known.flatMap(({ rule, path }) => {
     const other = first.get(path);
     if (other === undefined) first.set(path, rule);
-    if (other === undefined || other.url === rule.url || told.has(rule.url)) return [];
-    told.add(rule.url);
-    const message = `url ${rule.url} is the same as ${other.url} (${lineOf(other)}): the rules of both hold`;
+    if (other === undefined || other.url === rule.url || reported.has(rule.url)) return [];
+    reported.add(rule.url);
+    const message = `url ${rule.url} is the same as ${other.url} (${lineOf(other)}): the rules of both apply`;
     return [warning(rule, "same-url", message)];
   });
 }

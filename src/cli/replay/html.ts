@@ -5,14 +5,14 @@ import { duration, number, share } from "../words.ts";
 import { PAGE_SCRIPT, PAGE_STYLE } from "./page.ts";
 import type { Replayed, RuleReport } from "./report.ts";
 
-/** The report as one file that needs no other: it can be mailed, and opened without a network. */
+/** The report as one self-contained file, which can be mailed and opened offline. */
 export function htmlReport(replayed: Replayed): string {
   const { rulesFrom, log, report } = replayed;
   const { rules } = report;
-  // numbers only: nothing that could end the element
+  // numbers only: no text of the log can end the element
   const plots = rules.map(({ points, actor, rpu, periodMs }) => ({
     ...points,
-    // per second; what holds for each actor apart is no line in a plot of all
+    // per second; a limit for each actor cannot be drawn in a plot of all actors together
     limit: actor === "all" ? (rpu * 1000) / periodMs : null,
   }));
   const title = `${log} by ${rulesFrom}`;
@@ -41,7 +41,7 @@ ${footnotes(replayed)}
 `;
 }
 
-/** Of uPlot, as it is installed. */
+/** Reads a file of the installed uPlot. */
 function asset(name: string): string {
   const dist = dirname(createRequire(import.meta.url).resolve("uplot"));
   return readFileSync(join(dist, name), "utf8");
@@ -94,7 +94,9 @@ function section(rule: RuleReport, i: number): string {
   const { name, url, algo, actor, scope, mode, wait, waited } = rule;
   const facts = [
     `${rate(rule)} for ${actor === "all" ? "all together" : `each ${actor}`} below ${url}, by ${algo}, ${scope}`,
-    ...(mode === "shadow" ? ["a shadow: refused here means that it would have been"] : []),
+    ...(mode === "shadow"
+      ? ["shadow: its refused requests are those that it would have refused"]
+      : []),
     ...(waited > 0
       ? [`waits: ${duration(wait.meanMs)} in the mean, ${duration(wait.longestMs)} at most`]
       : []),
@@ -125,12 +127,12 @@ function actorTable({ actor, actors }: RuleReport): string {
 function footnotes({ lines, unread, late, report }: Replayed): string {
   const notes = [
     ...(report.withoutRule > 0
-      ? [`${number(report.withoutRule)} requests met no rule and passed.`]
+      ? [`${number(report.withoutRule)} requests matched no rule and passed.`]
       : []),
-    ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were no requests.`] : []),
-    ...(late > 0 ? [`${number(late)} lines came too late to be put in order.`] : []),
+    ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were not requests.`] : []),
+    ...(late > 0 ? [`${number(late)} lines came too late to be sorted.`] : []),
     "Worst window: the most requests that passed in any time as long as the limit's, counted in hundredths of it.",
-    "A log does not tell what clients would have done after a refusal or a wait: here they do what they did.",
+    "A log cannot show how clients would have reacted to a refusal or a wait: the replay sends their requests as they were.",
   ];
   return `<footer>${notes.map((note) => `<p>${note}</p>`).join("")}</footer>`;
 }
@@ -162,7 +164,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   "'": "&#39;",
 };
 
-/** Logs hold what strangers sent. */
+/** Logs contain text from unknown clients. */
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
 }

@@ -1,28 +1,28 @@
 import type { LogEntry } from "./log-entry.ts";
 
 /**
- * Puts the lines of a log into the order of their times.
+ * Sorts the lines of a log by time.
  *
- * Servers write a line when the request ends, and some of them the time at which it began. So lines
- * are held back until one has come that is `holdMs` newer; what is older still is late: it is played
- * at once, since time does not go back, and counted.
+ * Servers write a line when the request ends, and some of them write the time at which it began. So
+ * each line is held until a line has come that is `holdMs` newer. A line that is even older is
+ * late: it is played at once, because time does not go back, and counted.
  *
- * Lines that share a whole second are spread evenly over it. As they stand they would all come at
- * one instant, and no limit of a few a second would bear that.
+ * Lines that share a whole second are spread evenly over it. Otherwise they would all come at one
+ * instant, and any limit of a few per second would refuse most of them.
  */
 export class InOrder {
-  /** How many came too late to be put where they belong. */
+  /** How many lines came too late to be sorted. */
   late = 0;
   readonly #holdMs: number;
   readonly #spreads: boolean;
   readonly #most: number;
-  /** In order from `#first` on. */
+  /** Sorted, from `#first` on. */
   #held: LogEntry[] = [];
   #first = 0;
   #newestMs = -Infinity;
   #playedMs = -Infinity;
 
-  /** @param most how many are held back: beyond that the oldest goes, come what may */
+  /** @param most how many lines are held at most; beyond that the oldest is played at once */
   constructor(holdMs: number, spreads: boolean, most = 200_000) {
     this.#holdMs = holdMs;
     this.#spreads = spreads;
@@ -40,17 +40,17 @@ export class InOrder {
     } else held.push(entry);
   }
 
-  /** Plays what need not be held back any longer. */
+  /** Yields the lines that need not be held any longer. */
   *due(): Generator<[atMs: number, entry: LogEntry]> {
     yield* this.#until(this.#newestMs - this.#holdMs);
   }
 
-  /** Plays the rest. */
+  /** Yields the remaining lines. */
   *rest(): Generator<[atMs: number, entry: LogEntry]> {
     yield* this.#until(Infinity);
   }
 
-  /** Those before `endMs`, in groups of one time. */
+  /** Yields the lines before `endMs`, in groups with one time. */
   *#until(endMs: number): Generator<[atMs: number, entry: LogEntry]> {
     for (;;) {
       const held = this.#held;
@@ -69,7 +69,7 @@ export class InOrder {
     }
   }
 
-  /** The first place of which the time is later. */
+  /** Returns the index of the first line with a later time. */
   #place(atMs: number): number {
     let low = this.#first;
     let high = this.#held.length;

@@ -2,17 +2,18 @@ import { pipeline, Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { createGunzip } from "node:zlib";
 
-/** In characters. What is longer is no line of an access log, and would fill the memory. */
+/** In characters. A longer line is not from an access log, and would fill the memory. */
 const LONGEST = 2 ** 20;
 
-/** A line; an undefined text was too long to be kept. */
+/** A line; undefined if it was too long to be kept. */
 export type Line = string | undefined;
 
 /**
- * The lines of a log, many at a time: one by one they would cost more to hand over than to read.
+ * Reads the lines of a log in batches: handing them over one by one would cost more than reading
+ * them.
  *
- * @param source bytes; gzip, which is known by its first two bytes, is unpacked
- * @param onBytes hears how many bytes of the source have been read, packed as they are
+ * @param source bytes; gzip, detected by its first two bytes, is unpacked
+ * @param onBytes called with the number of bytes read from the source, before unpacking
  */
 export async function* readLines(
   source: Readable,
@@ -67,7 +68,7 @@ async function* unpacked(
     yield* all;
     return;
   }
-  // the pipeline hands an error of the source on, and of the unpacking to the source
+  // the pipeline forwards errors of the source, and stops the source after errors of the unpacking
   yield* pipeline(Readable.from(all), createGunzip({ chunkSize: 2 ** 18 }), () => {});
 }
 

@@ -1,43 +1,45 @@
-/** Which field of a log is the client. Where that is in doubt there is none, rather than a wrong one. */
+/**
+ * Finds the field of a log line with the client. In doubt it reports none, rather than a wrong one.
+ */
 import { isIP } from "node:net";
 
-/** The client, and the user that stands behind it. */
+/** The client, and its user. */
 export interface Client {
   readonly address: string;
   readonly user: string;
 }
 
-/** Why there is no client. */
+/** Why no client was found. */
 export interface NoClient {
   readonly message: string;
 }
 
 const SEVERAL: NoClient = {
   message:
-    "found several addresses, allowed: one; a log does not tell which proxies are trusted, so log the client's",
+    "found several addresses, allowed: one; a log does not say which proxies are trusted, so log the client's address",
 };
-/** Of several addresses, or in quotes, as header fields are logged. */
+/** Several addresses, or quotes around them, as in logged header fields. */
 const LIST = /[,"]/;
 /** An address with a port, as load balancers write it: [::1]:80, 192.0.2.1:80. */
 const WITH_PORT = /^(?:\[([0-9a-f:.]+)\]|([0-9.]+))(?::[0-9]+)?$/i;
 const NAME_WITH_PORT = /^[^[\]:]+:[0-9]+$/;
-/** Beginning and end of an address: to look closer costs more than most lines need. */
+/** A quick test of the first and last character: the full test costs more than most lines need. */
 const MAY_BE_ADDRESS = /^[[0-9a-f:].*[\]0-9a-f:]$/i;
 
 /**
- * Finds the client in the fields before the time. Those of the combined format are the address, an
- * identity that is "-" nearly always, and the user. Others write the virtual host in front.
+ * Finds the client in the fields before the time. The combined format has the address, an identity
+ * that is nearly always "-", and the user. Some servers write the virtual host before these.
  *
  * @param first the first field
  * @param identity the second field
- * @param user all that follows up to the time; a name may have blanks in it
+ * @param user everything up to the time; a user name may contain blanks
  */
 export function findClient(first: string, identity: string, user: string): Client | NoClient {
   if (identity === "-" && !user.includes(" ") && !isAddress(user)) return clientOf(first, user);
   const fields = [first, identity, ...user.split(" ")];
   const addresses = fields.flatMap((field, i) => (isAddress(field) ? i : []));
   const [at = 0, next] = addresses;
-  // a server's own address, with its port, stands in front of the client's
+  // the server's own address, with its port, is before the client's
   const isServer = at === 0 && next === 1 && NAME_WITH_PORT.test(first);
   if (next !== undefined && (addresses.length > 2 || !isServer)) return SEVERAL;
   const client = isServer ? 1 : at;
@@ -50,7 +52,7 @@ export function findClient(first: string, identity: string, user: string): Clien
   return clientOf(address, fields.slice(client + 2).join(" "));
 }
 
-/** @param field an address, with a port or without; or what a log has instead: a name, a hash */
+/** @param field an address, with or without a port; or a name or a hash in its place */
 export function clientOf(field: string, user = "-"): Client | NoClient {
   if (LIST.test(field)) return SEVERAL;
   const [, inBrackets, plain] = WITH_PORT.exec(field) ?? [];

@@ -1,16 +1,16 @@
-/** From a line of an access log to a request. */
+/** Converts a line of an access log to a request. */
 import type { GatewayRequest } from "../../adapters/http/index.ts";
 import { clientOf, findClient } from "./log-client.ts";
 import { parseClfTime, parseTime } from "./log-time.ts";
 
-/** A request as the log tells it. */
+/** A request from a log. */
 export class LogEntry implements GatewayRequest {
   /** Unix time, ms. */
   readonly atMs: number;
   readonly method: string;
   readonly url: string;
   readonly remoteAddress: string | undefined;
-  /** The log tells whole seconds only. */
+  /** Whether the log's time has whole seconds only. */
   readonly isCoarse: boolean;
   /** By the name of the actor. */
   readonly actors: Readonly<Record<string, string | undefined>>;
@@ -31,30 +31,30 @@ export class LogEntry implements GatewayRequest {
     this.actors = actors;
   }
 
-  /** Logs have none. */
+  /** Logs contain no header fields. */
   header(): undefined {
     return undefined;
   }
 }
 
-/** What a line could not be read for. */
+/** Why a line could not be read. */
 export interface Unread {
   /** From 1. */
   readonly column: number;
   readonly message: string;
 }
 
-/** Which fields of JSON lines say what: names, with dots for objects in objects. */
+/** The field names of JSON lines for each property; dots separate the names of nested objects. */
 export interface Fields {
   readonly time: readonly string[];
   readonly address: readonly string[];
   readonly method: readonly string[];
   readonly url: readonly string[];
-  /** Of each actor. */
+  /** For each actor. */
   readonly actors: Readonly<Record<string, readonly string[]>>;
 }
 
-/** As nginx, Apache, Caddy, Traefik, pino and others call them. */
+/** The names that nginx, Apache, Caddy, Traefik, pino and others use. */
 export const DEFAULT_FIELDS: Fields = {
   time: ["time", "timestamp", "@timestamp", "ts", "time_iso8601", "time_local", "msec", "StartUTC"],
   address: [
@@ -72,7 +72,7 @@ export const DEFAULT_FIELDS: Fields = {
   actors: { account: ["account", "user", "remote_user"] },
 };
 
-/** @returns the request, or why there is none */
+/** @returns the request, or why the line could not be read */
 export function readLine(line: string, fields: Fields): LogEntry | Unread {
   return JSON_LINE.test(line) ? readJson(line, fields) : readCombined(line);
 }
@@ -120,7 +120,7 @@ function unreadCombined(line: string): Unread {
   return { column, message: 'found no request such as "GET /path HTTP/1.1"' };
 }
 
-/** "-" is nobody. */
+/** "-" means that the value is absent. */
 function known(value: string): string | undefined {
   return value === "-" || value === "" ? undefined : value;
 }
@@ -136,9 +136,9 @@ function readJson(line: string, fields: Fields): LogEntry | Unread {
     const at = /position (\d+)/.exec(message)?.[1];
     return { column: Number(at ?? 0) + 1, message: `found no JSON: ${message}` };
   }
-  const told = pick(data, fields.time);
-  const atMs = readTime(told);
-  // what no calendar tells would take the clock with it
+  const time = pick(data, fields.time);
+  const atMs = readTime(time);
+  // a time beyond a `Date` would break the replay's clock
   if (!(Math.abs(atMs) <= LATEST_MS)) {
     return { column: 1, message: `found no time in ${fields.time.join(", ")}` };
   }
@@ -154,10 +154,10 @@ function readJson(line: string, fields: Fields): LogEntry | Unread {
   for (const [actor, names] of Object.entries(fields.actors)) {
     actors[actor] = textOf(pick(data, names));
   }
-  return new LogEntry(atMs, method, url, known(client.address), isWholeSeconds(told), actors);
+  return new LogEntry(atMs, method, url, known(client.address), isWholeSeconds(time), actors);
 }
 
-/** The first that is there. */
+/** Returns the first of these fields that exists. */
 function pick(data: unknown, names: readonly string[]): unknown {
   for (const name of names) {
     const value = at(data, name);
@@ -166,7 +166,7 @@ function pick(data: unknown, names: readonly string[]): unknown {
   return undefined;
 }
 
-/** A name with dots in it may be the field's own. */
+/** A dot may also be part of the field's own name. */
 function at(data: unknown, name: string): unknown {
   if (typeof data !== "object" || data === null) return undefined;
   if (Object.hasOwn(data, name)) return (data as Record<string, unknown>)[name];
@@ -182,27 +182,27 @@ function textOf(value: unknown): string | undefined {
   return typeof value === "string" ? known(value) : undefined;
 }
 
-/** Of a `Date`. */
+/** The largest time of a `Date`. */
 const LATEST_MS = 8.64e15;
 
-/** After 1973 as milliseconds, before 5138 as seconds. */
+/** Above this a number is ms (after 1973); below, seconds (before 5138). */
 const LEAST_MS = 1e11;
 
-/** ISO 8601, the combined format's, or Unix time in seconds, milliseconds, micro- or nanoseconds. */
-function readTime(told: unknown): number {
-  const number = typeof told === "string" && /^\d+(\.\d+)?$/.test(told) ? Number(told) : told;
+/** Reads ISO 8601, the combined format's time, or Unix time in s, ms, µs or ns. */
+function readTime(time: unknown): number {
+  const number = typeof time === "string" && /^\d+(\.\d+)?$/.test(time) ? Number(time) : time;
   if (typeof number === "number") {
     if (number < LEAST_MS) return number * 1000;
     if (number < LEAST_MS * 1000) return number;
     return number < LEAST_MS * 1e6 ? number / 1000 : number / 1e6;
   }
-  if (typeof told !== "string") return Number.NaN;
-  return parseTime(told);
+  if (typeof time !== "string") return Number.NaN;
+  return parseTime(time);
 }
 
-/** By how it is written: 12:00:00.000 is exact. */
-function isWholeSeconds(told: unknown): boolean {
-  if (typeof told === "number") return told < LEAST_MS && Number.isInteger(told);
-  const text = String(told);
+/** Decides by the notation: 12:00:00.000 is exact. */
+function isWholeSeconds(time: unknown): boolean {
+  if (typeof time === "number") return time < LEAST_MS && Number.isInteger(time);
+  const text = String(time);
   return /^\d{1,11}$/.test(text) || (/:\d{2}:\d{2}/.test(text) && !/:\d{2}[.,]\d/.test(text));
 }

@@ -1,18 +1,23 @@
-/** Times as logs write them. What no calendar has is no time: `Date` would make another day of it. */
+/**
+ * Parses times of logs. Rejects days that do not exist, which `Date` would turn into other days.
+ */
 
 const MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec";
 const CLF_TIME = /^(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})$/;
-/** 2000-10-10T13:55:36.5Z, and with a blank or slashes. */
+/** 2000-10-10T13:55:36.5Z; also with a blank, or with slashes. */
 const ISO_DATE = /^(\d{4})([-/])(\d{2})\2(\d{2})(?:[T ]|$)/;
 /** Tue, 10 Oct 2000 13:55:36 GMT. */
 const MAIL_DATE = /^(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) /;
-/** Of a zone, in minutes: Kiribati's. */
+/** The largest offset of a time zone, minutes: that of Kiribati. */
 const FARTHEST_ZONE = 14 * 60;
 
 let lastTime = "";
 let lastMs = Number.NaN;
 
-/** The combined format's, as 10/Oct/2000:13:55:36 -0700. Most lines tell the same second as the one before. */
+/**
+ * Parses the combined format, 10/Oct/2000:13:55:36 -0700. Most lines have the second of the line
+ * before.
+ */
 export function parseClfTime(time: string): number {
   if (time === lastTime) return lastMs;
   lastTime = time;
@@ -33,7 +38,7 @@ function clfTime(text: string): number {
   return utc + (sign === "-" ? zone : -zone) * 60_000;
 }
 
-/** That, ISO 8601, or as mail and HTTP write it. NaN for all else. */
+/** Parses the combined format, ISO 8601, and the format of mail and HTTP. NaN for anything else. */
 export function parseTime(text: string): number {
   const clf = parseClfTime(text);
   if (!Number.isNaN(clf)) return clf;
@@ -46,13 +51,13 @@ export function parseTime(text: string): number {
   return Number.isNaN(midnight) ? Number.NaN : Date.parse(text);
 }
 
-/** From 0; -1 for what is none. */
+/** From 0; -1 if it is not a month. */
 function monthOf(name: string): number {
   const at = name.length === 3 ? MONTHS.indexOf(name) : -1;
   return at % 3 === 0 ? at / 3 : -1;
 }
 
-/** Of UTC, in ms; NaN for a day that the month does not have. */
+/** Midnight UTC, ms; NaN for a day that the month does not have. */
 function midnightOf(year: number, month: number, day: number): number {
   const date = new Date(Date.UTC(year, month, day));
   const isSame =

@@ -1,4 +1,6 @@
-/** What the HTML report looks like, and what draws its plots: text, since a browser runs it. */
+/**
+ * The style sheet of the HTML report, and the script that draws its plots, as text for the browser.
+ */
 
 export const PAGE_STYLE = `
 :root {
@@ -58,7 +60,7 @@ function draw(place) {
   const times = counts.passed.map((_, i) => (startMs + i * stepMs) / 1000);
   let below = times.map(() => 0);
   const stacked = parts.map((part) => (below = counts[part].map((n, i) => below[i] + perSecond(n))));
-  const told = (n) => (n === null || n === undefined ? "" : n.toFixed(n < 10 ? 2 : 0) + "/s");
+  const rateText = (n) => (n === null || n === undefined ? "" : n.toFixed(n < 10 ? 2 : 0) + "/s");
   const stepped = uPlot.paths.stepped({ align: 1 });
   const series = parts.map((part) => ({
     label: part,
@@ -67,14 +69,14 @@ function draw(place) {
     width: 1,
     paths: stepped,
     points: { show: false },
-    value: (_, __, ___, i) => (i === null ? "" : told(perSecond(counts[part][i]))),
+    value: (_, __, ___, i) => (i === null ? "" : rateText(perSecond(counts[part][i]))),
   }));
   const axis = { stroke: color("soft"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 } };
   const data = [times, ...stacked.toReversed()];
   const all = [{}, ...series.toReversed()];
   if (limit !== null) {
     data.push(times.map(() => limit));
-    all.push({ label: "limit", stroke: color("ink"), dash: [6, 4], width: 1.5, points: { show: false }, value: (_, n) => told(n) });
+    all.push({ label: "limit", stroke: color("ink"), dash: [6, 4], width: 1.5, points: { show: false }, value: (_, n) => rateText(n) });
   }
   const options = {
     width: place.clientWidth,

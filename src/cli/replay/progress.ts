@@ -1,15 +1,15 @@
 import { Presets, SingleBar } from "cli-progress";
 import type { Output } from "../io.ts";
 
-/** How far the reading is, on a terminal; nothing anywhere else. */
+/** Shows the progress of the reading on a terminal; does nothing elsewhere. */
 export class Progress {
   readonly #bar: SingleBar | undefined;
   readonly #size: number | undefined;
   #bytes = 0;
 
   /**
-   * @param size of the log, bytes; undefined where it is not known
-   * @param output where to, if at all
+   * @param size of the log, bytes; undefined if unknown
+   * @param output where to show it; undefined: nowhere
    */
   constructor(size: number | undefined, output: Output | undefined) {
     this.#size = size;
@@ -32,7 +32,7 @@ export class Progress {
     this.#bar?.update(this.#size === undefined ? 0 : this.#bytes, payload);
   }
 
-  /** A line of its own, above the bar. */
+  /** Writes a line above the progress bar. */
   note(text: string, output: Output): void {
     output.write(this.#bar === undefined ? `${text}\n` : `\r\u001b[K${text}\n`);
   }

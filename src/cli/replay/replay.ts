@@ -13,13 +13,13 @@ import { textReport } from "./text.ts";
 
 export interface ReplayOptions {
   readonly json?: boolean;
-  /** Where the HTML report goes. */
+  /** The path of the HTML report. */
   readonly html?: string;
-  /** How many actors of each rule are told. */
+  /** How many actors of each rule are listed. */
   readonly top: number;
-  /** How long lines are held back to be put in order, ms. */
+  /** How long lines are held to be sorted, ms. */
   readonly holdMs: number;
-  /** Lines of one whole second are spread over it. */
+  /** Whether lines of one whole second are spread over it. */
   readonly spread: boolean;
   readonly fields: Fields;
   readonly hash?: string;
@@ -28,7 +28,7 @@ export interface ReplayOptions {
 
 const TOO_LONG: Unread = { column: 1, message: "found a line that is too long for a log" };
 
-/** How many lines that cannot be read are named. */
+/** How many unreadable lines are reported one by one. */
 const NAMED = 5;
 
 /** @returns the exit code: 0 */
@@ -90,7 +90,7 @@ async function playLog(
   };
   const source = open(logPath, io);
   const { stackTraceLimit } = Error;
-  // a line that is full is an error inside the gateway, and to write its stack takes longer than the request
+  // a full queue is an error inside the gateway; its stack trace would take longer than the request
   Error.stackTraceLimit = 0;
   try {
     for await (const batch of readLines(source, (bytes) => bar.read(bytes))) {
@@ -117,7 +117,7 @@ async function playLog(
     Error.stackTraceLimit = stackTraceLimit;
     bar.stop();
   }
-  if (unread > NAMED) io.stderr.write(`and ${unread - NAMED} more lines that are no requests\n`);
+  if (unread > NAMED) io.stderr.write(`and ${unread - NAMED} more lines that are not requests\n`);
   if (simulation === undefined) throw new CliError(`${sourceName(logPath)}: found no requests`);
   const report = (await simulation.end()).report(top, hash);
   return {
@@ -127,13 +127,13 @@ async function playLog(
   };
 }
 
-/** Of the file system or of gzip, which have codes. */
+/** Errors of the file system and of gzip have codes. */
 function isReading(error: unknown): boolean {
   const { code } = Object(error) as { code?: unknown };
   return typeof code === "string" && /^(E[A-Z]+|Z_|ERR_STREAM)/.test(code);
 }
 
-/** Undefined where nobody knows. */
+/** Undefined if unknown. */
 async function sizeOf(path: string): Promise<number | undefined> {
   if (path === "-") return undefined;
   try {

@@ -1,10 +1,10 @@
-/** What a replay tells: as JSON just so, as text and HTML in words. */
+/** The results of a replay: JSON contains exactly this, text and HTML format it. */
 import type { Rule } from "../../adapters/http/index.ts";
 import type { Points } from "./time-series.ts";
 
 export interface ActorReport {
   readonly actor: string;
-  /** As counted; it may be too many by `surplus`. */
+  /** As counted; it may be too high by up to `surplus`. */
   readonly requests: number;
   readonly surplus: number;
   readonly passed: number;
@@ -22,18 +22,18 @@ export interface RuleReport {
   readonly mode: Rule["mode"];
   readonly rpu: number;
   readonly periodMs: number;
-  /** For which the rule holds. */
+  /** The requests to which the rule applies. */
   readonly requests: number;
-  /** At once. */
+  /** Those that passed at once. */
   readonly passed: number;
-  /** For their turn, and then they passed. */
+  /** Those that waited and then passed. */
   readonly waited: number;
-  /** By this rule; of a shadow those that it would have refused. */
+  /** Those that this rule refused; for a shadow rule, those that it would have refused. */
   readonly refused: number;
-  /** Let pass by this rule and refused by another one. */
+  /** Those that this rule let pass and another one refused. */
   readonly refusedElsewhere: number;
   readonly wait: { readonly meanMs: number; readonly longestMs: number };
-  /** The most that passed in any `periodMs`: of all together, and of one actor. */
+  /** The most requests that passed in any `periodMs`: of all together, and of one actor. */
   readonly mostInWindow: number;
   readonly mostOfOneActor: number;
   readonly actors: readonly ActorReport[];
@@ -45,21 +45,21 @@ export interface Report {
   readonly passed: number;
   readonly waited: number;
   readonly refused: number;
-  /** No rule holds for them: they passed. */
+  /** Requests to which no rule applies: they passed. */
   readonly withoutRule: number;
   readonly firstMs: number;
   readonly lastMs: number;
   readonly rules: readonly RuleReport[];
 }
 
-/** What a replay has to say. */
+/** The whole result of a replay. */
 export interface Replayed {
   readonly rulesFrom: string;
   readonly log: string;
   readonly lines: number;
-  /** Lines that are no requests. */
+  /** Lines that are not requests. */
   readonly unread: number;
-  /** Too late to be put in order. */
+  /** Lines that were too late to be sorted. */
   readonly late: number;
   readonly report: Report;
 }

@@ -5,8 +5,9 @@ import { Tally } from "./tally.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 
 /**
- * A gateway in the time of a log: `createGateway`, as an application has it, on a clock that the
- * log drives. A rule of scope global counts here, for a log has what all instances were sent.
+ * A gateway in the time of a log: `createGateway`, as in an application, on a clock that the log
+ * drives. Rules of scope global are counted in this process, because a log contains the requests of
+ * all instances.
  */
 export class Simulation {
   readonly tally: Tally;
@@ -15,7 +16,7 @@ export class Simulation {
   #fault: unknown;
 
   /**
-   * @param actors names of actors that the log tells; "device" is the address unless it is among
+   * @param actors names of actors that the log contains; "device" is the address unless it is among
    *   them
    * @param startMs Unix time of the first request
    */
@@ -45,8 +46,8 @@ export class Simulation {
   }
 
   /**
-   * @param atMs Unix time; one that has gone by already is now
-   * @returns a promise where others that waited have gone meanwhile, and are counted first
+   * @param atMs Unix time; a time in the past counts as now
+   * @returns a promise if waiting requests have passed meanwhile, which are counted first
    */
   play(atMs: number, entry: LogEntry): void | Promise<void> {
     if (this.#clock.moveTo(atMs - this.#clock.epochMs)) {
@@ -69,7 +70,7 @@ export class Simulation {
     } else tally.add(answer, cameMs);
   }
 
-  /** Lets everybody go who still waits. */
+  /** Lets all waiting requests pass. */
   async end(): Promise<Tally> {
     while (this.#clock.moveTo(Infinity)) await turn();
     await turn();
@@ -79,7 +80,7 @@ export class Simulation {
   }
 }
 
-/** Whatever was woken has run on as far as it could. */
+/** Lets every callback run that was just woken. */
 function turn(): Promise<void> {
   return new Promise(setImmediate);
 }

@@ -1,4 +1,4 @@
-/** What a replay has seen, and what it tells of it. */
+/** Counts the results of a replay, and creates the report. */
 import { createHmac } from "node:crypto";
 import type { Outcome, Rule, Verdict } from "../../adapters/http/index.ts";
 import type { ActorReport, Report, RuleReport } from "./report.ts";
@@ -6,7 +6,7 @@ import { type Part, TimeSeries } from "./time-series.ts";
 import { TopActors } from "./top-actors.ts";
 import { WindowPeak } from "./window-peak.ts";
 
-/** What became of one actor's requests. */
+/** The results of one actor's requests. */
 class Notes {
   passed = 0;
   waited = 0;
@@ -126,8 +126,8 @@ export class Tally {
   }
 
   /**
-   * @param top how many actors of each rule
-   * @param hashKey if given, actors are told by a hash that it is the key of
+   * @param top how many actors of each rule are listed
+   * @param hashKey if given, actors are replaced by a hash with this key
    */
   report(top: number, hashKey: string | undefined): Report {
     const show = (actor: string) =>

@@ -5,7 +5,7 @@ import type { Replayed, RuleReport } from "./report.ts";
 
 type Row = readonly string[];
 
-/** The report as a terminal shows it. */
+/** The report as text for a terminal. */
 export function textReport(replayed: Replayed, io: Io): string {
   const colors = colorsOf(io, io.stdout);
   const { report } = replayed;
@@ -24,9 +24,9 @@ function summary(
   const { requests, passed, waited, refused, withoutRule, firstMs, lastMs } = report;
   const part = (count: number) => `${number(count)} (${share(count, requests)})`;
   const notes = [
-    ...(withoutRule > 0 ? [`${part(withoutRule)} met no rule`] : []),
-    ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were no requests`] : []),
-    ...(late > 0 ? [`${number(late)} lines came too late to be put in order`] : []),
+    ...(withoutRule > 0 ? [`${part(withoutRule)} matched no rule`] : []),
+    ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were not requests`] : []),
+    ...(late > 0 ? [`${number(late)} lines came too late to be sorted`] : []),
   ];
   return [
     colors.bold(`${printable(log)} by ${printable(rulesFrom)}`),

@@ -1,22 +1,22 @@
 /** As many points as a screen shows. */
 const MOST_POINTS = 720;
 
-/** The parts that add up to all requests that a rule was asked for. */
+/** The parts that add up to all requests of a rule. */
 export const PARTS = ["passed", "waited", "refused"] as const;
 export type Part = (typeof PARTS)[number];
 
 /** Counts over time. */
 export interface Points {
-  /** How much time a point stands for, ms. */
+  /** The time that a point covers, ms. */
   readonly stepMs: number;
-  /** Where the first begins, ms of Unix time. */
+  /** Where the first point begins, Unix time, ms. */
   readonly startMs: number;
   readonly counts: Readonly<Record<Part, readonly number[]>>;
 }
 
 /**
- * Counts over time, in bounded memory: where there would be too many points, two become one. A
- * point stands for a second at first.
+ * Counts over time in bounded memory: when there would be too many points, two become one. At first
+ * a point covers one second.
  */
 export class TimeSeries {
   #stepMs: number;

@@ -1,37 +1,38 @@
-/** How many are sure to be found: of n requests a count is off by n / 1000 at most. */
+/** How many actors are certain to be found: of n requests a count is off by n / 1000 at most. */
 const SURE = 1000;
 
-/** What is kept for one that is followed. It goes over to another one later, and begins anew. */
+/** Notes about a followed actor. They are reset and reused for another actor later. */
 interface Notes {
   reset(): void;
 }
 
-/** One that is followed. */
+/** A followed actor. */
 export interface Followed<T> {
   readonly actor: string;
-  /** Never less than it really sent, and never more than `surplus` above that. */
+  /** Never less than its real number of requests, and at most `surplus` more. */
   requests: number;
-  /** What it may have sent before it was followed, at most. */
+  /** The most requests that it may have sent before it was followed. */
   readonly surplus: number;
-  /** Kept for it since then. */
+  /** Notes since then. */
   readonly notes: T;
 }
 
 /**
- * Who sent the most, in bounded memory: the counters of Misra and Gries (1982), thinned out by half
- * at a time. Twice as many are followed as are sure; when all places are taken, the half that sent
- * least goes, and a newcomer is taken to have sent as many as the largest of those. So whoever
- * really sent more than n / 1000 of n requests is always among those followed.
+ * Finds the actors with the most requests in bounded memory: the counters of Misra and Gries
+ * (1982), halved in number from time to time. Twice as many actors are followed as are guaranteed.
+ * When all places are taken, the half with the fewest requests is dropped, and a new actor is
+ * assumed to have sent as many as the largest of those. So an actor with more than n / 1000 of n
+ * requests is always followed.
  */
 export class TopActors<T extends Notes> {
   readonly #note: () => T;
   readonly #sure: number;
   readonly #known = new Map<string, Followed<T>>();
   readonly #spare: T[] = [];
-  /** The most that one who is not followed can have sent. */
+  /** The most requests that an actor may have sent that is not followed. */
   #missed = 0;
 
-  /** @param note makes what is kept for each */
+  /** @param note creates the notes of an actor */
   constructor(note: () => T, sure = SURE) {
     this.#note = note;
     this.#sure = sure;
@@ -43,7 +44,7 @@ export class TopActors<T extends Notes> {
     return one.notes;
   }
 
-  /** Those come first that are sure to have sent the most. */
+  /** Sorted by the number of requests that each is certain to have sent. */
   top(count: number): readonly Followed<T>[] {
     const sure = ({ requests, surplus }: Followed<T>) => requests - surplus;
     return [...this.#known.values()].sort((a, b) => sure(b) - sure(a)).slice(0, count);
@@ -71,8 +72,8 @@ export class TopActors<T extends Notes> {
 }
 
 /**
- * A piece of a line keeps all that was read with the line in memory, in V8 at least; a text that is
- * put together does not.
+ * Copies a text. In V8 a slice of a line keeps everything in memory that was read with the line; a
+ * new text does not.
  */
 function copyOf(text: string): string {
   return ` ${text}`.slice(1);

@@ -2,24 +2,24 @@ import type { Clock, Timer } from "../../clock.ts";
 
 interface Alarm {
   readonly atMs: number;
-  /** Of two at one instant the first that was set goes first. */
+  /** Of two alarms at one instant the first that was set is called first. */
   readonly order: number;
   readonly wake: () => void;
   isOff: boolean;
 }
 
 /**
- * The time of a log. It stands still until it is moved, and what falls due on the way is woken at
- * its own instant, in order, at once: there is nothing else to wait for.
+ * The time of a log. It changes only when it is moved. Alarms on the way are called in order, each
+ * at its own instant, without waiting.
  */
 export class VirtualClock implements Clock {
   readonly epochMs: number;
   #nowMs = 0;
   #set = 0;
-  /** A heap: the next one first. */
+  /** A heap: the next alarm first. */
   readonly #alarms: Alarm[] = [];
 
-  /** @param epochMs the Unix time at which it begins: counted from there, microseconds are exact */
+  /** @param epochMs the Unix time at which it begins; counted from there, microseconds are exact */
   constructor(epochMs: number) {
     this.epochMs = epochMs;
   }
@@ -40,8 +40,8 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * @param timeMs where to; the clock never goes back. `Infinity`: as far as there are alarms
-   * @returns whether somebody was woken
+   * @param timeMs where to; the clock never goes back. `Infinity`: until the last alarm
+   * @returns whether an alarm was called
    */
   moveTo(timeMs: number): boolean {
     let hasWoken = false;

@@ -1,9 +1,9 @@
 const STEPS = 100;
 
 /**
- * The most that came within any window, in the memory of a hundred numbers. Time is cut into
- * hundredths of the window, and counted are a hundred in a row: never more than the most of any
- * window, and never less than the most of any that is a hundredth shorter.
+ * The most requests in any window, with a hundred numbers in memory. Time is cut into hundredths of
+ * the window, and a hundred consecutive ones are added up. The result is never more than the most
+ * of any window, and never less than the most of any interval that is a hundredth shorter.
  */
 export class WindowPeak {
   most = 0;
@@ -16,7 +16,7 @@ export class WindowPeak {
     this.#stepMs = windowMs / STEPS;
   }
 
-  /** @param atMs not before the last one; what is earlier counts as now */
+  /** @param atMs not before the last one; an earlier time counts as now */
   add(atMs: number): void {
     this.#moveTo(Math.floor(atMs / this.#stepMs));
     const at = this.#newest % STEPS;
@@ -25,7 +25,7 @@ export class WindowPeak {
     if (this.#sum > this.most) this.most = this.#sum;
   }
 
-  /** As new. */
+  /** Resets to the initial state. */
   reset(): void {
     if (this.#sum > 0) this.#counts.fill(0);
     this.#sum = 0;

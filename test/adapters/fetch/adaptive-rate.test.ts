@@ -21,7 +21,7 @@ function inUse(rate: AdaptiveRate, fromMs: number, seconds: number): number[] {
 const close = (actual: number | undefined, expected: number) =>
   assert.ok(Math.abs((actual ?? Number.NaN) - expected) < 1e-9, `${actual} is not ${expected}`);
 
-test("a refusal leaves what was borne since the last pause", () => {
+test("a refusal lowers the rate to what was sustained since the last pause", () => {
   // in so many ms since the last pause, to stay away for so long: the share of the rate
   const rows: [number, number, number][] = [
     [500, 1000, 0.5],
@@ -59,7 +59,7 @@ test("one decrease for each round", () => {
   close(rate.rate, 49 * 0.98 * 0.5);
 });
 
-test("a pause that was too short says nothing of the rate", () => {
+test("a pause that was too short does not change the rate", () => {
   const rate = make();
   rate.accepted(0, 0, true);
   assert.ok(rate.refused(500, 500, 1000));
@@ -147,7 +147,10 @@ test("bad options are refused", async () => {
     [{ increase: 0 }, "adaptive.increase must be a finite number above 0, got 0"],
     [{ decrease: 1 }, "adaptive.decrease must be a number above 0 and below 1, got 1"],
     [{ setRate: 5 }, "adaptive.setRate must be a function, got 5"],
-    [{ rate: 5 }, 'adaptive has no "rate"; it knows min, max, start, increase, decrease, setRate'],
+    [
+      { rate: 5 },
+      'adaptive has no "rate"; expected one of min, max, start, increase, decrease, setRate',
+    ],
   ];
   for (const [options, message] of rows) {
     assert.match(String(await failure(() => make(options))), message);

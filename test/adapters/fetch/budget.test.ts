@@ -13,21 +13,21 @@ const quota = (remaining: number, resetMs: number | undefined, more: Partial<Ser
     resetMs,
   }) satisfies ServerQuota;
 
-test("nothing is known: anything goes", () => {
+test("a quota without reports holds no request", () => {
   const budget = new Budget();
   budget.take(1000, 0);
   assert.equal([budget.left(0), budget.holdMs(1e9, 0)], [Infinity, 0]);
-  budget.hear(quota(3, undefined), 0, 0, 0);
+  budget.update(quota(3, undefined), 0, 0, 0);
   assert.is(budget.left(0), Infinity, "a number without an end says nothing of what comes");
 });
 
 test("the example of its essay", () => {
   const budget = new Budget();
   const told = { limit: 10, windowMs: 1000 };
-  budget.hear(quota(9, 999, told), 2, 0, 10);
+  budget.update(quota(9, 999, told), 2, 0, 10);
   assert.is(budget.left(10), 7);
   budget.take(1, 20); // D
-  budget.hear(quota(2, 975, told), 0, 20, 30);
+  budget.update(quota(2, 975, told), 0, 20, 30);
   assert.is(budget.left(30), 2);
   for (const at of [31, 32]) {
     assert.is(budget.holdMs(1, at), 0);
@@ -38,9 +38,9 @@ test("the example of its essay", () => {
   assert.is(budget.left(1005), 10);
 });
 
-test("who needs more than is left is held, who needs less is not", () => {
+test("a request that needs more than is left is held, a smaller one is not", () => {
   const budget = new Budget();
-  budget.hear(quota(5, 1000), 0, 0, 0);
+  budget.update(quota(5, 1000), 0, 0, 0);
   assert.equal(
     [1, 5, 6, 0].map((cost) => budget.holdMs(cost, 400)),
     [0, 0, 600, 0],
@@ -52,9 +52,9 @@ test("who needs more than is left is held, who needs less is not", () => {
   );
 });
 
-test("who needs more than the server ever has is not held for ever", () => {
+test("a request that needs more than the server ever grants is not held for ever", () => {
   const budget = new Budget();
-  budget.hear(quota(5, 1000, { limit: 10 }), 0, 0, 0);
+  budget.update(quota(5, 1000, { limit: 10 }), 0, 0, 0);
   assert.equal(
     [10, 11].map((cost) => budget.holdMs(cost, 0)),
     [1000, 0],
@@ -63,69 +63,69 @@ test("who needs more than the server ever has is not held for ever", () => {
 
 test("a late response, overtaken by others, only lowers what is left", () => {
   const budget = new Budget();
-  budget.hear(quota(5, 1000), 0, 100, 120);
-  budget.hear(quota(50, 900), 0, 90, 125);
+  budget.update(quota(5, 1000), 0, 100, 120);
+  budget.update(quota(50, 900), 0, 90, 125);
   assert.is(budget.left(125), 5);
-  budget.hear(quota(40, 900), 37, 110, 130);
+  budget.update(quota(40, 900), 37, 110, 130);
   assert.is(budget.left(130), 3);
-  budget.hear(quota(8, 900), 0, 120, 140);
-  assert.is(budget.left(140), 8, "this one was sent after the first was heard");
+  budget.update(quota(8, 900), 0, 120, 140);
+  assert.is(budget.left(140), 8, "this one was sent after the first response came");
 });
 
-test("a response to a request of the window before says nothing of this one", () => {
+test("a response to a request of the previous window is ignored", () => {
   const budget = new Budget();
-  budget.hear(quota(3, 1000, { limit: 10 }), 0, 0, 0);
+  budget.update(quota(3, 1000, { limit: 10 }), 0, 0, 0);
   assert.is(budget.left(1001), 10);
-  budget.hear(quota(0, 1000, { limit: 10 }), 0, 999, 1002);
+  budget.update(quota(0, 1000, { limit: 10 }), 0, 999, 1002);
   assert.is(budget.left(1002), 10);
-  budget.hear(quota(4, 990, { limit: 10 }), 0, 1000, 1010);
+  budget.update(quota(4, 990, { limit: 10 }), 0, 1000, 1010);
   assert.is(budget.left(1010), 4);
 });
 
 test("without a limit nothing is known after the reset", () => {
   const budget = new Budget();
-  budget.hear(quota(0, 1000), 0, 0, 0);
+  budget.update(quota(0, 1000), 0, 0, 0);
   assert.equal([budget.holdMs(1, 999), budget.holdMs(1, 1000)], [1, 0]);
   budget.take(100, 1000);
   assert.is(budget.holdMs(1, 1001), 0);
 });
 
-test("the next window begins with the first request, and is a guess until something is heard", () => {
+test("the next window begins with the first request, and is assumed until a response reports", () => {
   const budget = new Budget();
   const told = { limit: 10, windowMs: 1000 };
-  budget.hear(quota(0, 400, told), 0, 0, 0);
+  budget.update(quota(0, 400, told), 0, 0, 0);
   assert.is(budget.left(1300), 10);
   budget.take(10, 1350);
   assert.is(budget.holdMs(1, 1390), 100, "look again soon");
   assert.is(budget.holdMs(1, 1450), 100, "what was sent is not forgotten");
   assert.is(budget.holdMs(1, 2300), 50, "it ends at 2350");
-  budget.hear(quota(15, 990, { ...told, limit: 25 }), 0, 1350, 1500);
+  budget.update(quota(15, 990, { ...told, limit: 25 }), 0, 1350, 1500);
   assert.is(budget.left(1500), 15, "the limit is a higher one now");
   assert.is(budget.holdMs(16, 1500), 990);
 });
 
-test("windows that nobody looked at pass too", () => {
+test("windows without any request pass too", () => {
   const budget = new Budget();
-  budget.hear(quota(0, 400, { limit: 10, windowMs: 1000 }), 0, 0, 0);
+  budget.update(quota(0, 400, { limit: 10, windowMs: 1000 }), 0, 0, 0);
   budget.take(10, 500);
   assert.is(budget.left(9000), 10);
 });
 
-test("resets in whole seconds: the tightest counts until a new window is surely there", () => {
+test("resets in whole seconds: the earliest counts until a new window is certain", () => {
   const budget = new Budget();
-  budget.hear(quota(0, 2000), 0, 0, 900);
-  budget.hear(quota(0, 1000), 0, 950, 1010);
+  budget.update(quota(0, 2000), 0, 0, 900);
+  budget.update(quota(0, 1000), 0, 950, 1010);
   assert.is(budget.holdMs(1, 1010), 1000);
-  budget.hear(quota(0, 1000), 0, 1100, 1500);
+  budget.update(quota(0, 1000), 0, 1100, 1500);
   assert.is(budget.holdMs(1, 1500), 510);
-  budget.hear(quota(0, 2000), 0, 1600, 1700);
+  budget.update(quota(0, 2000), 0, 1600, 1700);
   assert.is(budget.holdMs(1, 1700), 2000);
 });
 
 test("a bucket fills up on the way", () => {
   const budget = new Budget();
   const told = { limit: 60, gradual: true };
-  budget.hear(quota(0, 60_000, told), 0, 0, 0);
+  budget.update(quota(0, 60_000, told), 0, 0, 0);
   assert.equal(
     [1, 3].map((cost) => budget.holdMs(cost, 0)),
     [1000, 3000],
@@ -135,13 +135,13 @@ test("a bucket fills up on the way", () => {
   assert.ok(budget.holdMs(1, 60_002) > 0);
 
   const full = new Budget();
-  full.hear(quota(60, 0, told), 0, 0, 0);
+  full.update(quota(60, 0, told), 0, 0, 0);
   assert.is(full.holdMs(60, 0), 0);
 });
 
-test("of a bucket that does not tell its limit all comes back at the reset", () => {
+test("a bucket without a reported limit comes back as a whole at the reset", () => {
   const budget = new Budget();
-  budget.hear(quota(0, 500, { gradual: true }), 0, 0, 0);
+  budget.update(quota(0, 500, { gradual: true }), 0, 0, 0);
   assert.equal([budget.holdMs(1, 100), budget.holdMs(1, 500)], [400, 0]);
 });
 

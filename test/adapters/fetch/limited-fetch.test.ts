@@ -46,7 +46,7 @@ test("each request waits for its turn", async () => {
   assert.is(await calls[2]?.value?.text(), "fine");
 });
 
-test("has the type of fetch, and passes on what it is given", async () => {
+test("has the type of fetch, and passes its arguments on", async () => {
   const { clock, seen, call } = setUp(ok);
   const same: typeof fetch = call;
   const inputs: Parameters<typeof fetch>[] = [
@@ -78,7 +78,7 @@ test("the platform's fetch, looked up at each call", async () => {
   }
 });
 
-test("requests are weighed, by what is in them too", async () => {
+test("permits may be a function of the request and its body", async () => {
   const { clock, get, arrivals } = setUp(ok, {
     permits: async (request) => (request.method === "POST" ? (await request.text()).length : 2),
   });
@@ -91,7 +91,7 @@ test("requests are weighed, by what is in them too", async () => {
   assert.equal(arrivals(), [5, 205, 705]);
 });
 
-test("Retry-After on 429: everybody holds back, and the request is made again", async () => {
+test("Retry-After on 429: all requests pause, and the refused one is retried", async () => {
   const { clock, get, arrivals } = setUp(inTurn(status(429, { "retry-after": "2" }), ok));
   const first = get();
   await clock.advance(50);
@@ -101,7 +101,7 @@ test("Retry-After on 429: everybody holds back, and the request is made again", 
   assert.equal([first.value?.status, second.value?.status], [200, 200]);
 });
 
-test("what the server may say instead of seconds", async () => {
+test("retry times in other forms than seconds", async () => {
   const rows: [fields: Record<string, string>, again: number][] = [
     [{ "retry-after": "Thu, 01 Jan 1970 00:00:03 GMT" }, 3005],
     [{ "retry-after": "0" }, 105],
@@ -116,7 +116,7 @@ test("what the server may say instead of seconds", async () => {
   }
 });
 
-test("a 403 for a limit is heeded as a 429: everybody holds back", async () => {
+test("a 403 because of a limit acts as a 429: all requests pause", async () => {
   const rows: [fields: Record<string, string>, again: number][] = [
     [{ "retry-after": "2" }, 2015],
     [{ "retry-after": "2", "x-ratelimit-remaining": "50" }, 2015],
@@ -140,7 +140,7 @@ test("a 403 for a limit is heeded as a 429: everybody holds back", async () => {
   assert.is(seen.length, 2, "nothing remains, and nothing is said of when: the backoff");
 });
 
-test("any other 403 is an answer like others", async () => {
+test("any other 403 is returned", async () => {
   for (const fields of [{}, { "x-ratelimit-remaining": "7" }, { "retry-after": "soon" }]) {
     const { clock, get, arrivals } = setUp(status(403, fields));
     const refused = get();
@@ -149,7 +149,7 @@ test("any other 403 is an answer like others", async () => {
   }
 });
 
-test("nothing said: the pause grows with each attempt, and half of it is random", async () => {
+test("without a retry time the pause grows with each attempt, and half of it is random", async () => {
   const { clock, get, arrivals, seen } = setUp(status(429), { retries: 3, backoffMs: 1000 });
   const refused = get();
   await clock.advance(20_000);
@@ -165,7 +165,7 @@ test("nothing said: the pause grows with each attempt, and half of it is random"
   }
 });
 
-test("a 503 that does not say when is about this request only", async () => {
+test("a 503 without a retry time delays this request only", async () => {
   const { clock, get, arrivals } = setUp(inTurn(status(503), ok));
   const first = get();
   await clock.advance(20);
@@ -186,7 +186,7 @@ test("a 503 with Retry-After pauses the limiter", async () => {
   assert.equal(arrivals(), [5, 1015, 1115]);
 });
 
-test("where it asks for too long, the response is handed out and the pause is bounded", async () => {
+test("if the server asks for too long, the response is returned and the pause is bounded", async () => {
   const { clock, get, arrivals } = setUp(inTurn(status(429, { "retry-after": "3600" }), ok), {
     maxRetryAfterMs: 5000,
   });
@@ -230,11 +230,17 @@ const repeated: [
     3,
     () => ({ method: "POST", body: "text", headers: { "Idempotency-Key": "1" } }),
   ],
-  ["POST, if told so, for a limit", 403, 3, () => ({ method: "POST", body: "text" }), true],
-  ["POST, if told so", 429, 3, () => ({ method: "POST", body: "text" }), true],
-  ["POST, if told so", 503, 1, () => ({ method: "POST", body: "text" }), true],
   [
-    "POST of a stream, if told so",
+    "POST, with retryNonIdempotent, because of a limit",
+    403,
+    3,
+    () => ({ method: "POST", body: "text" }),
+    true,
+  ],
+  ["POST, with retryNonIdempotent", 429, 3, () => ({ method: "POST", body: "text" }), true],
+  ["POST, with retryNonIdempotent", 503, 1, () => ({ method: "POST", body: "text" }), true],
+  [
+    "POST of a stream, with retryNonIdempotent",
     429,
     1,
     () => ({ method: "POST", body: stream(), duplex: "half" }),
@@ -270,7 +276,7 @@ test("a Request with a body was read: it is not sent again; one without is", asy
   }
 });
 
-test("bodies that nobody will read are cancelled", async () => {
+test("bodies of discarded responses are cancelled", async () => {
   const cancelled: number[] = [];
   const body = (id: number) => new ReadableStream({ cancel: () => void cancelled.push(id) });
   let id = 0;
@@ -308,7 +314,7 @@ test("a request that fails on the way is sent again if that is safe", async () =
   assert.is(call.value?.status, 200);
 });
 
-test("a signal is heeded in every phase, with its own reason", async () => {
+test("a signal ends the call in every phase, with its own reason", async () => {
   const phases: [title: string, answer: Answer, at: number, sent: number][] = [
     ["before", ok, 0, 0],
     ["in the line", ok, 50, 0],
@@ -336,7 +342,7 @@ test("a signal is heeded in every phase, with its own reason", async () => {
   }
 });
 
-test("a signal ends a call whose limiter, weight or store never answers", async () => {
+test("a signal ends a call while its limiter, permits or store never answer", async () => {
   const never = () => new Promise<never>(() => {});
   const fetch = async () => new Response(null, { status: 429 });
   const limiter = RateLimiter.create(1000);
@@ -373,7 +379,7 @@ test("many calls of one signal, on the way or in a backoff, add one listener", a
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
-test("who gave up in the line took nothing", async () => {
+test("a call that was aborted in the line took nothing", async () => {
   const { clock, get, arrivals } = setUp(ok);
   const controller = new AbortController();
   get();
@@ -454,7 +460,7 @@ function both(answer: Answer, options: LimitedFetchOptions) {
   return { clock, seen, limiter, call, taken };
 }
 
-test("what was used in fact is settled, and the caller has its body still", async () => {
+test("the used permits are settled, and the caller can still read the body", async () => {
   const { clock, call, taken } = both(() => Response.json({ tokens: 70 }), {
     used: async (response) => (await response.json()) as { tokens: number },
   });
@@ -464,7 +470,7 @@ test("what was used in fact is settled, and the caller has its body still", asyn
   assert.equal(taken(), [1, 70]);
 });
 
-test("where it cannot be told what was used, the estimate stands", async () => {
+test("the estimate stands if the used permits are unknown", async () => {
   const strange: LimitedFetchOptions["used"][] = [
     () => undefined,
     () => Promise.reject(new Error("no")),
@@ -484,7 +490,7 @@ test("where it cannot be told what was used, the estimate stands", async () => {
   }
 });
 
-test("a response that was read before is handed out all the same", async () => {
+test("a response whose body was read already is returned", async () => {
   const fetch = async () => {
     const response = new Response("fine");
     await response.text();
@@ -494,7 +500,7 @@ test("a response that was read before is handed out all the same", async () => {
   assert.is((await call(URL_OF)).status, 200);
 });
 
-test("what failed counts as told", async () => {
+test("a failed request counts as the option says", async () => {
   const rows: [answer: Answer, failed: LimitedFetchOptions["failed"], taken: number[]][] = [
     [status(400), undefined, [1, 40]],
     [status(400), { tokens: 0 }, [1, 0]],
@@ -526,7 +532,7 @@ test("a request given up on the way may have been answered: it counts", async ()
   assert.equal(taken(), [1, 40]);
 });
 
-test("errors of the limiter come through, and nothing is sent", async () => {
+test("an error of the limiter rejects the call, and nothing is sent", async () => {
   const { clock, server, seen } = setUp(ok);
   const small = Limiters.create(tokenBucket({ capacity: 1, refill: 1, everyMs: 1000 }), { clock });
   const big = limitedFetch(small, { fetch: server.fetch, permits: 2 });
@@ -537,7 +543,7 @@ test("errors of the limiter come through, and nothing is sent", async () => {
   assert.is(seen.length, 0);
 });
 
-test("a limiter that cannot be told of a refusal costs nobody the response", async () => {
+test("a limiter that cannot be paused does not lose the response", async () => {
   const { clock, server, limiter } = setUp(inTurn(status(429, { "retry-after": "1" }), ok));
   const away = () => Promise.reject(new Error("the store is away"));
   const deaf: Limiter = {
@@ -562,7 +568,7 @@ test("a limiter that cannot be told of a refusal costs nobody the response", asy
   );
 });
 
-test("a rate that cannot be set costs nobody the response", async () => {
+test("a rate that cannot be set does not lose the response", async () => {
   const { clock, limiter, server } = setUp(ok);
   let calls = 0;
   const setRate = () => {
@@ -595,7 +601,7 @@ test("bad arguments are refused before anything has happened", async () => {
     [{ backoffMs: 0 }, "backoffMs must be a finite number above 0, got 0"],
     [{ sync: "yes" as never }, 'sync must be true or false, got "yes"'],
     [{ clock: {} as never }, "clock must have now() and wakeAt(timeMs, wake)"],
-    [{ timeout: 5 } as never, 'options has no "timeout"; it knows permits, used, failed'],
+    [{ timeout: 5 } as never, 'options has no "timeout"; expected one of permits, used, failed'],
   ];
   for (const [options, message] of rows) {
     const error = await failure(() => limitedFetch(limiter, options));

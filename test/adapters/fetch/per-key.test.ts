@@ -28,7 +28,7 @@ test("one for any key of a request", () => {
   assert.is.not(of(request("ann")), of(request("bob")));
 });
 
-test("who was not asked for longest is forgotten", () => {
+test("the limiter that was not used for longest is dropped", () => {
   const of = perOrigin(make, { maxKeys: 2 });
   const ask = (name: string) => of(new Request(`http://${name}.test`));
   const [a, b] = [ask("a"), ask("b")];
@@ -42,7 +42,7 @@ test("bad arguments are refused", async () => {
     [() => perOrigin(5 as never), "make must be a function, got 5"],
     [() => perKey("host" as never, make), 'keyOf must be a function, got "host"'],
     [() => perOrigin(make, { maxKeys: 0 }), "maxKeys must be a whole number, 1 or more, got 0"],
-    [() => perOrigin(make, { most: 1 } as never), 'options has no "most"; it knows maxKeys'],
+    [() => perOrigin(make, { most: 1 } as never), 'options has no "most"; expected one of maxKeys'],
   ];
   for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
 });

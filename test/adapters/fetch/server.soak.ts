@@ -35,7 +35,7 @@ async function load(
   await server.close();
 }
 
-test("a server that tells its limit, and changes it: a burst of refusals for each change", async () => {
+test("a server that reports its limit, and changes it: one burst of refusals for each change", async () => {
   const counter = new WindowCounter(100, 2000);
   const call = limitedFetch(RateLimiter.create(2000), { retries: 5 });
   const limits = [100, 20, 100];
@@ -49,7 +49,7 @@ test("a server that tells its limit, and changes it: a burst of refusals for eac
   assert.ok(share >= 0.9, `${share} of the allowance was used`);
 });
 
-test("a server that tells nothing, and changes its limit: the rate is found", async () => {
+test("a server that reports nothing, and changes its limit: the rate is found", async () => {
   const counter = new WindowCounter(50, 1000);
   const limiter = RateLimiter.create(1, { burstSeconds: 0 });
   const call = limitedFetch(limiter, {

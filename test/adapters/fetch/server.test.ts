@@ -38,7 +38,7 @@ async function underLoad(limiter: RateLimiter, callers: number, windows: number)
   return { counter, share: counter.acceptedWithin(windows * WINDOW_MS) / (LIMIT * windows) };
 }
 
-test("told the right limit: nothing is refused; told nothing: one burst at the most", async () => {
+test("with the right limit nothing is refused; with an unknown limit at most one burst", async () => {
   const [told, untold] = await Promise.all([
     underLoad(RateLimiter.create(LIMIT, { burstSeconds: 0 }), 10, 2),
     underLoad(RateLimiter.create(2000, { prefilled: true }), 60, 2),
@@ -50,7 +50,7 @@ test("told the right limit: nothing is refused; told nothing: one burst at the m
   for (const { share } of [told, untold]) assert.ok(share > 0.25, `${share} was used`);
 });
 
-test("connections whose responses are thrown away do not pile up", async () => {
+test("connections of discarded responses do not pile up", async () => {
   let n = 0;
   const server = await httpServer(() => ({
     status: ++n % 4 === 0 ? 200 : 429,
@@ -86,7 +86,7 @@ test("a server that is not there: the error of fetch, after the retries", async 
   assert.instance(await failure(() => call(server.url)), TypeError);
 });
 
-test("on Redis a refusal holds back who was not refused", async () => {
+test("on Redis a refusal also delays requests of other processes", async () => {
   let n = 0;
   const server = await httpServer(() =>
     ++n === 1 ? { status: 429, headers: { "retry-after-ms": "1000" } } : { status: 200 },

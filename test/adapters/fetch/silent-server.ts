@@ -81,8 +81,8 @@ export function silentServer(admit: Admit, perSecond: number, wayMs: () => numbe
 }
 
 /**
- * How many bursts those are. A burst is what is refused until the rate is measured: who is refused
- * again before requests were let in for four times as long as they had to stay away is in the same.
+ * Counts the bursts. A burst is all refusals until the rate is measured: a refusal
+ * before requests were granted for four times the last pause is part of the same burst.
  */
 export function burstsOf(refusals: readonly Refusal[]): number {
   const begins = ({ at }: Refusal, i: number) => {
@@ -92,7 +92,7 @@ export function burstsOf(refusals: readonly Refusal[]): number {
   return refusals.filter(begins).length;
 }
 
-/** How often somebody was refused who had stayed away for as long as asked. */
+/** Counts the refusals of requests that had waited for as long as the server asked. */
 export function roundsOf(refusals: readonly Refusal[]): number {
   let until = -Infinity;
   return refusals.filter(({ at, pauseMs }) => {

@@ -10,7 +10,7 @@ const test = suite("limited fetch, learning");
 
 const URL_OF = "http://api.test/";
 
-/** So many callers, each of whom calls again as soon as it is answered, for so long. */
+/** Runs a number of callers for a time; each calls again as soon as it is answered. */
 async function load(
   { clock }: FakeServer,
   call: typeof fetch,
@@ -52,7 +52,7 @@ test("a limiter that is much too fast: one burst of refusals, then none, and all
   assert.ok(share > 0.95, `${share} of the allowance was used`);
 });
 
-test("without heeding what is told, every window is overrun", async () => {
+test("without sync every window is overrun", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(1000, { clock: server.clock });
   await load(server, fetchWith(server, limiter, { retries: 5, sync: false }), 75, 60_000);
@@ -84,7 +84,7 @@ test("a limit shared with others is not overrun", async () => {
   const { clock } = server;
   const limiter = RateLimiter.create(12.5, { clock });
   const call = fetchWith(server, limiter, {});
-  // somebody else uses the same key, more or less evenly
+  // another client uses the same key, more or less evenly
   const other = () => {
     counter.admit(clock.now());
     if (clock.now() < 60_000) clock.wakeAt(clock.now() + 197, other);
@@ -97,7 +97,7 @@ test("a limit shared with others is not overrun", async () => {
   assert.ok(share > 0.9, `${share} of the allowance was used`);
 });
 
-test("told the right limit: no refusal", async () => {
+test("with the right limit there is no refusal", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(12.5, { clock: server.clock, burstSeconds: 0 });
   await load(server, fetchWith(server, limiter, {}), 20, 60_000);
@@ -106,7 +106,7 @@ test("told the right limit: no refusal", async () => {
   assert.ok(share > 0.9, `${share} of the allowance was used`);
 });
 
-test("what the limiter is ahead of the server is charged, and never given back", async () => {
+test("the limiter's lead over the server is charged, and nothing is given back", async () => {
   const server = fakeServer(
     status(200, { "ratelimit-remaining": "30", "ratelimit-limit": "100", "ratelimit-reset": "60" }),
   );
@@ -123,7 +123,7 @@ test("what the limiter is ahead of the server is charged, and never given back",
   }
 });
 
-test("requests under way when a response was written are taken off", async () => {
+test("requests sent after a response's own request are subtracted", async () => {
   let left = 10;
   const server = fakeServer(() => {
     left -= 1;
@@ -186,7 +186,7 @@ test("quotas by the names of the policies: requests and tokens", async () => {
   assert.is(seen.length, 3);
 });
 
-test("a hold that is too long is left to the server to announce", async () => {
+test("a hold beyond maxRetryAfterMs is left to the server", async () => {
   const server = fakeServer(
     status(200, { "ratelimit-remaining": "0", "ratelimit-reset": "3600", "ratelimit-limit": "9" }),
   );
@@ -214,7 +214,7 @@ test("a server cannot fill the memory with names", async () => {
   }
   assert.is(seen.length, 40);
   const from = seen[30]?.at ?? 0;
-  assert.ok((seen[39]?.at ?? 0) - from < 10_000, "names beyond the first sixteen hold nobody");
+  assert.ok((seen[39]?.at ?? 0) - from < 10_000, "names beyond the first sixteen hold no request");
 });
 
 test.run();

@@ -26,7 +26,7 @@ function client(url: string): Redis {
   return redis;
 }
 
-test("Redis killed and restarted under load: nobody fails, the slowest waits once for timeoutMs", async () => {
+test("Redis killed and restarted under load: no request fails, the slowest waits once for timeoutMs", async () => {
   await using server = await startRedis();
   const redis = client(server.url);
   const gateway = await createGateway({
@@ -73,7 +73,7 @@ test("Redis killed and restarted under load: nobody fails, the slowest waits onc
   assert.equal(faults, []);
   assert.equal([...new Set(answers.map(({ status }) => status))], [200]);
   assert.ok(answers.every(({ fields }) => typeof fields === "string"));
-  // a busy machine is slow by itself; that nobody pays twice is asked below
+  // a busy machine is slow by itself; the checks below show that no request waits twice
   const slowest = Math.max(...answers.map(({ ms }) => ms));
   assert.ok(slowest < TIMEOUT_MS + 3000, `${slowest} ms`);
   const during = answers.filter(({ at }) => at > killedAt + TIMEOUT_MS + 50 && at < restartedAt);
@@ -87,7 +87,7 @@ test("Redis killed and restarted under load: nobody fails, the slowest waits onc
   redis.disconnect();
 });
 
-test("what becomes of requests meanwhile: a share, all of them, or an error", async () => {
+test("during an outage a share of the requests passes, all pass, or check rejects", async () => {
   const passed = async (options: Partial<GatewayOptions>) => {
     await using server = await startRedis();
     const redis = client(server.url);

@@ -109,7 +109,7 @@ test("all global rules of a request in one round trip, refused is charged to non
   }
 });
 
-test("where a local rule refuses, global rules are looked at, and the longest wait counts", async () => {
+test("if a local rule refuses, global rules are only read, and the longest wait counts", async () => {
   const gateway = await open(`
 url: /
 rules:
@@ -219,7 +219,7 @@ test("no secret is left on Redis, and the name of a rule is in its keys", async 
   assert.match(keys[0] ?? "", /^g:.*by key\[#[\w-]{43}/);
 });
 
-test("Redis away: an error, what was taken is given back, a shadow does no harm", async () => {
+test("Redis unavailable: an error, local charges are given back, a shadow rule does not refuse", async () => {
   const gateway = await open(`
 - url: /
   rules:
@@ -242,7 +242,7 @@ test("Redis away: an error, what was taken is given back, a shadow does no harm"
   assert.equal(await ask(gateway, "/shadow"), [true, "+local 8"]);
 });
 
-test("Redis away: by this instance's share, or all pass, by option", async () => {
+test("Redis unavailable: this instance's share, or all pass, by option", async () => {
   const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 10, algo: W, scope: global }]";
   const passed = async (options: Partial<GatewayOptions>) => {
     // a client of its own, for outages are known by client
@@ -261,7 +261,7 @@ test("Redis away: by this instance's share, or all pass, by option", async () =>
   assert.is(await passed({ whenUnavailable: "allow" }), 20);
 });
 
-test("a rule that has other numbers on Redis gives nobody a fresh burst", async () => {
+test("a rule whose numbers change on Redis gives no client a fresh burst", async () => {
   const text = (rpu: number) =>
     `url: /\nrules: [{ actor: all, unit: day, rpu: ${rpu}, algo: W, scope: global, name: r }]`;
   const before = await open(text(3));

@@ -55,7 +55,7 @@ test("all rules of all matching URLs apply, and a refused request is charged to 
   assert.equal(brief(ask(gateway, "//SAMPLE")), [false, "+root 2", "-sample 0", "+device 7"]);
 });
 
-test("where several rules refuse, all of them say so, and the longest wait counts", async () => {
+test("if several rules refuse, all are reported, and the longest wait counts", async () => {
   const gateway = await open(`
 url: /
 rules:
@@ -68,14 +68,14 @@ rules:
   assert.is(refused.retryMs, 3_600_000);
 });
 
-test("no rule, no word", async () => {
+test("a request without a rule passes with no outcomes", async () => {
   const gateway = await open("url: /a\nrules: [{ actor: all, unit: day, rpu: 1 }]");
   const passed = { allowed: true, retryMs: 0, waitedMs: 0, outcomes: [] };
   assert.equal(ask(gateway, "/b"), passed);
   assert.equal(ask(await open("[]"), "/"), passed);
 });
 
-test("when to come back: not before every rule lets it pass, and exactly then", async () => {
+test("retryMs: the request passes exactly then, and not earlier", async () => {
   const clock = new FakeClock();
   const text = `
 url: /
@@ -97,7 +97,7 @@ rules:
   assert.ok(ask(gateway, "/").allowed);
 });
 
-test("the four algorithms by their own laws", async () => {
+test("the four algorithms behave as documented", async () => {
   const passed = async (algo: string) => {
     const clock = new FakeClock();
     const text = `url: /\nrules: [{ actor: all, unit: second, rpu: 10, algo: ${algo} }]`;
@@ -116,7 +116,7 @@ test("the four algorithms by their own laws", async () => {
   assert.is(await passed("SL"), 20);
 });
 
-test("methods: GET holds for HEAD, and case does not matter", async () => {
+test("methods: GET includes HEAD, and case does not matter", async () => {
   const gateway = await open(
     "url: /\nrules: [{ actor: all, unit: day, rpu: 2, methods: [get], name: r }]",
   );
@@ -146,7 +146,7 @@ rules:
   assert.equal(from("ann", 0), [false, "-account 0", "+tenant 1"]);
 });
 
-test("an actor may answer later", async () => {
+test("an actor may return a promise", async () => {
   const gateway = await open("url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]", {
     actors: { tenant: async () => "t" },
   });
@@ -156,7 +156,7 @@ test("an actor may answer later", async () => {
   assert.is(second?.outcomes[0]?.actor, "t");
 });
 
-test("an actor that is missing counts as its device, apart from those that are not", async () => {
+test("a request without a value counts by its device, separately from requests with one", async () => {
   const text = "url: /\nrules: [{ actor: account, unit: day, rpu: 1 }]";
   const gateway = await open(text);
   const passes = (account: string | undefined, remoteAddress: string | undefined) =>
@@ -165,12 +165,12 @@ test("an actor that is missing counts as its device, apart from those that are n
   assert.not.ok(passes(undefined, "192.0.2.1"));
   assert.not.ok(passes("", "192.0.2.1"));
   assert.ok(passes(undefined, "192.0.2.2"));
-  // who calls itself by somebody's address does not take what is theirs
+  // an account named like an address does not share the quota of that address
   assert.ok(passes("192.0.2.3", "192.0.2.9"));
   assert.ok(passes(undefined, "192.0.2.3"));
   assert.ok(passes(undefined, undefined));
   assert.not.ok(passes(undefined, undefined));
-  // nor who writes it as a key is written
+  // nor does an account that is spelled like a key
   for (const account of ["192.0.2.4", "?192.0.2.4", "=192.0.2.4", "=?192.0.2.4", "?", "="]) {
     assert.ok(passes(account, "192.0.2.9"), account);
     assert.not.ok(passes(account, "192.0.2.9"), account);
@@ -207,7 +207,7 @@ rules:
   assert.equal(brief(ask(gateway, "/", outside)), [true, "+d 99"]);
 });
 
-test("a shadow rule is counted and reported, and refuses nobody", async () => {
+test("a shadow rule is counted and reported, and refuses no request", async () => {
   const gateway = await open(`
 url: /
 rules:
@@ -228,7 +228,7 @@ rules:
   assert.equal(brief(ask(alone, "/")), [true, "-s 0"]);
 });
 
-test("a shadow line lets nobody wait, and says no when the line would be full", async () => {
+test("a shadow line delays no request, and reports a refusal when the line would be full", async () => {
   const gateway = await open(
     "url: /\nrules: [{ actor: all, unit: second, rpu: 1, algo: LB, burst: 2, mode: shadow, name: s }]",
   );
@@ -296,7 +296,7 @@ test("a client that goes away leaves the line, and is charged nowhere", async ()
   assert.is(outcomes[1]?.decision.remaining, 2);
   assert.is(ask(gateway, "/", { headers: { account: "bob" } }).outcomes[1]?.decision.remaining, 2);
 
-  // who is gone before it asks takes nothing
+  // a request that is over before the check takes nothing
   const early = gateway.check(request("/", { ...ann, signal: leaving.signal }));
   await Promise.resolve(early).then(
     () => {},
@@ -316,7 +316,7 @@ test("closing ends the lines", async () => {
   assert.is(await ended, "RESERVATION_CANCELLED");
   assert.ok(ask(gateway, "/", { headers: { account: "bob" } }).allowed);
   const later = await Promise.resolve(gateway.check(request("/", ann))).catch(({ code }) => code);
-  assert.is(later, "RESERVATION_CANCELLED", "nobody waits who comes afterwards");
+  assert.is(later, "RESERVATION_CANCELLED", "a later request does not wait");
 });
 
 test("keys are bounded, however long or many the values are", async () => {
@@ -334,7 +334,7 @@ test("keys are bounded, however long or many the values are", async () => {
   assert.equal(said, [true, true, false]);
 });
 
-test("where there is no room for a key nothing else is charged", async () => {
+test("if there is no room for a key no other rule is charged", async () => {
   const gateway = await open(
     `
 url: /
@@ -368,7 +368,7 @@ rules:
   assert.equal(from("b"), [false, "+account 9", "-all 0"]);
 });
 
-test("whatever a client sends, there is a verdict", async () => {
+test("any request gets a verdict", async () => {
   const gateway = await open(
     `
 - url: /
@@ -411,7 +411,7 @@ test("100 instances at 50 a second each let 5000 a second through", async () => 
   assert.is(passed, 5000);
 });
 
-test("whatever is asked, each rule keeps its bound and the rules agree with a plain count", async () => {
+test("property: each rule keeps its bound, and the rules agree with a plain count", async () => {
   const clock = new FakeClock();
   const limits: Record<string, number> = { "/": 12, "/a": 7, "/a/b": 4, "/c": 5 };
   const text = Object.entries(limits)

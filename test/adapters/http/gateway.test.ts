@@ -6,7 +6,7 @@ import { request } from "./request.ts";
 
 const test = suite("gateway");
 
-test("a rule on / holds for everything", async () => {
+test("a rule on / applies to every path", async () => {
   const rules = readRules("url: /\nrules: [{ actor: all, unit: second, rpu: 2 }]");
   const gateway = await createGateway({ rules, clock: new FakeClock() });
   const verdicts = await Promise.all([1, 2, 3].map(() => gateway.check(request("/sample"))));

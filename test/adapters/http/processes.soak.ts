@@ -52,7 +52,7 @@ if (process.send !== undefined) {
 } else {
   const test = suite("two processes", { timeoutMs: 60_000 });
 
-  test("a global rule is one for both, a local one each has for itself", async () => {
+  test("two gateways share a global rule, and each has its own local rule", async () => {
     const url = await freshUrl();
     const file = fileURLToPath(import.meta.url);
     const children = [1, 2].map(() => fork(file, [url], { execArgv: ["--import", "tsx"] }));

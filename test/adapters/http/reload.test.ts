@@ -78,7 +78,7 @@ async function open(sources: readonly HandSource[], options: Partial<GatewayOpti
 const rule = (fields: string, url = "/") =>
   `- { url: ${url}, rules: [{ actor: account, unit: day, algo: W, ${fields} }] }\n`;
 
-test("counters survive where the rule did not change, wherever it stands by then", async () => {
+test("counters survive if the rule did not change, wherever it is in the file", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a") + rule("rpu: 5, name: b"));
   const { ask, events } = await open([file]);
   assert.equal(ask(), ["+a 4", "+b 4"]);
@@ -89,7 +89,7 @@ test("counters survive where the rule did not change, wherever it stands by then
   assert.equal(events, ["file applied", "file applied", "file applied"]);
 });
 
-test("changed numbers hold for what is used already: no fresh burst", async () => {
+test("changed numbers apply to what is used already: no fresh burst", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   for (let i = 0; i < 4; i++) ask();
@@ -99,7 +99,7 @@ test("changed numbers hold for what is used already: no fresh burst", async () =
   assert.equal(ask(), ["-a 0"]);
 });
 
-test("who gets numbers of its own, or loses them, has used what it has used", async () => {
+test("an actor that gets or loses an override keeps its used permits", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   for (let i = 0; i < 3; i++) ask();
@@ -124,7 +124,7 @@ test("from shadow to real, and another algorithm, scope or actor", async () => {
   assert.equal(ask(), ["+a 4"]);
 });
 
-test("who waits in a line that changes its pace waits by the new one", async () => {
+test("a request that waits in a line is re-timed when the pace changes", async () => {
   const text = (rpu: number) =>
     `url: /\nrules: [{ actor: all, unit: second, rpu: ${rpu}, algo: LB, burst: 3, name: line }]`;
   const file = new HandSource("file", text(1));
@@ -136,7 +136,7 @@ test("who waits in a line that changes its pace waits by the new one", async () 
   assert.is((await waiting).waitedMs, 100);
 });
 
-test("a broken version is refused whole and reported, and the old one stays", async () => {
+test("an invalid version is rejected as a whole and reported, and the old one stays", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask, events } = await open([file]);
   ask();
@@ -176,7 +176,7 @@ test("a remote version that cannot be used leaves the remote one before it in fo
   assert.equal(ask(), ["+r 4"]);
 });
 
-test("remote gone: its last good rules stay", async () => {
+test("remote gone: its last valid rules stay", async () => {
   const remote = new HandSource("remote", rule("rpu: 5, name: r"));
   const local = new HandSource("local", rule("rpu: 5, name: l"));
   const { ask, events } = await open([remote, local]);
@@ -205,7 +205,7 @@ test("remote gone: the local ones, by option, until it is back", async () => {
   ]);
 });
 
-test("at the start: what is broken or gone is passed over", async () => {
+test("at the start: invalid and unreachable sources are skipped", async () => {
   const local = () => new HandSource("local", rule("rpu: 5, name: l"));
   const broken = new HandSource("remote", "x");
   const one = await open([broken, local()]);
@@ -222,7 +222,7 @@ test("at the start: what is broken or gone is passed over", async () => {
   assert.equal((await open([unusable, local()])).ask(), ["+l 4"]);
 });
 
-test("at the start: with no rules at all there is no gateway", async () => {
+test("at the start: without any rules createGateway rejects", async () => {
   const fault = (...sources: HandSource[]) =>
     open(sources).then(
       () => undefined,
@@ -249,7 +249,7 @@ test("a listener that rejects stops nothing", async () => {
   assert.equal(heard, []);
 });
 
-test("changes that come during a load are looked at after it", async () => {
+test("a change during a load causes another load", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   void file.tell(rule("rpu: 6, name: a"));
@@ -279,7 +279,7 @@ test("rules that were read already, and what is neither", async () => {
   assert.equal((await createGateway({ rules: [] })).rules, []);
 
   const refusals: [options: unknown, says: RegExp][] = [
-    [{ rules: "rules.yaml" }, /rules must be a source, sources, or what readRules made/],
+    [{ rules: "rules.yaml" }, /rules must be a source, sources, or the result of readRules/],
     [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
     [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
@@ -291,16 +291,16 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
     [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
     [{ rules: [], redis: null }, /redis must be a client of ioredis/],
-    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must be one that readRules made, got an/],
+    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must come from readRules, got an/],
     [
       { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
       /name of rule 0 must be prin/,
     ],
     [
       { rules: functionSource(() => undefined as never) },
-      /function must tell YAML or .* undefined/,
+      /function must return YAML or .* undefined/,
     ],
-    [{ rules: functionSource(() => 42 as never) }, /function must tell YAML or .*, got 42/],
+    [{ rules: functionSource(() => 42 as never) }, /function must return YAML or .*, got 42/],
     [{ rules: [], onRules: 1 }, /onRules must be a function, got 1/],
     [{ rules: [], rulez: 1 }, /options has no "rulez"/],
     [{ rules: [], whenActorMissing: "x" }, /whenActorMissing must be one of/],
@@ -316,7 +316,10 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], timeoutMs: 0 }, /timeoutMs must be/],
     [{ rules: [], prefix: 1 }, /prefix must be a string/],
     [{ rules: [], clock: {} }, /clock must have now/],
-    [{ rules: [], trustedProxies: 1, actors: { device: () => "x" } }, /give it to yours instead/],
+    [
+      { rules: [], trustedProxies: 1, actors: { device: () => "x" } },
+      /pass it to your own device actor instead/,
+    ],
     [{ rules: [], trustedProxies: -1 }, /trustedProxies must be a whole number/],
     [undefined, /options must be an object/],
   ];

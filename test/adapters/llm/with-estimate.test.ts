@@ -246,7 +246,7 @@ test("bad arguments are refused before anything has happened", async () => {
     ],
     [
       () => withEstimate(limiter, estimate, fn, { onError: 1 } as never),
-      'options has no "onError"; it knows signal, failed, onUnsettled',
+      'options has no "onError"; expected one of signal, failed, onUnsettled',
     ],
   ];
   for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);

@@ -186,7 +186,10 @@ test("bad jobs, permits and options are refused at the door", async () => {
     assert.match(`${await failure(() => queue.add(run("a"), { permits }))}`, words);
   }
   for (const [options, words] of [
-    [{ permit: 5 }, 'options has no "permit"; it knows permits, priority, id, signal, timeout'],
+    [
+      { permit: 5 },
+      'options has no "permit"; expected one of permits, priority, id, signal, timeout',
+    ],
     [{ priority: Number.NaN }, "priority must be a number, got NaN"],
     [{ priority: "5" }, 'priority must be a number, got "5"'],
     [null, "options must be an object, got null"],

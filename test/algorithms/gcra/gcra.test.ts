@@ -112,7 +112,7 @@ numbers("bad ones are refused, with the argument, its bound and what it got", ()
     assert.throws(() => gcra(none), /^gcra takes \{ limit, periodMs, burst \}, got/);
   }
   const typo = { limit: 1, periodMs: 1, bursts: 5 };
-  assert.throws(() => gcra(typo), /no "bursts"; it knows limit, periodMs, burst/);
+  assert.throws(() => gcra(typo), /no "bursts"; expected one of limit, periodMs, burst/);
 });
 
 numbers("a policy can be written down and made again, and not changed", () => {

@@ -172,7 +172,7 @@ numbers("bad ones are refused", () => {
     ]),
     [{ capacity: Infinity, nodelay: true }, /capacity \(Infinity\), got true/],
     ...[-1, Infinity, "1", null].map((slack): [object, RegExp] => [{ slack }, /^slack must be/]),
-    [{ burst: 1 }, /no "burst"; it knows permitsPerSecond, capacity, nodelay, slack/],
+    [{ burst: 1 }, /no "burst"; expected one of permitsPerSecond, capacity, nodelay, slack/],
   ];
   for (const [bad, words] of cases) {
     assert.throws(() => leakyBucket({ ...good, ...bad }), words);

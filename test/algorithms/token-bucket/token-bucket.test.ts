@@ -207,7 +207,10 @@ numbers("bad ones are refused", () => {
     assert.throws(() => tokenBucket({ ...good, stepped: bad }), /^stepped must be true or false/);
   }
   assert.throws(() => tokenBucket(5 as never), /^tokenBucket takes \{ .*, got 5/);
-  assert.throws(() => tokenBucket({ ...good, rate: 1 } as never), /no "rate"; it knows capacity/);
+  assert.throws(
+    () => tokenBucket({ ...good, rate: 1 } as never),
+    /no "rate"; expected one of capacity/,
+  );
 });
 
 numbers("a policy can be written down and made again, and not changed", () => {

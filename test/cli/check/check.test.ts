@@ -20,7 +20,7 @@ test("broken rules: file, line, column and what is allowed, code 1", async () =>
   });
 });
 
-test("warnings are fine, but for --strict", async () => {
+test("warnings give exit code 0, with --strict 1", async () => {
   const { code, out } = await cli(["check", "-"], { stdin: WARNED });
   assert.is(code, 0);
   assert.match(
@@ -57,7 +57,7 @@ test("several files, and actors that the application registers", async () => {
   });
 });
 
-test("what a file says does nothing to the terminal", async () => {
+test("text of a file cannot send control codes to the terminal", async () => {
   const { out } = await cli(["check", "-"], { stdin: 'url: "/\\e[2J"\nrules: []' });
   assert.not.ok(out.includes("\u001b"));
 });

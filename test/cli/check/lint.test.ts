@@ -102,18 +102,18 @@ test("a smaller window with a larger limit, although bursts can reach it", () =>
   assert.equal(found(["/", { ...slow, ...burst }, { ...fast, cost: 2 }]), []);
 });
 
-test("a line makes wait before it refuses", () => {
+test("a leaky bucket delays requests before it refuses", () => {
   const line = { name: "line", unit: "second", rpu: 100, algo: "LB" };
   assert.equal(found(["/", slow, line]), ["larger-limit-in-smaller-window line"]);
   assert.equal(found(["/", slow, { ...line, burst: 60, nodelay: true }]), ["never-binds line"]);
-  // it lets in at once, as others see it, who waits
+  // waiting requests count for other rules at once, before they pass
   assert.equal(found(["/", { ...line, rpu: 1, burst: 59 }, { ...slow, burst: 60 }]), [
     "never-binds slow",
   ]);
   assert.equal(found(["/", { ...line, rpu: 1, burst: 60 }, { ...slow, burst: 60 }]), []);
 });
 
-test("URLs: in the shade of others, and the same one twice", () => {
+test("URLs: shadowed by others, and written twice", () => {
   assert.equal(found(["/", slow], ["/api", fast]), ["never-binds fast", "shadowed-url fast"]);
   assert.equal(found(["/", slow], ["/api", fast, { ...fast, rpu: 1, name: "one" }]), [
     "never-binds fast",
@@ -124,7 +124,7 @@ test("URLs: in the shade of others, and the same one twice", () => {
   ]);
 });
 
-test("overrides and exemptions of which no actor is", () => {
+test("overrides and exemptions that no actor can equal", () => {
   const over = (value: string) => ({ overrides: { [value]: { rpu: 1 } }, name: "r" });
   const device = { ...slow, actor: "device" };
   assert.equal(found(["/", { ...device, ...over("2001:db8::1") }]), ["no-such-value r"]);
@@ -142,7 +142,7 @@ test("overrides and exemptions of which no actor is", () => {
   ]);
 });
 
-test("scope global wants a Redis, and is fine with one", () => {
+test("scope global is a warning without Redis, and none with it", () => {
   const rules = rulesOf(["/", { ...slow, scope: "global" }]);
   assert.equal(
     lint(rules, false).map(({ code }) => code),
@@ -151,7 +151,7 @@ test("scope global wants a Redis, and is fine with one", () => {
   assert.equal(lint(rules, true), []);
 });
 
-test("who is said never to bind refuses nobody and has nobody wait, whatever comes", async () => {
+test("a rule that is reported as never binding refuses and delays no request, whatever comes", async () => {
   const algo = fc.constantFrom("TB", "W", "SW", "LB", "SL", "gcra");
   const numbers = fc.record(
     {
@@ -203,7 +203,7 @@ test("who is said never to bind refuses nobody and has nobody wait, whatever com
     }),
     {
       numRuns: 80,
-      // who waits in a line is charged to the others before its turn
+      // a request that waits in a line is charged to other rules before it passes
       examples: [
         [
           { algo: "LB", rpu: 1, units: 1 },

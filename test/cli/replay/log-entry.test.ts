@@ -35,7 +35,7 @@ test("names with blanks, no user, no protocol, quotes in the target", () => {
   assert.is(read('::1 - - [01/Jan/2024:00:00:00 +0000] "GET /old" 200 1')[2], "/old");
 });
 
-test("what is no request: where, and what is missing", () => {
+test("a line that is not a request: its column, and what is missing", () => {
   for (const [line, column, message] of [
     ["nonsense", 1, /no address/],
     ["a b", 3, /no identity and a user|no/],
@@ -80,7 +80,7 @@ test("a virtual host in front of the client, and ports behind addresses", () => 
   }
 });
 
-test("a line that leaves the client in doubt is none", () => {
+test("a line whose client is in doubt is rejected", () => {
   const rest = '[01/Jan/2024:00:00:00 +0000] "GET / HTTP/1.1" 200 1';
   for (const [head, says] of [
     ["203.0.113.1, 10.0.0.1 - -", /found several addresses, allowed: one/],
@@ -105,7 +105,7 @@ test("a line that leaves the client in doubt is none", () => {
   assert.is(json({ time: 1, url: "/", ip: "[::1]:80" })[3], "::1");
 });
 
-test("a date that no calendar has is none", () => {
+test("a date that does not exist is not parsed", () => {
   const clf = (time: string) =>
     readLine(`192.0.2.1 - - [${time}] "GET / HTTP/1.1" 200 1`, DEFAULT_FIELDS);
   for (const time of [
@@ -189,7 +189,7 @@ test("times in all units, and which of them are whole seconds", () => {
   }
 });
 
-test("a time that no calendar tells is none; blanks around JSON do not matter", () => {
+test("a date that does not exist is rejected; blanks around JSON do not matter", () => {
   for (const time of ["1e25", "1e999", "-1e30"]) {
     const entry = readLine(`{"time":${time},"url":"/"}`, DEFAULT_FIELDS);
     assert.match((entry as { message: string }).message, /found no time in time, timestamp/, time);

@@ -205,9 +205,9 @@ test("window: begins anew", () => {
   assert.is(peak.most, 1);
 });
 
-// -- who sent the most --
+// -- the actors with the most requests --
 
-test("actors: within the error that is stated, and who sent much is never missed", async () => {
+test("actors: counts stay within the stated error, and a frequent actor is never missed", async () => {
   await fc.assert(
     fc.property(
       fc.array(fc.nat(1000), { minLength: 1, maxLength: 400 }),
@@ -235,7 +235,7 @@ test("actors: within the error that is stated, and who sent much is never missed
   );
 });
 
-test("actors: notes begin anew with whom they are kept for", () => {
+test("actors: notes are reset when their place goes to another actor", () => {
   class Note {
     count = 0;
     reset() {

@@ -72,7 +72,7 @@ test("passed and refused, by the algorithm's own law", async () => {
   assert.equal(actors, []);
 });
 
-test("a leaky bucket: who waits, and how long", async () => {
+test("a leaky bucket: which requests wait, and how long", async () => {
   const { report } = await replayed(rule("rpu: 10, algo: LB, burst: 3"), every(0, 6));
   const [only] = report.rules;
   assert.equal([only.passed, only.waited, only.refused], [1, 3, 2]);
@@ -97,7 +97,7 @@ test("the double burst of a fixed window is seen", async () => {
   assert.is(await worst("SL"), 10);
 });
 
-test("one that another rule refuses is neither passed nor charged; a shadow refuses nobody", async () => {
+test("a request that another rule refuses neither passes nor is charged; a shadow refuses none", async () => {
   const text = `url: /
 rules:
   - { actor: all, unit: day, rpu: 2, name: strict }
@@ -191,15 +191,15 @@ test("gzip, blank lines and line ends of Windows", async () => {
   assert.equal([report.passed, unread], [3, 0]);
 });
 
-test("lines that are no requests are named and counted, and the others are played", async () => {
+test("lines that are not requests are named and counted, and the others are played", async () => {
   await inFolder({ "rules.yaml": rule("rpu: 1") }, async (path) => {
     const stdin = `${every(1000, 2)}\n${"oh \u001b[2J no\n".repeat(7)}`;
     const { code, out, err } = await cli(["replay", path("rules.yaml"), "-"], { stdin });
     assert.is(code, 0);
     assert.match(out, /2 requests: 2 \(100\.0 %\)/);
-    assert.match(out, /7 of 9 lines were no requests/);
+    assert.match(out, /7 of 9 lines were not requests/);
     assert.match(err, /^stdin:3:\d+: found no /);
-    assert.match(err, /and 2 more lines that are no requests/);
+    assert.match(err, /and 2 more lines that are not requests/);
     assert.not.ok(`${out}${err}`.includes("\u001b"));
   });
 });
@@ -235,7 +235,7 @@ test("the text: a summary and tables", async () => {
     );
     assert.match(out, /│ r +│ +3 │ +1 │ +1 │ +1 │ +0 │ +1 s │ +1 │ +1 │ 1 in 1 s │/);
     assert.match(out, /│ 192\.0\.2\.1 +│ +3 │ +1 │ +1 │ +1 │ +1 │/);
-    assert.match(out, /1 \(25\.0 %\) met no rule/);
+    assert.match(out, /1 \(25\.0 %\) matched no rule/);
   });
 });
 

@@ -4,25 +4,25 @@ import type { GatewayRequest } from "../request.ts";
 type Maybe<T> = T | Promise<T>;
 
 /**
- * Whose request it is: all that have the same value are counted together.
+ * Returns the value by which a request is counted: requests with the same value share a quota.
  *
- * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns something else than a
- * text has failed: the request counts as one without a value.
+ * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns something other than
+ * a string has failed: the request counts as one without a value.
  *
- * @param request whose methods also work without it: `({ header }) => header("x-tenant")`
- * @returns any text; undefined or "" where the request has none
+ * @param request its methods also work detached: `({ header }) => header("x-tenant")`
+ * @returns any string; undefined or "" where the request has no value
  */
 export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
 
 export type Actors = Readonly<Record<string, Actor>>;
 
 /**
- * An actor that a header field names. Clients send what they like: use it for what was checked
- * before, or for a value that is secret to its owner, as an API key is.
+ * Creates an actor that returns the value of a header field. Clients can send any value: use it for
+ * a value that was verified before, or that only its owner knows, such as an API key.
  *
  * @param name of the field
  * @returns an actor
- * @throws TypeError where the name is no text, or empty
+ * @throws TypeError where the name is not a string, or empty
  * @example
  * createGateway({ actors: { account: fromHeader("x-api-key") }, … });
  */
@@ -34,7 +34,7 @@ export function fromHeader(name: string): Actor {
 
 const ownActors = new WeakSet<object>();
 
-/** Marks an actor of this package: it calls the methods of a request as methods. */
+/** Marks an actor of this package: it calls a request's methods as methods and needs no proxy. */
 export function ownActor<A extends Actor>(actor: A): A {
   ownActors.add(actor);
   return actor;

@@ -7,18 +7,18 @@ import { ProxyCheck } from "./proxy-check.ts";
 
 export interface AddressOptions {
   /**
-   * How many proxies of yours stand in front, each of which adds the address that called it. 0 (the
-   * default): none, and the client is the other end of the connection. What clients write into the
-   * field themselves stands further to the left and is never read. A warning is emitted once where
-   * the requests do not fit: the field is there with 0, or it never is with 1 or more.
+   * How many of your own proxies are in front; each appends the address of its client to the field.
+   * 0 (the default): none, and the client is the peer of the connection. What clients write into
+   * the field themselves is further to the left and never read. A warning is emitted once if the
+   * requests contradict the number: the field is present with 0, or never present with 1 or more.
    */
   readonly trustedProxies?: number | undefined;
-  /** The field that they add to. Default "x-forwarded-for". */
+  /** The field to which the proxies append. Default "x-forwarded-for". */
   readonly field?: ForwardedField | undefined;
   /**
-   * How many leading bits of an IPv6 address count: all addresses that share them are one client.
-   * A whole number from 1 to 128, default 56. Providers give a customer a /64 at least, most a /56,
-   * some a /48; with a longer prefix such a customer is many clients.
+   * How many leading bits of an IPv6 address identify a client. A whole number from 1 to 128,
+   * default 56. Providers give a customer at least a /64, usually a /56, sometimes a /48; with a
+   * longer prefix than that, one customer counts as many clients.
    */
   readonly ipv6Prefix?: number | undefined;
 }
@@ -37,12 +37,12 @@ export const IPV6_PREFIX = 56;
 
 export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
-/** An actor that `fromAddress` made. */
+/** An actor that `fromAddress` created. */
 export type AddressActor = (request: GatewayRequest) => string | undefined;
 
 const wholeAddresses = new WeakMap<object, (request: GatewayRequest) => Address | undefined>();
 
-/** What gives the whole address of a request whose actor counts it by its network. */
+/** Returns the full address of a request whose actor counts it by its network. */
 export function addressOf(
   actor: object,
 ): ((request: GatewayRequest) => Address | undefined) | undefined {
@@ -50,8 +50,8 @@ export function addressOf(
 }
 
 /**
- * The actor of an address: the client's own. An IPv6 address counts by its first 56 bits (see
- * `ipv6Prefix`); an IPv4-mapped IPv6 address is the IPv4 address.
+ * Creates an actor that returns the client's address. An IPv6 address counts by its first 56 bits
+ * (see `ipv6Prefix`); an IPv4-mapped IPv6 address counts as the IPv4 address.
  *
  * @param options see `AddressOptions`
  * @returns an actor
@@ -67,11 +67,11 @@ export function fromAddress(options: AddressOptions = {}): AddressActor {
   checkNumber("ipv6Prefix", ipv6Prefix, prefixLength);
   const check = new ProxyCheck(trustedProxies, field);
 
-  /** The client's address: the first that the reader understands, else that of the connection. */
+  /** The client's address: the first that `read` understands, otherwise that of the connection. */
   const find = <T>(request: GatewayRequest, read: (text: string) => T | undefined) => {
     const list = trustedProxies > 0 ? request.header(field) : undefined;
     if (list !== undefined) {
-      // an address that a proxy hides counts as that proxy
+      // if a proxy hides the client's address, the proxy's own address counts
       for (const text of forwardedFor(field, list, trustedProxies)) {
         const address = read(text);
         if (address !== undefined) return address;
@@ -90,8 +90,8 @@ export function fromAddress(options: AddressOptions = {}): AddressActor {
 }
 
 /**
- * The actor of an address in a log, which may have a name or a hash in its place: that one then
- * counts as it is.
+ * Creates the actor for addresses in a log. A log may contain a name or a hash in the place of an
+ * address; it then counts as it is.
  */
 export function fromAddressOrName(): AddressActor {
   const address = fromAddress();
@@ -105,13 +105,13 @@ const NUMBER = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 const FOUR_NUMBERS = new RegExp(`^(?:${MAPPED})?(?:${NUMBER}\\.){3}${NUMBER}$`);
 
 /**
- * An address as a key: "192.0.2.1", "2001:db8:0:100::/56"; undefined for what is no address. A port
- * and brackets do not matter.
+ * Returns an address as a key, "192.0.2.1" or "2001:db8:0:100::/56"; undefined for a text that is
+ * not an address. A port and brackets are ignored.
  *
  * @param ipv6Prefix how many bits of an IPv6 address count
  */
 export function canonical(text: string, ipv6Prefix = IPV6_PREFIX): string | undefined {
-  // what most sockets say
+  // the form that most sockets report
   if (FOUR_NUMBERS.test(text)) return text.startsWith(MAPPED) ? text.slice(MAPPED.length) : text;
   const groups = plainGroups(text);
   if (groups !== undefined) return network(groups, ipv6Prefix);
@@ -132,8 +132,8 @@ function network(groups: readonly number[], prefix: number): string {
 }
 
 /**
- * The groups of an IPv6 address that is nothing but groups, as most are: the parser takes as long
- * as Node does for a whole request. Undefined for all that it must look at.
+ * Returns the groups of an IPv6 address that consists of groups only, as most do; undefined for all
+ * other forms. A fast path: the full parser takes as long as Node takes for a whole request.
  */
 function plainGroups(text: string): readonly number[] | undefined {
   if (!GROUPS.test(text)) return undefined;
@@ -150,22 +150,22 @@ function plainGroups(text: string): readonly number[] | undefined {
 
 const GROUPS = /^[0-9a-f:]{2,39}$/i;
 
-/** It is an IPv4 address. */
+/** Whether it is an IPv4-mapped address. */
 function isMapped(groups: readonly number[]): boolean {
   return groups[5] === 0xffff && groups.findIndex(Boolean) === 5;
 }
 
-/** A port may be obfuscated in `Forwarded`. */
+/** In `Forwarded` a port may be obfuscated. */
 const WITH_PORT = /^(?:\[([^\]]*)\]|([0-9.]+))(?::(?:[0-9]{1,5}|_[\w.-]+))?$/;
-/** With a zone it may be longer than this, but no address from outside has one. */
+/** An address with a zone may be longer, but addresses from outside have no zone. */
 const LONGEST = 64;
 
-/** The whole address; an IPv4-mapped one is the IPv4 address. */
+/** Parses the full address; an IPv4-mapped one becomes the IPv4 address. */
 export function parseAddress(text: string): Address | undefined {
   const [, inBrackets, withoutPort] = text.length > LONGEST ? [] : (WITH_PORT.exec(text) ?? []);
   const bare = inBrackets ?? withoutPort ?? text;
   if (bare.length > LONGEST) return undefined;
-  // not the forms that only C reads: "0x7f.1" and 127.0.0.1 would be two clients
+  // rejects the forms of C, such as "0x7f.1": otherwise one address could be two clients
   if (ipaddr.IPv4.isValidFourPartDecimal(bare)) return ipaddr.IPv4.parse(bare);
   return ipaddr.IPv6.isValid(bare) ? ipaddr.process(bare) : undefined;
 }

@@ -1,20 +1,20 @@
-/** Which values of an actor a rule does not hold for. */
+/** Finds the requests to which a rule does not apply, by the value of its actor. */
 import ipaddr from "ipaddr.js";
 import type { GatewayRequest } from "../request.ts";
 import type { Actor } from "./actor.ts";
 import { type Address, addressOf, parseAddress } from "./address.ts";
 
-/** Addresses that have the first `bits` bits in common. */
+/** The addresses that share their first `bits` bits. */
 interface Range {
   readonly base: Address;
   readonly bits: number;
 }
 
 /**
- * @param listed values; of addresses also ranges, "192.0.2.0/24"
- * @param actor of the rule: one that `fromAddress` made is asked for the whole address, since the
- *   value that requests are counted by may be that of a network
- * @param isDevice its values are addresses, or networks
+ * @param listed values; for addresses also ranges, "192.0.2.0/24"
+ * @param actor of the rule. If `fromAddress` created it, the full address is compared, because the
+ *   value by which requests are counted may be a network
+ * @param isDevice whether its values are addresses or networks
  */
 export function exemption(
   listed: readonly string[],
@@ -41,7 +41,9 @@ function contains(outer: Range, inner: Range): boolean {
   );
 }
 
-/** Undefined for what is neither a range nor an address: an actor may give any text. */
+/**
+ * Parses a range or an address; undefined for anything else, because an actor may return any text.
+ */
 export function range(text: string): Range | undefined {
   if (!ipaddr.isValidCIDR(text)) return single(parseAddress(text));
   const [base, bits] = ipaddr.parseCIDR(text);

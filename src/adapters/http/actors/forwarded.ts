@@ -1,13 +1,16 @@
-/** What proxies add to a request: `X-Forwarded-For`, and `Forwarded` (RFC 7239). */
+/**
+ * Reads the fields that proxies add to a request: `X-Forwarded-For`, and `Forwarded` (RFC 7239).
+ */
 
 export type ForwardedField = "x-forwarded-for" | "forwarded";
 
 /**
- * The addresses that the last proxies added, the farthest of these first; "" where one does not say.
+ * Returns the addresses that the last `count` proxies appended, the outermost proxy's first; ""
+ * where a proxy gives none.
  *
- * These elements were written by trusted proxies and are well-formed. What stands to their left may
- * be anything, so the list is read from the right, and a library that parses the whole field would
- * let a client make it invalid.
+ * These elements were written by trusted proxies and are well-formed. Clients control what is to
+ * the left of them, so the list is read from the right. A parser of the whole field would let a
+ * client make the whole field invalid.
  */
 export function forwardedFor(
   field: ForwardedField,
@@ -38,10 +41,10 @@ function isEscaped(text: string, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-/** A parameter, `name=token` or `name="quoted"`, and what ends it. Some proxies do not quote IPv6. */
+/** A parameter, `name=token` or `name="quoted"`, and its end. Some proxies do not quote IPv6. */
 const PARAMETER = /(?:[ \t]*([^\s;="]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*)))?[ \t]*(;|$)/y;
 
-/** "" where it says nothing, is malformed or says it twice: a proxy that copies text may be fooled. */
+/** Returns "" if `for` is absent, malformed or repeated: a client may have injected it. */
 function forOf(element: string): string {
   let found: string | undefined;
   PARAMETER.lastIndex = 0;

@@ -1,7 +1,8 @@
 /**
- * An actor of the application as the filter calls it. It always settles with a text or nothing: an
- * actor that throws, rejects, takes too long or returns something else has failed, is reported, and
- * the request counts as one without a value. So a broken token frees a request from no other rule.
+ * Wraps an actor of the application for the filter. The wrapped actor always settles with a text or
+ * nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
+ * error is reported, and the request counts as one without a value. So a broken token does not
+ * exempt a request from other rules.
  */
 import { show } from "../../../check.ts";
 import { type Clock, systemClock } from "../../../clock.ts";
@@ -10,7 +11,7 @@ import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
 import { warn } from "./warn.ts";
 
-/** Learns of a failure. */
+/** Receives the error of a failed actor. */
 export type Report = (error: unknown, request: GatewayRequest) => void;
 
 export type GuardedActor = (
@@ -19,10 +20,10 @@ export type GuardedActor = (
 ) => string | undefined | Promise<string | undefined>;
 
 /**
- * An actor of this package is handed back as it is: it does not fail.
+ * Wraps an actor; returns an actor of this package unchanged, because it does not fail.
  *
- * @param name that messages use
- * @param timeoutMs how long the actor's promise may take
+ * @param name for messages
+ * @param timeoutMs how long the actor's promise may take, ms
  */
 export function guarded(
   name: string,
@@ -40,7 +41,7 @@ export function guarded(
       hasWarned = true;
       warn(
         "SMOOTH_LIMITER_ACTOR_FAILED",
-        `${name} failed, so the request counts as one without a value: ${error}. This is said once; a function as onError sees each failure`,
+        `${name} failed, so the request counts as one without a value: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
       );
     }
     return undefined;
@@ -60,7 +61,7 @@ export function guarded(
   };
 }
 
-/** @throws TypeError where it is something else: all objects would be one actor */
+/** @throws TypeError for anything else: all objects would otherwise share one key */
 function textOf(name: string, value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (value === undefined || value === null) return undefined;
@@ -71,7 +72,7 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as Partial<PromiseLike<unknown>> | null)?.then === "function";
 }
 
-/** Rejects with a TimeoutError where there is no answer in time. */
+/** Rejects with a TimeoutError if there is no result in time. */
 async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock): Promise<T> {
   let cancel = () => {};
   const late = new Promise<never>((_, reject) => {
@@ -85,11 +86,11 @@ async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock
   }
 }
 
-/** Lets the methods of a request work without it: `({ header }) => header("x")`. */
+/** Lets a request's methods work when they are detached: `({ header }) => header("x")`. */
 const DETACHABLE: ProxyHandler<GatewayRequest> = {
   get(request, key) {
     const value: unknown = Reflect.get(request, key, request);
-    // of a frozen object a proxy must give what is there
+    // a proxy of a frozen object must return the property itself
     return typeof value === "function" && !Object.isFrozen(request) ? value.bind(request) : value;
   },
 };

@@ -1,14 +1,14 @@
 import { createHash } from "node:crypto";
 
 /**
- * Longer ones are hashed here too: what clients send must not fill the memory. So are those that
- * look like a hash.
+ * Longer values are hashed in this process too, so that clients cannot fill the memory. So are
+ * values that look like a hash.
  */
 const LONGEST_LOCAL = 64;
 
 /**
- * The key of an actor's value: in this process the value itself, as far as it is short; on Redis
- * always a hash, since an API key is nothing to leave in a database.
+ * Returns the key of an actor's value. In this process: the value itself if it is short. On Redis:
+ * always a hash, because an API key should not be stored in a database.
  */
 export function keyOf(value: string, scope: "local" | "global"): string {
   if (scope === "local" && value.length <= LONGEST_LOCAL && !value.startsWith("#")) return value;

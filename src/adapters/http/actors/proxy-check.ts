@@ -1,12 +1,13 @@
 /**
- * Whether the requests look as `trustedProxies` says. A wrong number is no error that shows: behind
- * an unstated proxy all clients are one, and without a stated one clients choose their address.
+ * Warns if requests contradict `trustedProxies`. A wrong number causes no visible error: behind an
+ * undeclared proxy all clients count as one, and with a declared proxy that does not exist clients
+ * can choose their address.
  */
 import type { GatewayRequest } from "../request.ts";
 import type { ForwardedField } from "./forwarded.ts";
 import { warn } from "./warn.ts";
 
-/** A proxy that is there adds its field to nearly every request, but not to a health check. */
+/** A proxy adds its field to nearly every request, but not to its own health checks. */
 const REQUESTS_LOOKED_AT = 1000;
 const REQUESTS_WITHOUT = 20;
 

@@ -3,9 +3,9 @@ interface Warner {
 }
 
 /**
- * A warning of the process to the operator.
+ * Emits a process warning for the operator.
  *
- * @param code for listeners, and to mute it: `node --disable-warning=CODE`
+ * @param code identifies the warning; `node --disable-warning=CODE` mutes it
  */
 export function warn(code: string, message: string): void {
   const { process } = globalThis as { readonly process?: Warner };

@@ -1,10 +1,10 @@
-/** What a client gets that is refused. */
+/** The response to a refused request. */
 import { type Bound, checkNumber, checkOneOf, checkText, show } from "../../../check.ts";
 import type { GatewayRequest } from "../request.ts";
 import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
 import type { Screened } from "./screen.ts";
 
-/** An answer, whatever the server. */
+/** A response, independent of the server. */
 export interface Answer {
   readonly status: number;
   /** Header fields by name. */
@@ -13,20 +13,20 @@ export interface Answer {
 }
 
 export interface AnswerOptions {
-  /** The status of a refusal, from 400 to 599. Default 429; 503 is nginx's. */
+  /** The status of a refusal, from 400 to 599. Default 429; nginx uses 503. */
   readonly status?: number | undefined;
   /**
-   * In which dialects answers tell how the rules stand, refusals and others alike: one, several, or
-   * none (`false`). Default "draft-11".
+   * The dialects in which responses, refusals and others, report the state of the rules: one,
+   * several, or none (`false`). Default "draft-11".
    */
   readonly headers?: Dialect | readonly Dialect[] | false | undefined;
   /**
-   * Another answer to those who are refused.
+   * Returns another response to a refused request.
    *
-   * @param usual what they would get
-   * @param verdict why: what the gateway said
-   * @returns the answer: change what you like of the usual one. Where it throws, or answers what
-   *   cannot be sent, they get the usual one, and `onError` hears of it
+   * @param usual the default response
+   * @param verdict the gateway's verdict with the reasons
+   * @returns the response, for example a changed copy of `usual`. If the function throws, or
+   *   returns a response that cannot be sent, the default is sent and `onError` gets the error
    * @example
    * answer: (usual) => ({ ...usual, body: "slow down" })
    */
@@ -42,7 +42,7 @@ const refusing: Bound = {
   holds: (value) => Number.isInteger(value) && value >= 400 && value <= 599,
 };
 
-/** Options once they are checked. */
+/** The options, checked. */
 export interface AnswerStyle {
   readonly status: number;
   readonly dialects: readonly Dialect[];
@@ -71,10 +71,12 @@ const answering: Bound = {
 };
 
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** What Node lets through; other characters would end the process where the answer is sent. */
+/**
+ * The characters that Node accepts; any other would crash the process when the response is sent.
+ */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** The application's answer, or an error that says why it cannot be sent. */
+/** Returns the application's response; throws an error that says why it cannot be sent. */
 export function checkAnswer(answer: Answer): Answer {
   const { status, headers, body } = Object(answer) as Partial<Answer>;
   checkNumber("the status of an answer", status, answering);
@@ -92,7 +94,7 @@ export function checkAnswer(answer: Answer): Answer {
 /** The problem types that the draft of the RateLimit fields registers. */
 const PROBLEMS = "https://iana.org/assignments/http-problem-types#";
 
-/** To a request that rules refuse. */
+/** The response to a request that rules refuse. */
 export function refusal(verdict: Screened, status: number, fields: readonly Field[]): Answer {
   const violated = verdict.outcomes.filter(
     ({ allowed, rule }) => !allowed && rule.mode !== "shadow",
@@ -106,7 +108,7 @@ export function refusal(verdict: Screened, status: number, fields: readonly Fiel
   });
 }
 
-/** To a request that nobody can decide about. */
+/** The response to a request that cannot be decided because the filter failed. */
 export function unavailable(): Answer {
   const status = 503;
   return problem(status, [], 1, {
@@ -116,7 +118,7 @@ export function unavailable(): Answer {
   });
 }
 
-/** Where the application wants a fault to be one. */
+/** The response where the application wants a failed filter to be a server error. */
 export function failure(): Answer {
   const status = 500;
   return problem(status, [], undefined, { title: "Internal server error", status });

@@ -1,6 +1,6 @@
 /**
- * The header fields that tell how the rules stand, in the dialects that clients know. Numbers are
- * whole and err to the safe side: what is left is rounded down, times are rounded up.
+ * The header fields that report the state of the rules, in the dialects that clients know. Numbers
+ * are whole and never too optimistic: remaining permits are rounded down, times are rounded up.
  */
 import { retryAfter } from "./retry.ts";
 import type { PolicyOutcome, Screened } from "./screen.ts";
@@ -9,9 +9,9 @@ import type { PolicyOutcome, Screened } from "./screen.ts";
 export type Field = readonly [name: string, value: string];
 
 /**
- * How header fields are written: `"draft-11"` is the current IETF draft (the syntax has been the same
- * since draft 8), `"draft-7"` and `"draft-6"` are older ones, `"x-ratelimit"` is what many services
- * send.
+ * The format of the header fields. `"draft-11"` is the current IETF draft (the syntax has not
+ * changed since draft 8), `"draft-7"` and `"draft-6"` are older drafts, `"x-ratelimit"` is what
+ * many services send.
  */
 export type Dialect = "draft-11" | "draft-7" | "draft-6" | "x-ratelimit";
 
@@ -63,7 +63,7 @@ export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
 
 const NONE: readonly Field[] = [];
 
-/** The fields of an answer, in all dialects that are asked for. */
+/** Returns the fields of a response, in all requested dialects. */
 export function fieldsOf(
   { outcomes, retryMs }: Screened,
   dialects: readonly Dialect[],
@@ -82,20 +82,20 @@ function isShown({ rule }: PolicyOutcome): boolean {
 
 // -- one policy --
 
-/** What a header field can hold as an integer. */
+/** The largest integer that a structured header field can hold. */
 const LARGEST = 999_999_999_999_999;
 
-/** Of permits, requests. */
+/** Converts permits to requests. */
 function requests(permits: number, { rule }: PolicyOutcome): number {
   return Math.min(LARGEST, Math.max(0, Math.floor(permits / rule.cost)));
 }
 
-/** Whole seconds, never too few: whoever comes back then is not early. */
+/** Whole seconds, rounded up: a client that returns after this time is not early. */
 export function seconds(ms: number): number {
   return Math.min(LARGEST, Math.max(0, Math.ceil(ms / 1000)));
 }
 
-/** What is the same for most requests that a rule holds for. */
+/** The parts of a field that are the same for most requests of a rule. */
 interface Written {
   readonly limit: number;
   readonly windowMs: number;
@@ -124,7 +124,7 @@ function writtenOf(outcome: PolicyOutcome): Written {
   return now;
 }
 
-/** `t` is when more can be had: who is refused learns when it would pass. */
+/** `t` is when more is available; for a refused request, when it would pass. */
 function limitItem(outcome: PolicyOutcome, written: Written): string {
   const { allowed, decision } = outcome;
   const left = written.left + requests(decision.remaining, outcome);
@@ -142,20 +142,20 @@ function windowOf({ decision }: PolicyOutcome): number {
   return decision.policies[decision.policy]?.windowMs ?? 0;
 }
 
-/** A structured field's string; names of rules are printable ASCII. */
+/** A string of a structured field. Rule names are printable ASCII. */
 function quoted(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : `"${text.replace(/["\\]/g, "\\$&")}"`;
 }
 
 const PLAIN = /^[^"\\]*$/;
 
-// -- of several, the one that binds --
+// -- for dialects that report one policy only: the binding one --
 
-/** The one that refuses for the longest time, or the one that has the least left. */
+/** The policy that refuses for the longest time, or else the one with the least left. */
 function binding(shown: readonly PolicyOutcome[], retryMs: number) {
   const outcome = shown.reduce((binds, next) => (bindsMore(next, binds) ? next : binds));
   const { limit, remaining, resetMs } = outcome.decision;
-  // one instant with Retry-After, as these drafts want it
+  // the same instant as in Retry-After, as these drafts require
   const backMs = Math.max(retryMs, retryAfter(outcome.decision, outcome.rule.cost));
   return {
     limit: requests(limit, outcome),

@@ -1,9 +1,9 @@
 import type { Decision } from "../../../limiter/face.ts";
 
 /**
- * When a refused request does well to come back, ms: after its wait; or where it may not wait, when
- * there is sure to be room, if no other came. A full bucket has room for a request once what that
- * costs has drained. `Infinity`: never, the limit is 0.
+ * Returns when a refused request should be retried, ms: after its wait. If it may not wait, the
+ * time after which there is room if no other request comes: a full bucket has room once the
+ * request's cost has drained. `Infinity`: never, because the limit is 0.
  *
  * @param cost in permits
  */

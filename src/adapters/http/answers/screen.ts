@@ -1,9 +1,9 @@
-/** What stands in front of a server, and what answers are made of: a gateway, or another filter. */
+/** The interface of a filter, and of the results from which responses are made. */
 import type { Decision } from "../../../limiter/face.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { Rule } from "../rules/rule.ts";
 
-/** A filter of requests. A `Gateway` is one, and so is what `limitConnections` makes. */
+/** A filter of requests: a `Gateway`, or what `limitConnections` returns. */
 export interface Screen {
   /** As `check` of a gateway. */
   check(
@@ -12,20 +12,20 @@ export interface Screen {
   ): Screened | Promise<Screened>;
 }
 
-/** What a filter says about a request. A `Verdict` is that. */
+/** A filter's result for a request. A `Verdict` is one. */
 export interface Screened {
-  /** Whether it may pass. */
+  /** Whether the request may pass. */
   readonly allowed: boolean;
-  /** When to come back, ms; `Infinity` if nobody knows. 0 when allowed. */
+  /** When to retry, ms; `Infinity` if unknown. 0 when allowed. */
   readonly retryMs: number;
-  /** A policy each; those of mode "shadow" are no business of the client's. */
+  /** One for each policy. Policies in mode "shadow" are not reported to the client. */
   readonly outcomes: readonly PolicyOutcome[];
 }
 
-/** What one policy says about a request. */
+/** The result of one policy for a request. */
 export interface PolicyOutcome {
   readonly rule: Pick<Rule, "name" | "mode" | "cost"> & {
-    /** What it counts, where that is not requests in a time: "concurrent-requests". */
+    /** What it counts, if not requests per time: "concurrent-requests". */
     readonly quotaUnit?: string | undefined;
   };
   readonly allowed: boolean;

@@ -1,4 +1,4 @@
-/** How many requests of one actor may be under way at once: nginx's `limit_conn`. */
+/** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
 import {
   aboveZero,
   aboveZeroOrInfinity,
@@ -19,8 +19,8 @@ import type { GatewayRequest } from "../request.ts";
 
 export interface ConnectionsOptions {
   /**
-   * Whose requests are counted together. Default: the client's address, `fromAddress()`. Requests
-   * without a value are counted by the address of their connection.
+   * The actor by which requests are counted. Default: the client's address, `fromAddress()`.
+   * Requests without a value are counted by the address of their connection.
    */
   readonly actor?: Actor | undefined;
   /**
@@ -28,24 +28,24 @@ export interface ConnectionsOptions {
    * failed, and the request counts as one without a value.
    */
   readonly actorTimeoutMs?: number | undefined;
-  /** What refusals call it: printable ASCII. Default "connections". */
+  /** The name in refusals: printable ASCII. Default "connections". */
   readonly name?: string | undefined;
   /**
    * How long a request holds its place at most, ms, above 0. Default Infinity: until it is over. A
    * last resort for servers that do not report the end of a request: give a time that no request of
-   * yours needs. A longer one goes on, but is no longer counted.
+   * yours needs. A longer request goes on, but is no longer counted.
    */
   readonly maxAgeMs?: number | undefined;
-  /** Where `maxAgeMs` and `actorTimeoutMs` are read from, for tests. Default: the system's clock. */
+  /** The clock for `maxAgeMs` and `actorTimeoutMs`, for tests. Default: the system's clock. */
   readonly clock?: Clock | undefined;
 }
 
-/** When an answer will be over is unknown: a second is as good as any. */
+/** The retry time of a refusal: when a place becomes free cannot be known, so one second. */
 const RETRY_MS = 1000;
 
 const PASSED: Screened = Object.freeze({ allowed: true, retryMs: 0, outcomes: Object.freeze([]) });
 
-/** Counts the requests of each actor that are under way. */
+/** Counts the requests of each actor that are in progress. */
 class Places {
   readonly #limit: number;
   readonly #maxAgeMs: number;
@@ -60,7 +60,7 @@ class Places {
     this.#clock = clock;
   }
 
-  /** @returns undefined where the actor has no place left */
+  /** @returns undefined if the actor has no place left */
   take(key: string): Place | undefined {
     const nowMs = this.#clock.now();
     for (const place of this.#places) {
@@ -75,7 +75,7 @@ class Places {
     return place;
   }
 
-  /** Does nothing where the place has been left before. */
+  /** Frees the place. Does nothing if it was freed before. */
   leave(place: Place): void {
     if (!this.#places.delete(place)) return;
     const left = (this.#taken.get(place.key) ?? 0) - 1;
@@ -90,15 +90,15 @@ interface Place {
 }
 
 /**
- * A filter of how many requests of each actor are under way at once in this process. A request that
- * is one too many is refused, and does not wait. A place is free again when the request is over, its
- * socket closes or its HTTP/2 stream does, whichever comes first, whether the body of the answer was
- * read or not; after `maxAgeMs` at the latest. A request whose end the server does not report is
- * counted for `maxAgeMs`, and not at all without one.
+ * Creates a filter that limits how many requests of each actor are in progress at once in this
+ * process. A request beyond the limit is refused; it does not wait. A place becomes free when the
+ * request is over, its socket closes or its HTTP/2 stream closes, whichever comes first, whether or
+ * not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
+ * end of a request, the request is counted for `maxAgeMs`; without `maxAgeMs` it is not counted.
  *
  * @param limit how many, a whole number, 1 or more
  * @param options see `ConnectionsOptions`
- * @returns what the adapters of all servers take in place of a gateway; use it beside one
+ * @returns a filter that all server adapters accept in place of a gateway; use it beside one
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * app.use(expressGateway(limitConnections(10)));
@@ -122,7 +122,7 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
 
   const enter = (value: string | undefined, request: GatewayRequest): Screened => {
-    // without an end, its place would be lost
+    // the end of the request is never reported, so its place would never be freed
     if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
     const place = places.take(placeKey(value, request));
     if (place === undefined) {
@@ -143,7 +143,7 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   };
 }
 
-/** No actor's value is equal to an address that stands for a missing one. */
+/** Prefixes keep an actor's value distinct from an address that stands for a missing value. */
 function placeKey(value: string | undefined, { remoteAddress = "" }: GatewayRequest): string {
   return value ? `=${keyOf(value, "local")}` : `@${canonical(remoteAddress) ?? ""}`;
 }

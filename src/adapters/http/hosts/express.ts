@@ -2,16 +2,16 @@ import type { Screen } from "../answers/screen.ts";
 import { Guard, type HostOptions, type Ruling } from "./guard.ts";
 import { carryOut, NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
-/** What is needed of an Express request. */
+/** The members of an Express request that the adapter uses. */
 export interface ExpressRequest extends NodeRequest {
-  /** `url` is without what the router that this is used in was mounted at. */
+  /** The whole URL; `url` lacks the part at which the router is mounted. */
   readonly originalUrl?: string | undefined;
 }
 
 /**
- * A filter for Express 5 and 4, Connect, Polka and others that call `(req, res, next)`.
+ * Creates a filter for Express 5 and 4, Connect, Polka and others that call `(req, res, next)`.
  *
- * @param gateway what `createGateway` made, or `limitConnections`
+ * @param gateway from `createGateway` or `limitConnections`
  * @param options see `HostOptions`
  * @returns a middleware: use it before your routes. Rules see the whole URL wherever it is mounted
  * @throws RangeError or TypeError that names the option, its bound and what it got

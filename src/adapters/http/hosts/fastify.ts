@@ -3,17 +3,17 @@ import { Guard, type HostOptions, type Ruling } from "./guard.ts";
 import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
-  /** What `createGateway` made, or `limitConnections`. */
+  /** From `createGateway` or `limitConnections`. */
   readonly gateway: Screen;
 }
 
-/** What is needed of a Fastify request. */
+/** The members of a Fastify request that the adapter uses. */
 export interface FastifyRequest {
   readonly raw: NodeRequest;
   readonly originalUrl: string;
 }
 
-/** What is needed of a Fastify reply. */
+/** The members of a Fastify reply that the adapter uses. */
 export interface FastifyReply {
   readonly raw: NodeResponse;
   readonly sent: boolean;
@@ -26,7 +26,7 @@ export interface FastifyReply {
 
 type Done = (error?: Error) => void;
 
-/** What is needed of a Fastify instance. */
+/** The members of a Fastify instance that the adapter uses. */
 export interface FastifyInstance {
   addHook(
     name: "onRequest",
@@ -35,7 +35,7 @@ export interface FastifyInstance {
 }
 
 /**
- * A plugin for Fastify 5: a filter of all requests, also of those that no route is there for.
+ * A plugin for Fastify 5 that filters all requests, including those without a route.
  *
  * @param options `{ gateway }`, and `HostOptions`
  * @throws (as a rejection of `register`) RangeError or TypeError that names the option, its bound
@@ -50,7 +50,7 @@ export const fastifyGateway: (
   options: FastifyGatewayOptions,
   done: Done,
 ) => void = Object.assign(plug, {
-  // as fastify-plugin does it: the hook is for the whole application, not for what is registered here
+  // as fastify-plugin does: the hook applies to the whole application, not only to this plugin
   [Symbol.for("skip-override")]: true,
   [Symbol.for("fastify.display-name")]: "smooth-limiter",
 });
@@ -64,7 +64,7 @@ function plug(
   try {
     guard = new Guard(gateway, options);
   } catch (error) {
-    // what a plugin throws ends the process
+    // an error thrown by a plugin would end the process
     done(error as Error);
     return;
   }
@@ -83,7 +83,7 @@ function plug(
 function carryOut(ruling: Ruling, reply: FastifyReply): boolean {
   if (reply.sent) return false;
   if (ruling === undefined) {
-    reply.hijack(); // nobody is there to be answered
+    reply.hijack(); // the request is over: no response can be sent
     return false;
   }
   if (ruling.answer === undefined) {

@@ -1,4 +1,6 @@
-/** Handlers that take a `Request` and answer a `Response`: Deno, Bun, Workers, Next and others. */
+/**
+ * For handlers that take a `Request` and return a `Response`: Deno, Bun, Workers, Next and others.
+ */
 import { checkFunction } from "../../../check.ts";
 import type { Answer } from "../answers/answer.ts";
 import type { Field } from "../answers/fields.ts";
@@ -9,11 +11,11 @@ import type { NodeRequest, NodeResponse } from "./node.ts";
 
 export interface FetchHostOptions<Context extends readonly unknown[]> extends HostOptions {
   /**
-   * Whose connection it is. A `Request` does not tell; by default it is looked for where Deno, Bun
-   * and @hono/node-server put it. On platforms that set a header field of their own:
-   * `(request) => request.headers.get("cf-connecting-ip")`.
+   * Returns the client's address. A `Request` does not contain it; by default the adapter reads it
+   * where Deno, Bun and @hono/node-server provide it. On platforms that set a header field of their
+   * own: `(request) => request.headers.get("cf-connecting-ip")`.
    *
-   * @returns an address; undefined or null where there is none: all such clients are one device
+   * @returns an address; undefined or null if there is none: all such clients are one device
    */
   readonly remoteAddress?:
     | ((request: Request, ...context: Context) => string | null | undefined)
@@ -21,11 +23,11 @@ export interface FetchHostOptions<Context extends readonly unknown[]> extends Ho
 }
 
 /**
- * A filter in front of a handler in the style of `fetch`.
+ * Wraps a handler in the style of `fetch` with a filter.
  *
- * @param gateway what `createGateway` made, or `limitConnections`
- * @param handler gets the requests that pass, and whatever else the platform gives. It may answer
- *   undefined, as Bun wants it once a WebSocket was upgraded
+ * @param gateway from `createGateway` or `limitConnections`
+ * @param handler receives the requests that pass, and the platform's other arguments. It may return
+ *   undefined, as Bun expects after an upgrade to a WebSocket
  * @param options see `FetchHostOptions`
  * @returns a handler
  * @throws RangeError or TypeError that names the option, its bound and what it got
@@ -67,10 +69,10 @@ export function fetchGateway<
   };
 }
 
-/** nginx's number, for its own log: nobody reads it. */
+/** The status that nginx logs for a client that has disconnected; no client receives it. */
 export const CLIENT_GONE = 499;
 
-/** A `Response` takes not even an empty one. */
+/** Statuses for which a `Response` accepts no body, not even an empty one. */
 const WITHOUT_BODY = [204, 205, 304];
 
 export function responseOf({ status, headers, body }: Answer): Response {
@@ -81,7 +83,9 @@ export function responseOf({ status, headers, body }: Answer): Response {
 /** The status of an upgrade to a WebSocket on Deno and Workers. */
 export const SWITCHING_PROTOCOLS = 101;
 
-/** A fetched response has immutable header fields: it is copied. An upgrade cannot be copied. */
+/**
+ * Adds header fields. A fetched response has immutable ones, so it is copied; an upgrade cannot be.
+ */
 function withFields(response: Response, fields: readonly Field[]): Response {
   try {
     for (const [name, value] of fields) response.headers.set(name, value);
@@ -92,7 +96,7 @@ function withFields(response: Response, fields: readonly Field[]): Response {
   }
 }
 
-/** A request as the gateway sees it. */
+/** The gateway's view of a request. */
 export class FetchGatewayRequest implements HostRequest {
   readonly method: string;
   readonly url: string;
@@ -103,7 +107,7 @@ export class FetchGatewayRequest implements HostRequest {
   readonly #listeners: (() => void)[] = [];
   #signal: AbortSignal | undefined;
 
-  /** @param context what the platform handed over beside the request */
+  /** @param context the platform's argument beside the request */
   constructor(
     request: Request,
     peer: () => string | null | undefined,
@@ -139,7 +143,9 @@ export class FetchGatewayRequest implements HostRequest {
     return this.#request.headers.get(name) ?? undefined;
   }
 
-  /** Reported by the platform where it knows; elsewhere by the signal and by the body's end. */
+  /**
+   * Uses the platform's own report where it exists, otherwise the signal and the end of the body.
+   */
   onClose(closed: () => void): void {
     const served = servedBy(this.#context);
     if (served !== undefined) {
@@ -164,10 +170,12 @@ export class FetchGatewayRequest implements HostRequest {
     for (const closed of this.#listeners.splice(0)) closed();
   }
 
-  /** The same response; the end of its body closes the request where nothing else reports it. */
+  /**
+   * Returns the response; where the end of the request is not reported, the end of its body counts.
+   */
   closing<R extends Response>(response: R): R | Response {
     if (this.#listeners.length === 0) return response;
-    // the body of an answer to HEAD is never read
+    // the body of a response to HEAD is never read
     if (response.body === null || this.method === "HEAD") {
       this.close();
       return response;
@@ -179,7 +187,9 @@ export class FetchGatewayRequest implements HostRequest {
   }
 }
 
-/** What platforms hand over beside the request: who called, and when the request is over. */
+/**
+ * The platforms' arguments beside the request: the client's address, and the end of the request.
+ */
 interface Platform {
   /** Deno. */
   readonly remoteAddr?: { readonly hostname?: string };
@@ -191,7 +201,7 @@ interface Platform {
   readonly outgoing?: NodeResponse;
 }
 
-/** What Node has of a request: on @hono/node-server, and of a WebSocket on @hono/node-ws. */
+/** Node's own request: on @hono/node-server, and for a WebSocket on @hono/node-ws. */
 function servedBy(
   context: readonly unknown[],
 ): { readonly req: NodeRequest; readonly res: NodeResponse | undefined } | undefined {

@@ -1,6 +1,6 @@
 /**
- * What all servers have in common: asks the filter, and says what is to be done. Each server's own
- * adapter shows it the request and carries that out.
+ * The part that all server adapters share: it asks the filter and decides what to do. Each adapter
+ * passes the request in and carries out the result.
  */
 import { checkOptions, show } from "../../../check.ts";
 import { ReservationCancelledError } from "../../../errors.ts";
@@ -20,13 +20,13 @@ import type { GatewayRequest } from "../request.ts";
 
 type Maybe<T> = T | Promise<T>;
 
-/** A request as the adapters of servers show it. */
+/** A request as the server adapters pass it in. */
 export interface HostRequest extends GatewayRequest {
-  /** Whether it was answered already, or its client has gone. */
+  /** Whether it was answered already, or its client has disconnected. */
   readonly isOver: boolean;
 }
 
-/** What a filter has said about a request, and what the filters before it have said. */
+/** The result of a filter for a request, and the results of the filters before it. */
 interface Seen {
   readonly screen: Screen;
   readonly request: GatewayRequest;
@@ -36,17 +36,17 @@ interface Seen {
 
 const SEEN = Symbol("smooth-limiter");
 
-/** What becomes of a request that the filter cannot decide about. */
+/** What to do with a request if the filter fails. */
 export type OnError = "allow" | "refuse";
 
 export interface HostOptions extends AnswerOptions {
   /**
-   * What happens to a request when the filter itself fails: Redis is away, say. It goes on
-   * (`"allow"`, the default), it is answered 503 (`"refuse"`), or a function is given the error and
-   * returns which of the two. A function that throws makes the error the server's: a 500.
+   * What to do with a request if the filter itself fails, for example because Redis is unavailable:
+   * `"allow"` (the default) lets it pass, `"refuse"` responds with 503, a function receives the
+   * error and returns one of the two. If the function throws, the error is the server's: a 500.
    *
-   * A function is also given what an actor of yours throws, and its result is then ignored: the
-   * request counts as one without a value for that actor, and the rules decide.
+   * A function also receives the errors of your actors. Its result is then ignored: the request
+   * counts as one without a value for that actor, and the rules decide.
    */
   readonly onError?:
     | OnError
@@ -56,10 +56,10 @@ export interface HostOptions extends AnswerOptions {
 
 export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
 
-/** What is to be done; undefined: nothing, the request is over. */
+/** What the adapter must do; undefined: nothing, because the request is over. */
 export type Ruling = Passage | Refusal | undefined;
 
-/** The request goes on, and its answer gets these header fields. */
+/** The request goes on, and its response gets these header fields. */
 interface Passage {
   readonly fields: readonly Field[];
   readonly answer?: undefined;
@@ -73,18 +73,18 @@ export class Guard {
   readonly #screen: Screen;
   readonly #style: AnswerStyle;
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
-  /** For what does not change the ruling. */
+  /** Receives errors that do not change the ruling. */
   readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
 
   constructor(screen: Screen, options: HostOptions, more: readonly string[] = []) {
     checkOptions("options", options, [...HOST_OPTIONS, ...more]);
     if (screen instanceof Promise) {
       throw new TypeError(
-        "gateway must be what createGateway made, got a promise of it: await createGateway(…) first",
+        "gateway must be the result of createGateway, got a promise of it: await createGateway(…) first",
       );
     }
     if (typeof (Object(screen) as Partial<Screen>).check !== "function") {
-      throw new TypeError(`gateway must be what createGateway made, got ${show(screen)}`);
+      throw new TypeError(`gateway must be the result of createGateway, got ${show(screen)}`);
     }
     const { onError = "allow" } = options;
     if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
@@ -98,25 +98,27 @@ export class Guard {
   }
 
   /**
-   * Never throws; rejects where `onError` throws. A request that is over is neither counted nor
-   * served: its client's address may be unknown by now.
+   * Asks the filter. Never throws; rejects if `onError` throws. A request that is over is neither
+   * counted nor served: its client's address may be unknown by now.
    *
-   * @param carrier the server's own request, which the verdict is kept with
+   * @param carrier the server's own request, to which the verdict is attached
    */
   ask(request: HostRequest, carrier: object): Maybe<Ruling> {
     if (request.isOver) return undefined;
     try {
-      const told = this.#check(request, carrier);
-      if (!(told instanceof Promise)) return this.#rule(told, request);
-      return told
-        .then((verdict) => (request.isOver ? undefined : this.#rule(verdict, request)))
+      const verdict = this.#check(request, carrier);
+      if (!(verdict instanceof Promise)) return this.#rule(verdict, request);
+      return verdict
+        .then((late) => (request.isOver ? undefined : this.#rule(late, request)))
         .catch((error) => this.#fault(error, request));
     } catch (error) {
       return this.#fault(error, request);
     }
   }
 
-  /** A filter that is mounted twice counts a request once: the second one repeats the first. */
+  /**
+   * Counts a request once if the filter is mounted twice: the second call repeats the first result.
+   */
   #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<Screened> {
     const before = carrier[SEEN];
     for (let seen = before; seen !== undefined; seen = seen.before) {
@@ -140,7 +142,7 @@ export class Guard {
     try {
       return { answer: checkAnswer(answer(usual, verdict, request)) };
     } catch (error) {
-      // refused it is: only the words are missing
+      // the request stays refused; only the application's response is missing
       this.#report?.(error, request);
       return { answer: usual };
     }
@@ -148,7 +150,7 @@ export class Guard {
 
   async #fault(error: unknown, request: HostRequest): Promise<Ruling> {
     if (request.isOver) return undefined;
-    // it stood in a line when the gateway was closed: all at once is no way to empty that
+    // it was waiting when the gateway was closed: the waiting requests must not all pass at once
     if (error instanceof ReservationCancelledError) return { answer: unavailable() };
     const word = await this.#judge(error, request);
     return word === "refuse" ? { answer: unavailable() } : { fields: [] };

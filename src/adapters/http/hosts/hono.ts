@@ -9,7 +9,7 @@ import {
 } from "./fetch.ts";
 import { Guard, type HostOptions } from "./guard.ts";
 
-/** What is needed of a Hono context. */
+/** The members of a Hono context that the adapter uses. */
 export interface HonoContext {
   readonly req: { readonly raw: Request };
   readonly env: unknown;
@@ -19,8 +19,8 @@ export interface HonoContext {
 
 export interface HonoGatewayOptions extends HostOptions {
   /**
-   * Whose connection it is. By default it is looked for where @hono/node-server, Deno and Bun put
-   * it; elsewhere give what `getConnInfo` of your platform tells.
+   * Returns the client's address. By default the adapter reads it where @hono/node-server, Deno and
+   * Bun provide it; elsewhere pass your platform's `getConnInfo`.
    *
    * @example
    * remoteAddress: (c) => getConnInfo(c).remote.address
@@ -29,9 +29,9 @@ export interface HonoGatewayOptions extends HostOptions {
 }
 
 /**
- * A filter for Hono.
+ * Creates a filter for Hono.
  *
- * @param gateway what `createGateway` made, or `limitConnections`
+ * @param gateway from `createGateway` or `limitConnections`
  * @param options see `HonoGatewayOptions`
  * @returns a middleware: use it before your routes. Actors get the context as `raw`
  * @throws RangeError or TypeError that names the option, its bound and what it got
@@ -59,7 +59,7 @@ export function honoGateway(
       seen.close();
       throw error;
     }
-    // afterwards, for a handler may have answered a Response of its own
+    // set afterwards, because a handler may have returned a Response of its own
     if (context.res.status !== SWITCHING_PROTOCOLS) {
       for (const [name, value] of ruling.fields) context.header(name, value);
     }

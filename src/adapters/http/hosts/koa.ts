@@ -2,7 +2,7 @@ import type { Screen } from "../answers/screen.ts";
 import { Guard, type HostOptions, type Ruling } from "./guard.ts";
 import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
-/** What is needed of a Koa context. */
+/** The members of a Koa context that the adapter uses. */
 export interface KoaContext {
   readonly req: NodeRequest;
   readonly res: NodeResponse;
@@ -14,9 +14,9 @@ export interface KoaContext {
 }
 
 /**
- * A filter for Koa.
+ * Creates a filter for Koa.
  *
- * @param gateway what `createGateway` made, or `limitConnections`
+ * @param gateway from `createGateway` or `limitConnections`
  * @param options see `HostOptions`
  * @returns a middleware: use it before your routes. Actors get the context as `raw`
  * @throws RangeError or TypeError that names the option, its bound and what it got
@@ -38,7 +38,7 @@ export function koaGateway(
 }
 
 function carryOut(ruling: Ruling, context: KoaContext): boolean {
-  // nobody is there to be answered, or somebody else has answered while it waited
+  // the client has disconnected, or other code has responded while the request waited
   if (ruling === undefined || context.res.headersSent) {
     context.respond = false;
     return false;

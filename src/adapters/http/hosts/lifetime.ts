@@ -1,36 +1,37 @@
 /**
- * When a request that Node serves is over: its answer is complete, or its client has gone.
+ * Detects when a request that Node serves is over: its response is complete, or its client has
+ * disconnected.
  *
- * No single event says so. The response emits "close" when its answer is complete, but when a
- * socket closes only the response at the head of a pipeline does. The request emits "close" as soon
- * as its body has been read. An HTTP/2 response has no `closed`, and its `writableFinished` is true
- * after a reset. So a request is over when its response closes or when its connection does: the
- * socket, or the request's own stream under HTTP/2.
+ * No single event reports this. The response emits "close" when it is complete; but when a socket
+ * closes, only the first response of a pipeline does. The request emits "close" as soon as its body
+ * has been read. An HTTP/2 response has no `closed`, and its `writableFinished` is true after a
+ * reset. So a request is over when its response closes or when its connection does: the socket, or
+ * the request's own stream under HTTP/2.
  */
 
-/** What is needed of a socket, or of an HTTP/2 stream. */
+/** The members of a socket, or of an HTTP/2 stream, that are used here. */
 export interface NodeConnection {
   readonly remoteAddress?: string | undefined;
   readonly destroyed?: boolean | undefined;
   once?(event: "close", listener: () => void): unknown;
 }
 
-/** What is needed of a request to know its connection. */
+/** The members of a request from which its connection is found. */
 export interface ConnectedRequest {
   readonly httpVersionMajor?: number | undefined;
-  /** Absent from requests that some serverless platforms imitate. */
+  /** Absent on the imitated requests of some serverless platforms. */
   readonly socket?: NodeConnection | undefined;
-  /** Under HTTP/2. */
+  /** Present under HTTP/2. */
   readonly stream?: NodeConnection | undefined;
 }
 
-/** What is needed of a response to know its end. */
+/** The members of a response from which its end is found. */
 export interface ClosingResponse {
   readonly closed: boolean;
   once(event: "close", listener: () => void): unknown;
 }
 
-/** The socket of an HTTP/2 session outlives its streams. */
+/** Returns the stream under HTTP/2, because the session's socket outlives its streams. */
 function connectionOf(req: ConnectedRequest): NodeConnection | undefined {
   const { httpVersionMajor, socket, stream } = req;
   return httpVersionMajor === 2 && stream !== undefined ? stream : socket;
@@ -60,7 +61,7 @@ export function whenOver(
   res?.once("close", end);
 }
 
-/** Aborted when the request is over. */
+/** Returns a signal that is aborted when the request is over. */
 export function overSignal(req: ConnectedRequest, res: ClosingResponse | undefined): AbortSignal {
   const controller = new AbortController();
   whenOver(req, res, () => controller.abort());
@@ -72,8 +73,8 @@ type Ends = Set<() => void>;
 const connections = new WeakMap<NodeConnection, Ends>();
 
 /**
- * What to call when a connection closes. It has one listener for all its requests: Node warns of a
- * leak when a socket has more than ten, and a pipeline may be longer than that.
+ * The functions to call when a connection closes. All requests of a connection share one listener:
+ * Node warns of a leak when a socket has more than ten, and a pipeline may be longer.
  */
 function openOn(connection: NodeConnection): Ends {
   const known = connections.get(connection);

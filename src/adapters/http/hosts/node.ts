@@ -1,4 +1,4 @@
-/** Node's own `http`, `https` and `http2`, and what all servers share that are built on these. */
+/** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
 import { checkFunction } from "../../../check.ts";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Screen } from "../answers/screen.ts";
@@ -11,14 +11,14 @@ import {
   whenOver,
 } from "./lifetime.ts";
 
-/** What is needed of an `http.IncomingMessage`, or of an `http2.Http2ServerRequest`. */
+/** The used members of an `http.IncomingMessage`, or of an `http2.Http2ServerRequest`. */
 export interface NodeRequest extends ConnectedRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** What is needed of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
+/** The used members of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
 export interface NodeResponse extends ClosingResponse {
   statusCode: number;
   readonly headersSent: boolean;
@@ -27,10 +27,10 @@ export interface NodeResponse extends ClosingResponse {
 }
 
 /**
- * A filter in front of a handler of Node's `http`.
+ * Wraps a handler of Node's `http` with a filter.
  *
- * @param gateway what `createGateway` made, or `limitConnections`
- * @param handler gets the requests that pass
+ * @param gateway from `createGateway` or `limitConnections`
+ * @param handler receives the requests that pass
  * @param options see `HostOptions`
  * @returns a listener for `createServer`
  * @throws RangeError or TypeError that names the option, its bound and what it got
@@ -51,18 +51,18 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
     };
     const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url), req);
     if (!(ruling instanceof Promise)) return go(ruling);
-    // what the handler throws is not caught here: it ends as it would without a filter
+    // errors of the handler are not caught here, so they act as they would without a filter
     void ruling.catch((): Ruling => ({ answer: failure() })).then(go);
   };
 }
 
 /**
- * Sets the header fields, or answers.
+ * Sets the header fields, or sends the response of a refusal.
  *
  * @returns whether the request goes on
  */
 export function carryOut(ruling: Ruling, res: NodeResponse): boolean {
-  // who waited for its turn may have been answered by somebody else: a time-out, say
+  // other code, such as a time-out, may have responded while the request waited
   if (ruling === undefined || res.headersSent) return false;
   if (ruling.answer === undefined) {
     for (const [name, value] of ruling.fields) res.setHeader(name, value);
@@ -78,7 +78,7 @@ function send({ status, headers, body }: Answer, res: NodeResponse): void {
   res.end(body);
 }
 
-/** A request as the gateway sees it. The signal is made on demand: few requests wait. */
+/** The gateway's view of a request. The signal is created on demand, because few requests wait. */
 export class NodeGatewayRequest implements HostRequest {
   readonly method: string;
   readonly url: string;
@@ -89,7 +89,7 @@ export class NodeGatewayRequest implements HostRequest {
 
   /**
    * @param res absent for an upgrade, which lasts as long as its socket
-   * @param url as the client sent it: some servers cut off what a router has matched
+   * @param url as the client sent it: some servers remove the part that a router has matched
    * @param raw the server's own request
    */
   constructor(

@@ -1,4 +1,4 @@
-/** Upgrades to WebSockets and CONNECT: Node hands these to listeners of their own, past all handlers. */
+/** Filters WebSocket upgrades and CONNECT, which Node passes to listeners of their own. */
 import { STATUS_CODES } from "node:http";
 import { checkFunction } from "../../../check.ts";
 import { type Answer, failure } from "../answers/answer.ts";
@@ -6,7 +6,7 @@ import type { Screen } from "../answers/screen.ts";
 import { Guard, type HostOptions, type Ruling } from "./guard.ts";
 import { NodeGatewayRequest, type NodeRequest } from "./node.ts";
 
-/** What is needed of a `net.Socket`. */
+/** The members of a `net.Socket` that are used here. */
 export interface UpgradeSocket {
   readonly destroyed: boolean;
   read(): Uint8Array | null;
@@ -16,20 +16,20 @@ export interface UpgradeSocket {
   off(event: "readable" | "end", listener: () => void): unknown;
 }
 
-/** What a client may send before its handshake is answered, bytes. */
+/** How much a client may send before its handshake is answered, bytes. */
 const LONGEST_HEAD = 64 * 1024;
 
 /**
- * A filter in front of a listener of the events "upgrade" and "connect" of a server of Node's, which
- * also serve below Express, Koa and others: no middleware sees these requests. A refused client gets
- * its answer on the socket, which is then closed. One that passes counts for `limitConnections` as
- * long as its socket is open. The handler writes the answer to the handshake itself, so it carries no
- * header fields of the filter.
+ * Wraps a listener of the events "upgrade" and "connect" of a Node server with a filter, also below
+ * Express, Koa and others, whose middleware does not see these requests. A refused client gets its
+ * response on the socket, which is then closed. A granted upgrade counts for `limitConnections` as
+ * long as its socket is open. The handler itself writes the handshake response, so that response
+ * has no header fields of the filter.
  *
  * Not for HTTP/2, where `nodeGateway` is a listener of "connect".
  *
- * @param gateway what `createGateway` made, or `limitConnections`
- * @param handler gets the upgrades that pass
+ * @param gateway from `createGateway` or `limitConnections`
+ * @param handler receives the upgrades that pass
  * @param options see `HostOptions`
  * @returns a listener
  * @throws RangeError or TypeError that names the option, its bound and what it got
@@ -63,10 +63,10 @@ export function upgradeGateway<Req extends NodeRequest, Socket extends UpgradeSo
 }
 
 /**
- * Reads a socket that waits. Nothing else does, and Node reports neither that the client has gone nor
- * an error of the socket to anything but a reader and a listener: the error would end the process.
+ * Reads the socket of a waiting upgrade. Without a reader Node does not report that the client has
+ * disconnected, and without a listener an error of the socket would end the process.
  *
- * @returns stops reading, and returns all that was received so far
+ * @returns a function that stops reading and returns all that was received so far
  */
 function receive(socket: UpgradeSocket, head: Buffer): () => Buffer {
   const chunks: Uint8Array[] = [head];
@@ -89,7 +89,7 @@ function receive(socket: UpgradeSocket, head: Buffer): () => Buffer {
   };
 }
 
-/** The socket is destroyed afterwards: a client that keeps its end open would keep it. */
+/** Destroys the socket afterwards: otherwise a client could keep it open. */
 function send({ status, headers, body }: Answer, socket: UpgradeSocket): void {
   const close = () => void socket.destroy();
   socket.on("error", close);

@@ -1,10 +1,10 @@
 /**
- * Percent-decoding without exceptions: one pass, linear, whatever the text holds.
+ * Percent-decoding in one linear pass that never throws, whatever the text contains.
  *
- * A byte is written as an escape, or stands in the text as it is: Node hands over bytes above 127 as
- * characters of Latin-1. Bytes that form a character of UTF-8 become that character, overlong forms
- * included, because lenient decoders accept them. A byte that forms none becomes a character of
- * Latin-1, as it does for `unescape`. What is no escape stays as it is.
+ * A byte is an escape, or a character of the text: Node passes bytes above 127 as Latin-1
+ * characters. Bytes that form a UTF-8 character become that character; overlong forms are included,
+ * because lenient decoders accept them. Any other byte becomes a Latin-1 character, as with
+ * `unescape`. Text that is not a valid escape stays as it is.
  */
 const PERCENT = 0x25;
 
@@ -23,7 +23,7 @@ const ENCODED = /[%\x80-\xff]/;
 export function decode(text: string): string {
   if (!ENCODED.test(text)) return text;
   let decoded = "";
-  // where the characters begin that stay as they are
+  // where the pending run of unchanged characters begins
   let start = 0;
   for (let at = 0; at < text.length; ) {
     const code = text.charCodeAt(at);
@@ -45,7 +45,7 @@ export function decode(text: string): string {
   return decoded + text.slice(start);
 }
 
-/** The code point that a first byte and those that follow it form, and where they end. */
+/** Returns the code point of a first byte and its following bytes, and where they end. */
 function multibyte(text: string, start: number, first: number): [number, number] | undefined {
   const count = FOLLOWING[(first >> 4) - 12] ?? 0;
   let point = first & (0x3f >> count);
@@ -59,7 +59,7 @@ function multibyte(text: string, start: number, first: number): [number, number]
   return point <= 0x10ffff ? [point, at] : undefined;
 }
 
-/** The byte of an escape, or of a character of Latin-1 above ASCII; -1 where there is neither. */
+/** Returns the byte of an escape, or of a Latin-1 character above ASCII; otherwise -1. */
 function byteAt(text: string, at: number): number {
   const code = text.charCodeAt(at);
   if (code !== PERCENT) return code >= 0x80 && code <= 0xff ? code : -1;

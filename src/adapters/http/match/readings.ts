@@ -1,44 +1,49 @@
 /**
- * What a request target may mean. Servers disagree: one routes the path as it came, another resolves
- * ".." first, a third decodes "%2f" before it looks for slashes. A rule that saw only one of these
- * could be bypassed through another, so a target is held to the rules of every way to read it.
+ * The possible meanings of a request target. Servers disagree: one routes the path as it came,
+ * another resolves ".." first, a third decodes "%2f" before it looks for slashes. A rule that saw
+ * only one of these meanings could be bypassed through another. So a target is subject to the rules
+ * of every way to read it.
  *
- * Those ways are not listed, since their number multiplies: where the path begins and ends, what
+ * The ways are not listed, because their number multiplies: where the path begins and ends, what
  * separates segments, when dots are resolved, when escapes are decoded. Two facts replace the list:
  *
- * - Without ".." every way takes segments from the front. A rule's segments hold no separator and
- *   nothing that ends a path. So if the beginning of a target equals them in any way, it equals them
- *   in the finest one: decoded once, cut at each kind of slash, each segment without its parameters.
- * - With "..", or where even the beginning of the path is in doubt, whatever a server resolves is
- *   made of segments that the target holds. So each rule holds of which all segments occur in it.
+ * - Without ".." every way takes segments from the front, and a rule's segments contain no
+ *   separator and nothing that ends a path. So if the beginning of a target equals a rule's
+ *   segments in any way, it also does in the finest one: decoded once, split at each kind of slash,
+ *   each segment without its parameters.
+ * - With "..", or where even the beginning of the path is ambiguous, every path that a server can
+ *   resolve consists of segments of the target. So each rule applies whose segments all occur in
+ *   it.
  *
- * Both are linear in the length of the target. The second one may hold a request to more rules than
- * it would meet anywhere; clients resolve ".." themselves, so this concerns crafted targets only.
+ * Both are linear in the length of the target. The second one may apply more rules than any server
+ * would. Clients resolve ".." themselves, so this affects crafted targets only.
  */
 import { decode } from "./decode.ts";
 
-/** A way to read a path: its segments, folded, one after the other: most are left before their end. */
+/**
+ * One way to read a path: its folded segments, created one by one because most are not all needed.
+ */
 export type Reading = Iterable<string>;
 
-/** Of a target that can be read in too many ways: the known segments that occur in any of them. */
+/** For a target with too many readings: the known segments that occur in any of them. */
 export type Parts = ReadonlySet<string>;
 
-/** What keeps a path from being read as it stands. */
+/** What makes a path ambiguous. */
 const TRICK = /[^!-~]|[%\\;#]|\/\/|\.(?:\/|$)/;
-/** The same once it is decoded. */
+/** The same after decoding. */
 const HIDDEN = /[\\;#?]|[^ -~\xa0-\uffff]|\/\/|[. ](?:\/|$)/;
-/** Of a query: it may climb out of itself where a server does not cut it off. */
+/** In a query: characters with which it leaves the query if a server does not cut it off. */
 const CLIMBS = /(?:[/\\]|%2f|%5c)(?:\.|%2e)/i;
-/** In absolute form, in front of the path: a host that each server finds the end of. */
+/** In absolute form: the origin before the path, on whose end all servers agree. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?=\/)/i;
 const HOST = /^[a-z0-9._-]*(?::[0-9]*)?$/i;
 const CONTROL = /[^ -~\xa0-\uffff]/;
 const CONTROLS = /[^ -~\xa0-\uffff]+/g;
 /** What some server takes for "..". */
 const DOTS = /(?:^|[/\\])[ \p{Cc}]*\.[ \p{Cc}]*\.[. \p{Cc}]*(?:[/\\;?#]|$)/u;
-/** What ends a path, or begins parameters, and what follows in the same piece. */
+/** What ends a path or begins parameters, with the rest of that segment. */
 const MARKED = /[;?#][^/\\]*/g;
-/** A NUL ends a path too, for what is written in C. */
+/** The same for servers written in C, where a NUL ends a path too. */
 const MARKED_IN_C = /[;?#\0][^/\\]*/g;
 const SLASH = 0x2f;
 const BACKSLASH = 0x5c;
@@ -47,10 +52,12 @@ const QUESTION_MARK = 0x3f;
 const NUMBER_SIGN = 0x23;
 const DOT = 0x2e;
 const BLANK = 0x20;
-/** More marks on one letter than any language has: to order them takes the square of their number. */
+/** More marks on one letter than any language has: normalizing n of them takes n² steps. */
 const TOO_MANY_MARKS = /\p{M}{31,}/gu;
 
-/** The path, decoded and folded, of a target that can be read in one way only; undefined for all others. */
+/**
+ * Returns the decoded and folded path of a target with only one reading; undefined for all others.
+ */
 export function plainPath(target: string): string | undefined {
   const whole = target.startsWith("/") ? target : withoutOrigin(target);
   if (!whole.startsWith("/")) return undefined;
@@ -58,7 +65,7 @@ export function plainPath(target: string): string | undefined {
   if (end >= 0 && CLIMBS.test(whole.slice(end))) return undefined;
   const path = end < 0 ? whole : whole.slice(0, end);
   if (!TRICK.test(path)) return path.toLowerCase();
-  // decoding takes none of these away
+  // decoding removes none of the other ambiguous characters
   if (HIDDEN.test(path)) return undefined;
   const decoded = fold(decode(path));
   return HIDDEN.test(decoded) ? undefined : decoded;
@@ -67,10 +74,10 @@ export function plainPath(target: string): string | undefined {
 /**
  * @param target as the client sent it; origin form, absolute form, "*" or an authority
  * @param known the segments of all rules
- * @returns the readings, one or two; or the parts where there would be more
+ * @returns the readings, one or two; or the parts if there would be more
  */
 export function readTarget(target: string, known: ReadonlySet<string>): readonly Reading[] | Parts {
-  // URL parsers do not see these
+  // URL parsers ignore these characters
   const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
   const end = whole.indexOf("?");
   const path = fold(decode(end < 0 ? whole : whole.slice(0, end)));
@@ -78,22 +85,22 @@ export function readTarget(target: string, known: ReadonlySet<string>): readonly
   if (!/^[/\\]/.test(path) || CONTROL.test(path) || DOTS.test(path) || DOTS.test(query)) {
     return partsOf(`${path}/${query}`, known);
   }
-  // "//a/b" is a path to some servers, and to a URL parser host and path
+  // "//a/b" is a path to some servers; to a URL parser it is a host and a path
   const [beginning, host] = /^[/\\]{2,}([^/\\]*)/.exec(path) ?? [];
   if (beginning === undefined || host === undefined) return [segmentsOf(path)];
   if (!HOST.test(host)) return partsOf(path, known);
   return [segmentsOf(path), segmentsOf(path.slice(beginning.length))];
 }
 
-/** The one reading of a rule's own path, which has no trick in it. */
+/** Returns the only reading of a rule's own path, which contains nothing ambiguous. */
 export function readRulePath(path: string): readonly string[] {
   return [...segmentsOf(fold(decode(path)))];
 }
 
-/** The letters that differ by case alone, and those that are written in two ways, are the same. */
+/** Makes letters equal that differ only in case or in their Unicode normal form. */
 function fold(text: string): string {
   if (!/[^\0-\x7f]/.test(text)) return text.toLowerCase();
-  // nothing in Latin-1 is written in two ways
+  // Latin-1 text is already normalized
   if (!/[^\0-\xff]/.test(text)) return text.toUpperCase().toLowerCase();
   const composed = text.replace(TOO_MANY_MARKS, "").normalize("NFC");
   return composed.toUpperCase().toLowerCase().normalize("NFC");
@@ -106,8 +113,8 @@ function withoutOrigin(target: string): string {
 }
 
 /**
- * Up to what ends the path; each without parameters, and without dots and blanks at its end, which
- * Windows drops. What is empty then is left out.
+ * Yields the segments up to the end of the path; each without parameters, and without trailing dots
+ * and blanks, which Windows drops. Segments that are then empty are left out.
  */
 function* segmentsOf(path: string): Generator<string> {
   let start = 0;
@@ -130,7 +137,7 @@ function isDropped(code: number): boolean {
   return code === DOT || code === BLANK;
 }
 
-/** Each piece up to what ends a path or begins parameters. */
+/** Returns the known segments, each cut where a path may end or parameters may begin. */
 function partsOf(text: string, known: ReadonlySet<string>): Parts {
   const parts = new Set<string>();
   const whole = `${text}/${headsOf(text).join("/")}`;
@@ -143,7 +150,7 @@ function partsOf(text: string, known: ReadonlySet<string>): Parts {
   return parts;
 }
 
-/** A scheme and a host may stand in front: the path may begin where they end. */
+/** Returns the possible beginnings of the path: a scheme and a host may precede it. */
 function headsOf(text: string): readonly string[] {
   const [, ...pieces] = /^[/\\]*([^/\\]*)[/\\]*([^/\\]*)[/\\]*([^/\\]*)/.exec(text) ?? [];
   return pieces.flatMap((piece) => {

@@ -6,15 +6,15 @@ interface Node<T> {
 }
 
 /**
- * Items by path: one of "/" holds for everything, one of "/sample" for "/sample" and what is below.
- * A request costs the length of its path, however many items there are.
+ * Items by path: one at "/" applies everywhere, one at "/sample" to "/sample" and everything below
+ * it. A lookup takes time in proportion to the length of the path, however many items there are.
  */
 export class PathTree<T> {
   readonly #root: Node<T> = newNode();
-  /** Of all paths. */
+  /** The segments of all paths. */
   readonly #segments = new Set<string>();
 
-  /** @param path with which the item's paths begin */
+  /** @param path to which the item applies, with everything below */
   add(path: string, item: T): void {
     const segments = readRulePath(path);
     let node = this.#root;
@@ -29,10 +29,10 @@ export class PathTree<T> {
 
   /**
    * @param target of a request, as the client sent it
-   * @returns what holds for it, in any reading, the outermost first and each once
+   * @returns the items that apply to it in any reading: each once, the outermost first
    */
   match(target: string): readonly T[] {
-    // what holds for everything needs no reading
+    // without other paths the target need not be read
     if (this.#root.below.size === 0) return this.#root.items;
     const plain = plainPath(target);
     if (plain !== undefined) return this.#along(segmentsOf(plain));
@@ -43,7 +43,9 @@ export class PathTree<T> {
     return second === undefined ? found : [...new Set([...found, ...this.#along(second)])];
   }
 
-  /** No further than there is anything below. */
+  /**
+   * Returns the items on the way along the segments; stops where there are no items further down.
+   */
   #along(segments: Iterable<string>): readonly T[] {
     let node = this.#root;
     let found: readonly T[] = node.items;
@@ -56,10 +58,10 @@ export class PathTree<T> {
     return found;
   }
 
-  /** Everything of which all segments are among the parts, in whatever order. */
+  /** Returns the items whose segments are all among the parts, in any order. */
   #among(parts: Parts): readonly T[] {
     const nodes = [this.#root];
-    // grows while it is read: level after level
+    // grows during the loop: level after level
     for (const { below } of nodes) {
       if (below.size < parts.size) {
         for (const [segment, next] of below) if (parts.has(segment)) nodes.push(next);
@@ -78,7 +80,7 @@ function isReadings(read: readonly Reading[] | Parts): read is readonly Reading[
   return Array.isArray(read);
 }
 
-/** One after the other: most paths are left before their end. */
+/** Yields the segments one by one, because most paths are not read to their end. */
 function* segmentsOf(path: string): Generator<string> {
   for (let start = 1; start < path.length; ) {
     const slash = path.indexOf("/", start);

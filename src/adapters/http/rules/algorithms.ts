@@ -1,4 +1,4 @@
-/** The algorithms by the names that rules use. A registered one is known to rules as these are. */
+/** The algorithms by the names that rules use. Registered algorithms have the same interface. */
 import { show } from "../../../check.ts";
 import {
   fixedWindow,
@@ -15,17 +15,17 @@ import type { RuleNumbers } from "./rule.ts";
 export interface RuleAlgorithm {
   /** Other names for it. Case, spaces, "-" and "_" never matter. */
   readonly aliases?: readonly string[];
-  /** What a rule may say besides its rate. Default: nothing. */
+  /** The fields that a rule may contain besides its rate. Default: none. */
   readonly fields?: readonly ("burst" | "nodelay" | "with")[];
   /**
-   * Requests wait for their turn instead of being refused; those that the policy has no room for
-   * are refused. Default false.
+   * Whether requests wait instead of being refused; requests that the policy cannot let wait are
+   * refused. Default false.
    */
   readonly waits?: boolean;
   /**
    * @param numbers of the rule, or of one of its overrides
    * @returns the policy
-   * @throws RangeError or TypeError where the numbers are none for it: the rule is then refused
+   * @throws RangeError or TypeError on invalid numbers; the rule is then rejected
    */
   policy(numbers: RuleNumbers): Policy;
 }
@@ -43,12 +43,15 @@ export function checkAlgorithms(algorithms: unknown): RuleAlgorithms {
   return algorithms as RuleAlgorithms;
 }
 
-/** The policy, whose limit that operators keep in a key is these of its numbers: the rule's `rpu`. */
+/**
+ * Lets operators keep the policy's limit in a key: `limitAt` are the numbers that become the rule's
+ * `rpu`.
+ */
 function limitedAt(policy: Policy, limitAt: readonly number[]): Policy {
   return Object.freeze({ ...policy, limitAt });
 }
 
-/** Who must wait longer than this for the end of the line does better to come back, ms. */
+/** The longest wait in a line, ms. A request that would have to wait longer is refused. */
 const LONGEST_LINE_MS = 5000;
 
 export const ALGORITHMS: RuleAlgorithms = {

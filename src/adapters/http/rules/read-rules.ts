@@ -1,4 +1,4 @@
-/** From YAML to rules, or to a list of what is wrong, each with its line and column. */
+/** Reads rules from YAML, or lists what is wrong, each problem with its line and column. */
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../../../check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
@@ -9,22 +9,22 @@ import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
 import { keyAt, nodeAt, readYaml, YamlMistake, type YamlNode } from "./yaml-tree.ts";
 
 export interface ReadOptions extends Partial<Names> {
-  /** What messages call the text: a file's name. Default "rules". */
+  /** The name of the text in messages, such as a file's name. Default "rules". */
   readonly source?: string | undefined;
 }
 
-/** One word that ends as the names of such files do: no text of rules is that. */
+/** A single word that ends like the name of a rules file: it cannot be the text of rules. */
 const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
-/** In characters. Nothing else runs while rules are read. */
+/** In characters. A bound, because reading blocks the event loop. */
 const LONGEST = 2 ** 19;
 const MOST_PROBLEMS = 20;
 
 /**
  * Reads rules.
  *
- * @param text YAML (so JSON too): a URL with its rules, a list of these, or several documents of
+ * @param text YAML (JSON included): a URL with its rules, a list of these, or several documents of
  *   either; at most 524 288 characters
- * @param options.source what messages call it
+ * @param options.source the name of the text in messages
  * @param options.actors names of actors besides all, account and device
  * @param options.algorithms algorithms besides the built-in ones, by name
  * @returns the rules, in the order of the text; none for an empty list
@@ -83,7 +83,7 @@ class Reader {
     return rules;
   }
 
-  /** The documents that are not empty. */
+  /** Returns the documents that are not empty. */
   #parse(): readonly YamlNode[] {
     if (this.#text.length > LONGEST) {
       this.#wrong(0, `found ${this.#text.length} characters, allowed: at most ${LONGEST}`);
@@ -111,7 +111,7 @@ class Reader {
       const parsed = this.#validate(schema, each, document, path);
       if (parsed === undefined) return [];
       if (!parsed.success) {
-        // to find the place of each takes its time, and nobody is told of more
+        // finding the place of an issue takes time, and no more issues are reported
         for (const issue of parsed.error.issues.slice(0, MOST_PROBLEMS)) {
           this.#report(document, path, each, issue);
         }
@@ -121,7 +121,7 @@ class Reader {
     });
   }
 
-  /** The validator lists all that is wrong, on the stack. */
+  /** Validates the document. The validator collects all issues on the stack, which may overflow. */
   #validate(
     schema: ReturnType<typeof entrySchema>,
     entry: unknown,
@@ -164,7 +164,7 @@ class Reader {
       const at = nodeAt(document, [...base, "rules", i]).at;
       const { overrides = {}, exempt = [], name } = read;
       const methods = read.methods && [...new Set(read.methods)].sort();
-      // V8 makes an object literal slowly if it goes on after a spread
+      // V8 creates an object literal slowly if it goes on after a spread
       const rule: Rule = {
         name: name ?? derivedName(url, methods, read),
         url,
@@ -199,7 +199,10 @@ class Reader {
     });
   }
 
-  /** A name stands for a rule in header fields, on Redis and after a reload. */
+  /**
+   * Checks that names are unique: they identify rules in header fields, on Redis and after a
+   * reload.
+   */
   #checkNames(rules: readonly Rule[]): void {
     const first = new Map<string, Rule>();
     for (const rule of rules) {
@@ -226,7 +229,7 @@ class Reader {
     return { source: this.#source, line: line + 1, column };
   }
 
-  /** More is neither looked for nor said. */
+  /** Whether the most problems that are reported were found; further ones are not looked for. */
   get #isFull(): boolean {
     return this.#problems.length >= MOST_PROBLEMS;
   }
@@ -253,7 +256,7 @@ function defined(fields: object): object {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
-/** Why the algorithm cannot work with the numbers, if it cannot. */
+/** Returns why the algorithm cannot work with the numbers; undefined if it can. */
 function numbersProblem(
   numbers: RuleNumbers,
   { algo, cost }: Rule,
@@ -270,13 +273,13 @@ function numbersProblem(
     }
   }
   try {
-    // asks for the cost once: more than the policy ever holds is an error
+    // peeks at the cost, because a cost above the policy's capacity is an error
     Limiter.create(policy(numbers)).peek(cost);
     return undefined;
   } catch (error) {
     if (!(error instanceof PermitsExceedCapacityError)) {
       const { message } = error as Error;
-      // what a rule calls its burst
+      // a rule calls the capacity its burst
       return given.burst ? message.replace(/^capacity /, "burst ") : message;
     }
     const { capacity } = error.facts;
@@ -284,7 +287,7 @@ function numbersProblem(
   }
 }
 
-/** Says what a rule is for; neither its place in the file nor its numbers. */
+/** Derives a name from what the rule applies to, not from its place in the file or its numbers. */
 function derivedName(
   url: string,
   methods: readonly string[] = [],
@@ -295,7 +298,7 @@ function derivedName(
   return [path, ...methods, printable(actor), `per ${per}`, printable(algo)].join(" ");
 }
 
-/** Names go into header fields: what these cannot hold is escaped as in a URL. */
+/** Escapes, as in a URL, characters that header fields cannot contain. */
 function printable(name: string): string {
   return name
     .replace(/\p{Surrogate}/gu, "\ufffd")

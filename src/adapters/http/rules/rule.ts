@@ -1,4 +1,4 @@
-/** Rules as plain data: what a file says once it is read, its names folded to one spelling. */
+/** Rules as plain data: the content of a file with all names in one spelling. */
 
 /** In ms. */
 export const UNITS = {
@@ -15,35 +15,35 @@ export interface RuleNumbers {
   /** Requests per unit: permits in each `periodMs`. Above 0. */
   readonly rpu: number;
   readonly unit: Unit;
-  /** How many units the period is long. Above 0, default 1. */
+  /** The number of units in a period. Above 0, default 1. */
   readonly units: number;
   /** `units` of `unit`, ms. */
   readonly periodMs: number;
   /** Undefined: the algorithm's own default. */
   readonly burst: number | undefined;
-  /** Of a leaky bucket: how many of the burst go at once. Undefined: none. */
+  /** For a leaky bucket: how many of the burst pass at once. Undefined: none. */
   readonly nodelay: number | true | undefined;
-  /** What a registered algorithm wants to know besides. */
+  /** Further settings of a registered algorithm. */
   readonly with: Readonly<Record<string, unknown>>;
 }
 
 /** Other numbers for one value of the actor. */
 export interface RuleOverride extends RuleNumbers {
-  /** As the actor gives it. */
+  /** As the actor returns it. */
   readonly value: string;
 }
 
 export interface Rule extends RuleNumbers {
   /**
-   * Unique among the rules of a set, and the same wherever in the file the rule stands: metrics,
-   * header fields and the keys on Redis carry it. Printable ASCII.
+   * Unique in a set of rules, and independent of the rule's place in the file, because metrics,
+   * header fields and keys on Redis contain it. Printable ASCII.
    */
   readonly name: string;
-  /** The path that it holds for, and all below: "/" is everything. */
+  /** The path to which the rule applies, with everything below it: "/" is everything. */
   readonly url: string;
-  /** In capitals, in order; undefined: all. GET holds for HEAD too. */
+  /** In capitals, in order; undefined: all. GET includes HEAD. */
   readonly methods: readonly string[] | undefined;
-  /** Whose requests are counted together: "all", "account", "device" or a registered name. */
+  /** The actor by which requests are counted: "all", "account", "device" or a registered name. */
   readonly actor: string;
   /** "token bucket", "window", "sliding window", "leaky bucket" or a registered name. */
   readonly algo: string;
@@ -53,18 +53,19 @@ export interface Rule extends RuleNumbers {
   /** Permits that a request takes. Above 0, default 1. */
   readonly cost: number;
   /**
-   * Of a global rule: a key on Redis in which operators keep its `rpu`. 0 lets nothing through; where
-   * the key is absent or holds no limit, `rpu` of the rule holds. Overrides keep their own numbers.
+   * For a global rule: a key on Redis in which operators keep its `rpu`. 0 lets nothing through; if
+   * the key is absent or contains no limit, the rule's own `rpu` applies. Overrides keep their own
+   * numbers.
    */
   readonly limitKey: string | undefined;
   readonly overrides: readonly RuleOverride[];
-  /** Values of the actor that the rule does not hold for; for addresses, ranges too. */
+  /** Values of the actor to which the rule does not apply; for addresses, ranges too. */
   readonly exempt: readonly string[];
-  /** Where it was read. */
+  /** Where the rule was read. */
   readonly place: Place;
 }
 
-/** Of something in a file; lines and columns count from 1. */
+/** A place in a file; lines and columns count from 1. */
 export interface Place {
   readonly source: string;
   readonly line: number;

@@ -1,13 +1,13 @@
 import { LimiterError } from "../../../errors.ts";
 import type { Place } from "./rule.ts";
 
-/** One thing that is wrong in a file of rules. */
+/** A problem in a file of rules. */
 export interface Problem extends Place {
-  /** In words: what was found, and what is allowed. */
+  /** What was found, and what is allowed. */
   readonly message: string;
 }
 
-/** Rules that cannot be used. None of them is: whoever reads them keeps what there was before. */
+/** Rules that are invalid. None of them is applied; the rules before them stay in force. */
 export class RulesError extends LimiterError<{ readonly problems: readonly Problem[] }> {
   constructor(problems: readonly Problem[]) {
     const lines = problems.map(

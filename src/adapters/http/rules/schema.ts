@@ -1,6 +1,6 @@
 /**
- * What a file of rules may hold. Every part says in words what is allowed there; the reader puts
- * what was found beside it, and the same words are the descriptions of the JSON Schema.
+ * The schema of a rules file. Each part describes in words what is allowed; the reader adds what
+ * was found. The same words are the descriptions in the JSON Schema.
  */
 import * as z from "zod";
 import { decode } from "../match/decode.ts";
@@ -19,9 +19,9 @@ export const BUILT_IN: Names = {
   algorithms: ALGORITHMS,
 };
 
-/** Of a name: it goes into header fields and keys. */
+/** A rule's name: it is used in header fields and keys. */
 const NAME = /^[!-~](?:[ -~]{0,198}[!-~])?$/;
-/** Those that servers know. A misspelt one would be a rule that never holds. */
+/** The methods that servers know. A rule with a misspelt method would never apply. */
 const METHODS = [
   ..."GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY PURGE".split(" "),
   ..."PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH BIND REBIND UNBIND ACL REPORT".split(
@@ -32,13 +32,13 @@ const METHODS = [
   ),
   "SOURCE",
 ];
-/** A plain path: what a request could hide there has no place in a rule. */
+/** A plain path: a rule must not contain what makes a request's path ambiguous. */
 const SEGMENT = /(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+/.source;
 const PATH = new RegExp(`^/(?:${SEGMENT}(?:/${SEGMENT})*/?)?$`);
 const PLAIN = "a path: it begins with / and has no ?, #, * or ; in it, and no . or .. as a segment";
-/** The same once it is decoded: blanks and stars are letters there. */
+/** The same after decoding: blanks and stars are then ordinary characters. */
 const DECODED = /^\/(?:(?![. ]+(?:\/|$))[^/?#\\;\p{Cc}]+(?:\/|$))*$/u;
-/** As routers write a segment that may be anything. */
+/** The ways in which routers write a segment that may be anything. */
 const PARAMETER = /\/(?=:|\{.*\}|\[.*\]|<.*>|\(.*\))/;
 
 function says(allowed: string): { readonly error: () => string } {
@@ -55,7 +55,7 @@ function text(allowed: string, pattern: RegExp) {
   return z.string(words).regex(pattern, words).meta({ description: allowed });
 }
 
-/** What a rule holds for, and all below it. */
+/** The path to which a rule applies, with everything below it. */
 function path() {
   return text(PLAIN, PATH).superRefine((found, context) => {
     const at = found.search(PARAMETER);
@@ -67,7 +67,7 @@ function path() {
   });
 }
 
-/** A name out of a list, in any case; it comes out as the list spells it. */
+/** A name from a list, in any case; the result is spelled as in the list. */
 function word({ names, spellings, find }: Vocabulary, isOpen = false) {
   const allowed = names.join(", ");
   const choices = { enum: [...spellings] };
@@ -81,7 +81,7 @@ function word({ names, spellings, find }: Vocabulary, isOpen = false) {
     })
     .meta({
       description: spellings.join(", "),
-      // an editor offers the names, and lets others and other cases be
+      // an editor suggests the names, but also accepts other names and other cases
       anyOf: isOpen
         ? [choices, { type: "string" }]
         : [choices, { type: "string", pattern: inAnyCase(spellings) }],
@@ -123,7 +123,7 @@ const numbers = {
     .optional(),
 };
 
-/** The schema of one rule, with the names that are known. */
+/** The schema of one rule, with the names that may be used. */
 function ruleSchema({ actors, algorithms }: Names) {
   const algorithmWords = vocabulary(
     Object.entries(algorithms).map(([name, { aliases }]) => [name, aliases ?? []]),
@@ -165,7 +165,7 @@ export function entrySchema(names: Names) {
 
 export type Entry = z.output<ReturnType<typeof entrySchema>>;
 
-/** The JSON Schema of a file, for editors: one entry, or a list of them. */
+/** Returns the JSON Schema of a file, for editors: one entry, or a list of entries. */
 export function rulesJsonSchema(): object {
   const options = { io: "input", unrepresentable: "any" } as const;
   const { $schema, ...entry } = z.toJSONSchema(entrySchema(BUILT_IN), options);

@@ -1,15 +1,15 @@
-/** A name as it is looked up: case, spaces, "-" and "_" do not matter. */
+/** Normalizes a name for a lookup: case, spaces, "-" and "_" do not matter. */
 export function fold(name: string): string {
   return name.toLowerCase().replace(/[\s_-]+/g, "");
 }
 
 /** Names that may be written in several ways. */
 export interface Vocabulary {
-  /** As they come out. */
+  /** The canonical names. */
   readonly names: readonly string[];
-  /** These and their aliases, as they are documented. */
+  /** The names and their aliases, as documented. */
   readonly spellings: readonly string[];
-  /** What stands for it, if it is known. */
+  /** Returns the canonical name; undefined if it is unknown. */
   find(word: string): string | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * YAML 1.2 as plain data in which each part knows its place. Rules need no tags, so these are refused.
- * What an alias stands for is shared, not copied, and counted as often as it is used.
+ * Reads YAML 1.2 as plain data in which each part has its place in the text. Rules need no tags, so
+ * tags are refused. The node of an alias is shared, not copied, but counted at each use.
  */
 import {
   boolCoreTag,
@@ -18,27 +18,27 @@ import {
 } from "js-yaml";
 import { show } from "../../../check.ts";
 
-/** Rules need five levels, and a registered algorithm perhaps some more. */
+/** Rules need five levels; a registered algorithm may need some more. */
 const DEEPEST = 32;
 const MOST_ALIASES = 100;
-/** More than 9 000 rules need. It bounds what aliases can multiply. */
+/** More than 9 000 rules need. Bounds what aliases can multiply. */
 const MOST_NODES = 400_000;
 const MOST_DOCUMENTS = 10_000;
 
 export interface YamlNode {
   /** Where it begins, in characters. */
   readonly at: number;
-  /** An object, an array, a text, a number, true, false or null. */
+  /** An object, an array, a string, a number, true, false or null. */
   readonly value: unknown;
   /** Of an array or an object: its parts, in order. */
   readonly items: readonly YamlNode[];
   /** Of an object: its keys, in the order of `items`, and where they begin. */
   readonly keys: readonly { readonly name: string; readonly at: number }[];
-  /** How many nodes it is, those of aliases included. */
+  /** The number of nodes in it, those of aliases included. */
   readonly size: number;
 }
 
-/** What is wrong with a text as YAML, and where, in characters. */
+/** A mistake in the YAML, and where it is, in characters. */
 export class YamlMistake extends Error {
   readonly at: number;
 
@@ -101,7 +101,7 @@ class TreeBuilder {
   readonly #open: Open[] = [];
   readonly #anchors = new Map<string, YamlNode>();
   #aliases = 0;
-  /** Where the reader is, for what has no place of its own. */
+  /** The reader's position, for parts without a place of their own. */
   #at = 0;
 
   constructor(text: string) {
@@ -157,7 +157,7 @@ class TreeBuilder {
   }
 
   #scalar(event: ScalarEvent): void {
-    // quotes are part of the text's place
+    // the quotes belong to the text's place
     const isQuoted =
       event.style === SCALAR_STYLE.SINGLE_QUOTED || event.style === SCALAR_STYLE.DOUBLE_QUOTED;
     if (event.valueStart >= 0) this.#at = event.valueStart - (isQuoted ? 1 : 0);
@@ -192,7 +192,7 @@ class TreeBuilder {
     this.#add(node, "");
   }
 
-  /** A part of what is open: an item, a key or the value of a key. */
+  /** Adds a part to what is being read: an item, a key or the value of a key. */
   #add(node: YamlNode, anchor: string): void {
     if (anchor !== "") this.#anchors.set(anchor, node);
     const open = this.#open.at(-1) as Open;

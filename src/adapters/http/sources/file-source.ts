@@ -5,21 +5,21 @@ import { checkText } from "../../../check.ts";
 import { poll } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
-/** Nobody has written for that long: the file is whole. */
+/** The file is complete when it has not been written to for this long. */
 const SETTLED_MS = 100;
-/** Who still writes then is not waited for. */
+/** After this many checks the file is read although it is still being written to. */
 const MOST_LOOKS = 50;
-/** Some file systems tell nobody: network shares, the volumes of Kubernetes. */
+/** Some file systems report no changes: network shares, the volumes of Kubernetes. */
 const LOOK_MS = 5000;
 
 /**
- * Rules in a file, which is watched: a change holds as soon as nobody has written to the file for a
- * tenth of a second, and on file systems that tell of no changes within five seconds. A file that
- * is put in its place, as editors do it, is a change too.
+ * Rules in a file, which is watched. A change applies as soon as the file has not been written to
+ * for a tenth of a second; on file systems that report no changes, within five seconds. Replacing
+ * the file, as editors do, is a change too.
  *
  * @param path of the file: YAML, at most 524 288 bytes
  * @returns a source for `createGateway`
- * @throws TypeError where the path is no text
+ * @throws TypeError where the path is not a string
  * @example
  * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
  */
@@ -32,7 +32,7 @@ export function fileSource(path: string): RuleSource {
       for (let looks = 1; ; looks++) {
         const { size, mtimeMs } = await stat(path);
         if (size > LONGEST_TEXT) throw tooLong(path);
-        // half a file may be good rules, too; a file system has its own clock, which may be ahead
+        // half a file may be valid rules too; the file system's clock may be ahead of ours
         const agoMs = Date.now() - mtimeMs;
         if (agoMs < 0 || agoMs >= SETTLED_MS || looks === MOST_LOOKS) break;
         await sleep(SETTLED_MS - agoMs, undefined, { signal });
@@ -44,7 +44,7 @@ export function fileSource(path: string): RuleSource {
       const awaitWriteFinish = { stabilityThreshold: SETTLED_MS, pollInterval: 20 };
       const options = { persistent: false, ignoreInitial: true, awaitWriteFinish };
       const watcher = watch(path, options).on("all", changed);
-      // what it cannot watch is looked at all the same
+      // where watching fails, polling still finds changes
       watcher.on("error", () => {});
       const stop = poll(changed, LOOK_MS);
       return () => {

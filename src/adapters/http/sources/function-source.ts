@@ -4,19 +4,22 @@ import { checkPeriod, poll, within } from "./poll.ts";
 import type { RuleSource } from "./source.ts";
 
 export interface FunctionSourceOptions {
-  /** What messages call it. Default "function". */
+  /** The source's name in messages. Default "function". */
   readonly name?: string | undefined;
-  /** How often to ask, ms, give or take a tenth; above 0, at most 1e9. Default: once. */
+  /**
+   * How often the function is called, ms, give or take a tenth; above 0, at most 1e9. Default:
+   * once.
+   */
   readonly everyMs?: number | undefined;
-  /** How long an answer may take, ms; above 0, at most 1e9. Default 5000. */
+  /** How long a call may take, ms; above 0, at most 1e9. Default 5000. */
   readonly timeoutMs?: number | undefined;
 }
 
 /**
  * Rules from any function: a database, a vault, a service of yours.
  *
- * @param load answers YAML, or what `readRules` made, now or later; it throws or rejects where it
- *   cannot. Its signal is aborted when the answer is late or the gateway is closed
+ * @param load returns YAML, or the result of `readRules`, or a promise of it; throws or rejects if
+ *   it cannot. Its signal is aborted when the call takes too long or the gateway is closed
  * @param options see `FunctionSourceOptions`
  * @returns a source for `createGateway`
  * @throws TypeError or RangeError that names the argument, its bound and what it got

@@ -1,44 +1,44 @@
 /**
- * The rules in force, out of several sources: those of the first source that has good ones. A
- * version that is broken is refused whole and reported, and what was there before stays.
+ * The rules in force, from several sources: those of the first source with valid rules. An invalid
+ * version is rejected as a whole and reported, and the rules before it stay in force.
  */
 import { show } from "../../../check.ts";
 import type { Rule } from "../rules/rule.ts";
 import type { RuleSource } from "./source.ts";
 
-/** Something that happened to the rules. */
+/** An event about the rules. */
 export type RulesEvent =
-  /** These are in force now. */
+  /** These rules are in force now. */
   | { readonly type: "applied"; readonly source: string; readonly rules: readonly Rule[] }
-  /** This version is broken: the one before stays. `error` is a RulesError, as a rule. */
+  /** This version is invalid; the one before stays in force. `error` usually is a RulesError. */
   | { readonly type: "refused"; readonly source: string; readonly error: unknown }
-  /** The source cannot be reached, or it can again. */
+  /** The source cannot be reached, or can be reached again. */
   | { readonly type: "gone"; readonly source: string; readonly error: unknown }
   | { readonly type: "back"; readonly source: string };
 
-/** What is in force when the first source is gone. */
+/** Which rules apply when the first source cannot be reached. */
 export type WhenSourceGone = "keep" | "next";
 
-interface Desk {
+interface Host {
   readonly whenSourceGone: WhenSourceGone;
   read(text: string, source: string): readonly Rule[];
-  /** Puts them in force, or throws and changes nothing. */
+  /** Puts the rules in force, or throws and changes nothing. */
   apply(rules: readonly Rule[]): void;
   report(event: RulesEvent): void;
 }
 
 export class LiveRules {
-  readonly #desk: Desk;
+  readonly #host: Host;
   readonly #feeds: readonly Feed[];
   readonly #closing = new AbortController();
   #inForce: { readonly feed: Feed; readonly rules: readonly Rule[] } | undefined;
 
-  constructor(sources: readonly RuleSource[], desk: Desk) {
-    this.#desk = desk;
+  constructor(sources: readonly RuleSource[], host: Host) {
+    this.#host = host;
     this.#feeds = sources.map((source) => new Feed(source));
   }
 
-  /** @throws (as a rejection) where no source has good rules */
+  /** @throws (as a rejection) if no source has valid rules */
   async open(): Promise<void> {
     await Promise.all(this.#feeds.map((feed) => this.#load(feed)));
     this.#choose();
@@ -56,7 +56,7 @@ export class LiveRules {
     await Promise.all(this.#feeds.map(({ stop }) => stop?.()));
   }
 
-  /** One after the other: what is told during a load is looked at after it. */
+  /** Loads one after the other: a change during a load causes another load after it. */
   async #reload(feed: Feed): Promise<void> {
     feed.calls += 1;
     if (feed.calls > 1) return;
@@ -70,78 +70,84 @@ export class LiveRules {
 
   async #load(feed: Feed): Promise<void> {
     const { name } = feed.source;
-    let told: string | readonly Rule[];
+    let content: string | readonly Rule[];
     try {
-      told = await feed.source.load(this.#closing.signal);
+      content = await feed.source.load(this.#closing.signal);
     } catch (error) {
       if (this.#closing.signal.aborted) return;
-      if (!feed.isGone) this.#desk.report({ type: "gone", source: name, error });
+      if (!feed.isGone) this.#host.report({ type: "gone", source: name, error });
       feed.isGone = true;
       feed.fault = error;
       return;
     }
-    if (feed.isGone) this.#desk.report({ type: "back", source: name });
+    if (feed.isGone) this.#host.report({ type: "back", source: name });
     feed.isGone = false;
-    if (told === feed.told) return;
-    feed.told = told;
+    if (content === feed.content) return;
+    feed.content = content;
     try {
-      feed.rules = typeof told === "string" ? this.#desk.read(told, name) : checkRules(told, name);
+      feed.rules =
+        typeof content === "string" ? this.#host.read(content, name) : checkRules(content, name);
     } catch (error) {
       feed.fault = error;
-      this.#desk.report({ type: "refused", source: name, error });
+      this.#host.report({ type: "refused", source: name, error });
     }
   }
 
-  /** Puts in force what the first source has that has something; a broken version is no more looked at. */
+  /** Applies the rules of the first source that has any. An invalid version is dropped. */
   #choose(): void {
     for (const feed of this.#feeds) {
       if (feed.rules === undefined) continue;
-      if (feed.isGone && this.#desk.whenSourceGone === "next") continue;
+      if (feed.isGone && this.#host.whenSourceGone === "next") continue;
       if (this.#inForce?.rules === feed.rules) return;
       try {
-        this.#desk.apply(feed.rules);
+        this.#host.apply(feed.rules);
       } catch (error) {
         feed.fault = error;
-        this.#desk.report({ type: "refused", source: feed.source.name, error });
+        this.#host.report({ type: "refused", source: feed.source.name, error });
         feed.rules = this.#inForce?.feed === feed ? this.#inForce.rules : undefined;
         if (feed.rules !== undefined) return;
         continue;
       }
       this.#inForce = { feed, rules: feed.rules };
-      this.#desk.report({ type: "applied", source: feed.source.name, rules: feed.rules });
+      this.#host.report({ type: "applied", source: feed.source.name, rules: feed.rules });
       return;
     }
   }
 }
 
-/** Which no source tells. */
+/** Marks that a source has not returned anything yet. */
 const NOTHING = Symbol();
 
-/** What is no rules would be no limit, or a fault at each request. */
-function checkRules(told: unknown, name: string): readonly Rule[] {
-  if (!Array.isArray(told)) {
-    throw new TypeError(`${name} must tell YAML or what readRules made, got ${show(told)}`);
+/**
+ * Checks a source's result: a value that is not rules would mean no limit, or an error at each
+ * request.
+ */
+function checkRules(content: unknown, name: string): readonly Rule[] {
+  if (!Array.isArray(content)) {
+    throw new TypeError(
+      `${name} must return YAML or the result of readRules, got ${show(content)}`,
+    );
   }
-  for (const [i, one] of told.entries()) {
+  for (const [i, one] of content.entries()) {
     const { name: called, url, place } = Object(one) as Partial<Rule>;
     if (typeof url !== "string" || typeof place !== "object") {
-      throw new TypeError(`${name}: rule ${i} must be one that readRules made, got ${show(one)}`);
+      throw new TypeError(`${name}: rule ${i} must come from readRules, got ${show(one)}`);
     }
     if (typeof called === "string" && PRINTABLE.test(called)) continue;
     throw new TypeError(
       `${name}: the name of rule ${i} must be printable ASCII, got ${show(called)}`,
     );
   }
-  return told;
+  return content;
 }
 
-/** A name goes into header fields. */
+/** A name is used in header fields. */
 const PRINTABLE = /^[ -~]+$/;
 
-/** A source, and what it told last. */
+/** A source, and its last result. */
 class Feed {
   readonly source: RuleSource;
-  told: string | readonly Rule[] | typeof NOTHING = NOTHING;
+  content: string | readonly Rule[] | typeof NOTHING = NOTHING;
   rules: readonly Rule[] | undefined;
   isGone = false;
   fault: unknown;

@@ -5,7 +5,7 @@ const period: Bound = {
   holds: (value) => aboveZero.holds(value) && value <= LONGEST_PERIOD_MS,
 };
 
-/** What a timer can sleep, with room for the jitter. */
+/** The longest time that a timer can sleep, with room for the jitter. */
 const LONGEST_PERIOD_MS = 1e9;
 
 export function checkPeriod(name: string, value: unknown): number {
@@ -13,10 +13,10 @@ export function checkPeriod(name: string, value: unknown): number {
 }
 
 /**
- * Calls `look` every so often. Each pause is up to a tenth shorter or longer, so that a thousand
- * instances that were started together do not ask together. It keeps no process alive.
+ * Calls `look` repeatedly. Each pause is up to a tenth shorter or longer, so that instances that
+ * were started together do not ask at the same time. Does not keep the process alive.
  *
- * @returns ends it
+ * @returns a function that ends it
  */
 export function poll(look: () => void, everyMs: number): () => void {
   let timer: ReturnType<typeof setTimeout>;
@@ -33,11 +33,11 @@ export function poll(look: () => void, everyMs: number): () => void {
 }
 
 /**
- * An answer, or an error where none has come in time or nobody wants it any more: also of those who
- * do not look at their signal.
+ * Settles as `ask` does, or rejects when the result is late or the signal is aborted, even if `ask`
+ * ignores its own signal.
  *
- * @param signal aborted when nobody wants it any more
- * @param ask gets a signal that is aborted then, or when it is late
+ * @param signal aborted when the result is not needed any more
+ * @param ask receives a signal that is aborted then, or when the result is late
  */
 export async function within<T>(
   ms: number,

@@ -3,32 +3,34 @@ import type { RedisSubscriber } from "../../../redis.ts";
 import { checkPeriod, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 
-/** What is asked of a Redis client: the text in a key. All of them can. */
+/** The part of a Redis client that is used: it reads the text in a key. All clients have it. */
 export interface RedisReader {
   get(key: string): Promise<string | null>;
 }
 
 export interface RedisSourceOptions {
   /**
-   * A connected client for subscriptions, such as `redis.duplicate()`; never closed. A message on
-   * the channel then makes the gateway look at once. Without one it looks every `everyMs`.
+   * A connected client for subscriptions, such as `redis.duplicate()`; never closed. The gateway
+   * then reads the key as soon as a message arrives on the channel. Without one it reads every
+   * `everyMs`.
    */
   readonly subscriber?: RedisSubscriber | undefined;
-  /** Where a change is told, whatever the message. Default: the key. */
+  /** The channel on which changes are published, with any message. Default: the key. */
   readonly channel?: string | undefined;
-  /** How often to look besides, ms, give or take a tenth; above 0, at most 1e9. Default 30 000. */
+  /** How often to read anyway, ms, give or take a tenth; above 0, at most 1e9. Default 30 000. */
   readonly everyMs?: number | undefined;
-  /** How long Redis may take for an answer, ms; above 0, at most 1e9. Default 5000. */
+  /** How long Redis may take for a reply, ms; above 0, at most 1e9. Default 5000. */
   readonly timeoutMs?: number | undefined;
 }
 
 /**
- * Rules in a key of Redis. After `SET key …` a `PUBLISH key changed` tells all gateways at once.
+ * Rules in a key of Redis. `PUBLISH key changed` after `SET key …` makes all gateways read it at
+ * once.
  *
  * @param redis a client; never closed
- * @param key that holds YAML, at most 524 288 characters
+ * @param key that contains YAML, at most 524 288 characters
  * @param options see `RedisSourceOptions`
- * @returns a source for `createGateway`; where the key does not exist it counts as gone
+ * @returns a source for `createGateway`; if the key does not exist, the source counts as gone
  * @throws TypeError or RangeError that names the argument, its bound and what it got
  * @example
  * const remote = redisSource(redis, "rules", { subscriber: redis.duplicate() });
@@ -74,24 +76,25 @@ export function redisSource(
 }
 
 /**
- * A subscription that fails is the client's to repeat; until then there is the look every so often.
- * What changed before it stood was told to nobody, so there is a look as soon as it does.
+ * Subscribes to the channel. If that fails, the client retries it, and polling finds changes
+ * meanwhile. Messages before the subscription are lost, so `onMessage` is called as soon as it is
+ * active.
  */
-function listen(subscriber: RedisSubscriber, channel: string, hear: () => void): () => void {
+function listen(subscriber: RedisSubscriber, channel: string, onMessage: () => void): () => void {
   let isOver = false;
   const subscribed = () => {
-    if (!isOver) hear();
+    if (!isOver) onMessage();
   };
-  const quietly = (deed: () => Promise<unknown>) => (async () => deed())().catch(() => {});
+  const quietly = (action: () => Promise<unknown>) => (async () => action())().catch(() => {});
   if (!("psubscribe" in subscriber)) {
-    void quietly(() => subscriber.subscribe(channel, hear).then(subscribed));
+    void quietly(() => subscriber.subscribe(channel, onMessage).then(subscribed));
     return () => {
       isOver = true;
-      void quietly(() => subscriber.unsubscribe(channel, hear));
+      void quietly(() => subscriber.unsubscribe(channel, onMessage));
     };
   }
   const listener = (from: string) => {
-    if (from === channel) hear();
+    if (from === channel) onMessage();
   };
   subscriber.on("message", listener);
   const leave = join(subscriber, channel);
@@ -106,9 +109,10 @@ function listen(subscriber: RedisSubscriber, channel: string, hear: () => void):
 const listeners = new WeakMap<object, Map<string, number>>();
 
 /**
- * A connection of ioredis has one subscription of a channel, however many listen there.
+ * Counts the listeners of a channel: an ioredis connection has only one subscription for all of
+ * them.
  *
- * @returns leaves, and says whether it was the last
+ * @returns a function that leaves, and returns whether it was the last listener
  */
 function join(subscriber: object, channel: string): () => boolean {
   const channels = listeners.get(subscriber) ?? new Map<string, number>();

@@ -1,35 +1,35 @@
 import type { Rule } from "../rules/rule.ts";
 
-/** Where rules come from. */
+/** A source of rules. */
 export interface RuleSource {
-  /** What messages call it: the name of a file, a URL. */
+  /** The source's name in messages, such as a file name or a URL. */
   readonly name: string;
 
   /**
-   * The rules as they are now.
+   * Returns the current rules.
    *
-   * @param signal aborted when nobody wants them any more
-   * @returns YAML, or rules that were read already; the same again where nothing has changed
-   * @throws (as a rejection) where the source cannot be reached
+   * @param signal aborted when the result is not needed any more
+   * @returns YAML, or rules that were read already; the same value again if nothing has changed
+   * @throws (as a rejection) if the source cannot be reached
    */
   load(signal: AbortSignal): Promise<string | readonly Rule[]>;
 
   /**
-   * Calls `changed` whenever `load` may have something new to tell. Absent: it never has.
+   * Calls `changed` whenever `load` may return something new. Absent: the rules never change.
    *
-   * @returns ends it
+   * @returns a function that ends it
    */
   watch?(changed: () => void): () => unknown;
 }
 
-/** More than this is read from nowhere, in bytes; rules of that length are refused anyway. */
+/** The most bytes that are read from any source; longer rules would be rejected anyway. */
 export const LONGEST_TEXT = 2 ** 19;
 
 export function tooLong(name: string): RangeError {
   return new RangeError(`${name} has more than ${LONGEST_TEXT} bytes`);
 }
 
-/** Rules that are there already. */
+/** A source of rules that were read already. */
 export function fixedSource(rules: readonly Rule[]): RuleSource {
   return { name: "rules", load: async () => rules };
 }

@@ -5,17 +5,17 @@ import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 export interface UrlSourceOptions {
   /** How often to ask, ms, give or take a tenth; above 0, at most 1e9. Default 30 000. */
   readonly everyMs?: number | undefined;
-  /** How long an answer may take, to its last byte, ms; above 0, at most 1e9. Default 5000. */
+  /** How long a response may take, to its last byte, ms; above 0, at most 1e9. Default 5000. */
   readonly timeoutMs?: number | undefined;
-  /** Fields that are sent along, such as `authorization`. */
+  /** Header fields to send, such as `authorization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** What asks, instead of the platform's own. */
+  /** The function that sends the requests. Default: the platform's own. */
   readonly fetch?: typeof fetch | undefined;
 }
 
 /**
- * Rules at a URL, asked for every now and then. The server's ETag is sent back as If-None-Match, so
- * that rules which have not changed cost it nothing.
+ * Rules at a URL, requested regularly. The server's ETag is sent back as If-None-Match, so
+ * unchanged rules are not transferred again.
  *
  * @param url of YAML, at most 524 288 bytes; http or https
  * @param options see `UrlSourceOptions`
@@ -28,7 +28,7 @@ export interface UrlSourceOptions {
 export function urlSource(url: string | URL, options: UrlSourceOptions = {}): RuleSource {
   checkOptions("options", options, ["everyMs", "timeoutMs", "headers", "fetch"]);
   const { everyMs = 30_000, timeoutMs = 5000, headers = {} } = options;
-  new Headers(headers); // which throws where they cannot be sent
+  new Headers(headers); // throws if they cannot be sent
   if (options.fetch !== undefined) checkFunction("fetch", options.fetch);
   const address = checkUrl(url);
   checkPeriod("everyMs", everyMs);
@@ -65,14 +65,14 @@ function checkUrl(url: string | URL): string {
   if (parsed === undefined || !/^https?:$/.test(parsed.protocol)) {
     throw new TypeError(`url must be an http or https URL, got ${show(text)}`);
   }
-  // fetch refuses these, and messages would tell them
+  // fetch refuses these, and messages would reveal them
   if (parsed.username !== "" || parsed.password !== "") {
     throw new TypeError("url must be without user and password: send an authorization header");
   }
   return parsed.href;
 }
 
-/** No more of it than is allowed, whatever the server says about its length. */
+/** Reads at most the allowed length, whatever length the server announces. */
 async function textOf(response: Response, name: string): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";

@@ -14,7 +14,7 @@ const test = suite("addresses");
 const socket = fromAddress();
 const of = (remoteAddress: string | undefined) => socket(request("/", { remoteAddress }));
 
-test("the socket's, IPv6 by /56, IPv4-mapped IPv6 as IPv4", () => {
+test("the socket's address counts: IPv6 by its /56, IPv4-mapped IPv6 as IPv4", () => {
   const rows: [address: string | undefined, key: string | undefined][] = [
     ["192.0.2.1", "192.0.2.1"],
     ["::ffff:192.0.2.1", "192.0.2.1"],
@@ -57,13 +57,13 @@ test("X-Forwarded-For counts from the right, through stated proxies only", () =>
   assert.is(behind(1, ""), "192.0.2.1");
 });
 
-test("who hides an address is taken for the proxy that hides it", () => {
+test("a client whose address is hidden counts as the proxy that hides it", () => {
   assert.is(behind(2, "203.0.113.9, unknown, 198.51.100.3"), "198.51.100.3");
   assert.is(behind(1, "203.0.113.9, _hidden"), "192.0.2.1");
   assert.is(behind(2, "203.0.113.9, x, y"), "192.0.2.1");
 });
 
-test("Forwarded, with its quotes", () => {
+test("Forwarded is read, with quoted values", () => {
   const forwarded = (trustedProxies: number, list: string) =>
     behind(trustedProxies, list, "forwarded");
   assert.is(forwarded(1, "for=203.0.113.9;proto=http"), "203.0.113.9");
@@ -83,7 +83,7 @@ const hostile = fc.oneof(
     .map((all) => all.join("")),
 );
 
-test("nothing that a client writes moves what the proxies wrote", async () => {
+test("a client's own elements do not change what the proxies wrote", async () => {
   await fc.assert(
     fc.property(hostile, (forged) => {
       assert.is(behind(1, `${forged}, 198.51.100.3`), "198.51.100.3");
@@ -136,7 +136,7 @@ function keyOfParsed(address: ipaddr.IPv4 | ipaddr.IPv6): string {
   return `${groups.join(":")}::/56`;
 }
 
-test("long lists take no time", () => {
+test("long lists are read in little time", () => {
   const start = cpuMs();
   for (const unit of [",", '"', "\\", '\\"', "1.1.1.1,", "for=", ";for="]) {
     behind(100, unit.repeat(100_000));
@@ -188,7 +188,7 @@ test("exemptions of addresses are addresses or ranges", () => {
   assert.not(narrow("198.51.101.9"));
 });
 
-test("an actor of one's own may give an address or a network: a range holds for what it contains", () => {
+test("a custom actor may return an address or a network: a range applies to what it contains", () => {
   const exempt = exemption(["2001:db8::/32", "2001:dba::1", "192.0.2.0/24"], own, true);
   const rows: [value: string, exempt: boolean][] = [
     ["2001:db8:1:2::3", true],

@@ -11,7 +11,7 @@ test("here a short value is its own key, a long one is hashed", () => {
   assert.match(keyOf("x".repeat(65), "local"), /^#[\w-]{43}$/);
 });
 
-test("here nobody's value is the key of another's", () => {
+test("in this process no value equals the key of another value", () => {
   const long = "x".repeat(65);
   const forged = keyOf(long, "local");
   assert.is.not(keyOf(forged, "local"), forged);

@@ -68,7 +68,7 @@ test("the current draft: lists of strings with parameters", () => {
   ]);
 });
 
-test("who is refused is told when it would pass, and not when all is full again", () => {
+test("for a refused request, t is when it would pass, not when the whole quota is back", () => {
   const told = screened(
     outcome({ allowed: false, remaining: 0, waitMs: 2500.001, resetMs: 60_000 }),
   );
@@ -81,7 +81,7 @@ test("who is refused is told when it would pass, and not when all is full again"
   });
 });
 
-test("drafts 6 and 7 tell of the rule that binds, and list all", () => {
+test("drafts 6 and 7 report the binding rule, and list all policies", () => {
   const told = screened(
     outcome({ name: "a", remaining: 7, limit: 9 }),
     outcome({ name: "b", remaining: 2, limit: 4, windowMs: 1500, resetMs: 700 }),
@@ -115,7 +115,7 @@ test("X-RateLimit-Reset is an instant, of the epoch's seconds", () => {
   assert.ok(reset >= before + 30 && reset <= after + 30, `${reset}`);
 });
 
-test("a request that costs 5 is told of requests, not of permits", () => {
+test("fields count requests, not permits, where a request costs 5", () => {
   const told = screened(outcome({ cost: 5, limit: 100, remaining: 24 }));
   assert.equal(list(write(told, "draft-11")["RateLimit-Policy"]), [["r", { q: 20, w: 60 }]]);
   assert.equal(list(write(told, "draft-11").RateLimit), [["r", { r: 4, t: 1 }]]);
@@ -129,7 +129,7 @@ test("a shadow is not shown", () => {
   assert.is(write(both, "draft-7").RateLimit, "limit=10, remaining=5, reset=1");
 });
 
-test("numbers that no field can hold are cut, and what nobody knows is left out", () => {
+test("numbers that no field can hold are capped, and unknown ones are left out", () => {
   const vast = screened(
     outcome({ limit: 1e300, remaining: 1e17, windowMs: 1e30, resetMs: Infinity }),
     outcome({ windowMs: 0, resetMs: 0, remaining: -3 }),
@@ -148,7 +148,7 @@ test("numbers that no field can hold are cut, and what nobody knows is left out"
   ]);
 });
 
-test("another limit under the same name is written anew", () => {
+test("a changed limit under the same name updates the fields", () => {
   const small = outcome({ limit: 1 });
   const large = { ...small, decision: outcome({ limit: 2 }).decision };
   const longer = { ...small, decision: outcome({ limit: 2, windowMs: 1000 }).decision };
@@ -158,7 +158,7 @@ test("another limit under the same name is written anew", () => {
   assert.equal(items, ['"r";q=1;w=60', '"r";q=2;w=60', '"r";q=2;w=1', '"r";q=1;w=60']);
 });
 
-test("every verdict of every rule can be read, and nobody is told to come too early", async () => {
+test("the fields of every verdict can be parsed, and no retry time is too early", async () => {
   const clock = new FakeClock();
   const algo = fc.constantFrom("TB", "W", "SW", "SL", "gcra");
   const rule = fc.record({

@@ -10,7 +10,7 @@ import { request } from "../request.ts";
 
 const test = suite("connections");
 
-/** A request of somebody, and what ends it. */
+/** A request of an actor, and a function that ends it. */
 function under(who: string | undefined): { request: GatewayRequest; end: () => void } {
   const listeners: (() => void)[] = [];
   const base = request("/", { headers: who === undefined ? {} : { who } });
@@ -23,7 +23,7 @@ function under(who: string | undefined): { request: GatewayRequest; end: () => v
 
 const who: Actor = ({ header }) => header("who");
 
-test("so many of each at once, and a place is free when an answer is over", () => {
+test("at most limit requests of each actor at once; a place is free when the response is over", () => {
   const screen = limitConnections(2, { actor: who, name: "conn" });
   const [one, two, three, other] = [under("ann"), under("ann"), under("ann"), under("bob")];
   const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as Screened;
@@ -63,7 +63,7 @@ test("requests without a value are counted by address, apart from those with one
   }
 });
 
-test("by the client's address unless told otherwise; not counted where nobody tells of the end", () => {
+test("counts by the client's address by default; a request whose end is not reported is not counted", () => {
   const screen = limitConnections(1);
   const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });
   const passes = (address: string) => (screen.check(from(address)) as Screened).allowed;
@@ -86,7 +86,10 @@ test("bad arguments", () => {
   );
   assert.throws(wrong({ name: 1 }), /name must be a string, got 1/);
   assert.throws(wrong({ name: "日" }), /name must be printable ASCII, got "日"/);
-  assert.throws(wrong({ key: who }), /options has no "key"; it knows actor, actorTimeoutMs, name/);
+  assert.throws(
+    wrong({ key: who }),
+    /options has no "key"; expected one of actor, actorTimeoutMs, name/,
+  );
 });
 
 test.run();

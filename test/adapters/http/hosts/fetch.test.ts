@@ -31,7 +31,7 @@ function watch(): { screen: Screen; seen: (string | undefined)[] } {
   return { screen: { check }, seen };
 }
 
-test("the address is where Deno, Bun and @hono/node-server put it, or where one says", async () => {
+test("the address is read where Deno, Bun and @hono/node-server put it, or with remoteAddress", async () => {
   const { screen, seen } = watch();
   const hello = (_request: Request, ..._platform: unknown[]) => new Response("hello");
   const handle = fetchGateway(screen, hello);
@@ -75,7 +75,7 @@ test("an answer that cannot be changed is copied", async () => {
   assert.match(headers.get("ratelimit") ?? "", /^"r";r=8;t=/);
 });
 
-test("a place is free when the body is read, given up, empty, or never comes", async () => {
+test("a place is free when the body is read, cancelled, empty, or never sent", async () => {
   const answers: (() => Response)[] = [];
   const screen = limitConnections(1, { actor: () => "all" });
   const handle = fetchGateway(screen, () => (answers.shift() ?? (() => new Response(null)))());
@@ -115,7 +115,11 @@ test("a place is free where the client had gone before, or Hono's handler throws
   controller.abort();
   const handle = fetchGateway(limitConnections(1), () => new Response("hello"));
   await handle(new Request(URL, { signal: controller.signal }));
-  assert.is((await handle(new Request(URL))).status, 200, "nobody reads what the first one got");
+  assert.is(
+    (await handle(new Request(URL))).status,
+    200,
+    "the body of the first response is never read",
+  );
 
   const app = new Hono();
   app.use(honoGateway(limitConnections(1)));

@@ -155,7 +155,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     }
   }
 
-  test("no rule, no fields; no dialect, no fields; a field of each of several", async () => {
+  test("no fields without a rule or a dialect; fields of each of several dialects", async () => {
     const gateway = await open("url: /hello\nrules: [{ actor: all, unit: day, rpu: 9 }]");
     const told = ({ headers }: Reply) => Object.keys(headers).filter((field) => /rate/.test(field));
     await serving(host, gateway, {}, none, async (server) => {
@@ -191,7 +191,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     });
   });
 
-  test("a fault of the filter is no fault of the request, unless asked", async () => {
+  test("a failed filter lets the request pass, unless onError says otherwise", async () => {
     const gateway = { check: () => Promise.reject(new Error("tea")) };
     const answered = async (options: HostOptions) => {
       let reply: Reply | undefined;
@@ -221,7 +221,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     assert.is(thrown[0], 500);
   });
 
-  test("a route that fails still tells how the rules stand", async () => {
+  test("a route that fails still carries the fields of the rules", async () => {
     const gateway = await open("url: /\nrules: [{ name: r, actor: all, unit: day, rpu: 5 }]");
     await serving(host, gateway, {}, none, async (server) => {
       const { status, headers } = await ask(server, "/bad");
@@ -231,7 +231,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     });
   });
 
-  test("who must wait its turn waits, and whoever goes away leaves the line", async () => {
+  test("a request waits in its line, and leaves it when its client disconnects", async () => {
     const clock = new FakeClock();
     const gateway = await open(
       "url: /\nrules: [{ actor: all, unit: second, rpu: 1, algo: LB, burst: 2, name: line }]",
@@ -310,7 +310,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     });
   });
 
-  test("a misspelt option, and one that is out of bounds, are refused at the door", async () => {
+  test("a misspelt option and one that is out of bounds are refused", async () => {
     const gateway = await open("[]");
     const refuses = async (options: object, words: RegExp) => {
       try {
@@ -323,7 +323,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     };
     await refuses(
       { statu: 503 },
-      /options has no "statu"; it knows status, headers, answer, onError/,
+      /options has no "statu"; expected one of status, headers, answer, onError/,
     );
     await refuses(
       { status: 200 },
@@ -337,7 +337,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     await refuses({ answer: "no" }, /answer must be a function, got "no"/);
     await refuses({ onError: "throw" }, /onError must be allow, refuse or a function, got "throw"/);
     const strangers: [unknown, RegExp][] = [
-      [{}, /gateway must be what createGateway made, got an object/],
+      [{}, /gateway must be the result of createGateway, got an object/],
       [Promise.resolve({}), /got a promise of it: await createGateway/],
     ];
     for (const [stranger, words] of strangers) {

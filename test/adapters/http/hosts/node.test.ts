@@ -97,7 +97,7 @@ test("the application reads the fields, adds its own, and has the last word", as
   assert.is(other.response.headers["ratelimit-policy"], '"r";q=5;w=3600');
 });
 
-test("nobody knows when: no Retry-After", async () => {
+test("no Retry-After where the retry time is unknown", async () => {
   const listener = nodeGateway({ check: () => REFUSED }, () => assert.unreachable("it passed"));
   const { response } = await answer(listener);
   assert.equal([response.statusCode, response.headers["retry-after"]], [429, undefined]);
@@ -162,7 +162,7 @@ test("a filter that throws at once fails as one that rejects", async () => {
   assert.is((await answer(strict)).response.statusCode, 503);
 });
 
-test("who was answered while it waited does not go on", async () => {
+test("a request that was answered while it waited does not go on", async () => {
   let served = 0;
   let pass = (_: typeof PASSED) => {};
   const waiting = new Promise<typeof PASSED>((resolve) => {

@@ -17,7 +17,7 @@ test("what decodeURIComponent decodes comes out the same", async () => {
   );
 });
 
-test("broken escapes and bytes that are no UTF-8 hide nothing beside them", () => {
+test("broken escapes and invalid UTF-8 do not hide the text beside them", () => {
   const rows: [encoded: string, decoded: string][] = [
     ["", ""],
     ["%", "%"],
@@ -49,7 +49,7 @@ test("overlong forms are read as lenient decoders read them", () => {
   assert.is(decode("%c1%a1"), "a");
 });
 
-test("whatever a text holds, it is decoded", async () => {
+test("property: every text is decoded", async () => {
   const piece = fc.constantFrom(
     ..."%|%c3|%a9|%e2|%f4|%9|\xc3|\xff|€|/|%C0%AF|%ed%a0%80|g".split("|"),
   );

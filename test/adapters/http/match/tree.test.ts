@@ -38,7 +38,7 @@ test("paths contain each other, by segments", () => {
   for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
 });
 
-test("no trick walks around a rule", () => {
+test("no trick bypasses a rule", () => {
   const tricks = [
     ..."/SAMPLE /Sample //sample ///sample /./sample /x/../sample /../sample /../../sample /sample/.".split(
       " ",
@@ -91,14 +91,14 @@ test("no trick walks around a rule", () => {
   }
 });
 
-test("what servers read differently is held to the rules of every reading", () => {
+test("an ambiguous target is subject to the rules of every reading", () => {
   // to Express this is below /other, to a URL parser below /sample
   assert.equal(match("/other/../sample").sort(), ["/", "/other", "/sample"]);
   assert.equal(match("/other/..%2fsample").sort(), ["/", "/other", "/sample"]);
   assert.equal(match("//other/sample").sort(), ["/", "/other", "/sample"]);
 });
 
-test("a path that is merely unusual is held to no more rules than its prefixes have", () => {
+test("an unusual but unambiguous path is subject to the rules of its prefixes only", () => {
   const rows: [target: string, ...urls: string[]][] = [
     ["/list;sort=asc/sample", "/"],
     ["/list/a%2fsample", "/"],
@@ -115,7 +115,7 @@ test("a path that is merely unusual is held to no more rules than its prefixes h
   for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
 });
 
-test("with dots in it, a target is held to every rule that it has the segments of", () => {
+test("a target with .. is subject to every rule whose segments it contains", () => {
   assert.equal(match("/x/../sample").sort(), ["/", "/sample"]);
   assert.equal(match("/a/x/../sample").sort(), ["/", "/sample", "/sample/a"]);
   assert.equal(match("/x?/../sample").sort(), ["/", "/sample"]);
@@ -137,7 +137,7 @@ function literally(target: string, url: string): boolean {
   return new RegExp(`^${prefix}(?:/|$)`, "i").test(unescaped(bare));
 }
 
-/** As whoever uses `new URL` does, fetch handlers for one. */
+/** The path as `new URL` gives it, for example in fetch handlers. */
 function byUrl(target: string, url: string): boolean {
   try {
     const { pathname } = new URL(target, "http://localhost");
@@ -147,7 +147,7 @@ function byUrl(target: string, url: string): boolean {
   }
 }
 
-/** As those who serve files do: decoded, then normalised. */
+/** The path as file servers see it: decoded, then normalised. */
 function byFile(target: string, url: string): boolean {
   const [bare = ""] = target.split(/[?#]/);
   return isBelow(posix.normalize(`/${unescaped(bare)}`), url);
@@ -178,13 +178,13 @@ const targets = fc.oneof(
   fc.webUrl({ withQueryParameters: true, withFragments: true }),
 );
 
-test("escaped slashes hide nothing from those who decode first and resolve nothing", () => {
+test("escaped slashes do not bypass a server that decodes first and resolves nothing", () => {
   for (const target of ["/%2fs%61mple/..%5c", "s%61mple%2f..", "/sample%2f%2e%2e%2fother"]) {
     assert.ok(tree.match(target).includes("/sample"), target);
   }
 });
 
-test("a query within the host hides nothing from those who look for a slash", () => {
+test("a query within the host does not bypass a server that looks for a slash", () => {
   for (const target of ["http://h?/sample", "http://h#x/sample?y"]) {
     assert.ok(tree.match(target).includes("/sample"), target);
   }
@@ -200,11 +200,11 @@ test("what is escaped is decoded when dots have been resolved, to some", () => {
   assert.ok(tree.match("/sample\\a%2f..").includes("/sample/a"));
 });
 
-test("a backslash behind dots is a letter to those who serve files", () => {
+test("a backslash after dots is a letter to file servers", () => {
   assert.ok(tree.match("/%2E%2e/sample/%2E%2e\\").includes("/sample"));
 });
 
-test("whatever a server takes a target for, its rules hold", async () => {
+test("property: the rules of every reading apply", async () => {
   await fc.assert(
     fc.property(targets, (target) => {
       const held = tree.match(target);
@@ -219,7 +219,7 @@ test("whatever a server takes a target for, its rules hold", async () => {
   );
 });
 
-test("a plain path is held to the rules of its prefixes and to no others", async () => {
+test("a plain path is subject to the rules of its prefixes only", async () => {
   const segment = fc.constantFrom("sample", "a", "b", "other", "x.y", "a-b", "~u", "50%25");
   await fc.assert(
     fc.property(fc.array(segment), fc.constantFrom("", "?q=/sample", "?"), (segments, query) => {

@@ -193,7 +193,7 @@ test("an error names file, line, column, what was found and what is allowed", ()
   for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
 });
 
-test("what an override does not say is the rule's, the length of its period too", () => {
+test("an override inherits what it does not set, the period included", () => {
   const [rule] = readRules(
     "{ url: /, rules: [{ actor: device, unit: minute, units: 5, rpu: 10, overrides: { a: { rpu: 99 }, b: { unit: hour }, c: { units: 2 } } }] }",
   );
@@ -207,7 +207,7 @@ test("what an override does not say is the rule's, the length of its period too"
   );
 });
 
-test("numbers that are none", () => {
+test("invalid numbers are refused", () => {
   const none = "url: /\nrules: [{ actor: all, unit: second, rpu: 1, burst: 0 }]";
   assert.match(problems(none).join(), /burst must be a finite number above 0, got 0/);
   for (const found of ['"100"', ".inf", ".nan", "-1", "0", "null", "[]", "true"]) {
@@ -219,7 +219,7 @@ test("numbers that are none", () => {
   }
 });
 
-test("a url of a rule has nothing in it that a request could hide", () => {
+test("a url that is ambiguous in a request is refused in a rule", () => {
   for (const url of [
     "sample",
     "/a/../b",
@@ -240,7 +240,7 @@ test("a url of a rule has nothing in it that a request could hide", () => {
   }
 });
 
-test("a url with parameters would be a rule that never holds", () => {
+test("a url with parameters is refused, because the rule would never apply", () => {
   const says = (url: string) =>
     problems(`url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`);
   const allowed = (outer: string) =>
@@ -255,14 +255,14 @@ test("a url with parameters would be a rule that never holds", () => {
   }
 });
 
-test("a url hides nothing in escapes either", () => {
+test("a url with ambiguous escapes is refused", () => {
   for (const url of ["/a%3fb", "/a%23", "/a%3bx", "/a%5cb", "/%2e%2e/a", "/a%00", "/%20", "/..."]) {
     const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
     assert.match(problems(text).join(), /^r\.yaml:1:6: url: found .* not encoded either$/, url);
   }
 });
 
-test("a method that no server knows would be a rule that never holds", () => {
+test("an unknown method is refused, because the rule would never apply", () => {
   const [says = ""] = problems(rule("methods: [GET, GTE]"));
   assert.match(says, 'r.yaml:2:60: rules.0.methods.1: found "GTE", allowed: GET, HEAD, POST');
   for (const methods of ['["*"]', "[ANY]", '["GET,POST"]', '[""]', "[1]"]) {
@@ -275,7 +275,7 @@ test("a method that no server knows would be a rule that never holds", () => {
   ]);
 });
 
-test("an empty list is no rules; an empty text is an accident", () => {
+test("an empty list is valid; an empty text is an error", () => {
   assert.equal(readRules("[]"), []);
   assert.equal(readRules("---\n---\n[]\n---\n# nothing\n"), []);
   for (const text of ["", "# rules", "---\n---", "null"]) {
@@ -312,7 +312,7 @@ test("registered names: new kinds of rules touch neither the code nor old files"
   assert.match(problems(rule("algo: gcra, burst: 1"), { algorithms: mine }).join(), /found burst/);
 });
 
-test("hostile texts are refused quickly and in words", () => {
+test("hostile texts are refused quickly, with a message", () => {
   const nine = Array(9).fill(0);
   const bomb = ["a: &a [x]", ..."bcdefghi"]
     .map((line, i) =>
@@ -356,7 +356,7 @@ test("hostile texts are refused quickly and in words", () => {
   assert.is(problems("- x\n".repeat(1000)).length, 20);
 });
 
-test("long texts are refused in words, and quickly", () => {
+test("long texts are refused quickly, with a message", () => {
   const rows: [text: string, says: RegExp][] = [
     ["---\n".repeat(130_000), /found more than 10000 documents/],
     ["...\n".repeat(130_000), /found nothing/],
@@ -374,7 +374,7 @@ test("long texts are refused in words, and quickly", () => {
   assert.ok(cpuMs() - start < 15_000, "15 s");
 });
 
-test("more mistakes than the validator can list are a mistake of the rules", () => {
+test("more mistakes than the validator can list are a RulesError", () => {
   const ones = "1,".repeat(150_000);
   assert.match(problems(rule(`exempt: [${ones}]`)).join(), /found/);
 });
@@ -399,7 +399,7 @@ test("a byte order mark and Windows' line ends do not matter", () => {
   assert.equal(readRules(text)[0]?.place, { source: "rules", line: 4, column: 5 });
 });
 
-test("whatever is written, it is rules or a RulesError", async () => {
+test("any text gives rules or a RulesError", async () => {
   const fragments = fc.constantFrom(
     ..."- |: |{|}|[|]|,|\n|\n  |\t|#|&a |*a|!!|'|\"|\\|---\n|>|\\||? |<<|~|%|@|\0|\ufeff|url|Url|rules|actor|all|unit|second|rpu|1|.inf|__proto__|/|é|\ud800".split(
       "|",
@@ -415,7 +415,7 @@ test("whatever is written, it is rules or a RulesError", async () => {
   );
 });
 
-test("whatever JSON is given, it is rules or a RulesError", async () => {
+test("any JSON gives rules or a RulesError", async () => {
   const value = fc.jsonValue({ maxDepth: 3 });
   const field = fc.constantFrom("actor", "unit", "rpu", "algo", "overrides", "exempt", "with", "x");
   const rules = fc.array(
@@ -452,7 +452,9 @@ test("bad arguments are named", () => {
     assert.throws(() => readRules(...(args as Parameters<typeof readRules>)), says);
   refuses(/text must be a string, got an object/, Buffer.from("[]"));
   refuses(/options must be an object, got null/, "[]", null);
-  refuses(/options has no "actor"; it knows source, actors, algorithms/, "[]", { actor: [] });
+  refuses(/options has no "actor"; expected one of source, actors, algorithms/, "[]", {
+    actor: [],
+  });
   refuses(/source must be a string, got 1/, "[]", { source: 1 });
   refuses(/actors must be an array of names, got "tenant"/, "[]", { actors: "tenant" });
   refuses(/actors must be a string, got 1/, "[]", { actors: [1] });

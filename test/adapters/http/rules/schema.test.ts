@@ -9,11 +9,11 @@ const test = suite("JSON Schema of rules");
 const text = readFileSync("src/adapters/http/rules.schema.json", "utf8");
 const schema = JSON.parse(text);
 
-test("the published one is what the code says", () => {
+test("the published schema equals the generated one", () => {
   assert.equal(schema, JSON.parse(JSON.stringify(rulesJsonSchema())));
 });
 
-test("an editor takes what the reader takes, and marks what it does not", () => {
+test("an editor accepts what the reader accepts, and marks what it rejects", () => {
   const editor = z.fromJSONSchema(schema);
   const takes = (data: unknown) => editor.safeParse(data).success;
   const rule = { actor: "device", unit: "second", rpu: 100 };

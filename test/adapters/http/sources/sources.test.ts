@@ -72,7 +72,7 @@ test("a file is watched, written or replaced", async () => {
   });
 });
 
-test("a file that somebody still writes to is not read yet", async () => {
+test("a file that is still being written to is not read yet", async () => {
   const path = join(folder, "half.yaml");
   await writeFile(path, rules(1));
   const { mtimeMs } = await stat(path);
@@ -89,7 +89,7 @@ test("a file that somebody still writes to is not read yet", async () => {
   assert.is(await loaded(fileSource(path)), rules(2), "another clock");
 });
 
-test("a file that is not there, or is no file for rules", async () => {
+test("a file that does not exist, or is not a rules file", async () => {
   assert.match(String(await loaded(fileSource(join(folder, "none.yaml")))), /ENOENT/);
   const huge = join(folder, "huge.yaml");
   await writeFile(huge, "x".repeat(2 ** 19 + 1));
@@ -148,7 +148,7 @@ test("a URL without an ETag, with fields of one's own, by another fetch", async 
   assert.equal(calls, [call, call]);
 });
 
-test("a URL: refusals, floods and silence end in an error", async () => {
+test("a URL: refusals, endless responses and time-outs end in an error", async () => {
   const { url, close } = await serve((request, response) => {
     if (request.url === "/rules/flood") {
       const flood = setInterval(() => response.write("x".repeat(100_000)), 1);
@@ -175,7 +175,7 @@ test("a URL: refusals, floods and silence end in an error", async () => {
   await close();
 });
 
-test("a key of Redis: a message makes every gateway look at once", async () => {
+test("a key of Redis: a message makes every gateway read it at once", async () => {
   const url = await freshUrl();
   const redis = new Redis(url);
   const ioredis = redis.duplicate();
@@ -239,7 +239,7 @@ test("any function, now or later, asked once or every so often", async () => {
   );
 });
 
-test("closing ends a load that nobody answers, and a fetch that looks at no signal is late", async () => {
+test("closing ends a load without an answer, and a fetch that ignores its signal times out", async () => {
   const silent = () => new Promise<never>(() => {});
   const ask = async (source: RuleSource) => {
     const closing = new AbortController();
@@ -256,7 +256,7 @@ test("closing ends a load that nobody answers, and a fetch that looks at no sign
   assert.is(await loaded(late), "http://x/: no answer within 20 ms");
 });
 
-test("a key of Redis: what changes before the subscription stands is seen", async () => {
+test("a key of Redis: a change before the subscription is active is found", async () => {
   let rpu = 1;
   let stand = () => {};
   const subscribed = new Promise<void>((resolve) => {
