@@ -133,8 +133,8 @@ class TreeBuilder {
           this.#alias(this.#anchorOf(event), event.anchorStart - 1);
           break;
         case EVENT_ID.POP: {
-          const { anchor, ...node } = this.#open.pop() as Open;
-          if (this.#open.length > 0) this.#add(node, anchor);
+          const node = this.#open.pop() as Open;
+          if (this.#open.length > 0) this.#add(node, node.anchor);
           else documents.push(node.items[0] as YamlNode);
         }
       }
