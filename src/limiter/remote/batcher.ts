@@ -36,7 +36,7 @@ export interface BatchHandler<Request, Answer> {
    */
   run(requests: readonly Request[], sentAt: number, deadlineMs: number): Promise<readonly Answer[]>;
   answered(sent: Sent<Request>, answers: readonly Answer[]): void;
-  /** @param isLatest no other batch has become overdue, and no outage has ended, since this one was overdue */
+  /** @param isLatest since this batch was overdue, no other one has been, and no outage has ended */
   answeredLate(sent: Sent<Request>, answers: readonly Answer[], isLatest: boolean): void;
   failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void;
   /** Called when no request is queued or under way. */
