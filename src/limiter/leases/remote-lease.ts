@@ -22,7 +22,7 @@ export interface RemoteLease extends AsyncDisposable {
 
 type Outcome = RemoteLease | undefined | Promise<never>;
 
-/** A caller's claim at the store: a request, then a ticket or a lease. It is also the caller's lease object. */
+/** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */
 export class Claim implements RemoteLease {
   readonly id: string;
   /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */

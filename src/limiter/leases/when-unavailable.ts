@@ -11,7 +11,7 @@ export interface LeaseHost {
   readonly claims: number;
   /** Called for each reply that arrives in time. */
   replied(reply: LeaseReply): void;
-  /** Called when a reply arrives after its request has failed: the store has a lease or ticket of the claim. */
+  /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
   late(id: string, answer: LeaseAnswer): void;
   lost(): void;
   recovered(): void;
