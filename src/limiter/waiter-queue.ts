@@ -311,7 +311,7 @@ export class WaiterQueue {
    * Replaces the state by a new one and ends any pause. The waiters in the line take from the new state,
    * in order.
    *
-   * @param policies in force after every change that is still in the line
+   * @param policies the policies in force after every change that is still in the line
    */
   reset(policies: PolicyList): void {
     this.catchUp();

@@ -69,7 +69,7 @@ export function checkPaceOptions<T>(
 export function sizeOf<T>(chunk: T, weigh: Weigh<T> | undefined): number {
   if (weigh !== undefined) return checkNumber("weigh(chunk)", weigh(chunk), atLeastZero);
   if (chunk instanceof Uint8Array) return chunk.byteLength;
-  throw new TypeError(`chunk must be a Uint8Array where no weigh is given, got ${show(chunk)}`);
+  throw new TypeError(`chunk must be a Uint8Array unless weigh is given, got ${show(chunk)}`);
 }
 
 /**

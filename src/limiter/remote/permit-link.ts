@@ -74,7 +74,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   ) {
     const { name, timeoutMs, epoch, limitsKeptAt, processes, prefetch } = options;
     const { trips = new TripCounter() } = options;
-    // a refill is one batch
+    // a refill has to stay in one batch, and an ordered batcher splits large ones in two
     const isOrdered = store.isOrdered === true && prefetch === undefined;
     super({
       ...{ name, timeoutMs, strategy, stats, isOrdered, mostRequests: MOST_REQUESTS },
@@ -171,8 +171,8 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 }
 
 /**
- * The answers to a request that the store has run but whose reply is lost. A change needs no reply: it
- * is done. A request that needs one gets undefined.
+ * Returns the answers to a request that the store has run but whose reply is lost. A change needs no
+ * reply: it is done. A request that needs one gets undefined.
  */
 function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
   switch (request.verb) {

@@ -77,7 +77,7 @@ export class Prefetcher implements PermitSource {
   readonly #buffer = new PermitBuffer();
   /** A lower bound of the permits that a call can use now without overtaking another caller. */
   #ready = 0;
-  /** The next refill is fetched when the buffer holds no more than this; -1: not by `take`. */
+  /** `take` fetches the next refill when the buffer holds no more than this; -1: never. */
   #low = -1;
   #refill: Refill | undefined;
   /** The reach of the last refill that was cut short: other callers have reserved up to there. */

@@ -204,8 +204,8 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   /**
-   * Pauses all later calls, in every process, and the callers that wait in this process. Permits that
-   * other processes were promised before keep their instants.
+   * Pauses all later calls in every process, and the callers that wait in this process. Callers that wait
+   * in other processes keep the instants that they were promised before.
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);

@@ -41,7 +41,7 @@ export function refuseStrict({ names, list }: PolicyList): void {
   const strict = list.findIndex((policy) => policy.strict);
   if (strict < 0) return;
   throw new TypeError(
-    `policy "${names[strict]}" must not be strict on a store, which books instants ahead and does not ` +
-      "know when callers start; leave out strict, or use Limiter.create, which is in this process",
+    `policy "${names[strict]}" must not be strict on a store, which grants instants in advance and ` +
+      "cannot move them when a caller starts late; leave out strict, or use Limiter.create, which is in this process",
   );
 }

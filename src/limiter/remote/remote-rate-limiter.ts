@@ -5,10 +5,10 @@ import { RemoteLimiter } from "./remote-limiter.ts";
 /** Which code follows a `setRate`, by the numbers under which the state was last used. */
 export interface RateSetting {
   /**
-   * `"users"`: the limiter was last used by code that declares the same numbers, by this process or
+   * `"users"`: the limiter was last used by code that declares the same numbers, in this process or
    * others, and all of that code follows. `"only-this-declaration"`: it was last used by code that
-   * declares other numbers, which does not follow; only code that declares what this limiter does
-   * would. `"unknown"`: it has not been used lately, or its limit is kept in a key that changed.
+   * declares other numbers, which does not follow; only code that declares the same numbers as this
+   * limiter follows. `"unknown"`: it has not been used lately, or its limit is in a key that changed.
    */
   readonly reaches: "users" | "only-this-declaration" | "unknown";
   /** With `"only-this-declaration"`: the permits per second at which the limiter was last used. */

@@ -173,7 +173,7 @@ export class LocalFallback implements Here {
     this.#sentWasRun = true;
   }
 
-  /** Delays all callers by that many microseconds. The store knows of this pause already. */
+  /** Delays all callers by that many microseconds; the store has this pause already. */
   holdFor(micros: number): void {
     this.#queue.pause(micros);
   }
