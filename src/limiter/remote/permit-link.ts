@@ -171,7 +171,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 }
 
 /**
- * Returns the answers to a request that the store has run but whose reply is lost. A change needs no
+ * Returns the answers to a request if the store has run it but the reply is lost. A change needs no
  * reply: it is done. A request that needs one gets undefined.
  */
 function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
