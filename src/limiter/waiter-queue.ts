@@ -1,17 +1,17 @@
 /**
- * Everyone who waits for one limiter: one first-in-first-out line, and one timer for its head.
+ * The waiters of one limiter: one first-in-first-out line, and one timer for its head.
  *
- * The queue holds the state after what has been *released*, and the state after all who *wait*. The
- * second is a copy of the first on which the line is replayed. It is made when somebody asks for
- * it, and thrown away when a waiter is cancelled or the numbers change: so a cancelled waiter
- * leaves no gap, and cancelling n waiters costs n steps.
+ * The queue holds two states: the state after all *released* waiters, and the state after all waiters
+ * still in the line. The second is a copy of the first on which the line is replayed. It is made on
+ * demand, and discarded when a waiter is cancelled or the numbers change. So a cancelled waiter leaves no
+ * gap, and cancelling n waiters costs n steps.
  *
- * Each waiter is released at its own instant, the one at which the policies let it go. A late timer
- * releases all who are due, each accounted for at its instant, so that lateness costs nobody in the
- * line anything. Whoever was released late and asks again is treated as if it had been on time: see
- * `#lateBy`.
+ * Each waiter is released at the instant at which the policies let it through. A late timer releases
+ * all waiters that are due, and accounts each at its own instant, so the lateness costs the line no
+ * permits. A caller that was released late and calls again is treated as if the timer had been on
+ * time: see `#lateBy`.
  *
- * Times are those of the limiter's `Timeline`.
+ * All times are those of the limiter's `Timeline`.
  */
 import type { Clock, Timer } from "../clock.ts";
 import { type Amount, sizeOf } from "../permits.ts";
@@ -23,23 +23,23 @@ import { Line } from "./line.ts";
 import { LONGEST_CREDIT, Timeline } from "./timeline.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
-/** The state after everyone in the line up to `last`, who goes at `at`. */
+/** The state after all waiters up to `last`, which is released at `at`. */
 interface Promised {
   readonly cell: Cell;
   at: number;
   last: Place | undefined;
 }
 
-/** What somebody who asks at the end of the line meets. */
+/** The prospects of a request at the end of the line. */
 export interface Outlook {
   /**
-   * The first instant at which the permits could be used; `Infinity` where a policy does not let
-   * them wait.
+   * The first instant at which the permits could be used; `Infinity` if a policy does not let the
+   * request wait.
    */
   readonly instant: number;
   /**
-   * The policy that does not let the permits wait, or else makes them wait longest; and how all
-   * stand after everyone who waits.
+   * `slowest` is the policy that does not let the request wait, or else makes it wait longest; `quotas`
+   * is the status of all policies after all waiters.
    */
   readonly slowest: number;
   readonly quotas: readonly PolicyStatus[];
@@ -49,7 +49,7 @@ export class WaiterQueue {
   readonly #time: Timeline;
   readonly #line = new Line();
   readonly #signals = new AbortGroups<Waiter>((waiter, reason) => {
-    // read while it stands in the line, where its instants hold
+    // read before the removal: the waiter's instants are valid only while it is in the line
     const now = this.now();
     this.remove(waiter);
     waiter.abort(reason, now);
@@ -57,37 +57,37 @@ export class WaiterQueue {
   readonly #released: Cell;
   #promised: Promised | undefined;
 
-  /** How many permits are waited for, and how many waiters have a pending promise. */
+  /** How many permits the waiters ask for, and how many waiters have a pending promise. */
   #permits = 0;
   #awaited = 0;
 
-  /** Nobody is released before these: the instant of the last release, and the end of a pause. */
+  /** No waiter is released before these: the instant of the last release, and the end of a pause. */
   #floor = 0;
   #pausedUntil = 0;
 
   /**
-   * How late our own timer was, and until when those whom it released ask as if it had not been:
-   * who comes back at once would otherwise pay for our timer with time that is not stored. Bounded
-   * by the lateness itself and by `LONGEST_CREDIT`; replaced at each release, never added up;
-   * nobody is let in before its instant.
+   * How late our own timer was at the last release, and until when a request is treated as if the timer
+   * had been on time. Otherwise a caller that calls again at once would lose that time, because it is
+   * not stored. The credit is at most the lateness and `LONGEST_CREDIT`. Each release replaces it, so it
+   * never adds up. No caller gets permits before its instant.
    */
   #lateBy = 0;
   #lateUntil = 0;
-  /** Until here there is a pause to respect or lateness to make up for. */
+  /** Before this instant, `grant` has to consider a pause or the lateness of the timer. */
   #specialUntil = 0;
 
   #timer: Timer | undefined;
   #timerAt = 0;
   #settling = false;
-  /** Those in the line have other instants than when they were last looked at. */
+  /** The waiters' instants have changed since they were last computed. */
   #stale = false;
 
-  /** A queue with a time of its own. */
+  /** Creates a queue with a timeline of its own. */
   static open(clock: Clock, policies: PolicyList): WaiterQueue {
     return WaiterQueue.over(clock, (now, epoch) => openCell(policies, now, epoch));
   }
 
-  /** @param open the state, at a time of the queue; Unix time at its 0, whole microseconds */
+  /** @param open creates the state at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds */
   static over(clock: Clock, open: (now: number, epoch: number) => Cell): WaiterQueue {
     const time = new Timeline(
       clock,
@@ -103,24 +103,24 @@ export class WaiterQueue {
     this.#released = cell;
   }
 
-  /** How many permits are waited for. */
+  /** How many permits the waiters ask for. */
   get permits(): number {
     return this.#permits;
   }
 
-  /** Nobody waits, and there is neither a pause nor lateness to make up for. */
+  /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
   get isIdle(): boolean {
     this.catchUp();
     const until = Math.max(this.#pausedUntil, this.#lateUntil);
     return this.#line.head === undefined && this.#time.last >= until;
   }
 
-  /** The state after what has been released. */
+  /** The state after all released waiters. */
   get cell(): Cell {
     return this.#released;
   }
 
-  /** The state after all who wait: to be looked at only. */
+  /** The state after all waiters; read-only. */
   get outcome(): Cell {
     this.catchUp();
     return this.#line.head === undefined ? this.#released : this.#promiseAll().cell;
@@ -130,7 +130,7 @@ export class WaiterQueue {
     return this.#time.now();
   }
 
-  /** Takes the permits if they can be used now and nobody stands before. */
+  /** Takes the permits if they can be used now and no caller waits. */
   grant(now: number, amount: Amount): boolean {
     const free = this.#line.head === undefined && now >= this.#specialUntil;
     const at = this.#released.earliest(free ? now : this.#turn(now, amount), amount);
@@ -142,7 +142,7 @@ export class WaiterQueue {
     return true;
   }
 
-  /** From when: those who are due go first, and nobody goes before those who are not. */
+  /** Releases due waiters, then returns from when a new request may go: later than `now` if any remain. */
   #turn(now: number, amount: Amount): number {
     this.#release(now);
     if (this.#line.head !== undefined) return now + 1;
@@ -151,7 +151,7 @@ export class WaiterQueue {
     return from;
   }
 
-  /** The end of the line, as it looks to somebody who asks now. */
+  /** Returns the prospects of a request that is made now. */
   outlook(now: number, amount: Amount): Outlook {
     const { instant, from, cell } = this.#lookAhead(now, amount);
     const full = instant > now && cell.isBounded ? cell.overflowing(now, amount) : -1;
@@ -165,12 +165,12 @@ export class WaiterQueue {
     };
   }
 
-  /** The first instant at which the permits could be used if all who wait go first. */
+  /** Returns the first instant at which the permits could be used, behind all waiters. */
   instant(now: number, amount: Amount): number {
     return this.#lookAhead(now, amount).instant;
   }
 
-  /** Whether the permits are more than may wait behind those who do. */
+  /** Returns whether a policy does not let that many permits wait behind the present waiters. */
   overflows(now: number, amount: Amount): boolean {
     const bounded = this.#released.isBounded;
     return bounded && this.#lookAhead(now, amount).cell.overflowing(now, amount) >= 0;
@@ -189,9 +189,9 @@ export class WaiterQueue {
   }
 
   /**
-   * From when somebody who asks now and has nobody before may be let in. As if our timer had been
-   * on time, if it came back at once or would then have had to wait: who is slower than the pace by
-   * itself gains nothing.
+   * Returns from when a request that is made now, with no waiter in front, may be granted. The lateness
+   * of our timer is subtracted if the caller came back at once, or would have had to wait had the timer
+   * been on time. A caller that is slower than the limit by itself gains nothing.
    */
   #from(now: number, amount: Amount): number {
     const onTime = now - this.#lateBy;
@@ -199,20 +199,20 @@ export class WaiterQueue {
     return Math.max(credited ? onTime : now, this.#pausedUntil);
   }
 
-  /** Hands the instant back, unless it will never come. */
+  /** Returns the instant. @throws PermitsExceedCapacityError if it is `Infinity` */
   #possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
     throw this.#released.excess(this.#time.last, amount);
   }
 
-  /** Checks what somebody asks for, and that there is any use in waiting for it. */
+  /** Checks the permits of a request, and that the policies could ever let them through. */
   possible(permits: unknown): Amount {
     const amount = this.#released.amount(permits);
     this.#possible(this.#released.earliest(this.now(), amount), amount);
     return amount;
   }
 
-  /** Releases who is due, though the timer may not have fired yet. */
+  /** Releases all waiters that are due, even if the timer has not fired yet. */
   catchUp(): void {
     this.#release(this.now());
   }
@@ -230,23 +230,23 @@ export class WaiterQueue {
   }
 
   /**
-   * A reservation in the line has a promise that waits for it now: it needs the timer, and follows
-   * every change.
+   * Called when a caller starts to await a reservation that is in the line: it needs the timer now, and
+   * follows every change.
    */
   attend(reservation: Waiter): void {
     this.#attend();
     if (this.#line.release(reservation)) this.#outdated();
   }
 
-  /** From now on the waiter heeds this signal too. */
+  /** Adds a signal that cancels the waiter. */
   heed(waiter: Waiter, signal: AbortSignal): void {
     waiter.signals = [...waiter.signals, signal];
     this.#signals.add(signal, waiter);
   }
 
-  /** Takes a waiter out of the line; those behind it move up. */
+  /** Removes a waiter from the line; the waiters behind it move up. */
   remove(waiter: Waiter): void {
-    // it held those behind it back until now, or until its own instant if our timer is late
+    // it blocked the waiters behind it until now, or until its own instant if our timer is late
     if (waiter === this.#line.head) {
       this.#floor = Math.min(this.now(), this.#instantOf(waiter));
     }
@@ -256,9 +256,9 @@ export class WaiterQueue {
   }
 
   /**
-   * Drops the callers that have waited longest, until that many permits fewer are waited for.
+   * Drops the callers that have waited longest, until at least that many permits are dropped.
    *
-   * @returns `false`: that many cannot be dropped, and none was
+   * @returns `false` if that many cannot be dropped; then no caller is dropped
    */
   dropOldest(permits: number, reason: (waiter: Waiter) => Error): boolean {
     const victims: Waiter[] = [];
@@ -278,7 +278,7 @@ export class WaiterQueue {
     return true;
   }
 
-  /** A change has moved up: whoever stands behind it has another instant, from now on. */
+  /** Called when a change has moved up in the line: the waiters behind it get new instants. */
   #outdated(): void {
     this.#floor = Math.max(this.#floor, this.#time.last);
     this.#promised = undefined;
@@ -286,7 +286,7 @@ export class WaiterQueue {
     this.#settleSoon();
   }
 
-  /** The waiter, still in the line, asks for another amount. */
+  /** Changes the amount of a waiter that is still in the line. */
   resettle(waiter: Waiter, amount: Amount): void {
     this.#permits += sizeOf(amount) - sizeOf(waiter.amount);
     waiter.amount = amount;
@@ -294,7 +294,7 @@ export class WaiterQueue {
     this.#retime();
   }
 
-  /** Taken whatever the state; those who wait pay. */
+  /** Takes the permits whatever the state; the waiters are delayed accordingly. */
   charge(amount: Amount): void {
     this.change((cell, now) => cell.take(now, amount));
   }
@@ -308,10 +308,10 @@ export class WaiterQueue {
   }
 
   /**
-   * The state is a new one from now on, and no pause holds any more. Those in the line take from
-   * it, in their order.
+   * Replaces the state by a new one and ends any pause. The waiters in the line take from the new state,
+   * in order.
    *
-   * @param policies in force after every change that is still in the line
+   * @param policies the policies in force after every change that is still in the line
    */
   reset(policies: PolicyList): void {
     this.catchUp();
@@ -332,7 +332,7 @@ export class WaiterQueue {
     this.#retime();
   }
 
-  /** Something happens to the state, in its turn. */
+  /** Applies a change to the state when its turn in the line comes. */
   change(deed: (cell: Cell, now: number, epoch: number) => void): void {
     this.catchUp();
     const now = this.#time.last;
@@ -348,8 +348,8 @@ export class WaiterQueue {
   }
 
   /**
-   * Everyone in the line may have another instant: some can no longer meet their deadline, some are
-   * due.
+   * Computes the instants of all waiters again: rejects waiters that can no longer meet their deadline,
+   * and releases those that are due.
    */
   #retime(): void {
     this.#stale = false;
@@ -362,7 +362,7 @@ export class WaiterQueue {
     this.#arm();
   }
 
-  /** Once for all who leave in one turn. */
+  /** Updates the line once for all waiters that leave in one turn. */
   #settleSoon(): void {
     if (this.#settling) return;
     this.#settling = true;
@@ -374,7 +374,7 @@ export class WaiterQueue {
     });
   }
 
-  /** Lets go all who are due, each at its instant. */
+  /** Releases all waiters that are due, each at its instant. */
   #release(now: number): void {
     for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
       if (place instanceof Change) {
@@ -396,9 +396,9 @@ export class WaiterQueue {
   }
 
   #charge(waiter: Waiter, at: number, now: number): void {
-    // a reservation that is not awaited starts by its holder's own timer
+    // a reservation that no caller awaits starts at its instant, by its holder's own timer
     this.#released.take(at, waiter.taken, waiter.awaited ? now : at);
-    // those behind were promised the instants that follow its booked one
+    // the waiters behind it were promised instants that follow its booked one
     if (now > at && this.#released.isStrict) this.#promised = undefined;
   }
 
@@ -412,9 +412,9 @@ export class WaiterQueue {
     return this.#released.earliest(from, waiter.amount);
   }
 
-  /** Replays the line, from where that was last done to its end. */
+  /** Replays the line from the last waiter that was replayed to the end. */
   #promiseAll(): Promised {
-    // what was promised to nobody says nothing: the state has gone on since
+    // a copy without any replayed waiter is outdated: the released state has changed since
     if (this.#promised?.last === undefined) {
       this.#promised = { cell: this.#released.copy(), at: this.#floor, last: undefined };
     }
@@ -428,7 +428,7 @@ export class WaiterQueue {
     return promised;
   }
 
-  /** The place takes its turn in what is promised; `false`: that would be too late for it. */
+  /** Replays one place; returns `false` if its instant would be later than its deadline. */
   #promise(place: Place, promised: Promised): boolean {
     if (place instanceof Change) {
       place.apply(promised.cell);
@@ -473,13 +473,13 @@ export class WaiterQueue {
     this.#timer = undefined;
   }
 
-  /** The clock went back, and the timer with it. */
+  /** Sets the timer again: the clock went back. */
   rearm(): void {
     this.#disarm();
     this.#settleSoon();
   }
 
-  /** All instants become less by that; while somebody waits there are too many of them. */
+  /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */
   rebase(by: number): boolean {
     if (this.#line.head !== undefined) return false;
     this.#released.shift(-by);
@@ -490,7 +490,7 @@ export class WaiterQueue {
     return true;
   }
 
-  /** A timer may be early; whoever is not due then gets a new one. */
+  /** Releases due waiters; a timer may fire early, so the head that is not due gets a new timer. */
   readonly #wake = (): void => {
     this.#timer = undefined;
     this.#release(this.now());

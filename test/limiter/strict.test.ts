@@ -133,8 +133,8 @@ test("a store refuses it, at creation and in update", async () => {
   const strict = slidingLog({ limit: 1, windowMs: 100, strict: true });
   const runner = { runScript: () => Promise.reject(new Error("not to be asked")) };
   const message =
-    'TypeError: policy "log" must not be strict on a store, which books instants ahead and does not ' +
-    "know when callers start; leave out strict, or use Limiter.create, which is in this process";
+    'TypeError: policy "log" must not be strict on a store, which grants instants in advance and ' +
+    "cannot move them when a caller starts late; leave out strict, or use Limiter.create, which is in this process";
   assert.is(
     String(await failure(() => RedisLimiter.create(runner, "strict", { log: strict }))),
     message,

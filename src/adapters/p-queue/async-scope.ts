@@ -8,24 +8,24 @@ interface AsyncHooks {
   readonly AsyncResource: new (type: string, options: { triggerAsyncId: number }) => Scope;
 }
 
-/** Where there is no context to restore. */
+/** Used where the platform has no async context to restore. */
 class NoScope implements Scope {
   runInAsyncScope<Result>(fn: () => Result): Result {
     return fn();
   }
 }
 
-/** No import: a browser could not resolve it. */
+/** Read from `process` rather than imported: a browser could not resolve the import. */
 const { process } = globalThis as {
   process?: { getBuiltinModule?: (name: string) => AsyncHooks | undefined };
 };
 const hooks = process?.getBuiltinModule?.("node:async_hooks");
 
-/** Whether jobs are to restore a context: PQueue 10, an EventTarget, restores it itself. */
+/** Whether jobs have to restore their async context: PQueue 10, an EventTarget, does so itself. */
 export const restoresScope = hooks !== undefined && !(PQueue.prototype instanceof EventTarget);
 
-/** Remembers the async context in which it is made: Node's AsyncResource. */
+/** Keeps the async context in which it is created: Node's AsyncResource. */
 export const AsyncScope = hooks?.AsyncResource ?? NoScope;
 
-/** For each of them. A trigger that `async_hooks` may show would take 16 bytes a job. */
+/** The arguments of each `AsyncScope`. A real trigger id would take 16 bytes for each job. */
 export const SCOPE = ["PacedQueueJob", { triggerAsyncId: 0 }] as const;

@@ -6,7 +6,7 @@ import type { JobHeap } from "./job-heap.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "drop-lowest-priority", "wait"] as const;
 
-/** What a PacedQueue does with a new job when it is full: see `PacedQueueOptions.onFull`. */
+/** How a full PacedQueue handles a new job: see `PacedQueueOptions.onFull`. */
 export type OnFullQueue = (typeof ON_FULL)[number];
 
 type Add = <Result>(
@@ -14,11 +14,11 @@ type Add = <Result>(
   options: Partial<JobOptions> | undefined,
 ) => Promise<Result & Awaited<Result>>;
 
-/** A job that waits outside the queue. */
+/** A job that waits for room outside the queue. */
 interface Entrant {
   enter(): void;
   fail(reason: unknown): void;
-  /** What `add` returned. */
+  /** The promise that `add` returned. */
   result?: Promise<unknown>;
 }
 
@@ -27,9 +27,9 @@ export class FullQueue {
   readonly #maxWaiting: number;
   readonly #onFull: OnFullQueue;
   readonly #outside = new Fifo<Entrant>();
-  /** How many jobs that can be dropped were added. */
+  /** How many droppable jobs have been added so far. */
   #orders = 0;
-  /** A job was let in and has not been added yet. */
+  /** A job from outside has been admitted, and is not yet in the queue. */
   #isEntering = false;
 
   constructor(maxWaiting: number, onFull: OnFullQueue) {
@@ -37,7 +37,7 @@ export class FullQueue {
     this.#onFull = onFull;
   }
 
-  /** @param add adds the job to the queue */
+  /** Adds a job, or handles it as `onFull` demands. @param add adds the job to the queue */
   add<Result>(
     jobs: JobHeap,
     job: PacedJob<Result>,
@@ -55,7 +55,7 @@ export class FullQueue {
     return this.#onFull === "reject" ? add(job, options) : this.#addDroppable(job, options, add);
   }
 
-  /** Lets the next job in that waits outside, if there is room. */
+  /** Admits the next job that waits outside, if there is room. */
   admit(jobs: JobHeap): void {
     if (this.#isEntering || jobs.size >= this.#maxWaiting) return;
     const entrant = this.#outside.shift();
@@ -64,16 +64,16 @@ export class FullQueue {
     entrant.enter();
   }
 
-  /** No job waits outside any more. */
+  /** Rejects all jobs that wait outside. */
   clear(): void {
     for (let entrant = this.#outside.shift(); entrant; entrant = this.#outside.shift()) {
-      // as in p-queue 10: it is no unhandled rejection where the caller ignores the promise
+      // as in p-queue 10: no unhandled rejection if the caller ignores the promise
       entrant.result?.catch(() => {});
       entrant.fail(new DOMException("The queue was cleared", "AbortError"));
     }
   }
 
-  /** @returns whether a job was dropped */
+  /** Drops a job if `onFull` allows it. @returns whether a job was dropped */
   #makeRoom(jobs: JobHeap, priority: number): boolean {
     const victim = this.#victim(jobs, priority);
     victim?.options.drop?.(this.#error(true));
@@ -120,7 +120,7 @@ export class FullQueue {
     return { entrant, entered };
   }
 
-  /** The PQueue drops a job whose signal is aborted, so each job gets a signal of its own. */
+  /** Gives the job a signal of its own: the PQueue drops a job when its signal is aborted. */
   #addDroppable<Result>(
     job: PacedJob<Result>,
     options: Partial<PacedAddOptions> = {},

@@ -11,30 +11,30 @@ import {
 } from "./job.ts";
 
 /**
- * The jobs that wait, by priority and then in the order in which they came: what the `queueClass` of
- * the PQueue is made of. It shows which jobs are next. Jobs of one priority form a list, and the priorities form a
- * heap: every operation except `oldest` and `leastUrgent` takes at most log n steps for n priorities,
- * however many jobs wait.
+ * Holds the waiting jobs, ordered by priority and then by arrival; it is the `queueClass` of the PQueue.
+ * Unlike PQueue's own queue it can list the next jobs. Jobs of one priority form a list, and the
+ * priorities form a heap. Every operation except `oldest` and `leastUrgent` takes at most log n steps
+ * for n priorities, however many jobs wait.
  *
- * An index by id is built only when a job is looked up by its id, and kept until no job waits: most
- * jobs are never looked up, and an entry for each job would take more memory than the job.
+ * An index by id is built on the first lookup of a job by its id, and kept until no job waits. Most jobs
+ * are never looked up, and an index entry takes more memory than the job.
  */
 export class JobHeap {
-  /** A heap. None is empty, except one that is alone. */
+  /** The heap of priorities. No rank is empty unless it is the only one. */
   readonly #ranks: Rank[] = [];
   readonly #byPriority = new Map<number, Rank>();
-  /** Ids need not be unique. */
+  /** The jobs by id; ids need not be unique. */
   #byId: Map<string, Job | Set<Job>> | undefined;
   #size = 0;
-  /** Whether a job with other permits than 1 came since no job waited. */
+  /** Whether a job with permits other than 1 was added since the heap was last empty. */
   #isMixed = false;
-  /** The job that was enqueued last, if its context is still to be kept in case it waits. */
+  /** The job that was enqueued last, if its async context must still be saved in case it waits. */
   bare: BareJob | undefined;
-  /** The job that starts, or started last. */
+  /** The job that is starting, or started last. */
   taken: Job | undefined;
   readonly #onTake: () => void;
 
-  /** @param onTake called before the PQueue is handed a job */
+  /** @param onTake called before the PQueue receives a job */
   constructor(onTake = () => {}) {
     this.#onTake = onTake;
   }
@@ -43,19 +43,19 @@ export class JobHeap {
     return this.#size;
   }
 
-  /** What the next job costs; `undefined` where no job waits. */
+  /** The permits of the next job; `undefined` if no job waits. */
   get nextPermits(): Permits | undefined {
     const head = this.#ranks[0]?.first;
     return head && permitsOf(head);
   }
 
-  /** What the first jobs cost, in the order in which they will start: at most `most` of them. */
+  /** Returns the permits of the next jobs, at most `most` of them, in the order in which they will start. */
   firstPermits(most: number): readonly Permits[] {
     const count = Math.min(most, this.#size);
     return this.#isMixed ? this.#first(count).map(permitsOf) : new Array(count).fill(1);
   }
 
-  /** The ranks after which a rank comes next are those above it in the heap. */
+  /** Returns the next jobs. Candidates for the next rank are the children of the ranks taken so far. */
   #first(count: number): Job[] {
     const found: Job[] = [];
     const candidates = this.#ranks.slice(0, 1);
@@ -76,7 +76,7 @@ export class JobHeap {
     return this.#best((a, b) => orderOf(a) < orderOf(b));
   }
 
-  /** Of the jobs of the lowest priority the one that has waited longest. */
+  /** The job of the lowest priority that has waited longest. */
   get leastUrgent(): Job | undefined {
     return this.#best((a, b) => a.priority < b.priority);
   }
@@ -90,8 +90,8 @@ export class JobHeap {
   }
 
   /**
-   * A job that is alone may start at once, and need not remember its async context: where it then
-   * waits, the caller asks `bare` to do so.
+   * Adds a job. If no other job waits it may start at once, and then need not save its async context. If
+   * it has to wait, the caller makes it do so through `bare`.
    */
   enqueue(run: Run, options: Partial<JobOptions> = {}): void {
     const { priority = 0, permits = 1 } = options;
@@ -112,7 +112,7 @@ export class JobHeap {
     this.#size += 1;
   }
 
-  /** The next job, which waits no longer. */
+  /** Removes the next job and returns it. */
   take(): Job | undefined {
     const job = this.#ranks[0]?.first;
     if (job !== undefined) this.#delete(job);
@@ -125,10 +125,10 @@ export class JobHeap {
     return this.taken && this.#start;
   }
 
-  /** One function for all jobs: the PQueue calls it at once. */
+  /** Starts the job that was taken last: one function for all jobs, since the PQueue calls it at once. */
   readonly #start = () => (this.taken as Job).start();
 
-  /** The PQueue calls it for a job whose signal was aborted. */
+  /** Removes an aborted job with that id; called by the PQueue. */
   remove(id: string): void {
     for (const job of this.#jobsOf(id)) {
       if (job.options.signal?.aborted) {
@@ -138,7 +138,7 @@ export class JobHeap {
     }
   }
 
-  /** The job goes behind those that have the priority already. */
+  /** Changes a job's priority; the job goes behind those that already have it. */
   setPriority(id: string, priority: number): void {
     const [first, ...others] = this.#jobsOf(id);
     if (first === undefined) throw new ReferenceError(`no job with the id "${id}" waits`);
@@ -166,7 +166,7 @@ export class JobHeap {
     if (rank === undefined) return;
     rank.remove(job);
     this.#size -= 1;
-    // the last one stays: most queues have one priority, and are often empty
+    // the only rank stays even if empty: most queues have one priority, and are often empty
     if (rank.first === undefined && this.#ranks.length > 1) this.#removeRank(rank);
     if (this.#size === 0) this.#byId = undefined;
     if (this.#byId !== undefined) deleteFrom(this.#byId, job);
@@ -212,7 +212,7 @@ export class JobHeap {
     }
   }
 
-  /** `upper` comes down, `lower` goes up. */
+  /** Exchanges two ranks of the heap. */
   #swap(upper: Rank, lower: Rank): void {
     const { index } = upper;
     upper.index = lower.index;

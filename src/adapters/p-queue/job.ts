@@ -5,37 +5,37 @@ import { AsyncScope, SCOPE } from "./async-scope.ts";
 /** The options of `add`. */
 export interface PacedAddOptions extends QueueAddOptions {
   /**
-   * What the job costs: a finite number above 0, or one for each policy by name. Taken when the job
-   * starts. Default 1.
+   * The permits of the job: a finite number above 0, or one for each policy by name. They are taken when
+   * the job starts. Default 1.
    */
   readonly permits?: Permits | undefined;
 }
 
-/** What `add` runs; it is given the signal of its options. */
+/** The function that `add` runs; it receives the signal of its options. */
 export type PacedJob<Result> = (options: {
   readonly signal?: AbortSignal | undefined;
 }) => Result | PromiseLike<Result>;
 
-/** The options as the PQueue hands them on. */
+/** The options as the PQueue passes them on. */
 export interface JobOptions extends PacedAddOptions {
-  /** What the user wants to be run: here, for a field of each job or a closure would cost memory. */
+  /** The user's function: kept here because a field or a closure for each job would cost more memory. */
   readonly work?: PacedJob<unknown>;
-  /** How a full queue drops the job, and its place among those that it can drop, oldest first. */
+  /** `drop` lets a full queue drop the job; `order` numbers the droppable jobs, oldest first. */
   readonly drop?: ((reason: Error) => void) | undefined;
   readonly order?: number;
 }
 
 export type Run = () => Promise<unknown>;
 
-/** A job that waits, or waited. Thousands may wait: each field costs 8 bytes a job. */
+/** A job that waits or has waited. Thousands may wait, and each field costs 8 bytes for each job. */
 export interface Job {
-  /** What the PQueue made of it. */
+  /** The function that the PQueue made of the job. */
   readonly run: Run;
   readonly options: Partial<JobOptions>;
-  /** The jobs of its priority; `undefined` once it has left. */
+  /** The list of its priority; `undefined` once the job has left. */
   rank: Rank | undefined;
   next: Job | undefined;
-  /** Runs it, in its own async context if it has one. */
+  /** Runs the job, in its own async context if it has one. */
   start(): Promise<unknown>;
 }
 
@@ -55,7 +55,7 @@ export class BareJob implements Job {
     return this.run();
   }
 
-  /** Will start in the context of the caller. */
+  /** Saves the async context of the caller, in which the job then starts. */
   keepScope(): void {
     const scope = new AsyncScope(...SCOPE);
     const run = this.run;
@@ -63,7 +63,7 @@ export class BareJob implements Job {
   }
 }
 
-/** A job that starts in the async context in which it was made. One object, to save memory. */
+/** A job that starts in the async context in which it was created. It extends the scope to save memory. */
 export class ScopedJob extends AsyncScope implements Job {
   readonly options: Partial<JobOptions>;
   rank: Rank | undefined = undefined;
@@ -82,15 +82,15 @@ export class ScopedJob extends AsyncScope implements Job {
 }
 
 /**
- * The jobs of one priority: first in, first out. A job that leaves from the midst stays linked, and
- * is let go of when it comes to the front, or when as many have left as wait: so each step is one on
- * average, and a job needs one link.
+ * The jobs of one priority: first in, first out. A job that leaves from the middle stays linked. It is
+ * unlinked when it reaches the front, or when as many jobs have left as still wait. So each operation
+ * takes constant time on average, and a job needs only one link.
  */
 export class Rank {
   readonly priority: number;
-  /** Its place in the heap of ranks. */
+  /** Its index in the heap of ranks. */
   index: number;
-  /** It waits, or no job does. */
+  /** The first waiting job; undefined if no job waits. */
   first: Job | undefined;
   #last: Job | undefined;
   #size = 0;
@@ -117,7 +117,7 @@ export class Rank {
     if (this.#gone >= this.#size) this.#unlinkGone();
   }
 
-  /** The first job from here on that waits. Those before it may be held for long: they hold no other. */
+  /** Returns the first waiting job from here on; unlinks jobs before it, so that they retain no others. */
   #skipGone(from: Job | undefined): Job | undefined {
     let job = from;
     while (job !== undefined && job.rank === undefined) {

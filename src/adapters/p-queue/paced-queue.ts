@@ -1,20 +1,19 @@
 /**
- * A PQueue whose jobs start at the pace of a limiter.
+ * A PQueue that starts its jobs at the pace of a limiter.
  *
- * PQueue asks its queue for a job as soon as a place is free, and takes no "not yet" for an answer;
- * but a paused PQueue asks for nothing. So underneath it is always paused. Where a place is free and
- * somebody waits, permits are reserved for "whoever is next"; when they can be used, the PQueue is
- * started, takes one job, and is paused again while it takes it. Who that is, is decided at that
- * moment: a job of high priority that came late goes first. A job that waits holds neither a place
- * nor permits.
+ * A PQueue takes a job as soon as a place is free, and its queue cannot postpone this. But a paused PQueue
+ * takes none. So the underlying PQueue is always paused. If a place is free and a job waits, permits are
+ * reserved for the next job, whichever it will be. When they can be used, the PQueue is started, takes one
+ * job, and is paused again while it takes it. The job is chosen at that moment: a job of high priority
+ * that was added late goes first. A waiting job holds neither a place nor permits.
  *
- * Permits are requested for the jobs that are next, and given up when other jobs are next, which cost
- * something else, and when no job is to start any more: paused, cleared, aborted, no place. How many
- * requests there are at a time: see `PermitRequests`.
+ * Permits are requested for the next jobs. They are given up when other jobs with other costs become the
+ * next ones, and when no job can start: after a pause, a clear or an abort, or without a free place. For
+ * the number of requests at a time see `PermitRequests`.
  *
- * Worked example, one permit a second, `concurrency` 1: A starts at 0 and runs for 300 ms, B and C
- * wait. Until 300 ms nothing is reserved, for there is no place. Then B's permit is, for 1000 ms. At
- * 500 ms D comes, of a higher priority: at 1000 ms D starts.
+ * Worked example with one permit a second and `concurrency` 1: A starts at 0 and runs for 300 ms, while B
+ * and C wait. Until 300 ms no permit is reserved, because no place is free. Then one is reserved for B,
+ * for 1000 ms. At 500 ms D is added with a higher priority. At 1000 ms D starts.
  */
 import PQueue from "p-queue";
 import {
@@ -34,28 +33,28 @@ import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 
 export interface PacedQueueOptions {
-  /** At whose pace the jobs start; it may be shared with others. */
+  /** The limiter that sets the pace of the jobs; other code may share it. */
   readonly limiter: Limiter;
   /** How many jobs may run at once: 1 or more. Default `Infinity`. */
   readonly concurrency?: number | undefined;
   /** Whether jobs start without a call of `start()`. Default `true`. */
   readonly autoStart?: boolean | undefined;
-  /** How long a job may run, ms, from its start; above 0. Default: as long as it likes. */
+  /** How long a job may run from its start, ms, above 0. Default: no time-out. */
   readonly timeout?: number | undefined;
   /** How many jobs may wait: a whole number, 1 or more, or `Infinity`. Default `Infinity`. */
   readonly maxWaiting?: number | undefined;
   /**
    * What happens when a job is added and `maxWaiting` jobs wait. Default `"reject"`.
    *
-   * - `"reject"`: the new job is refused.
-   * - `"drop-oldest"`: the job that was added first of those that wait is dropped, whatever its
-   *   priority. `setPriority` counts as adding it again.
-   * - `"drop-lowest-priority"`: of the waiting jobs of the lowest priority the one that was added
-   *   first is dropped; but the new job is refused unless its own priority is higher.
+   * - `"reject"`: the new job is rejected.
+   * - `"drop-oldest"`: the waiting job that was added first is dropped, whatever its priority.
+   *   `setPriority` counts as adding it again.
+   * - `"drop-lowest-priority"`: among the waiting jobs of the lowest priority, the one that was added
+   *   first is dropped; but the new job is rejected unless its own priority is higher.
    * - `"wait"`: the new job waits outside the queue, first in first out, until there is room.
    *
-   * Jobs that are refused or dropped are not called; their promises reject with a QueueFullError,
-   * whose `facts.dropped` tells the two apart.
+   * Rejected and dropped jobs are not called. Their promises reject with a QueueFullError;
+   * `facts.dropped` is true for a dropped job.
    */
   readonly onFull?: OnFullQueue | undefined;
 }
@@ -69,14 +68,14 @@ const jobsAtLeastOne: Bound = {
 };
 const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
 
-/** The heap that the PQueue made last, and what it calls before it hands a job out. */
+/** The heap that the PQueue created last, and the function it calls before it returns a job. */
 interface Line {
   jobs: JobHeap;
   onTake(): void;
 }
 
 /**
- * Everything that a PQueue is, and its jobs start at the pace of a limiter.
+ * A PQueue that starts its jobs at the pace of a limiter.
  *
  * @example
  * const limiter = RateLimiter.create(200);
@@ -88,11 +87,11 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #line: Line;
   readonly #full: FullQueue | undefined;
   #isPaused: boolean;
-  /** Of the job that the PQueue is about to start, or started last. */
+  /** The pass of the job that the PQueue is about to start, or started last. */
   #pass: Pass | undefined;
   /** The PQueue is about to start a job. */
   #isOpening = false;
-  /** What the last event said: `rateLimit` or `rateLimitCleared`. */
+  /** Whether the last event was `rateLimit`, not `rateLimitCleared`. */
   #saidRateLimited = false;
   #isSaying = false;
 
@@ -100,8 +99,8 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
    * @param options `limiter`; PQueue's `concurrency` (default `Infinity`), `autoStart` (default
    *   `true`) and `timeout` (ms, default none); `maxWaiting` (jobs, default `Infinity`) and `onFull`
    *   (default `"reject"`)
-   * @throws TypeError or RangeError on a bad option. `interval` and `intervalCap` are refused, for the
-   *   limiter sets the pace, and so is `queueClass`
+   * @throws TypeError or RangeError on a bad option. `interval` and `intervalCap` are not allowed, because
+   *   the limiter sets the pace, and neither is `queueClass`
    */
   constructor(options: PacedQueueOptions) {
     checkOptions("options", options, OPTIONS);
@@ -126,16 +125,16 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   }
 
   /**
-   * Adds a job. It starts when a place is free, its permits can be used, and nobody of a higher
-   * priority, or of the same one and added earlier, waits.
+   * Adds a job. It starts when a place is free, its permits can be used, and no job waits that has a
+   * higher priority, or the same priority and was added earlier.
    *
-   * @param job what to run
-   * @param options PQueue's `priority`, `id`, `signal` and `timeout`; and `permits`, what the job
-   *   costs (default 1)
+   * @param job the function to run
+   * @param options PQueue's `priority`, `id`, `signal` and `timeout`; and `permits`, the cost of the job
+   *   (default 1)
    * @returns what the job returns
    * @throws (as a rejection) what the job throws, PQueue's TimeoutError or the signal's own reason;
-   *   RangeError or TypeError on bad options; QueueFullError, see `onFull`; and when the job is next
-   *   and the limiter refuses it, the limiter's error: the job has not been called then
+   *   RangeError or TypeError on bad options; QueueFullError, see `onFull`; the limiter's error if the
+   *   limiter rejects the job when it is next: then the job was not called
    * @example
    * const page = await queue.add(({ signal }) => fetch(url, { signal }), { priority: 1, signal });
    */
@@ -159,11 +158,11 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
     const { jobs } = this.#line;
-    // of an `add` around this one: a job or a listener may call it
+    // the bare job of an outer `add`: a job or a listener may call `add` inside it
     const outer = jobs.bare;
     jobs.bare = undefined;
-    // the casts: in PQueue 9 a job answers a value or a promise, and `add` answers a promise of a
-    // Result; in PQueue 10 a job may answer either, and `add` answers one of what was awaited
+    // the casts cover both versions: in PQueue 9 `add` returns a promise of `Result`, and in PQueue 10 one
+    // of the awaited `Result`
     const own: object = options === undefined ? { work } : { ...options, work };
     const result = super.add<Result>(this.#start as Start<Result>, own);
     this.#pump();
@@ -173,27 +172,27 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     return result as Promise<Result & Awaited<Result>>;
   }
 
-  /** Starts jobs from now on, after `pause()` or with `autoStart: false`. */
+  /** Starts jobs again after `pause()`, or for the first time with `autoStart: false`. */
   override start(): this {
     this.#isPaused = false;
     this.#pump();
     return this;
   }
 
-  /** Starts no job from now on; those that run go on. No permits are taken while paused. */
+  /** Stops starting jobs; running jobs go on. No permits are taken while the queue is paused. */
   override pause(): void {
     this.#isPaused = true;
     this.#pump();
   }
 
-  /** Whether `pause()` was called last, and not `start()`. */
+  /** Whether the queue is paused: by `pause()`, or by `autoStart: false` before the first `start()`. */
   override get isPaused(): boolean {
     return this.#isPaused;
   }
 
   /**
-   * Removes all jobs that wait. Their promises stay pending in p-queue 9, and reject with an
-   * AbortError in p-queue 10. Jobs that wait for room (`onFull: "wait"`) reject with an AbortError.
+   * Removes all waiting jobs. Their promises stay pending in p-queue 9, and reject with an AbortError in
+   * p-queue 10. Those of jobs that wait for room (`onFull: "wait"`) always reject with an AbortError.
    */
   override clear(): void {
     this.#full?.clear();
@@ -202,10 +201,10 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   }
 
   /**
-   * Gives a job that waits another priority; it goes behind those that have it already.
+   * Changes the priority of a waiting job; the job goes behind those that already have that priority.
    *
-   * @param id of the job's options
-   * @param priority the higher, the earlier
+   * @param id the `id` of the job's options
+   * @param priority a job with a higher priority starts earlier
    * @throws ReferenceError if no such job waits, TypeError if `priority` is not a finite number
    */
   override setPriority(id: string, priority: number): void {
@@ -214,8 +213,8 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   }
 
   /**
-   * Whether the next job waits for permits. On a shared limiter it is `false` until the limiter has
-   * replied; and no permits are requested while the queue is paused, or all places are taken.
+   * Whether the next job waits for permits. On a remote limiter it is `false` until the limiter has
+   * replied. No permits are requested while the queue is paused or no place is free; it is `false` then.
    */
   override get isRateLimited(): boolean {
     return this.#requests.isWaiting;
@@ -228,13 +227,13 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
 
   override set concurrency(concurrency: number) {
     super.concurrency = concurrency;
-    // PQueue's constructor sets it, when there is nothing of us yet
+    // PQueue's constructor sets it before our own fields exist
     if (#line in this) this.#pump();
   }
 
-  /** Requests permits for the next jobs, starts those that have them, gives up the rest. */
+  /** Requests permits for the next jobs, starts jobs that have them, and gives up unneeded requests. */
   #pump(): void {
-    // the caller that opened the PQueue goes on afterwards
+    // while the PQueue takes a job, the outer `#pump` continues afterwards
     while (!this.#isOpening) {
       const places = this.#isPaused ? 0 : this.concurrency - this.pending;
       const pass = this.#requests.next(this.#line.jobs, places);
@@ -245,7 +244,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     if (this.#saidRateLimited !== this.isRateLimited && !this.#isSaying) this.#saySoon();
   }
 
-  /** Once for all changes of a turn, as the PQueue does. */
+  /** Emits the event once for all changes of a turn, as the PQueue does. */
   #saySoon(): void {
     this.#isSaying = true;
     queueMicrotask(() => {
@@ -270,7 +269,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     this.#isOpening = false;
   }
 
-  /** What the PQueue calls for every job: one function, for a closure a job would cost memory. */
+  /** Runs the job that was taken: one function for all jobs, because closures would cost memory. */
   readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
     this.#isOpening = false;
     if (this.#pass instanceof Refusal) throw this.#pass.error;
@@ -301,7 +300,7 @@ function checkAddOptions(options: Partial<PacedAddOptions>): void {
   if (permits !== undefined) listPermits(permits, Object.keys(Object(permits)));
 }
 
-/** What the PQueue calls with `new`. A class for each queue would be compiled for each anew. */
+/** Returns the constructor that the PQueue calls. A class here would be compiled again for each queue. */
 function heapOf(line: Line): new () => JobHeap {
   function Heap(): JobHeap {
     line.jobs = new JobHeap(() => line.onTake());

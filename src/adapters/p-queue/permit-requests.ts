@@ -1,11 +1,10 @@
 /**
- * The permits requested from the limiter for the jobs that are next.
+ * Requests permits from the limiter for the next jobs.
  *
- * A limiter in this process answers at once, so one request is enough. A limiter on Redis answers
- * after a round trip: there is one request for each free place, so that as many jobs start in a
- * round trip as there are places. Requests stand in the order of the jobs that they are for. When
- * the next jobs are others, which cost something else, the requests from the first that does not fit
- * are given up and made anew.
+ * A limiter in this process answers at once, so one request is enough. A limiter on Redis answers after
+ * a round trip. So there is one request for each free place, and as many jobs can start in one round trip
+ * as there are places. The requests are in the order of their jobs. When other jobs with other costs
+ * become the next ones, all requests from the first that does not fit are given up and made again.
  */
 import type { Limiter, Reservation } from "../../limiter/face.ts";
 import type { Permits } from "../../permits.ts";
@@ -14,10 +13,10 @@ import type { JobHeap } from "./job-heap.ts";
 /** How many requests may be open at once, however many places are free. */
 const MOST_REQUESTS = 100;
 
-/** Why a job may start now, or must fail. */
+/** Lets the next job start now (a reservation), or makes it fail (a refusal). */
 export type Pass = Reservation | Refusal;
 
-/** The limiter refuses the job that is next. */
+/** The error with which the limiter rejected the next job. */
 export class Refusal {
   readonly error: unknown;
 
@@ -28,9 +27,9 @@ export class Refusal {
 
 interface Request {
   readonly permits: Permits;
-  /** Absent while the limiter has not replied yet. */
+  /** Undefined until the limiter has replied. */
   reservation?: Reservation;
-  /** Present when the permits can be used, or never can. */
+  /** Set when the permits can be used, or the request has failed. */
   pass?: Pass;
 }
 
@@ -40,20 +39,20 @@ export class PermitRequests {
   readonly #requests: Request[] = [];
   #repliesLater = false;
 
-  /** @param onChange called when the limiter has replied, and when a pass may be there */
+  /** @param onChange called when the limiter has replied, and when a pass may be available */
   constructor(limiter: Limiter, onChange: () => void) {
     this.#limiter = limiter;
     this.#onChange = onChange;
   }
 
-  /** Whether the next job waits for permits, as far as the limiter has replied. */
+  /** Whether the next job waits for permits; false until the limiter has replied. */
   get isWaiting(): boolean {
     const first = this.#requests[0];
     const waitMs = first?.reservation?.waitMs ?? 0;
     return waitMs > 0 && first?.pass === undefined;
   }
 
-  /** The pass for the next job, if it is there; requests what is missing, gives up what is not needed. */
+  /** Returns the pass for the next job, if any; makes missing requests and gives up unneeded ones. */
   next(jobs: JobHeap, places: number): Pass | undefined {
     const permits = places > 0 ? jobs.nextPermits : undefined;
     if (permits === undefined) {
@@ -77,7 +76,7 @@ export class PermitRequests {
     return undefined;
   }
 
-  /** The pass where the first request is answered at once. */
+  /** Makes a request. Returns a pass if it is the first one and is answered at once. */
   #request(permits: Permits): Pass | undefined {
     let answer: Reservation | Promise<Reservation>;
     try {
@@ -118,7 +117,7 @@ export class PermitRequests {
     }
   }
 
-  /** Where the limiter has not replied yet, `#outcome` gives the permits back when it does. */
+  /** Gives up the requests from that index. If the limiter replies later, `#outcome` returns the permits. */
   #giveUpFrom(index: number): void {
     if (index >= this.#requests.length) return;
     for (const { reservation } of this.#requests.splice(index)) {
@@ -127,7 +126,7 @@ export class PermitRequests {
   }
 }
 
-/** Nothing waits for the reply: if the store is away the permits are lost. */
+/** Gives the permits back. No code waits for the reply: if the store is away, the permits are lost. */
 export function giveBack(pass: Pass): void {
   if (!(pass instanceof Refusal)) undo(pass).catch(() => {});
 }

@@ -4,21 +4,21 @@ import { CheckedWaitOptions } from "../../limiter/options.ts";
 import type { Permits } from "../../permits.ts";
 import { onAbort } from "../on-abort.ts";
 
-/** The calls of one paced function that wait. */
+/** The waiting calls of one paced function. */
 export class CallLine<This, Args extends unknown[]> {
   enabled = true;
   readonly #fn: (this: This, ...args: Args) => unknown;
   readonly #signal: AbortSignal | undefined;
   #unlisten = () => {};
   #waiting = 0;
-  /** Ends the waits of the calls that have no signal of their own. */
+  /** Ends the waits of all calls without a signal of their own. */
   #controller = new AbortController();
-  /** One for each call that has. */
+  /** One controller for each waiting call with a signal of its own. */
   readonly #own = new Set<AbortController>();
-  /** For `acquire`: the same object for all calls. */
+  /** The options for `acquire`: one object shared by all calls without a signal of their own. */
   options = new CheckedWaitOptions(this.#controller.signal);
 
-  /** @param signal rejects all calls that wait when it is aborted */
+  /** @param signal rejects all waiting calls when it is aborted */
   constructor(fn: (this: This, ...args: Args) => unknown, signal: AbortSignal | undefined) {
     this.#fn = fn;
     this.#signal = signal;
@@ -28,14 +28,14 @@ export class CallLine<This, Args extends unknown[]> {
     return this.#waiting;
   }
 
-  /** Calls the function when it is its turn. */
+  /** Calls the function when the limiter grants the call's permits. */
   wait(turn: Promise<number>, self: This, args: Args): Promise<unknown> {
     this.#waiting += 1;
-    // it listens only while a call waits: a long-lived signal would otherwise hold the function
+    // listens only while a call waits: otherwise a long-lived signal would keep the function alive
     if (this.#waiting === 1 && !this.#signal?.aborted) {
       this.#unlisten = onAbort(this.#signal, (reason) => this.clear(reason));
     }
-    // thousands may wait: a bound function is 32 bytes smaller than a closure and what it holds
+    // thousands may wait: a bound function takes 32 bytes less than a closure with its variables
     return turn.then(this.#start.bind(this, self, args), this.#fail);
   }
 
@@ -61,7 +61,7 @@ export class CallLine<This, Args extends unknown[]> {
     for (const controller of waiting) controller.abort(reason);
   }
 
-  /** For a call that has a signal of its own, which `clear` must be able to end too. */
+  /** Requests permits for a call with a signal of its own, so that `clear` can end its wait, too. */
   acquire(limiter: Limiter, permits: Permits, signal: AbortSignal): Promise<number> {
     const controller = new AbortController();
     const unlisten = onAbort(signal, (reason) => controller.abort(reason));

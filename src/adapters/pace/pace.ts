@@ -6,41 +6,41 @@ import { checkLimiter } from "../check-limiter.ts";
 import { CallLine } from "./call-line.ts";
 
 export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]> {
-  /** What a call costs: permits, or a function of the call's arguments. Default 1. */
+  /** The cost of a call: permits, or a function of the call's arguments that returns them. Default 1. */
   readonly permits?: Permits | ((...args: Args) => Permits) | undefined;
-  /** Ends the waits of all calls; or a function of the arguments that gives each call its own. */
+  /** Ends the waits of all calls; or a function of the arguments that returns a signal for each call. */
   readonly signal?: AbortSignal | ((...args: Args) => AbortSignal | undefined) | undefined;
   /**
-   * What an aborted `signal` does to later calls. Default `"end"`.
+   * How an aborted `signal` affects later calls. Default `"end"`.
    *
-   * - `"end"`: they reject with its reason too, as `fetch` does with an aborted signal: after a
-   *   shutdown has begun no call starts.
-   * - `"clear"`: they are paced as before. Only calls that waited when it was aborted reject. It
+   * - `"end"`: they reject with its reason, too, as `fetch` does with an aborted signal. So no call starts
+   *   after a shutdown has begun.
+   * - `"clear"`: they are paced as before. Only calls that waited at the time of the abort reject. This
    *   needs one signal for all calls.
    */
   readonly onAbort?: "end" | "clear" | undefined;
   /**
-   * Called with the arguments of a call that cannot start at once, before it waits. A limiter on
-   * Redis lets most calls start only when its reply is there, so there it is called for these too.
-   * What it throws becomes an uncaught exception; the call goes on.
+   * Called with the arguments of a call that cannot start at once, before it waits. With a limiter on
+   * Redis most calls have to wait for its reply, so it is called for these, too. An error that it throws
+   * becomes an uncaught exception; the call goes on.
    */
   readonly onDelay?: ((...args: Args) => void) | undefined;
 }
 
-/** A paced function, with its switches. */
+/** A paced function, with properties that control it. */
 export interface Paced<This, Args extends readonly unknown[], Result> {
   (this: This, ...args: Args): Promise<Awaited<Result>>;
-  /** How many calls wait for their turn. */
+  /** How many calls wait for permits. */
   readonly waiting: number;
   /**
-   * Whether calls wait for the limiter. Default `true`. Set it to `false` and later calls start at
-   * once and take no permits; calls that wait already keep waiting.
+   * Whether calls wait for the limiter. Default `true`. While it is `false`, new calls start at once and
+   * take no permits; calls that wait already keep waiting.
    */
   enabled: boolean;
   /**
-   * Rejects all calls that wait; their permits are not taken, and later calls are paced as before.
+   * Rejects all waiting calls. Their permits are not taken, and later calls are paced as before.
    *
-   * @param reason what they reject with. Default: a DOMException called AbortError
+   * @param reason the reason of the rejections. Default: a DOMException named AbortError
    */
   clear(reason?: unknown): void;
 }
@@ -49,18 +49,18 @@ const OPTIONS = ["permits", "signal", "onAbort", "onDelay"] as const;
 const ON_ABORT = ["end", "clear"] as const;
 
 /**
- * Returns the function, but each call waits for its turn: calls start in the order in which they were
- * made, at the limiter's pace. A call that need not wait starts at once, before `paced()` returns.
+ * Returns a paced version of a function: its calls start in the order in which they are made, at the
+ * limiter's pace. A call that need not wait starts at once, before `paced()` returns.
  *
- * @param fn what to call; `this` and the arguments are handed on
- * @param limiter at whose pace; it may be shared with others
- * @param options `permits`: what a call costs, or a function of its arguments (default 1); `signal`:
- *   ends the waits, or a function of the arguments; `onAbort`: whether an aborted signal ends later
- *   calls too (`"end"`, the default) or clears what waits (`"clear"`); `onDelay`: called when a call
- *   has to wait. Calls that run already are not interrupted
- * @returns the function, with `waiting`, `enabled` and `clear()`; it returns a promise of what `fn`
- *   returns. It rejects with what `fn` throws, and, without having called `fn`, with the limiter's
- *   error, the signal's own reason or the reason of `clear`
+ * @param fn the function; it receives `this` and the arguments of each call
+ * @param limiter the limiter that sets the pace; other code may share it
+ * @param options `permits`: the cost of a call, or a function of its arguments (default 1); `signal`:
+ *   ends the waits, or a function of the arguments; `onAbort`: whether an aborted signal also ends later
+ *   calls (`"end"`, the default) or rejects only the waiting ones (`"clear"`); `onDelay`: called when a
+ *   call has to wait. Running calls are not interrupted
+ * @returns the paced function, with `waiting`, `enabled` and `clear()`. A call returns a promise of what
+ *   `fn` returns. It rejects with what `fn` throws; or, without calling `fn`, with the limiter's error, the
+ *   signal's own reason or the reason of `clear`
  * @throws RangeError or TypeError on a bad argument
  * @example
  * const limiter = RateLimiter.create(10);
@@ -88,7 +88,7 @@ export function pace<This, Args extends unknown[], Result>(
       const own = typeof signals === "function" ? checkSignal(signals(...args)) : undefined;
       const turn =
         own === undefined ? limiter.acquire(cost, line.options) : line.acquire(limiter, cost, own);
-      // an earlier call that was let through may not have started yet
+      // an earlier call may have its permits and not be started yet
       if (turn === AT_ONCE && line.waiting === 0) return promiseOf(fn.apply(this, args));
       if (onDelay !== undefined) report(onDelay, args);
       return line.wait(turn, this, args) as Promise<Awaited<Result>>;
@@ -126,12 +126,12 @@ function checkPaceOptions<Args extends readonly unknown[]>(options: PaceOptions<
   if (onDelay !== undefined) checkFunction("onDelay", onDelay);
 }
 
-/** A native promise as it is: no further promise around it. */
+/** Returns a promise of the result; a native promise is returned as it is. */
 function promiseOf<Result>(result: Result): Promise<Awaited<Result>> {
   return Promise.resolve(result) as Promise<Awaited<Result>>;
 }
 
-/** What a callback throws becomes an uncaught exception; the call that it is about goes on. */
+/** Calls a callback. An error that it throws becomes an uncaught exception; the paced call goes on. */
 function report<Args extends readonly unknown[]>(callback: (...args: Args) => void, args: Args) {
   try {
     callback(...args);

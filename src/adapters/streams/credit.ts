@@ -1,46 +1,46 @@
 /**
  * The permits that one stream has bought from its limiter and not yet used.
  *
- * Asking the limiter for each chunk would cost too much where chunks are small, and would let a big
- * chunk pass in one lump. So a stream buys permits by the piece, and each chunk that passes is a
- * subtraction. A piece is what the limiter grants in `pieceMs`, divided by the number of streams that
- * share the limiter here, so that one turn of all of them takes about `pieceMs`. It is worth at least
- * a millisecond, so that a thousand streams do not buy byte by byte, and never exceeds the limiter's
- * capacity.
+ * A request to the limiter for each chunk would cost too much with small chunks, and would let a big
+ * chunk pass all at once. So a stream buys permits by the piece, and each chunk that passes is subtracted
+ * from them. A piece is the number of permits that the limiter grants in `pieceMs`, divided by the number
+ * of streams in this process that share the limiter. So one round of all these streams takes about
+ * `pieceMs`. A piece is worth at least a millisecond, so that a thousand streams do not buy byte by byte,
+ * and never exceeds the limiter's capacity.
  *
  *   chunk of n bytes        n <= piece: passes whole, when the credit covers it
  *                           n > piece: passes in pieces, each when the credit covers it
  *   the credit is short     a piece is available now: buy it
- *                           less is available, but enough for what wants to pass: buy that
- *                           else: order a piece and wait for it
+ *                           less is available, but enough for the next bytes: buy that
+ *                           otherwise: order a piece and wait for it
  *
- * Fairness. Every stream that waits waits for the same amount, in the limiter's one queue, so big
- * chunks get no more than small ones. A stream counts from its first purchase until it ends. (Streams
- * of other processes, and of another limiter object for the same key, are not counted, but wait in
- * the same queue.)
+ * Fairness: all waiting streams wait for the same amount, in the limiter's one queue, so big chunks get
+ * no more than small ones. A stream counts from its first purchase until it ends. (Streams of other
+ * processes, and of another limiter object for the same key, are not counted, but wait in the same
+ * queue.)
  *
- * Delay. A stream never waits for a whole piece where the available permits suffice. Under the smooth
- * limiters a piece is granted as soon as one byte would be, because the next request pays for it.
- * Under the others it takes at most `pieceMs` of the limiter's time.
+ * Delay: a stream never waits for a whole piece if the available permits suffice. The smooth limiters
+ * grant a piece as soon as they would grant one byte, because the next request pays for it. With the
+ * other limiters a piece takes at most `pieceMs` of the limiter's time.
  *
- * Another pace. Each answer of the limiter says its pace. When a limiter of this process was given
- * other numbers (`timesRenumbered`), a stream looks again before it uses its credit. A lower pace
- * shrinks
+ * Change of pace: each answer of the limiter contains its pace. If the numbers of a limiter in this
+ * process were changed (`timesRenumbered`), a stream reads the pace again before it uses its credit. A
+ * lower pace has these effects:
  *
- *   an order that is granted    to a piece of the new pace; the excess is refunded
- *   an order that waits         where it now takes more than twice the announced wait: it is dropped,
- *                               and a smaller one is made
- *   what was bought before      to what is worth the same time as before; the rest is lost
+ *   an order that is granted    shrinks to a piece at the new pace; the excess is refunded
+ *   an order that waits         is dropped if it takes more than twice the announced wait, and replaced
+ *                               by a smaller one
+ *   permits bought before       shrink to what is worth the same time as before; the rest is lost
  *
- * Elsewhere (on Redis) an order is booked at the pace of that moment, and passes as it was booked.
+ * A remote limiter (on Redis) books an order at the pace of that moment, and the order passes as booked.
  *
- * Bound. All that passes was bought before. In any interval a stream passes at most what the limiter
- * grants it in that interval, plus one piece bought before and not yet used (without cutting: one
- * chunk, if that is more). What is left when the stream ends is refunded.
+ * Bound: every byte that passes was bought before. In any interval a stream passes at most what the
+ * limiter grants it in that interval, plus one piece that was bought before and not yet used (if chunks
+ * are not cut: one chunk, if that is more). Permits that are left when the stream ends are refunded.
  *
- * Worked example, 8 MiB a second, pieces of 50 ms: 419 430 bytes. Chunks of 65 536: at 0 ms six pass
- * whole and 26 214 bytes are left, which count towards the seventh. It waits: at 50 ms the next piece
- * is granted and it passes, and so on; 64 MiB take 161 purchases.
+ * Worked example: at 8 MiB a second a piece of 50 ms is 419 430 bytes. With chunks of 65 536, six pass
+ * whole at 0 ms, and 26 214 bytes are left for the seventh. It waits until the next piece is granted at
+ * 50 ms, and so on. 64 MiB take 161 purchases.
  */
 import { PermitsExceedCapacityError } from "../../errors.ts";
 import type { Decision, Limiter } from "../../limiter/face.ts";
@@ -55,22 +55,22 @@ function share(limiter: Limiter, change: 1 | -1): void {
   sharers.set(limiter, (sharers.get(limiter) ?? 0) + change);
 }
 
-/** The least that a turn is worth, however many streams share the limiter, ms. */
+/** The shortest time that a piece is worth, however many streams share the limiter, ms. */
 const SHORTEST_TURN_MS = 1;
 
 /**
- * Where there is no limit, permits are bought for so many chunks at a time. Of a limiter in this process
- * a stream learns at once when one is set; of others with its next purchase.
+ * Without a limit, permits are bought for that many chunks at a time. If a limit is set later, a stream
+ * detects it at once on a limiter in this process, and with its next purchase on a remote one.
  */
 const UNLIMITED_CHUNKS = { local: 4096, remote: 64 };
 
 /**
- * After so many dropped orders at one pace, the next waits without a bound: other requests, not the
- * pace, prolong its wait, and it must keep its place among them.
+ * After this many dropped orders at one pace, the next order waits without a bound: other requests, not
+ * the pace, prolong its wait, and it must keep its place among them.
  */
 const MOST_DROPPED = 2;
 
-/** An amount that the limiter was asked for, and `timesRenumbered()` when it was. */
+/** A request to the limiter, with the value of `timesRenumbered()` at that time. */
 interface Question {
   readonly amount: number;
   readonly revision: number;
@@ -81,23 +81,23 @@ export class Credit {
   readonly #limiter: Limiter;
   readonly #pieceMs: number;
   readonly #policy: string | undefined;
-  /** Bytes can be cut; weighed chunks cannot. */
+  /** Whether chunks are cut: bytes are, weighed chunks are not. */
   readonly #cuts: boolean;
   readonly #ended = new AbortController();
   #free: number;
   #bought = 0;
-  /** The largest piece; unknown until the limiter has been asked. */
+  /** The size of a piece in permits; `Infinity` until the limiter has answered. */
   #piece = Infinity;
-  /** Permits a millisecond, as the limiter said last. */
+  /** Permits a millisecond, by the last answer of the limiter. */
   #pace = 0;
-  /** It shares the limiter since its first purchase. */
+  /** Whether it counts among the streams that share the limiter: since its first purchase. */
   #counted = false;
-  /** The most that the limiter can ever grant at once, where an error said so at this limit. */
+  /** The most that the limiter can ever grant at once, if an error has shown it at this limit. */
   #largest = Infinity;
   #limit: number | undefined;
-  /** `timesRenumbered()` when the limiter said its pace. */
+  /** The value of `timesRenumbered()` when the pace was read. */
   #revision = 0;
-  /** The limiter answers without a promise: it is in this process. */
+  /** Whether the limiter answers without a promise: it is in this process. */
   #isLocal = false;
 
   constructor(limiter: Limiter, options: CheckedOptions<never>) {
@@ -108,14 +108,14 @@ export class Credit {
     this.#free = this.#whole(options.freeBytes);
   }
 
-  /** Aborted when it is closed. */
+  /** Aborted by `close`. */
   get ended(): AbortSignal {
     return this.#ended.signal;
   }
 
   /**
-   * Takes as much of a chunk of that size as may pass now: a piece of it, or all. `undefined`: it has
-   * to be bought first.
+   * Takes permits for a chunk of that size. Returns how much of it may pass now, a piece or all;
+   * `undefined` if permits have to be bought first.
    */
   take(size: number): number | undefined {
     if (this.#free > 0) return this.#takeFree(size);
@@ -125,7 +125,7 @@ export class Credit {
     return due;
   }
 
-  /** The pace of a limiter in this process may have changed: its credit is to be valued anew. */
+  /** Returns whether the pace may have changed; always false for a limiter that is not in this process. */
   #isStale(): boolean {
     return this.#isLocal && this.#revision !== timesRenumbered();
   }
@@ -141,10 +141,10 @@ export class Credit {
   }
 
   /**
-   * Buys until `take(size)` has something to let pass.
+   * Buys permits until `take(size)` lets something pass.
    *
-   * @returns a promise where that takes a wait or a round trip, else undefined
-   * @throws (at once or as a rejection) what the limiter throws, or the reason of its end
+   * @returns a promise if this takes a wait or a round trip, else undefined
+   * @throws (at once or as a rejection) what the limiter throws, or the reason given to `close`
    */
   buy(size: number): Promise<void> | undefined {
     this.ended.throwIfAborted();
@@ -163,7 +163,7 @@ export class Credit {
     await this.#buyPieces(size);
   }
 
-  /** @param first a question that was not granted yet */
+  /** @param first a request that was sent already and is not granted yet */
   async #buyPieces(size: number, first?: Question): Promise<void> {
     let question = first;
     let dropped = 0;
@@ -197,7 +197,7 @@ export class Credit {
     }
   }
 
-  /** Looks first: a stream that waits for its turn has not been refused and must not count as such. */
+  /** Peeks first: a stream that waits for its turn must not count as a rejection. */
   #takeIfAllowed(permits: Permits): Decision | Promise<Decision> {
     const take = (look: Decision) => (look.allowed ? this.#limiter.decide(permits) : look);
     const look = this.#limiter.peek(permits);
@@ -212,10 +212,9 @@ export class Credit {
   }
 
   /**
-   * Buys less than a piece where that suffices.
+   * Buys less than a piece if that suffices.
    *
-   * @returns whether there is enough now; nothing needs buying where the limiter said a pace at which
-   *   less is due
+   * @returns whether there is enough now; nothing is bought if the new pace has reduced what is due
    */
   async #buyRest({ remaining }: Decision, size: number): Promise<boolean> {
     const short = this.#short(size);
@@ -228,10 +227,10 @@ export class Credit {
   }
 
   /**
-   * Waits for a piece.
+   * Orders a piece and waits for it.
    *
-   * @param bounded whether to drop the order where the wait becomes much longer than announced
-   * @returns whether it was granted
+   * @param bounded whether to drop the order if the wait becomes much longer than announced
+   * @returns whether the piece was granted
    */
   async #order({ waitMs }: Decision, size: number, bounded: boolean): Promise<boolean> {
     this.ended.throwIfAborted();
@@ -248,7 +247,7 @@ export class Credit {
     try {
       if (!signal.aborted) await this.#lookAgain(size);
     } finally {
-      // where the pace rose during the wait, this piece passes as it was ordered
+      // if the pace rose during the wait, this piece passes as it was ordered
       this.#piece = Math.min(piece, this.#piece);
       this.#gain(amount, size);
     }
@@ -267,7 +266,7 @@ export class Credit {
     return true;
   }
 
-  /** What `take` lacks. */
+  /** Returns how many permits are missing for `take`. */
   #short(size: number): number {
     return this.#due(size) - this.#bought;
   }
@@ -282,7 +281,7 @@ export class Credit {
     return this.#policy === undefined ? amount : { [this.#policy]: amount };
   }
 
-  /** Permits were granted: those beyond a piece of today's pace go back, or all after the end. */
+  /** Adds granted permits; refunds those beyond a piece at the present pace, or all after the end. */
   #gain(permits: number, size: number): void {
     const kept = Math.min(permits, this.#amount(size));
     this.#bought += kept;
@@ -290,7 +289,7 @@ export class Credit {
     if (this.ended.aborted) this.#giveBack();
   }
 
-  /** Learns the pace of the slowest policy, and what a piece is at that pace. */
+  /** Reads the pace of the slowest policy from an answer, and computes the size of a piece. */
   #learn({ policies }: Decision, revision: number): void {
     this.#revision = revision;
     const { [String(this.#policy)]: only } = policies;
@@ -306,7 +305,7 @@ export class Credit {
     this.#pace = pace;
     const turnMs = this.#pieceMs / (sharers.get(this.#limiter) ?? 1);
     const worth = pace * Math.max(turnMs, Math.min(this.#pieceMs, SHORTEST_TURN_MS));
-    // no limit (Infinity, or 0 / 0): nothing is cut
+    // without a limit (Infinity, or 0 / 0) no chunk is cut
     this.#piece = Number.isNaN(worth) ? Infinity : this.#sized(Math.min(worth, this.#largest));
   }
 
@@ -318,7 +317,7 @@ export class Credit {
     return this.#cuts ? Math.floor(permits) : permits;
   }
 
-  /** More than the limiter can ever grant: smaller pieces are tried, if there are any. */
+  /** Reduces the piece after an error: it is more than the limiter can ever grant. Throws if it cannot be. */
   #cap(error: unknown, size: number): void {
     if (!(error instanceof PermitsExceedCapacityError)) throw error;
     const { capacity } = error.facts;
@@ -329,9 +328,9 @@ export class Credit {
   }
 
   /**
-   * Ends the purchases: a wait ends, and what was bought and not used is refunded.
+   * Ends all purchases: ends a wait, and refunds unused permits.
    *
-   * @param reason what `buy` rejects with
+   * @param reason the reason with which `buy` rejects
    */
   close(reason?: unknown): void {
     if (this.ended.aborted) return;
@@ -351,7 +350,7 @@ export class Credit {
   }
 }
 
-/** The stream goes on, or has ended well, without it: where the store is away, the permits are lost. */
+/** Refunds permits; ignores errors: the stream does not depend on it. If the store is away, they are lost. */
 async function refund(limiter: Limiter, permits: Permits): Promise<void> {
   try {
     await limiter.refund(permits);

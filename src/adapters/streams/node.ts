@@ -1,8 +1,9 @@
 /**
- * `throttle` for Node's own streams, in an entry of its own: the web form loads nothing of Node.
+ * `throttle` for Node's own streams. It is a separate entry point, so that the web form does not load any
+ * module of Node.
  *
- * `Duplex.fromWeb(throttle(limiter))` does the same, but each chunk costs some ten times as much:
- * see `bench/streams.bench.ts`.
+ * `Duplex.fromWeb(throttle(limiter))` does the same, but each chunk costs about ten times as much: see
+ * `bench/streams.bench.ts`.
  */
 import { Transform, type TransformCallback } from "node:stream";
 import type { Limiter } from "../../limiter/face.ts";
@@ -23,14 +24,14 @@ export type { PaceOptions, Weigh, WeighedOptions } from "./options.ts";
 
 /**
  * Paces a Node stream of bytes: `pipeline(source, throttleNode(limiter), target)`. The bytes pass
- * unchanged and in order, no faster than the limiter has permits, one for each byte; big chunks are
- * cut, small ones are paid for together. Any number of streams may share the limiter, by turns.
+ * unchanged and in order, and each byte costs one permit. Big chunks are cut, and small ones share one
+ * request to the limiter. Any number of streams may share the limiter; they take turns.
  *
  * @param limiter any limiter of this package, in this process or on Redis
- * @param options as those of `throttle`; with `weigh` the stream is in object mode, and chunks are not
- *   cut
- * @returns a Transform; what the limiter throws, and the signal's own reason, destroy it. Strings
- *   that are written come out as bytes
+ * @param options the options of `throttle`; with `weigh` the stream is in object mode, and chunks are
+ *   not cut
+ * @returns a Transform; an error of the limiter, or the signal's abort, destroys it with that error or the
+ *   signal's own reason. Strings that are written come out as bytes
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all responses together
@@ -50,16 +51,16 @@ class Throttle<T> extends Transform {
   readonly #credit: Credit;
   readonly #weigh: Weigh<T> | undefined;
   readonly #signal: StreamSignal<Throttle<T>>;
-  /** Goes on with the chunk in hand, when the reader wants more. */
+  /** Continues with the current chunk; called when the reader wants more. */
   #resume: (() => void) | undefined;
 
   constructor(credit: Credit, { weigh, signal }: CheckedOptions<T>) {
-    // one chunk in hand and none beside it
+    // holds one chunk and buffers no other
     super({ objectMode: weigh !== undefined, highWaterMark: 0 });
     this.#credit = credit;
     this.#weigh = weigh;
     this.#signal = new StreamSignal(signal, destroyThrottle);
-    // an error before it is piped would have no listener
+    // deferred: an error before the stream is piped would have no listener
     if (signal?.aborted) queueMicrotask(() => this.destroy(signal.reason));
     else this.#signal.listen(this);
   }
@@ -79,7 +80,7 @@ class Throttle<T> extends Transform {
     else this.#pass(chunk, size, passes, callback);
   }
 
-  /** The next piece of a chunk, and so on until all has passed. */
+  /** Passes a chunk piece by piece until all of it has passed. */
   #pass(chunk: T, size: number, first: number | undefined, callback: TransformCallback): void {
     let rest = chunk;
     let left = size;
@@ -99,13 +100,13 @@ class Throttle<T> extends Transform {
     callback(null, rest);
   }
 
-  /** @returns whether the rest passes later, or never */
+  /** Buys permits. @returns true if the rest passes later, or never; false if it can pass now */
   #buy(rest: T, left: number, callback: TransformCallback): boolean {
     try {
       const bought = this.#credit.buy(left);
       bought?.then(
         () => this.#pass(rest, left, this.#credit.take(left), callback),
-        // a destroyed stream has an error of its own, or none
+        // a destroyed stream has an error already, or must not get one
         (error) => this.destroyed || callback(error),
       );
       return bought !== undefined;

@@ -11,23 +11,23 @@ import type { Limiter } from "../../limiter/face.ts";
 
 export interface PaceOptions {
   /**
-   * No piece is worth more time than this at the limiter's pace, ms: larger chunks are cut. Above 0,
-   * default 50. Smaller is smoother, and costs more calls.
+   * The longest time that a piece is worth at the limiter's pace, ms: larger chunks are cut. Above 0,
+   * default 50. A smaller value is smoother, and costs more calls.
    */
   readonly pieceMs?: number | undefined;
-  /** The first so many bytes pass at once and are not charged. 0 or more, default 0. */
+  /** How many bytes at the start pass at once and are not charged. 0 or more, default 0. */
   readonly freeBytes?: number | undefined;
-  /** The name of the limiter's policy that counts the bytes. Default: all of its policies do. */
+  /** The name of the limiter's policy that counts the bytes. Default: all policies count them. */
   readonly policy?: string | undefined;
-  /** Ends it: both sides fail with `signal.reason`. */
+  /** Ends the stream: both sides fail with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** For streams of anything. */
+/** Options for streams of any items. */
 export interface WeighedOptions<T> extends PaceOptions {
   /**
-   * What a chunk costs, in permits: 0 or more. Chunks are not cut then, and `freeBytes` counts these
-   * permits. Default: bytes.
+   * Returns the cost of a chunk in permits, 0 or more. Chunks are not cut then, and `freeBytes` counts
+   * these permits. Default: a chunk's bytes.
    */
   readonly weigh: (chunk: T) => number;
 }
@@ -39,7 +39,7 @@ export interface CheckedOptions<T> {
   readonly freeBytes: number;
   readonly policy: string | undefined;
   readonly signal: AbortSignal | undefined;
-  /** Undefined: bytes, which can be cut. */
+  /** Undefined for streams of bytes, which can be cut. */
   readonly weigh: Weigh<T> | undefined;
 }
 
@@ -65,22 +65,22 @@ export function checkPaceOptions<T>(
   };
 }
 
-/** How large a chunk is: its bytes, or what `weigh` says. */
+/** Returns the size of a chunk: its bytes, or the result of `weigh`. */
 export function sizeOf<T>(chunk: T, weigh: Weigh<T> | undefined): number {
   if (weigh !== undefined) return checkNumber("weigh(chunk)", weigh(chunk), atLeastZero);
   if (chunk instanceof Uint8Array) return chunk.byteLength;
-  throw new TypeError(`chunk must be a Uint8Array where no weigh is given, got ${show(chunk)}`);
+  throw new TypeError(`chunk must be a Uint8Array unless weigh is given, got ${show(chunk)}`);
 }
 
 /**
- * The beginning of a chunk that may be cut. It is a copy: whoever takes it may transfer its buffer,
- * and the rest of the chunk must outlive that.
+ * Returns the first bytes of a chunk as a copy: the consumer may transfer its buffer, and the rest of the
+ * chunk must stay valid.
  */
 export function headOf<T>(chunk: T, size: number): T {
   return Uint8Array.prototype.slice.call(chunk, 0, size) as T;
 }
 
-/** What comes after the head, without copying. */
+/** Returns the bytes after the head, without a copy. */
 export function restOf<T>(chunk: T, size: number): T {
   return (chunk as T & Uint8Array).subarray(size) as T;
 }

@@ -14,16 +14,17 @@ import {
 } from "./options.ts";
 
 /**
- * Paces whatever can be iterated, for `for await`: bytes, or with `weigh` anything. Items pass
- * unchanged and in order; the next one is asked for when the one before has been taken.
+ * Paces an iterable, for `for await`: one of bytes, or of any items with `weigh`. Items pass unchanged
+ * and in order; the next item is requested when the consumer asks for more.
  *
- * @param iterable of `Uint8Array`, which may be cut, or with `weigh` of anything, which is not
+ * @param iterable an iterable of `Uint8Array`, which may be cut; or of any items with `weigh`, which are
+ *   not cut
  * @param limiter any limiter of this package, in this process or on Redis
- * @param weigh what an item costs in permits, 0 or more; or the options of `throttle`, `weigh` among
- *   them. The signal ends a wait for permits; a source that is being waited for has to end by itself
- * @returns the items; leaving the loop ends the source too
- * @throws RangeError or TypeError that names the argument, its bound and what it got; while it is
- *   iterated what the limiter throws, or the signal's own reason
+ * @param weigh a function that returns the cost of an item in permits, 0 or more; or the options of
+ *   `throttle` with `weigh`. The signal ends a wait for permits, but not a wait for the source
+ * @returns the items; leaving the loop also ends the source
+ * @throws RangeError or TypeError that names the argument, its bound and what it got; during the
+ *   iteration, what the limiter throws or the signal's own reason
  * @example
  * for await (const row of paced(rows, limiter, () => 1)) await insert(row);
  */

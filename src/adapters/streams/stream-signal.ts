@@ -1,8 +1,8 @@
 import { onAbort } from "../on-abort.ts";
 
 /**
- * Stops listening on behalf of streams that were made and dropped. Absent on older edge runtimes,
- * where a signal keeps such streams.
+ * Removes the listeners of streams that were created and never used. Undefined on older edge runtimes,
+ * where the signal keeps such streams alive.
  */
 const dropped =
   typeof FinalizationRegistry === "function"
@@ -10,8 +10,8 @@ const dropped =
     : undefined;
 
 /**
- * The signal that ends a stream. Until the stream is used the signal does not keep it alive: a stream
- * that was made and dropped is collected, however long the signal lives.
+ * The signal that ends a stream. It does not keep the stream alive until the stream is used: a stream
+ * that was created and never used is collected, however long the signal lives.
  */
 export class StreamSignal<Stream extends object> {
   readonly #signal: AbortSignal | undefined;
@@ -19,13 +19,13 @@ export class StreamSignal<Stream extends object> {
   #unlisten: (() => void) | undefined;
   #isHeld = false;
 
-  /** @param end what an abort does to the stream; a closure over the stream would keep it alive */
+  /** @param end ends the stream on an abort; it must not be a closure over the stream, which it would keep */
   constructor(signal: AbortSignal | undefined, end: (stream: Stream, reason: unknown) => void) {
     this.#signal = signal;
     this.#end = end;
   }
 
-  /** Ends the stream when the signal is aborted, or now, unless it is collected before. */
+  /** Ends the stream on an abort of the signal, past or future, unless the stream is collected before. */
   listen(stream: Stream): void {
     if (this.#signal === undefined) return;
     if (dropped === undefined) {
@@ -36,7 +36,7 @@ export class StreamSignal<Stream extends object> {
     dropped.register(stream, this.#unlisten, this);
   }
 
-  /** The stream is used: it stays alive until it ends or is aborted. */
+  /** Called when the stream is used: keeps it alive until it ends or is aborted. */
   hold(stream: Stream): void {
     if (this.#isHeld) return;
     this.release();
@@ -45,7 +45,7 @@ export class StreamSignal<Stream extends object> {
     }
   }
 
-  /** The stream has ended. */
+  /** Called when the stream has ended: removes the listener. */
   release(): void {
     this.#isHeld = true;
     dropped?.unregister(this);
@@ -54,7 +54,7 @@ export class StreamSignal<Stream extends object> {
   }
 }
 
-/** Apart from the class: closures of one function share what they refer to. */
+/** Outside the class: closures of one method share its variables, and would keep the stream alive. */
 function listenWeakly<Stream extends object>(
   signal: AbortSignal,
   stream: WeakRef<Stream>,

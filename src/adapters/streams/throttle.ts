@@ -1,12 +1,12 @@
 /**
- * A web TransformStream that paces what passes.
+ * A web TransformStream that paces its chunks.
  *
- * Its two ends are made here by hand. The platform's own transformer learns of an abort only when the
- * chunk in hand has passed, which is after the wait that the abort should end; and it hands all pieces
- * of a chunk to a reader that has asked for one. Here a piece is bought when the reader asks for it,
- * and the end of either side ends the wait at once.
+ * Both ends are separate streams, made here. The platform's own transformer detects an abort only after
+ * the current chunk has passed, which is too late: the abort should end the wait of that chunk. It also
+ * delivers all pieces of a chunk to a reader that has asked for one. Here a piece is bought when the
+ * reader asks for it, and the end of either side ends the wait at once.
  *
- * A chunk that its reader has asked for and whose permits are bought passes without a promise of ours.
+ * If the reader has asked for a chunk and its permits are bought, it passes without an extra promise.
  */
 import type { Limiter } from "../../limiter/face.ts";
 import { Credit } from "./credit.ts";
@@ -23,18 +23,19 @@ import {
 import { StreamSignal } from "./stream-signal.ts";
 
 /**
- * Paces a stream of bytes: `pipeThrough(throttle(limiter))`. The bytes pass unchanged and in order, no
- * faster than the limiter has permits, one for each byte; big chunks are cut, small ones are paid for
- * together. At the most one chunk is held. Any number of streams may share the limiter, by turns.
+ * Paces a stream of bytes: `pipeThrough(throttle(limiter))`. The bytes pass unchanged and in order, and
+ * each byte costs one permit. Big chunks are cut, and small ones share one request to the limiter. The
+ * stream holds at most one chunk. Any number of streams may share the limiter; they take turns.
  *
  * @param limiter any limiter of this package, in this process or on Redis
- * @param options.pieceMs the most that a piece is worth at the limiter's pace, ms, above 0; default 50
- * @param options.freeBytes how many bytes pass at first, uncharged; 0 or more, default 0
+ * @param options.pieceMs the longest time that a piece is worth at the limiter's pace, ms, above 0;
+ *   default 50
+ * @param options.freeBytes how many bytes at the start pass uncharged; 0 or more, default 0
  * @param options.policy which of the limiter's policies counts the bytes; default all
- * @param options.weigh for streams of anything: what a chunk costs in permits, 0 or more; chunks are
- *   not cut then
- * @param options.signal ends it: both sides fail with the signal's own reason
- * @returns a transform stream; what the limiter throws fails both of its sides
+ * @param options.weigh for streams of any items: returns the cost of a chunk in permits, 0 or more;
+ *   chunks are not cut then
+ * @param options.signal ends the stream: both sides fail with the signal's own reason
+ * @returns a transform stream; an error of the limiter fails both of its sides
  * @throws RangeError or TypeError that names the argument, its bound and what it got
  * @example
  * const limiter = RateLimiter.create(1024 * 1024); // 1 MiB a second, for all downloads together
@@ -54,10 +55,10 @@ export function throttle<T>(
   const { readable, writable } = new Passage(new Credit(limiter, checked), checked);
   const stream = new TransformStream<T, T>();
   // A transfer (postMessage, structuredClone) would move the ends of the platform's own stream, which
-  // are not paced. It refuses a stream whose ends are locked.
+  // are not paced. Locking both ends makes a transfer fail.
   stream.readable.getReader();
   stream.writable.getWriter();
-  // callers check that it is a TransformStream: it is one, with other ends
+  // a TransformStream with other ends: callers may check its class
   return Object.defineProperties(stream, {
     readable: { value: readable },
     writable: { value: writable },
@@ -73,7 +74,7 @@ interface Write {
   reject(reason: unknown): void;
 }
 
-/** From the writer to the reader. */
+/** Passes chunks from the writable end to the readable end. */
 class Passage<T> {
   readonly readable: ReadableStream<T>;
   readonly writable: WritableStream<T>;
@@ -82,12 +83,12 @@ class Passage<T> {
   readonly #signal: StreamSignal<Passage<T>>;
   #reader!: ReadableStreamDefaultController<T>;
   #writer!: WritableController;
-  /** The reader has asked and has no piece yet. */
+  /** The reader has asked for a piece and not received it yet. */
   #asked = false;
-  /** What is left of the chunk in hand, and its size; undefined: there is no chunk. */
+  /** The rest of the current chunk, and its size; undefined: there is no chunk. */
   #rest: T | undefined;
   #left: number | undefined;
-  /** The chunk in hand waits for permits. */
+  /** The current chunk waits for permits. */
   #buying = false;
   #write: Write | undefined;
 
@@ -143,9 +144,9 @@ class Passage<T> {
   }
 
   /**
-   * Hands the next piece to the reader, which has asked for it; or buys it first.
+   * Delivers the next piece to the reader, which has asked for it; buys permits first if needed.
    *
-   * @returns whether the chunk in hand has passed as a whole
+   * @returns whether all of the current chunk has passed
    */
   #pass(left: number): boolean {
     try {
@@ -198,7 +199,7 @@ class Passage<T> {
     this.#end(reason);
     this.#write?.reject(reason);
     this.#reader.error(reason);
-    // where its own abort is the cause, an error in between makes Node fail
+    // if the writer's own abort is the cause, an error during the abort makes Node fail
     if (!this.#writer.signal.aborted) this.#writer.error(reason);
   }
 

@@ -1,20 +1,20 @@
-/** Subscribes to tickets that become leases, while a caller waits and a little longer. */
+/** Subscribes to messages about tickets that become leases, while a caller waits and a little longer. */
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import type { Listening } from "../../stores/lease-store.ts";
 
-/** How long opening the connection may take where messages are missed meanwhile, ms. */
+/** How long the connection may take to open once a message has been missed, ms. */
 const OPENING_MS = 5000;
-/** How long the connection that listens is kept after the last caller has waited, ms. */
+/** How long the connection stays open after the last caller has stopped waiting, ms. */
 const LINGER_MS = 1000;
 
 export interface GrantListenerOptions {
   readonly listen: (granted: (ids: readonly string[]) => void) => Listening;
   readonly granted: (ids: readonly string[]) => void;
-  /** No message is missed from now on. */
+  /** Called when the subscription is active: no later message is missed. */
   readonly ready: () => void;
   /** Whether a caller waits. */
   readonly isNeeded: () => boolean;
-  /** How long an answer of the connection may take, ms. */
+  /** How long the connection may take to answer a check, ms. */
   readonly timeoutMs: number;
 }
 
@@ -48,8 +48,8 @@ export class GrantListener {
   }
 
   /**
-   * A ticket has become a lease without a message. The connection may be dead and not know it: one
-   * that does not answer is replaced.
+   * Called when a ticket has become a lease without a message. The connection may be dead without an
+   * error: it is replaced if it does not answer.
    */
   missed(): void {
     const listening = this.#listening;
@@ -65,7 +65,7 @@ export class GrantListener {
     });
   }
 
-  /** No caller waits any more. */
+  /** Closes the connection a little later: no caller waits any more. */
   linger(): void {
     if (this.#linger !== undefined) return;
     this.#linger = setTimeout(() => {
@@ -81,7 +81,7 @@ export class GrantListener {
   }
 }
 
-/** Whether the promise resolves in time. */
+/** Resolves to whether the promise resolves in time. */
 function within(promise: Promise<unknown>, ms: number): Promise<boolean> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(false), Math.min(ms, LONGEST_TIMEOUT_MS));

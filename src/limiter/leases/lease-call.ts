@@ -3,12 +3,12 @@ import type { PendingRequest } from "../remote/store-link.ts";
 
 export interface LeaseAnswer {
   readonly standing: Standing;
-  /** When the batch left, ms: the store cannot have acted earlier. */
+  /** When the batch was sent, ms: the store cannot have acted earlier. */
   readonly sentAt: number;
   readonly reply: LeaseReply;
 }
 
-/** A request about a lease, whose answer is a promise's. */
+/** A request about a lease; the answer resolves its promise. */
 export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
   readonly gone = false;
   readonly verb: LeaseVerb;

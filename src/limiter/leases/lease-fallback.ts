@@ -1,7 +1,7 @@
 /**
- * Which callers go while the store of leases is away: as many as this process may hold by itself, with
- * those that it holds already. The others wait in one line, first in, first out; they ask the store
- * when it is back.
+ * Decides which callers get leases while the store is away: as many as this process may hold by itself,
+ * including those that it holds already. The other callers wait in one first-in-first-out line. They ask
+ * the store when it is back.
  */
 import { LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
 import { Fifo } from "../fifo.ts";
@@ -9,10 +9,10 @@ import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { Claim } from "./remote-lease.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable.ts";
 
-/** How often it is asked how many processes share the limit, ms. */
+/** How long the number of processes that share the limit is used before it is read again, ms. */
 const SHARE_HOLDS_MS = 1000;
 
-/** The queue of which it is the fallback. */
+/** The part of the queue that its fallback uses. */
 export interface FallbackHost {
   readonly limit: number;
   /** How many leases this process holds. */
@@ -21,9 +21,9 @@ export interface FallbackHost {
   mayWait(claim: Claim): boolean;
   park(claim: Claim): void;
   refuse(claim: Claim): void;
-  /** It gets a lease, of which the store does not know. */
+  /** Grants a lease that the store does not know. */
   grant(claim: Claim): void;
-  /** Asks the store for it, or again. */
+  /** Sends the claim's request to the store, for the first time or again. */
   ask(claim: Claim): void;
 }
 
@@ -32,7 +32,7 @@ export class LeaseFallback {
   readonly #keeper: LeaseKeeper;
   readonly #strategy: ThrowWhenUnavailable;
   readonly #line = new Fifo<Claim>();
-  /** The store is away, or other processes may not have found it yet. */
+  /** The store is away, or other processes may not have noticed its return yet. */
   #isActive = false;
   #places = 0;
   #countedUntil = -Infinity;
@@ -48,7 +48,7 @@ export class LeaseFallback {
     return this.#isActive;
   }
 
-  /** The store is back, but not all processes that share the limit may have found it. */
+  /** Whether the store is back, but other processes may not have noticed its return yet. */
   get isSettling(): boolean {
     return this.#isActive && !this.#host.isAway;
   }
@@ -63,7 +63,7 @@ export class LeaseFallback {
     return this.#places;
   }
 
-  /** Whether one that the store lets in may go: the store does not know what was let in here. */
+  /** Whether a lease granted by the store may be used: the store does not count the leases granted here. */
   get hasPlace(): boolean {
     const isBound = this.#isActive && this.#strategy.answersHere;
     return !isBound || this.#host.active < this.places;
@@ -73,7 +73,7 @@ export class LeaseFallback {
     clearTimeout(this.#settled);
   }
 
-  /** An outage begins: callers with tickets wait here from now on. */
+  /** Called when an outage begins: callers with tickets now wait in this process. */
   begin(): void {
     if (this.#strategy.failsCallers) return;
     clearTimeout(this.#settled);
@@ -90,7 +90,7 @@ export class LeaseFallback {
     this.look();
   }
 
-  /** The store cannot be asked for it. */
+  /** Grants or parks a claim for which the store cannot be asked, or rejects it. */
   admit(claim: Claim): void {
     this.grant();
     if (this.#host.active < this.places) {
@@ -108,7 +108,7 @@ export class LeaseFallback {
     this.#line.remove(claim);
   }
 
-  /** As many as there are places for. */
+  /** Grants leases to waiting callers, up to the number of places. */
   grant(): void {
     while (this.#line.size > 0 && this.#host.active < this.places) {
       const claim = this.#line.shift();
@@ -116,7 +116,7 @@ export class LeaseFallback {
     }
   }
 
-  /** The share may be another by now. */
+  /** Grants leases again: this process' share may have changed. */
   look(): void {
     if (this.#line.size === 0) return;
     this.grant();
@@ -129,8 +129,9 @@ export class LeaseFallback {
   }
 
   /**
-   * The store learns what is held, then what was released. Other processes may find it a pause
-   * later: until it has learned what they hold, each goes on with its share, and without tickets.
+   * Called when the store is back: sends it the leases that are held, then the tickets to release. Other
+   * processes may notice its return later, by up to one probe interval. Until they have sent their leases,
+   * each process keeps to its share and uses no tickets.
    */
   recovered(): void {
     if (!this.#isActive || !this.#strategy.isShared) {
@@ -145,7 +146,7 @@ export class LeaseFallback {
     this.#settled.unref?.();
   }
 
-  /** Callers that wait ask the store, in order. */
+  /** Ends the fallback: the waiting callers ask the store, in order. */
   #end(): void {
     const claims = [...this.#line];
     for (const claim of claims) this.#line.remove(claim);

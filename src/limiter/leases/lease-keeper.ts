@@ -1,31 +1,31 @@
 /**
- * Keeps what a process has at a store of leases, and delivers releases that could not be delivered
- * when they should have been. One timer does both; it keeps no process alive.
+ * Renews the leases and tickets of a process, and retries releases that have failed. One timer does both;
+ * it does not keep the process alive.
  */
 import type { LeaseReply } from "../../stores/lease-store.ts";
 import type { LeaseLink } from "./lease-link.ts";
 import type { Claim } from "./remote-lease.ts";
 
-/** A store that refuses is asked again after this, ms, or a tenth of the lease. */
+/** A failed request is retried after this, ms, or after a tenth of `leaseMs` if that is less. */
 const LONGEST_RETRY_MS = 1000;
-/** Processes that look at the same instant do so a little apart, ms. */
+/** Random spread, ms, so that all processes do not ask the store at the same instant. */
 const SPREAD_MS = 20;
 
-/** What comes of keeping. */
+/** The outcomes of a renewal. */
 export interface Kept {
-  /** Its ticket has become a lease. */
+  /** The claim's ticket has become a lease. */
   granted(claim: Claim): void;
-  /** Its lease has lapsed, or may have. */
+  /** The claim's lease has lapsed, or may have. */
   lost(claim: Claim): void;
-  /** Its ticket has lapsed, or may have. */
+  /** The claim's ticket has lapsed, or may have. */
   lapsed(claim: Claim): void;
-  /** It has looked after all. */
+  /** Called after each renewal of all claims. */
   looked(): void;
 }
 
 export interface KeeperOptions {
   readonly leaseMs: number;
-  /** A lease that could not be kept is lost; else only one that the store does not know. */
+  /** Whether a lease that was not renewed in time is lost; if false, only one unknown to the store is. */
   readonly isStrict: boolean;
 }
 
@@ -34,7 +34,7 @@ export class LeaseKeeper {
   readonly #link: LeaseLink;
   readonly #options: KeeperOptions;
   readonly #kept: Kept;
-  /** Releases that could not be delivered, and when each lease will have lapsed by itself, ms. */
+  /** Releases that have failed, each with the time at which the lease lapses by itself, ms. */
   readonly #debts = new Map<string, number>();
   readonly #releases = new Set<Promise<void>>();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -47,7 +47,7 @@ export class LeaseKeeper {
     this.#kept = kept;
   }
 
-  /** Nothing is kept any more; a release is delivered once. */
+  /** Ends all renewals; a later release is sent once, without retries. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -62,34 +62,34 @@ export class LeaseKeeper {
     this.#timer.unref?.();
   }
 
-  /** When the first lease lapses, a process has to look. */
+  /** Asks the store again when the first lease of all processes lapses. */
   wakeAtLapse({ lapseMs }: LeaseReply): void {
     if (lapseMs >= 0) this.wakeIn(lapseMs + Math.random() * SPREAD_MS);
   }
 
-  /** The store releases it, or will. */
+  /** Releases the lease or ticket; resolves after the first attempt, which is retried if it fails. */
   giveBack(id: string): Promise<void> {
     return this.#giveBack(id, performance.now() + this.#options.leaseMs);
   }
 
-  /** When no release is under way. */
+  /** Resolves when no release is under way. */
   async released(): Promise<void> {
     while (this.#releases.size > 0) await Promise.all(this.#releases);
   }
 
-  /** The store does not know of it, and learns of it, or will: it is held whatever the limit. */
+  /** Registers a lease granted here with the store, now or when it is back, whatever the limit. */
   adopt(claim: Claim): void {
     claim.verb = "adopt";
     claim.deadline = performance.now() + this.#options.leaseMs;
     this.#keep(claim);
   }
 
-  /** The store has answered about it. */
+  /** Extends the deadline: the store has answered a request that was sent at `sentAt`. */
   extend(claim: Claim, sentAt: number): void {
     claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
   }
 
-  /** Looks after all: leases first, since what is released lets others in. */
+  /** Renews all claims, then retries releases: a release lets the store grant a lease to another caller. */
   wake(): void {
     clearTimeout(this.#timer);
     this.#timerAt = Infinity;
@@ -140,7 +140,7 @@ export class LeaseKeeper {
     try {
       await this.#link.ask("release", id);
     } catch {
-      // one that is asked for again has it, or a ticket, by right
+      // the claim has been requested again: it may keep its lease or ticket
       if (this.claims.has(id)) return;
       this.#debts.set(id, lapsed);
       this.#retry();
@@ -155,7 +155,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** While the store is away, its return is the next occasion. */
+  /** Schedules a retry; during an outage, the return of the store triggers it. */
   #retry(): void {
     if (!this.#link.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
   }

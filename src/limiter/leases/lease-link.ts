@@ -1,6 +1,6 @@
 /**
- * Requests about leases share batches to their store, in the order in which they came: what gives a
- * lease back never overtakes what asked for it.
+ * Sends lease requests to their store in batches, in order of arrival: the release of a lease never
+ * overtakes the request for it.
  */
 import type { LeaseRequest, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
@@ -9,7 +9,7 @@ import { StoreLink } from "../remote/store-link.ts";
 import { type LeaseAnswer, LeaseCall } from "./lease-call.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable.ts";
 
-/** A script keeps others waiting while it runs: more requests take the next batch. */
+/** Most requests in a batch: a script blocks the other clients of the store while it runs. */
 const MOST_REQUESTS = 1024;
 
 export interface LeaseLinkOptions {

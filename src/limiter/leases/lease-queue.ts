@@ -1,6 +1,6 @@
 /**
- * The callers of one process that ask for leases: they ask the store, wait there with a ticket or,
- * while it is away, here, and leave.
+ * The callers of one process that want leases. Each asks the store, and waits there with a ticket or,
+ * during an outage, in this process.
  */
 import {
   LeaseLostError,
@@ -68,7 +68,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     this.#fallback = new LeaseFallback(this, this.#keeper, this.#strategy);
     this.#listener = new GrantListener({
       listen: (granted) => store.listen(key, this.#processId, granted),
-      // what was granted before is not published again
+      // leases that were granted before the subscription are not published again
       ready: () => this.#keeper.wakeIn(0),
       granted: (ids) => this.#notified(ids),
       isNeeded: () => this.#waiting > 0,
@@ -76,7 +76,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     });
   }
 
-  /** As the last reply told; before the first, what was declared. */
+  /** The limit in force, by the last reply; before the first, the declared limit. */
   get limit(): number {
     return this.#limit;
   }
@@ -91,8 +91,10 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   }
 
   /**
-   * @param insists to be refused is an error
-   * @param longestMs the longest wait
+   * Requests a lease for a caller.
+   *
+   * @param insists whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`)
+   * @param longestMs the longest wait, ms
    */
   claim(
     insists: boolean,
@@ -113,7 +115,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     else this.ask(claim);
   }
 
-  /** Another limit; absent: what was declared. */
+  /** Changes the limit; default: the declared limit. */
   async setLimit(limit = this.#declared): Promise<void> {
     this.#checkOpen();
     await this.#link.ask("limit", String(limit));
@@ -146,7 +148,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     this.#keeper.close();
     this.#link.detach(error);
     this.#listener.close();
-    // a client that is disconnected now must not leave tickets behind
+    // the user may disconnect the client next: the tickets have to be released before that
     await this.#keeper.released();
     this.stats.end();
   }
@@ -175,7 +177,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     }
   }
 
-  /** Asks the store for a lease, or again: whoever has one, or a ticket, keeps it. */
+  /** Requests a lease from the store, or again: a claim that has a lease or ticket there keeps it. */
   ask(claim: Claim): void {
     const { leaseMs } = this.#options;
     claim.state = "asked";
@@ -193,7 +195,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
 
   #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
     this.#keeper.extend(claim, sentAt);
-    // given up meanwhile, or a message was faster
+    // the caller has given up meanwhile, or a message arrived before this reply
     if (claim.state !== "asked") return;
     if (standing === "held") {
       this.#letIn(claim);
@@ -215,7 +217,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     } else if (this.#fallback.isActive) {
       this.#fallback.admit(claim);
     } else {
-      // it is back already
+      // the store is back already
       this.ask(claim);
     }
   }
@@ -234,7 +236,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     claim.seated = true;
   }
 
-  /** By the store; but while this process goes by its share, it holds no more than that. */
+  /** Handles a lease granted by the store; gives it back if the fallback's share is used up. */
   #letIn(claim: Claim): void {
     if (this.#fallback.hasPlace) {
       this.#granted(claim);
@@ -251,7 +253,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     claim.grant();
   }
 
-  /** It waits no more. */
+  /** Ends the wait of a claim: its timer, its signal and its count. */
   #settle(claim: Claim): void {
     clearTimeout(claim.timer);
     if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
@@ -262,7 +264,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     if (this.#waiting === 0) this.#listener.linger();
   }
 
-  /** The store has nothing of it, as far as we know. */
+  /** Removes a claim without a release: the store has no lease or ticket of it, or `#leave` releases it. */
   #forget(claim: Claim): void {
     const wasHeld = claim.state === "held";
     if (!wasHeld) this.#settle(claim);
@@ -273,7 +275,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     this.#fallback.grant();
   }
 
-  /** It releases whatever it has, or may come to have by a request that is under way. */
+  /** Removes a claim, and releases the lease or ticket that it has or may get by a request under way. */
   #leave(claim: Claim): Promise<void> {
     if (claim.state === "gone") return Promise.resolve();
     this.#forget(claim);
@@ -296,13 +298,13 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     for (const id of ids) {
       const claim = this.#keeper.claims.get(id);
       if (claim === undefined || claim.state === "held" || claim.overdue) continue;
-      // what is published so late may have lapsed: the reply to its next request says how it stands
+      // a lease in a message this late may have lapsed: the reply to the next request shows its state
       if (now >= claim.deadline || (claim.state === "asked" && claim.seated)) continue;
       this.#letIn(claim);
     }
   }
 
-  // -- what the fallback needs --
+  // -- for the fallback --
 
   get isAway(): boolean {
     return this.#link.isAway;
@@ -321,7 +323,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     this.#granted(claim);
   }
 
-  // -- what the strategy asks, and reports --
+  // -- for the strategy --
 
   get claims(): number {
     return this.#keeper.claims.size;
@@ -344,7 +346,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     this.#fallback.recovered();
   }
 
-  /** An answer that comes after its request has failed. */
+  /** Handles an answer that arrives after its request has failed. */
   late(id: string, { standing, sentAt }: LeaseAnswer): void {
     const claim = this.#keeper.claims.get(id);
     if (claim === undefined) {

@@ -1,19 +1,19 @@
 /**
- * How many may run at once, in all processes together. The store keeps a lease for each that runs
- * and a ticket for each that waits; both lapse unless their process keeps them. So a process that
- * dies holds no place for longer than `leaseMs` after it was last heard of.
+ * Limits how many tasks run at once, in all processes together. The store keeps a lease for each running
+ * task and a ticket for each waiting caller. Both lapse unless their process renews them. So a process
+ * that dies holds no lease for longer than `leaseMs` after its last request.
  *
- * Who waits does not poll. A place that is freed becomes the lease of the first ticket within the
- * store, and the process of that ticket is told by a message. Messages may be lost: every third of
- * `leaseMs`, and when the first of all leases would lapse, a process looks by itself, and with the
- * same trip keeps all that it has.
+ * Waiting callers do not poll. When a lease is released, the store turns the first ticket into a lease
+ * and notifies the process of that ticket by a message. Messages may be lost. So a process with waiting
+ * callers asks the store every third of `leaseMs`, and when the first of all leases would lapse; the same
+ * batch renews all its leases and tickets.
  *
- * What is safe, and when. A lease that was kept by a trip which left at t lives until t + leaseMs at
- * the least, by the store's clock. By our own clock this is the claim's `deadline`: a holder who
- * has not been able to renew until then is told that the lease is lost, though the store may keep it a
- * little longer. So never more than `limit` run who believe that they may, as long as clocks run
- * equally fast and a holder stops when it is told. (A process that is suspended is told when it
- * wakes up: what it does with others' data should be fenced.)
+ * Safety: a lease that is renewed by a batch sent at t lives at least until t + leaseMs, by the store's
+ * clock. By our own clock this is the claim's `deadline`. If a holder could not renew its lease by then,
+ * its signal is aborted, though the store may keep the lease a little longer. So at most `limit` holders
+ * believe that their lease is valid, as long as all clocks run equally fast and each holder stops when its
+ * signal is aborted. (In a suspended process the signal is aborted when the process resumes: its writes
+ * to shared data should be fenced.)
  */
 import { checkNumber, wholeAtLeastOne } from "../../check.ts";
 import { asyncDispose } from "../../dispose.ts";
@@ -35,34 +35,34 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
     this.#queue = new LeaseQueue(store, key, declared, options);
   }
 
-  /** How many may run at once, as the last reply told; before the first, what was declared. */
+  /** How many leases may be held at once, by the last reply; before the first, the declared number. */
   get limit(): number {
     return this.#queue.limit;
   }
 
-  /** How many leases this process holds; `peek` tells of all. */
+  /** How many leases this process holds; `peek` returns the number for all processes. */
   get active(): number {
     return this.#queue.active;
   }
 
-  /** How many wait in this process. */
+  /** How many callers wait in this process. */
   get waiting(): number {
     return this.#queue.waiting;
   }
 
-  /** Whether the store answered when it was last asked; or `"closed"`. */
+  /** Whether the store answered the last request; or `"closed"`. */
   get state(): StoreState {
     return this.#queue.state;
   }
 
-  /** The counters of this process, as they are now. */
+  /** The present counters of this process. */
   get stats(): RemoteStats {
     return this.#queue.stats.stats;
   }
 
   /**
-   * Waits for a place, behind all who wait already, in whichever process. `run` is safer: it cannot
-   * forget to release.
+   * Waits for a lease, behind all callers that wait already, in every process. Prefer `run`, which always
+   * releases the lease.
    *
    * @param options.signal ends the wait
    * @returns the lease
@@ -81,13 +81,13 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   /**
-   * A lease if a place is free, else `undefined`; with `wait`, waits for one, but no longer than
+   * Returns a lease if one is free, else `undefined`. With `wait` it waits for one, but no longer than
    * that.
    *
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
-   *   default `Infinity`. Absent: 0
-   * @returns the lease; `undefined` when the time is over, or at once where `maxWaiting` wait. The
-   *   answer of a store that is slow is awaited even when the time is over
+   *   default `Infinity`. Default: 0
+   * @returns the lease; `undefined` when the time is over, or at once if `maxWaiting` callers wait. A
+   *   reply that is under way is awaited even when the time is over
    * @throws (as a rejection) RangeError or TypeError on a bad argument, StoreUnavailableError,
    *   LimiterClosedError, or the signal's own reason
    * @example
@@ -104,12 +104,12 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   /**
-   * Runs a function while it holds a place, and gives the place back however it ends.
+   * Runs a function with a lease, and releases the lease when the function returns or throws.
    *
-   * @param fn what to run; it is given the lease, whose `signal` says when to stop
-   * @param options.signal ends the wait for the place; `fn`, once it runs, is not interrupted
+   * @param fn the function; it gets the lease, and should stop when the lease's `signal` is aborted
+   * @param options.signal ends the wait for the lease; it does not interrupt `fn` once it runs
    * @returns what `fn` returns
-   * @throws (as a rejection) what `fn` throws, or what `acquire` does: `fn` has not been called then
+   * @throws (as a rejection) what `fn` throws; or what `acquire` throws, and then `fn` was not called
    * @example
    * await limiter.run(({ signal }) => fetch(url, { signal }));
    */
@@ -124,25 +124,25 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   /**
-   * Another limit from now on for everyone who was created under this name with the same limit, in
-   * whichever process, until it is set again or taken back with `resetLimit`. When it is higher,
-   * those who wait go at once, in order; when it is lower, nobody is interrupted. Code that declares
-   * another limit is not held to it.
+   * Changes the limit from now on for every limiter that was created with this name and the same limit,
+   * in all processes, until the next `setLimit` or `resetLimit`. A higher limit grants leases to waiting
+   * callers at once, in order; a lower one interrupts no holder. Code that declares another limit does not
+   * follow it.
    *
-   * @param limit how many, a whole number, 1 or more
+   * @param limit how many leases may be held at once: a whole number, 1 or more
    */
   async setLimit(limit: number): Promise<void> {
     await this.#queue.setLimit(checkNumber("limit", limit, wholeAtLeastOne));
   }
 
-  /** The declared limit again. */
+  /** Restores the declared limit. */
   async resetLimit(): Promise<void> {
     await this.#queue.setLimit();
   }
 
   /**
-   * How the limiter stands, all processes together; where calls are let in while Redis is away: how
-   * it stands here.
+   * Returns the status for all processes together. During an outage with `whenUnavailable` `"local"` or
+   * `"allow"` it returns the status of this process.
    */
   peek(): Promise<ConcurrencyStatus> {
     return this.#queue.status();
@@ -153,12 +153,13 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   /**
-   * Ends the limiter in this process: who waits is rejected with a LimiterClosedError, and so is
-   * every further call; the connection that listens is closed, timers end. It does not release what
-   * is held: that is no longer renewed (so each `lease.signal` is aborted) and comes back when its
-   * holder releases it, or after `leaseMs` at the most.
+   * Ends the limiter in this process. Waiting callers are rejected with a LimiterClosedError, and so is
+   * every later call. It closes the connection that listens, and ends all timers. Leases that are held
+   * are not released, but no longer renewed: each `lease.signal` is aborted, and the lease ends when its
+   * holder releases it, or after at most `leaseMs`.
    *
-   * @returns when the store knows who does not wait any more, or could not be told
+   * @returns a promise that resolves when the store has removed the waiting callers' tickets, or these
+   *   requests have failed
    */
   close(): Promise<void> {
     return this.#queue.close();

@@ -1,57 +1,57 @@
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { asyncDispose } from "../../dispose.ts";
 
-/** A place among those who run, in whichever process. */
+/** A lease: the right to run as one of at most `limit` holders in all processes. */
 export interface RemoteLease extends AsyncDisposable {
   /**
-   * Aborted, with a LeaseLostError, when the lease may have lapsed and its place be somebody else's:
-   * it could not be renewed in time (Redis was away, or this process suspended), or its state was
-   * lost. That Redis is away is no reason where the limiter's `whenUnavailable` is `"local"` or
-   * `"allow"`. With a LimiterClosedError by `close()`.
+   * Aborted with a LeaseLostError when the lease may have lapsed, so that another caller may hold it: it
+   * could not be renewed in time (Redis was away, or this process suspended), or its state was lost.
+   * With `whenUnavailable` `"local"` or `"allow"` an outage of Redis does not abort it. `close()` aborts it
+   * with a LimiterClosedError.
    *
-   * It is aborted by a timer. Code that runs after the event loop was blocked, before the first timer,
-   * still reads `aborted === false` though the lease may have lapsed: wait for a turn of the loop first.
+   * A timer aborts it. If the event loop was blocked, code that runs before the next timer still reads
+   * `aborted === false` though the lease may have lapsed: wait for a turn of the loop first.
    */
   readonly signal: AbortSignal;
   /**
-   * Gives the place back; a second time does nothing. Resolves when that has been told, or has
-   * failed: then it is told again in the background until the lease has lapsed. Never rejects.
+   * Releases the lease; a second call does nothing. Resolves when the store has replied, or the request
+   * has failed; it is then retried in the background until the lease has lapsed. Never rejects.
    */
   release(): Promise<void>;
 }
 
 type Outcome = RemoteLease | undefined | Promise<never>;
 
-/** What one who asks has at the store: nothing yet, a ticket, a lease. It is the lease, too. */
+/** A claim of a caller at the store: a request, then a ticket or a lease. Callers get it as their lease. */
 export class Claim implements RemoteLease {
   readonly id: string;
-  /** To be refused is an error. */
+  /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
   readonly #insists: boolean;
   readonly #asked = performance.now();
-  /** It may wait for a place. */
+  /** Whether it may wait for a lease. */
   readonly waits: boolean;
-  /** Ends the wait. */
+  /** The caller's signal, which ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
   /**
-   * `asked`: a request for a lease is under way. `waiting`: it has a ticket. `parked`: the store is
-   * away, and it waits here.
+   * `asked`: a request for a lease is under way. `waiting`: it has a ticket. `parked`: it waits in this
+   * process, because the store is away.
    */
   state: "asked" | "waiting" | "parked" | "held" | "gone" = "asked";
-  /** Counts as one who waits, since it has had a ticket. */
+  /** Whether it counts as waiting: it has a ticket, had one, or is parked. */
   seated = false;
-  /** The store may know of it. */
+  /** Whether the store may have a lease or ticket of it. */
   isKnown = false;
-  /** How the store is asked to keep it; `adopt`: it was away, and may not have it. */
+  /** The verb that renews it; `adopt` after an outage: the store may not have it, and then creates it. */
   verb: "keep" | "adopt" = "keep";
-  /** Its time was over while the store was being asked. */
+  /** Its longest wait ended while its first request was under way. */
   overdue = false;
-  /** From then on the store may have let it lapse, ms. */
+  /** After this time the lease or ticket may have lapsed in the store, by `performance.now()`, ms. */
   deadline = 0;
   timer: ReturnType<typeof setTimeout> | undefined;
   readonly resolve: (outcome: Outcome) => void;
   readonly #giveBack: (claim: Claim) => Promise<void>;
   #released: Promise<void> | undefined;
-  /** Made when somebody asks for it: most never do. */
+  /** Created on the first access to `signal`: most callers never use it. */
   #controller: AbortController | undefined;
   #lost: Error | undefined;
 
@@ -71,7 +71,7 @@ export class Claim implements RemoteLease {
     this.#giveBack = giveBack;
   }
 
-  /** Calls back when so much time is over, unless it has been settled by then. */
+  /** Calls `over` after that time, unless the timer is cancelled before. */
   limitWait(timeoutMs: number, over: () => void): void {
     const end = performance.now() + timeoutMs;
     const look = () => {
@@ -92,17 +92,17 @@ export class Claim implements RemoteLease {
     return (performance.now() - this.#asked) * 1000;
   }
 
-  /** Why it would be refused. */
+  /** The reason with which a rejection is counted. */
   get refusal(): "queue-full" | "too-long" {
     return this.#insists ? "queue-full" : "too-long";
   }
 
-  /** Too many wait. */
+  /** Ends the claim without a lease: none is free, and it may not wait. */
   refuse(full: () => Error): void {
     this.resolve(this.#insists ? Promise.reject(full()) : undefined);
   }
 
-  /** Its time is over. */
+  /** Ends the claim without a lease: its longest wait is over. */
   expire(): void {
     this.resolve(undefined);
   }

@@ -1,36 +1,36 @@
-/** What calls about leases do while the store is away: one class for each `whenUnavailable`. */
+/** Handles lease requests while the store is away: one class for each `whenUnavailable`. */
 import type { StoreUnavailableError } from "../../errors.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
 import type { WhenUnavailable } from "../remote/store-link.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-call.ts";
 
-/** The limiter, as its strategy sees it. */
+/** The part of the limiter that its strategy uses. */
 export interface LeaseHost {
-  /** How many wait for a lease here, and how many wait for one or hold one. */
+  /** How many callers of this process wait for a lease, and how many wait for one or hold one. */
   readonly waitingHere: number;
   readonly claims: number;
-  /** A reply in time. */
+  /** Called for each reply that arrives in time. */
   replied(reply: LeaseReply): void;
-  /** What a claim has at the store, after its request had failed. */
+  /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
   late(id: string, answer: LeaseAnswer): void;
   lost(): void;
   recovered(): void;
 }
 
-/** Calls fail; a lease that could not be kept in time is lost. */
+/** Fails all calls; a lease that could not be renewed in time is lost. */
 export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAnswer> {
   readonly awayOnError: boolean = false;
   readonly awayOnDisconnect: boolean = false;
   readonly acceptsLate: boolean = false;
-  /** Calls are answered here, and leases stay valid, however long the store is away. */
+  /** Whether calls are answered here and leases stay valid, however long the store is away. */
   readonly answersHere: boolean = false;
   /** How many leases this process may hold while the store is away. */
   readonly places: (limit: number) => number = () => 0;
-  /** Callers that ask for a lease while the store is away fail: they are not let in, nor do they wait. */
+  /** Whether a call for a lease during an outage fails: it is neither granted nor kept waiting. */
   get failsCallers(): boolean {
     return !this.answersHere && !this.acceptsLate;
   }
-  /** After an outage other processes may hold leases that the store does not know yet. */
+  /** Whether other processes may hold leases after an outage that the store does not know yet. */
   get isShared(): boolean {
     return false;
   }
@@ -77,7 +77,7 @@ export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAns
   }
 }
 
-/** Callers wait here without a place; what only the store can answer waits for it. */
+/** Lets callers wait in this process, without a lease; `look` and `limit` requests wait for the store. */
 export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
   override readonly acceptsLate = true;
@@ -113,7 +113,7 @@ export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   }
 }
 
-/** Callers get leases here, without a bound. */
+/** Grants leases in this process, without a bound. */
 export class AllowWhenUnavailable extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
   override readonly awayOnDisconnect = true;
@@ -121,7 +121,7 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable {
   override readonly places: (limit: number) => number = () => Infinity;
 }
 
-/** Callers get leases here, as many as the share of this process. */
+/** Grants leases in this process, up to its share of the limit. */
 export class LocalWhenUnavailable extends AllowWhenUnavailable {
   readonly #instances: () => number;
   override readonly places = (limit: number) => Math.max(1, Math.floor(limit / this.#instances()));

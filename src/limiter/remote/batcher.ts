@@ -1,64 +1,63 @@
 /**
- * Requests share batches: those of one turn of the event loop, and those that come while a batch is
- * under way, leave together in the order in which they came. Each batch is answered within
- * `timeoutMs` of the first request in it, or reported as failed; a reply that comes after that is
- * reported as late.
+ * Packs requests into batches. A batch holds the requests of one turn of the event loop, or those that
+ * arrive while another batch is under way, in order of arrival. A batch without a reply within
+ * `timeoutMs` of its first request is reported as failed. A later reply to it is reported as late.
  *
- * One batch is under way at a time; or two, where the store runs batches in the order in which they
- * leave: it then runs the second while this process works on the reply to the first. For that many
- * requests that could leave together leave in two halves. A second batch of a few requests would cost
- * the store more than it gains, so it stays and grows.
+ * Normally one batch is under way at a time. If the store runs batches in the order in which they are
+ * sent, two may be: the store then runs the second while this process handles the reply to the first.
+ * For this, a large number of requests is sent in two halves. A small second batch would cost the store
+ * more than it gains, so it stays in the queue and grows.
  */
 
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { atEndOfTurn } from "../../end-of-turn.ts";
 import { noAnswer } from "../../errors.ts";
 
-/** The caller has left meanwhile: the request need not be sent. */
+/** A request that need not be sent once its caller has left (`gone`). */
 export interface Batchable {
   readonly gone: boolean;
 }
 
 export interface Sent<Request> {
   readonly requests: readonly Request[];
-  /** When it left, by the handler's clock. */
+  /** When the batch was sent, by the handler's clock. */
   readonly sentAt: number;
 }
 
-/** What becomes of the batches. */
+/** Sends the batches and handles their outcomes. */
 export interface BatchHandler<Request, Answer> {
   now(): number;
-  /** The requests in the order in which they leave, and what is to leave with them. */
+  /** Returns the requests in the order to send them, with any request that is added to the batch. */
   prepare(requests: readonly Request[]): readonly Request[];
   /**
-   * Sends a batch; the promise is for one answer to each request, in order.
+   * Sends a batch. The promise resolves to one answer for each request, in order.
    *
    * @param deadlineMs when the batch is overdue, by `performance.now()`
    */
   run(requests: readonly Request[], sentAt: number, deadlineMs: number): Promise<readonly Answer[]>;
   answered(sent: Sent<Request>, answers: readonly Answer[]): void;
-  /** @param isLatest no batch has failed or been answered since that one was overdue */
+  /** @param isLatest since this batch was overdue, no other one has been, and no outage has ended */
   answeredLate(sent: Sent<Request>, answers: readonly Answer[], isLatest: boolean): void;
   failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void;
-  /** Nothing is queued or under way. */
+  /** Called when no request is queued or under way. */
   drained(): void;
 }
 
 export interface BatchLimits {
   /** How long the store may take for an answer, ms. */
   readonly timeoutMs: number;
-  /** In a batch: a script keeps others waiting while it runs. */
+  /** Most requests in a batch: a script blocks the other clients of the store while it runs. */
   readonly mostRequests: number;
-  /** The store runs batches in the order in which they leave. Default: false. */
+  /** Whether the store runs batches in the order in which they are sent. Default: false. */
   readonly isOrdered?: boolean | undefined;
 }
 
-/** A second batch leaves with so many requests, no fewer. */
+/** A second batch is sent only with at least this many requests. */
 const WORTH_OVERLAP = 32;
 
 interface Queued<Request> {
   readonly requests: Request[];
-  /** When the first of them was added, ms. */
+  /** When the first request was added, by `performance.now()`, ms. */
   readonly addedMs: number;
 }
 
@@ -75,13 +74,13 @@ export class Batcher<Request extends Batchable, Answer> {
   #isHeld = false;
   /** The next batch will be sent at the end of the turn. */
   #isLeaving = false;
-  /** In the order in which they left; their deadlines are in this order, too. */
+  /** In the order in which they were sent, which is also the order of their deadlines. */
   #underWay: UnderWay<Request>[] = [];
-  /** The last overdue batch, whose reply may still come. */
+  /** The last overdue batch: its reply may still arrive. */
   #overdue: UnderWay<Request> | undefined;
-  /** Set while batches are under way, for the deadline of the oldest or an earlier one. */
+  /** Set while batches are under way, for the deadline of the oldest or an earlier time. */
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** A deadline was noticed late: this process, not the store, may have been busy. */
+  /** The deadline timer fired late: perhaps this process was busy, and the reply has arrived. */
   #isGraced = false;
 
   constructor(
@@ -108,7 +107,7 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#leaveSoon();
   }
 
-  /** Nothing leaves until `resume`. @returns what has not left yet, in order: the queue is empty */
+  /** Sends nothing until `resume`. @returns the requests that were queued, in order */
   hold(): Request[] {
     this.#isHeld = true;
     const requests = this.#queue.flatMap((queued) => queued.requests);
@@ -116,7 +115,7 @@ export class Batcher<Request extends Batchable, Answer> {
     return requests;
   }
 
-  /** What was added meanwhile has its full time from now on. */
+  /** Sends batches again. Requests that were queued meanwhile get their full time-out from now. */
   resume(): void {
     this.#isHeld = false;
     this.#overdue = undefined;
@@ -124,7 +123,7 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#continue();
   }
 
-  /** Ends everything. @returns the requests without an answer, those under way first */
+  /** Ends all batches. @returns the requests without an answer, those under way first */
   abandon(): Request[] {
     clearTimeout(this.#timer);
     const requests = [...this.#underWay.flatMap((batch) => batch.requests), ...this.hold()];
@@ -142,14 +141,14 @@ export class Batcher<Request extends Batchable, Answer> {
     }
   }
 
-  // -- leaving --
+  // -- sending --
 
   #continue(): void {
     if (this.isDrained) this.#handler.drained();
     this.#leaveSoon();
   }
 
-  /** At the end of this turn: all requests of the turn are there, a lone one is not held up. */
+  /** Sends at the end of this turn: all its requests are queued by then, and a single one is not delayed. */
   #leaveSoon(): void {
     if (this.#isLeaving || !this.#canLeave) return;
     this.#isLeaving = true;
@@ -167,7 +166,7 @@ export class Batcher<Request extends Batchable, Answer> {
     this.#isLeaving = false;
     const queued = this.#canLeave ? this.#queue.shift() : undefined;
     if (queued !== undefined) this.#leaveTogether(queued);
-    // stores send at the end of the turn, too: the next batch follows in a step of its own
+    // stores also send at the end of the turn: the next batch follows in a separate step
     this.#continue();
   };
 
@@ -198,7 +197,7 @@ export class Batcher<Request extends Batchable, Answer> {
     );
   }
 
-  /** A client that throws has failed. */
+  /** Runs the batch; an exception of the client counts as a failure. */
   #run({
     requests,
     sentAt,
@@ -224,7 +223,7 @@ export class Batcher<Request extends Batchable, Answer> {
     if (leftMs > 1) {
       this.#setTimer(leftMs);
     } else if (leftMs < 0 && !this.#isGraced) {
-      // the event loop was busy: a reply that has arrived meanwhile is read before the next timer
+      // the event loop was busy: it reads a reply that has arrived before it runs the next timer
       this.#isGraced = true;
       this.#setTimer(0);
     } else {
@@ -232,7 +231,7 @@ export class Batcher<Request extends Batchable, Answer> {
     }
   };
 
-  /** The replies to all that are under way come after that of the oldest, if at all. */
+  /** Fails all batches under way: replies are in order, so the later ones cannot arrive before the oldest. */
   #expire(): void {
     this.#isGraced = false;
     const overdue = this.#underWay;

@@ -7,11 +7,11 @@ import type { Here, Visitor } from "./permit-request.ts";
 import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 import type { Promised, Sleeper } from "./wait-line.ts";
 
-/** What a caller gets. */
+/** The results of a call: for `acquire` and `tryAcquire`. */
 export interface Outcome<T> {
-  /** Why it is refused, unless there is another reason. */
+  /** The reason of a rejection, unless a more specific one is given. */
   readonly refusal: RefusedMessage["reason"];
-  /** To be refused is no error, and it does not wait longer for a store than for permits. */
+  /** Whether a rejection is no error, and the longest wait covers the wait for the store, too. */
   readonly timesOut: boolean;
   granted(waitedMs: number): T;
   refused(full: () => Error): T | Promise<never>;
@@ -31,11 +31,11 @@ export const TRIED: Outcome<boolean> = {
   refused: () => false,
 };
 
-/** A caller of `acquire` or `tryAcquire`: it sleeps in the line until its permits can be used. */
+/** A caller of `acquire` or `tryAcquire`, which sleeps in the line until its permits can be used. */
 export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
   readonly #outcome: Outcome<T>;
   readonly #resolve: (outcome: T | PromiseLike<T>) => void;
-  /** It was requested before, and asks for what is left of its time. */
+  /** Was requested before: only the rest of its longest wait is left. */
   #isAgain = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
   due = 0;
@@ -65,11 +65,11 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     return this.host.line.now() - this.asked;
   }
 
-  // -- what becomes of it --
+  // -- outcomes --
 
   override accept(answer: Answer, sentAt: number): void {
     if (answer.wait > 0) super.accept(answer, sentAt);
-    // a reply that came late was waited for, too
+    // after an outage the wait for the store counts, too
     else this.#release(this.#isAgain ? this.#waited : 0);
   }
 
@@ -97,7 +97,7 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     this.#resolve(this.#outcome.refused(full));
   }
 
-  /** A limit of 0 is the operators' doing, and no fault of the caller's. */
+  /** With a limit of 0, which operators have set, `tryAcquire` returns false rather than throw. */
   override never(excess: PermitsExceedCapacityError): void {
     if (this.#outcome.timesOut && excess.facts.capacity === 0) this.refuse(() => excess);
     else super.never(excess);
@@ -165,7 +165,7 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     return sameAmount(this.amount, (other as this).amount);
   }
 
-  /** It is requested again, unless it has left. */
+  /** Returns the promised permits; the caller can then be requested again. */
   returnPromised(): void {
     if (this.grant !== undefined) this.returnToStore(this.grant.answer);
     this.grant = undefined;

@@ -9,12 +9,12 @@ import type { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 import type { PermitStrategy } from "./when-unavailable/throw.ts";
 
-/** A limiter on a store, as a combination of several sees it. */
+/** The part of a limiter on a store that combinations of several limiters use. */
 export class Combinable {
   readonly name: string;
   readonly timeoutMs: number;
   readonly meter: Meter;
-  /** Knows the policies' names and what can be asked of them. */
+  /** The policies' names and bounds; the state itself is in the store. */
   readonly cell: Cell;
   readonly #link: PermitLink;
   readonly #queue: RemoteQueue;
@@ -50,7 +50,7 @@ export class Combinable {
     return this.#queue.line.now();
   }
 
-  /** What the store needs to know of this limiter and its clock. */
+  /** Returns this limiter's policies and time for the combined request. */
   combinedPart(): Pick<CombinedPart, "declared" | "now" | "late"> {
     return this.#link.combinedPart();
   }
@@ -73,44 +73,44 @@ export class Combinable {
     return this.#link.isPermanent(cause);
   }
 
-  /** Calls wait for the store. */
+  /** Whether calls wait for the store. */
   get waitsForStore(): boolean {
     return this.#strategy.acceptsLate;
   }
 
-  /** Answers in place of the store; undefined: calls fail or wait. */
+  /** The fallback that answers in place of the store; undefined: calls fail or wait. */
   get here(): Here | undefined {
     return this.#strategy.here;
   }
 
-  /** With what calls fail now without being sent. */
+  /** Returns the error with which calls fail now without being sent; undefined: they are sent. */
   refusal(): StoreUnavailableError | undefined {
     return this.#link.refusal();
   }
 
-  /** The store has answered, with the numbers in force. */
+  /** Called when the store has answered, with the numbers in force. */
   replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
     this.#link.replied(reply);
   }
 
-  /** The store could not be asked, or did not answer in time. */
+  /** Called when the store could not be reached, or did not answer in time. */
   lost(cause: unknown, isOverdue: boolean): void {
     this.#link.failed([], cause, isOverdue);
   }
 
-  /** Counts an error that a caller gets. */
+  /** Counts an error with which a call fails. */
   failed(error: unknown): void {
     this.#queue.failure(error);
   }
 
-  /** When the store answers again. */
+  /** Resolves when the store answers again. */
   whenBack(): Promise<void> {
     const call = new StoreCall<void>({ request: () => ({ verb: "owed" }), result: () => {} });
     this.#link.send(call);
     return call.promise;
   }
 
-  // -- what was taken --
+  // -- permits that were taken --
 
   granted(permits: Permits, amount: Amount, answer: Answer, sentAt: number): RemoteReservation {
     const wanted = { permits, amount, longest: Infinity, signal: undefined };

@@ -1,11 +1,11 @@
 /**
- * Remote limiters on one server, asked in one script: the call, its deadline, and what happens when
- * the server is away.
+ * One script asks several remote limiters on one server. This file has the call, its deadline, and the
+ * behaviour while the server is away.
  *
- * A reply that comes after the deadline grants permits to a request that has failed; they are given
- * back to each limiter by their receipts. While the server is away the members' `whenUnavailable`
- * decides: one that says "throw" makes the call fail; otherwise one that says "wait" makes it wait;
- * otherwise the fallbacks in this process answer: all are looked at, then all are taken from.
+ * A reply after the deadline grants permits to a request that has failed. These permits are given back
+ * to each limiter by their receipts. While the server is away the members' `whenUnavailable` decides: if
+ * any member has "throw", the call fails; otherwise, if any has "wait", the call waits; otherwise the
+ * fallbacks in this process answer: all are checked first, then the permits are taken from all.
  */
 import { show } from "../../check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
@@ -33,7 +33,7 @@ import type { Here } from "./permit-request.ts";
 
 const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
 
-/** Undefined where the store of the limiter knows no combinations. */
+/** Returns the member for a combination; undefined if the limiter's store does not support combinations. */
 export function remoteMember(limiter: Combinable): RateMember | undefined {
   const store = limiter.place?.store;
   if (store === undefined) return undefined;
@@ -66,7 +66,7 @@ class RemoteMember implements RateMember {
   }
 }
 
-/** A part, as the store is asked. */
+/** The request to one of the limiters. */
 interface Asked {
   readonly limiter: Combinable;
   readonly permits: Permits;
@@ -75,7 +75,7 @@ interface Asked {
   readonly isOptional: boolean;
 }
 
-/** The reply is lost, but the store is there: ask again. */
+/** Rejection reason for a lost reply while the store is up: the call is sent again. */
 const AGAIN = Symbol("again");
 
 class RemoteSteps implements Steps {
@@ -156,7 +156,7 @@ class RemoteSteps implements Steps {
     });
   }
 
-  /** The reply, within the time that calls may take; what a later one grants is given back. */
+  /** Returns the reply if it arrives within `timeoutMs`; permits granted by a later one are given back. */
   #call(
     verb: "peek" | "take",
     asked: readonly Asked[],
@@ -188,7 +188,7 @@ class RemoteSteps implements Steps {
       const fail = () => {
         const cause = noAnswer(timeoutMs);
         if (patient) {
-          // the connection keeps the order of its replies: this one is lost if a later one comes
+          // replies arrive in the order of their requests: if a later one arrives, this one is lost
           const back = Promise.all(asked.map(({ limiter }) => limiter.whenBack()));
           this.#until(back, undefined, end).then(() => reject(AGAIN), reject);
         } else {
@@ -204,7 +204,7 @@ class RemoteSteps implements Steps {
     });
   }
 
-  /** What a promise comes to, unless the caller gives up before. */
+  /** Returns the outcome of the promise, unless the signal or the time-out ends the wait before. */
   #until<T>(promise: Promise<T>, signal: AbortSignal | undefined, end: number): Promise<T> {
     if (signal === undefined && end === Infinity) return promise;
     return new Promise((resolve, reject) => {
@@ -236,9 +236,10 @@ function partOf({ limiter, amount, longestMs, isOptional }: Asked): CombinedPart
 }
 
 /**
- * Limiters with one name share one state, which can follow the numbers of only one of them at a time.
+ * Rejects two limiters with one name and different policies: they share one state, which can use the
+ * numbers of only one of them at a time.
  *
- * @throws TypeError where two of them declare different numbers
+ * @throws TypeError if two of them declare different numbers
  */
 function refuseContradictions(asked: readonly Asked[]): void {
   const byKey = new Map<string, Combinable>();
@@ -257,7 +258,7 @@ function refuseContradictions(asked: readonly Asked[]): void {
   }
 }
 
-/** Whether they lie in several slots, as the last reply has shown. */
+/** Returns whether the limiters are in several slots, by the last reply. */
 function isScattered(asked: readonly Asked[]): boolean {
   return new Set(asked.map(({ limiter }) => limiter.place?.slot)).size > 1;
 }

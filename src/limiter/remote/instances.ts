@@ -1,13 +1,13 @@
-/** How many processes share a limit, which `whenUnavailable: "local"` has to know. */
+/** Determines how many processes share a limit, for `whenUnavailable: "local"`. */
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 
-/** A number of 1 or more, as it is now; or the processes are counted through the store. */
+/** A function that returns the present number, 1 or more; or `"auto"`: the store counts the processes. */
 export type Instances = (() => number) | "auto";
 
 /**
- * What counts the processes; undefined: they need not be counted.
+ * Returns the counter of the processes; undefined where no count is needed.
  *
- * @throws TypeError where they have to be and the store cannot
+ * @throws TypeError if a count is needed and the store does not support it
  */
 export function counterOf(
   { instances, whenUnavailable }: { instances?: Instances; whenUnavailable: string },
@@ -24,7 +24,7 @@ export function counterOf(
   return whenUnavailable === "local" ? store.processes(key) : undefined;
 }
 
-/** @param counter what counts them, where that is asked for */
+/** @param counter counts the processes, with `"auto"` */
 export function instancesOf(
   instances: Instances | undefined,
   counter: ProcessCounter | undefined,

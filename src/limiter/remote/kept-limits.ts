@@ -1,4 +1,4 @@
-/** What is known of limits that operators keep in keys of the store. */
+/** Tracks the limits that operators keep in keys of the store. */
 import { diagnostics, type Teller } from "../../diagnostics.ts";
 import { PermitsExceedCapacityError } from "../../errors.ts";
 import type { Amount } from "../../permits.ts";
@@ -11,13 +11,13 @@ export class KeptLimits {
   readonly #names: readonly string[];
   #notes = NONE;
 
-  /** @param names of the policies */
+  /** @param names the names of the policies */
   constructor(teller: Teller, names: readonly string[]) {
     this.#teller = teller;
     this.#names = names;
   }
 
-  /** The store has told of them. What is no limit is published when it is first seen. */
+  /** Processes the notes of a reply. A value that is not a limit is published when it first appears. */
   noted(notes = NONE): void {
     if (notes === this.#notes) return;
     const before = this.#notes;
@@ -30,18 +30,18 @@ export class KeptLimits {
     }
   }
 
-  /** The index of a policy that is asked and whose limit is 0 now; -1 if there is none. */
+  /** Returns the index of a requested policy that has the limit 0 now; -1 if there is none. */
   closed(amount: Amount): number {
     const asked = (policy: number) => typeof amount === "number" || Boolean(amount[policy]);
     return this.#names.findIndex((_, policy) => this.closes(policy) && asked(policy));
   }
 
-  /** Whether the limit of that policy is 0 now. */
+  /** Returns whether the limit of that policy is 0 now. */
   closes(index: number): boolean {
     return this.#notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
   }
 
-  /** For callers that a limit of 0 refuses by an error; undefined: none does. */
+  /** Returns the error for a request that a limit of 0 rejects; undefined: no limit does. */
   refusal(amount: Amount): PermitsExceedCapacityError | undefined {
     const policy = this.closed(amount);
     if (policy < 0) return undefined;

@@ -3,15 +3,15 @@ import type { RemoteLimiter as Face } from "../face.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./shared-options.ts";
 
-/** What a limiter on a store is made of. */
+/** The constructor arguments of a limiter on a store. */
 export type Opened = ConstructorParameters<typeof RemoteLimiter>;
 
-/** A limiter on a store, and one for each key under the same policies. */
+/** A limiter on a store that also makes one limiter for each key, under the same policies. */
 export class KeyedRemoteLimiter extends RemoteLimiter {
   readonly #make: (key: string) => RemoteLimiter;
   readonly #limiters = new Map<string, WeakRef<RemoteLimiter>>();
   readonly #dropped = new FinalizationRegistry<string>((key) => {
-    // unless there is a new one by now
+    // the key may have a new limiter by now
     if (!this.#limiters.get(key)?.deref()) this.#limiters.delete(key);
   });
 
@@ -19,7 +19,7 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;
-    // one entry in the state of a key for this process, however often the key's limiter is made anew
+    // shared, so that this process has one entry in a key's state however often its limiter is made anew
     const trips = new TripCounter();
     this.#make = (key) => {
       const own = { name: `${options.name}[${key}`, key, outageStats, processes, trips };
@@ -28,8 +28,8 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
   }
 
   /**
-   * The limiter of a key, under the same policies: one for each user, address or URL. Every call with
-   * the same key gives the same object, as long as it is referenced or a caller waits in it.
+   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
+   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
    *
    * @param key any well-formed text
    * @throws RangeError or TypeError that names the argument, its bound and what it got
@@ -46,7 +46,7 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     return limiter;
   }
 
-  /** As that of every limiter; and ends those of its keys. */
+  /** Ends this limiter as `RemoteLimiter.close` does, and the limiters of all its keys. */
   override async close(): Promise<void> {
     const limiters = Array.from(this.#limiters.values(), (limiter) => limiter.deref());
     await Promise.all([super.close(), ...limiters.map((limiter) => limiter?.close())]);

@@ -1,21 +1,21 @@
-/** What is counted and published about a limiter whose store is elsewhere. */
+/** The counters and outage events of a limiter on a remote store. */
 import { diagnostics, type Teller } from "../../diagnostics.ts";
 import { StoreUnavailableError } from "../../errors.ts";
 import { type Amount, sizeOf } from "../../permits.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import { Counts, type LimiterStats, Meter } from "../meter.ts";
 
-/** Whether the store answered when it was last asked; or the limiter was closed. */
+/** Whether the store answered the last request; or the limiter is closed. */
 export type StoreState = "ready" | "unavailable" | "closed";
 
-/** How many calls came to what, and what outages there were, since the limiter was made. */
+/** The outcomes of calls, and the outages, counted since the limiter was created. */
 export interface RemoteStats extends LimiterStats {
   /** Calls that ended in a StoreUnavailableError. */
   readonly failed: number;
-  /** How often the store went away, and for how long in all, ms; an outage that lasts included. */
+  /** The number of outages and their total duration, ms; both include an outage in progress. */
   readonly outages: number;
   readonly unavailableMs: number;
-  /** How many permits were granted while the store was away, without it. */
+  /** How many permits this process granted without the store, during outages. */
   readonly grantedInOutages: number;
   /**
    * With `instances: "auto"` and `whenUnavailable: "local"`: how many live processes share the limit, as
@@ -34,11 +34,11 @@ export class RemoteCounts extends Counts {
 interface Outage {
   readonly cause: unknown;
   readonly startedAt: number;
-  /** The counters when it began. */
+  /** The counters at the start of the outage. */
   readonly before: RemoteStats;
 }
 
-/** For a limiter and all of its keys, which have one store. */
+/** Shared by a limiter and the limiters of its keys, which use one store. */
 export class OutageStats {
   readonly counts = new RemoteCounts();
   readonly #teller: Teller;
@@ -51,7 +51,7 @@ export class OutageStats {
     this.#processes = processes;
   }
 
-  /** For the limiter, or for one of its keys: its policies have these names. */
+  /** Returns the meter of the limiter, or of one of its keys. @param names the names of the policies */
   meter(names: readonly string[], key: string | undefined): Meter {
     const meter = new Meter(this.#teller, names, this.counts);
     return key === undefined ? meter : meter.of(key);
@@ -67,7 +67,7 @@ export class OutageStats {
     return { ...this.counts, unavailableMs, ...counted };
   }
 
-  /** A call could not be answered: the store is away. */
+  /** Called when a request got no answer: starts an outage, unless one is in progress. */
   lost(cause: unknown): void {
     if (this.#outage !== undefined || this.#ended) return;
     this.counts.outages += 1;
@@ -77,7 +77,7 @@ export class OutageStats {
     queueMicrotask(() => diagnostics.unavailable.publish(message));
   }
 
-  /** The store has answered. */
+  /** Called when the store has answered: ends the outage. */
   answered(): void {
     if (this.#outage === undefined) return;
     const { cause, before } = this.#outage;
@@ -85,7 +85,7 @@ export class OutageStats {
     this.counts.unavailableMs += durationMs;
     this.#outage = undefined;
     if (!diagnostics.recovered.hasSubscribers) return;
-    // after the callers that are let in at this moment without the store
+    // later than the callers that are granted without the store at this moment, so that they count
     queueMicrotask(() => {
       const { grantedInOutages, refused, failed } = this.counts;
       diagnostics.recovered.publish({
@@ -99,19 +99,19 @@ export class OutageStats {
     });
   }
 
-  /** The limiter is closed, and will not learn when the store is back. */
+  /** Called when the limiter is closed: ends the outage, since no later reply will. */
   end(): void {
     this.#ended = true;
     this.counts.unavailableMs += this.#lasted();
     this.#outage = undefined;
   }
 
-  /** Let in while the store could not be asked. */
+  /** Counts permits that were granted without the store. */
   granted(amount: Amount): void {
     this.counts.grantedInOutages += sizeOf(amount);
   }
 
-  /** Counts an error that a caller gets, and hands it back. */
+  /** Counts an error with which a call fails, and returns it. */
   failed(error: unknown): unknown {
     if (error instanceof StoreUnavailableError) this.counts.failed += 1;
     return error;

@@ -2,23 +2,23 @@ import type { Amount } from "../../permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import { type Answer, REFUSED } from "../../stores/store.ts";
 
-/** Permits that a store granted together, for one instant. */
+/** Permits that the store granted together, for one instant. */
 export interface Chunk {
   /** From when they can be used, the clock's microseconds. */
   readonly due: number;
   readonly answer: Answer;
-  /** How many were granted, and how many of them are here. */
+  /** How many permits were granted, and how many of them are still in the buffer. */
   readonly size: number;
   left: number;
 }
 
-/** What was drawn from a chunk. */
+/** Permits that were drawn from a chunk. */
 export interface Part {
   readonly chunk: Chunk;
   readonly permits: number;
 }
 
-/** What the buffer has granted; `parts` say where it came from. */
+/** A grant from the buffer; `parts` names the chunks that the permits came from. */
 export class BufferGrant implements Answer {
   readonly wait: number;
   readonly receipts: readonly number[] = [];
@@ -32,21 +32,21 @@ export class BufferGrant implements Answer {
   }
 }
 
-/** What a request gets that would have to wait too long. */
+/** The answer to a request that would have to wait too long. */
 export const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], owed: [] };
 
-/** Permits that were granted before a caller has asked for them, the earliest in front. */
+/** Permits that the store granted before a caller asked for them, ordered by instant. */
 export class PermitBuffer {
   #chunks: Chunk[] = [];
   #first = 0;
   #left = 0;
 
-  /** How many permits are here. */
+  /** How many permits the buffer holds. */
   get left(): number {
     return this.#left;
   }
 
-  /** What can be used first. */
+  /** The chunk that can be used first. */
   get head(): Chunk | undefined {
     return this.#chunks[this.#first];
   }
@@ -65,7 +65,7 @@ export class PermitBuffer {
     else this.#chunks.splice(low, 0, chunk);
   }
 
-  /** From when so many permits, which are here, can be used. */
+  /** Returns when that many permits can be used; the buffer must hold as many. */
   dueOf(permits: number): number {
     let due = 0;
     let missing = permits;
@@ -77,7 +77,7 @@ export class PermitBuffer {
     return due;
   }
 
-  /** How many permits can be used by then. */
+  /** Returns how many permits can be used at that instant. */
   readyAt(instant: number): number {
     let ready = 0;
     for (let i = this.#first; i < this.#chunks.length; i++) {
@@ -89,9 +89,9 @@ export class PermitBuffer {
   }
 
   /**
-   * Takes them from the front.
+   * Removes permits from the front.
    *
-   * @param parts filled with where they came from
+   * @param parts receives the chunks that the permits came from
    */
   draw(permits: number, parts?: Part[]): void {
     let missing = permits;
@@ -108,7 +108,7 @@ export class PermitBuffer {
     this.#tidy();
   }
 
-  /** They were not used after all. */
+  /** Puts back permits that were drawn but not used. */
   putBack(parts: readonly Part[]): void {
     for (const { chunk, permits } of parts) {
       const isHere = chunk.left > 0;
@@ -118,7 +118,7 @@ export class PermitBuffer {
     }
   }
 
-  /** Takes away what is more than that, the last of it first. */
+  /** Removes the permits in excess of that number, the latest first. */
   dropBeyond(permits: number): Part[] {
     const parts: Part[] = [];
     while (this.#left > permits && this.#first < this.#chunks.length) {
@@ -137,14 +137,14 @@ export class PermitBuffer {
     if (this.#first < this.#chunks.length / 2) return;
     this.#chunks = this.#chunks.slice(this.#first);
     this.#first = 0;
-    // sums of fractions are rounded
+    // fractional permits leave a rounding error in the sum
     if (this.#chunks.length === 0) this.#left = 0;
   }
 }
 
-/** The answer by which a part of a chunk returns to the store. */
+/** Returns the answer that describes a part of a chunk, to give that part back to the store. */
 export function answerOf({ chunk: { answer, size }, permits }: Part, { list }: PolicyList): Answer {
-  // the permits that were stored come back last
+  // the permits that are not given back count as drawn from the stored ones first
   const receipts = answer.receipts.map((receipt, i) =>
     list[i]?.algorithm.dated || i >= list.length
       ? receipt
@@ -153,7 +153,7 @@ export function answerOf({ chunk: { answer, size }, permits }: Part, { list }: P
   return { ...answer, receipts };
 }
 
-/** The one number that is asked of every policy; `Infinity`, which is never here, if they differ. */
+/** Returns the permits asked of every policy; `Infinity`, more than any buffer has, if they differ. */
 export function permitsOf(amount: Amount): number {
   if (typeof amount === "number") return amount;
   const [first = Infinity] = amount;

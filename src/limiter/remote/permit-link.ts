@@ -19,30 +19,33 @@ import { StoreLink } from "./store-link.ts";
 import type { WaitLine } from "./wait-line.ts";
 import type { PermitStrategy } from "./when-unavailable/throw.ts";
 
-/** A script keeps others waiting while it runs: more requests take the next batch. */
+/** Most requests in a batch: a script blocks the other clients of the store while it runs. */
 const MOST_REQUESTS = 4096;
 
 export interface PermitLinkOptions {
   readonly name: string;
   readonly timeoutMs: number;
-  /** Added to the limiter's clock it is Unix time, microseconds; absent: the store has its own clock. */
+  /** The limiter's clock plus this is Unix time, microseconds; absent: the store uses its own clock. */
   readonly epoch: number | undefined;
-  /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
+  /** For each policy: the number of the store's key that holds its limit; undefined: no key does. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
   readonly prefetch?: unknown;
-  /** Numbers the trips; absent: the link numbers its own. */
+  /** Numbers the batches; absent: the link has a counter of its own. */
   readonly trips?: TripCounter | undefined;
   readonly processes?: ProcessCounter | undefined;
 }
 
-/** Where permits come from: a store, or what was prefetched. */
+/** The source of permits: the store, or a prefetcher in front of it. */
 export interface PermitSource {
   send(request: PermitRequest): void;
-  /** Resolves when they are there again or, while no caller is to wait for that, will be. */
+  /**
+   * Resolves when the store has the permits again. During an outage it may resolve earlier: the request
+   * is then kept and sent when the store is back.
+   */
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
 }
 
-/** The parts of the limiter that its link knows. */
+/** The parts of the limiter that its link uses. */
 export interface LinkParts {
   readonly line: WaitLine;
   readonly limits: KeptLimits;
@@ -71,7 +74,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   ) {
     const { name, timeoutMs, epoch, limitsKeptAt, processes, prefetch } = options;
     const { trips = new TripCounter() } = options;
-    // a refill is one batch
+    // a refill has to stay in one batch, and an ordered batcher splits large ones in two
     const isOrdered = store.isOrdered === true && prefetch === undefined;
     super({
       ...{ name, timeoutMs, strategy, stats, isOrdered, mostRequests: MOST_REQUESTS },
@@ -82,7 +85,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
       },
       run: (requests, sentAt, deadlineMs) =>
         this.#run(pack(requests, line.lateBy()), sentAt, deadlineMs, trips.next()),
-      // a pause of no length changes nothing but that it is written
+      // a pause of length 0 is a write that changes nothing: it shows that the store accepts writes
       probe: () =>
         this.#run([{ verb: "pause", micros: 0 }], line.now(), performance.now() + timeoutMs),
       breaker: () => store.breakerOf?.(key),
@@ -125,28 +128,28 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#processes?.used();
   }
 
-  /** An instant of the limiter's clock as the store is given it. */
+  /** Converts an instant of the limiter's clock to the time that is sent to the store. */
   #storeTime(instant: number): number | undefined {
     return this.#epoch === undefined ? undefined : instant + this.#epoch;
   }
 
-  /** The numbers in force, as the last reply told. */
+  /** The policies' numbers in force, by the last reply. */
   get inForce(): string {
     return this.#inForce;
   }
 
-  /** Where the state lies, for requests that ask several limiters. */
+  /** The location of the state, for requests to several limiters at once. */
   get place(): Place | undefined {
     return this.#store.place?.(this.#key);
   }
 
-  /** What a request that asks several limiters says of this one. */
+  /** This limiter's part of a request to several limiters. */
   combinedPart(): Pick<CombinedPart, "declared" | "now" | "late"> {
     const now = this.#storeTime(this.#line.now());
     return { declared: this.#declared, now, late: this.#line.lateBy() };
   }
 
-  /** A request that asks several limiters was answered. */
+  /** Processes the reply to a request to several limiters. */
   replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
     this.#noted(reply);
     if (!this.isAway) this.#stats.answered();
@@ -167,7 +170,10 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 }
 
-/** The answers to a request that the store has run, where its reply is lost: a change is done. */
+/**
+ * Returns the answers to a request if the store has run it but the reply is lost. A change needs no
+ * reply: it is done. A request that needs one gets undefined.
+ */
 function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
   switch (request.verb) {
     case "reserve":

@@ -1,4 +1,4 @@
-/** What is asked of a store of permits, for whom, and how it is packed into a batch. */
+/** Requests to a store of permits: their kinds, their outcomes, and how they are packed into a batch. */
 import type { PermitsExceedCapacityError } from "../../errors.ts";
 import { type Amount, type Permits, sameAmount } from "../../permits.ts";
 import type { Answer, StoreRequest } from "../../stores/store.ts";
@@ -8,23 +8,25 @@ import type { PendingRequest } from "./store-link.ts";
 export interface PermitRequest extends PendingRequest<Answer> {
   returnToStore(answer: Answer): void;
   /**
+   * Converts the request to the store's format.
+   *
    * @param late how late our own timer was, microseconds
-   * @param last the request before it in the batch
-   * @returns what the store is asked; or `last`, counted once more, where it reserves the same
+   * @param last the previous request of the batch
+   * @returns the store's request; or `last` with its count increased, if both reserve the same
    */
   toStore(late: number, last: StoreRequest | undefined): StoreRequest;
-  /** What the store has taken, by its answer; 0: nothing. */
+  /** Returns the amount that the store has taken, by its answer; 0: nothing. */
   taken(answer: Answer): Amount;
-  /** It may be sent again where it is not known whether it was run. */
+  /** Whether it may be sent again if it is unknown whether the store has run it. */
   readonly isRepeatable: boolean;
-  /** Of permits that return to the store: up to which instant permits were promised with them. */
+  /** Set if the request returns permits: the latest instant that was promised with them. */
   readonly promisedUntil?: number | undefined;
-  /** The store is away; the request will be sent when it is back. */
+  /** Called when the store is away and the request is kept until it is back. */
   delayed(): void;
   /**
-   * Is answered in this process while the store is away; absent: only the store can.
+   * Answers the request in this process while the store is away; undefined: only the store can answer.
    *
-   * @param isSent the store may have run it, or may still do so
+   * @param isSent the request was sent: the store may have run it, or may still run it
    */
   readonly runHere?: ((here: Here, isSent: boolean) => void) | undefined;
 }
@@ -32,12 +34,12 @@ export interface PermitRequest extends PendingRequest<Answer> {
 /** A caller that waits in this process while the store is away. */
 export interface Visitor {
   readonly amount: Amount;
-  /** How much longer it can wait, microseconds. */
+  /** How much longer the caller can wait, microseconds. */
   readonly left: number;
   letIn(): void;
   refuse(full: () => Error): void;
   never(excess: PermitsExceedCapacityError): void;
-  /** Set while it waits here: called when it leaves. */
+  /** Set while the caller waits here; called when the caller leaves. */
   leaveHere: (() => void) | undefined;
 }
 
@@ -49,7 +51,7 @@ export interface Here {
   reserve(permits: Permits, amount: Amount): LocalReservation;
   decide(permits: Permits, amount: Amount): Decision;
   peek(permits: Permits, amount: Amount): Decision;
-  /** @param isSent the store may have done it */
+  /** @param isSent the change was sent: the store may have made it */
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void;
   pause(micros: number): void;
 }
@@ -61,20 +63,20 @@ export function isGranted({ wait }: Answer): boolean {
 export interface CallOptions<T> {
   readonly request: (late: number) => StoreRequest;
   readonly result: (answer: Answer) => T;
-  /** What is taken where the answer is that it can be used at once. */
+  /** The amount that the store takes if it answers that the permits can be used at once. */
   readonly takes?: Amount;
-  /** Default: yes. */
+  /** Default: true. */
   readonly isRepeatable?: boolean;
   readonly promisedUntil?: number;
-  /** The result of a request that returns permits, where that has to wait for the store. */
+  /** Returns the result of a request that returns permits, if it is kept until the store is back. */
   readonly whenKept?: () => T;
   readonly returnToStore?: (answer: Answer) => void;
   readonly here?: (here: Here, isSent: boolean) => T;
-  /** Sees the error with which the call fails. */
+  /** Called with the error if the call fails. */
   readonly failed?: (error: unknown) => void;
 }
 
-/** A request whose answer is a promise's: its caller waits for no longer than the answer takes. */
+/** A request that resolves a promise with its answer: the caller waits only for the reply. */
 export class StoreCall<T> implements PermitRequest {
   readonly gone = false;
   readonly toStore: (late: number) => StoreRequest;
@@ -130,7 +132,7 @@ export class StoreCall<T> implements PermitRequest {
   }
 }
 
-/** What is charged or refunded, whoever keeps the state. */
+/** Returns the call of a charge, refund or settlement, for the store or the fallback in this process. */
 export function changeOf(verb: ChangeVerb, amount: Amount): CallOptions<void> {
   return {
     request: () => ({ verb, amount }),
@@ -142,8 +144,8 @@ export function changeOf(verb: ChangeVerb, amount: Amount): CallOptions<void> {
 }
 
 /**
- * What returns to the store goes before the other requests, the last one promised first: only the
- * last of those that were promised leaves no gap.
+ * Sorts a batch: requests that return permits come first, the latest promised instant in front. Only a
+ * return of the latest promised permits leaves no gap in the schedule.
  */
 export function inOrder(requests: readonly PermitRequest[]): readonly PermitRequest[] {
   if (!requests.some(returnsPermits)) return requests;
@@ -156,7 +158,7 @@ function returnsPermits({ promisedUntil }: PermitRequest): boolean {
   return promisedUntil !== undefined;
 }
 
-/** What the store is asked; neighbours that reserve the same become one request with a count. */
+/** Converts requests to the store's format; neighbours that reserve the same become one with a count. */
 export function pack(requests: readonly PermitRequest[], late: number): StoreRequest[] {
   const packed: StoreRequest[] = [];
   let last: StoreRequest | undefined;
@@ -168,7 +170,7 @@ export function pack(requests: readonly PermitRequest[], late: number): StoreReq
   return packed;
 }
 
-/** What `PermitRequest.toStore` returns for a request to reserve an amount within `longest`. */
+/** Implements `PermitRequest.toStore` for a request to reserve an amount within `longest`. */
 export function reserving(
   amount: Amount,
   longest: number,

@@ -1,25 +1,29 @@
 /**
- * Permits that are reserved before a caller asks for them, so that most calls need no batch: a
+ * Reserves permits before a caller asks for them, so that most calls need no batch. The prefetcher is a
  * decorator around the link to the store.
  *
- * A refill is one batch: so many chunks of so many permits, each granted by the store for an instant
- * of its own, and buffered in that order. A caller is served from the front, and waits where that
- * instant has not come. When half of a refill is used, the next one is fetched.
+ * A refill is one batch. It asks for a number of chunks of equal size. The store grants each chunk for
+ * an instant of its own, and the buffer keeps them in that order. A caller gets permits from the front
+ * of the buffer, and sleeps if their instant is in the future. When half of a refill is used, the
+ * prefetcher fetches the next one.
  *
- * What it promises. A permit from here was granted by the store and is used once, at its instant or
- * later: counted from the limiter's birth, all processes use no more than requests of a chunk's size
- * would be let through. What is buffered and on its way is never more than `permits`: a process that
- * dies loses no more, nor can more be used late. When the first chunk has been usable for `maxAgeMs`,
- * all of it returns to the store. Nothing is reserved further ahead than `maxAgeMs` beyond the last
- * caller that waits here; a refill that is cut short by that, or by a full bucket, is followed by
- * another when half of that time has passed.
+ * Guarantees:
+ * - The store has granted each permit, and each is used once, at its instant or later. So, counted from
+ *   the creation of the limiter, all processes together use no more permits than the policies let
+ *   through for requests of a chunk's size.
+ * - At most `permits` permits are buffered or under way. This bounds what a process loses when it dies,
+ *   and what can be used late.
+ * - When the first chunk has been usable for `maxAgeMs`, the whole buffer returns to the store.
+ * - A refill reserves at most `maxAgeMs` beyond the last caller that waits in this process. If this
+ *   bound or a full bucket cuts a refill short, the next refill follows after half of that time.
  *
- * Worked example, 1000 a second, 100 permits, one caller: the first call is one batch, with its own
- * request and 100 chunks behind it, at 1, 2 … 100 ms. Call by call these are used, one each ms. At 50
- * ms a second batch fetches 50 more, at 101 … 150 ms, and so on: 20 batches a second instead of 1000.
+ * Worked example with 1000 permits a second, `permits: 100` and one caller: the first call sends one
+ * batch with its own request and 100 chunks, granted for 1, 2 … 100 ms. The following calls use one
+ * chunk each ms. At 50 ms a second batch fetches 50 more, for 101 … 150 ms, and so on: 20 batches a
+ * second instead of 1000.
  *
- * Order. A caller is never served while an earlier one still waits for its reply: one that the buffer
- * cannot serve waits for the refill that is under way, or asks the store, ahead of the next refill.
+ * Order: a caller is never served while an earlier one still waits for its reply. A caller that the
+ * buffer cannot serve waits for the refill that is under way, or asks the store before the next refill.
  */
 import { atExit } from "../../at-exit.ts";
 import type { Clock, Timer } from "../../clock.ts";
@@ -42,27 +46,27 @@ import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 import type { WaitLine } from "./wait-line.ts";
 
-/** What a prefetcher needs of its limiter. */
+/** The part of the limiter that its prefetcher uses. */
 export interface PrefetchContext {
   readonly clock: Clock;
   readonly line: WaitLine;
   readonly link: PermitLink;
   readonly policies: PolicyList;
-  /** So many of each policy. */
+  /** Returns the amount of that many permits of each policy. */
   amountOf(permits: number): Amount;
-  /** By our own clock. */
+  /** Returns when the wait of an answer is over, by the limiter's clock. */
   dueAt(wait: number, sentAt: number): number;
 }
 
 /** Chunks that are fetched together. */
 interface Refill {
-  /** How many have no answer yet, and whether one was refused. */
+  /** How many chunks have no answer yet, and whether one was rejected. */
   open: number;
   cut: boolean;
   readonly permits: number;
-  /** Up to which instant it reserves, microseconds. */
+  /** The latest instant that it may reserve, microseconds. */
   readonly reach: number;
-  /** What comes of it now returns to the store. */
+  /** Given up: permits that its replies still grant return to the store. */
   gone: boolean;
 }
 
@@ -71,16 +75,16 @@ export class Prefetcher implements PermitSource {
   readonly #maxAge: number;
   readonly #size: RefillSize;
   readonly #buffer = new PermitBuffer();
-  /** How many permits can be used now, as far as is known, and no caller stands before. */
+  /** A lower bound of the permits that a call can use now without overtaking another caller. */
   #ready = 0;
-  /** With no more than this in the buffer, the next refill is wanted. */
+  /** `take` fetches the next refill when the buffer holds no more than this; -1: never. */
   #low = -1;
   #refill: Refill | undefined;
-  /** Where the last refill that was cut short ended: up to there others have reserved. */
+  /** The reach of the last refill that was cut short: other callers have reserved up to there. */
   #cutAt = -Infinity;
   /** Callers that wait for the refill. */
   readonly #expecting = new Fifo<RemoteWaiter>();
-  /** Callers that have asked the store and have no answer yet; and those behind the refill. */
+  /** Callers that wait for an answer of the store; `behind` are those sent after the refill. */
   readonly #asked = new Set<RemoteWaiter>();
   #behind = new Set<RemoteWaiter>();
   #expiry: Timer | undefined;
@@ -93,7 +97,7 @@ export class Prefetcher implements PermitSource {
     this.#size = new RefillSize(permits);
   }
 
-  /** Takes the permits if that needs neither a wait nor a batch. */
+  /** Takes the permits if this needs neither a wait nor a batch; returns whether it has. */
   take(permits: unknown): boolean {
     if (typeof permits !== "number" || !(permits > 0)) return false;
     if (permits > this.#ready && !this.#isReady(permits)) return false;
@@ -103,13 +107,13 @@ export class Prefetcher implements PermitSource {
     return true;
   }
 
-  /** A caller is served from here, now or when the refill is there; other requests by the store. */
+  /** Serves a caller from the buffer, now or after the refill; sends every other request to the store. */
   send(request: PermitRequest): void {
     if (request instanceof RemoteWaiter) this.#ask(request);
     else this.#context.link.send(request);
   }
 
-  /** What the buffer has granted lies there again; the rest returns to the store. */
+  /** Puts a grant of the buffer back into it, up to its size; the rest returns to the store. */
   async returnToStore(amount: Amount, answer: Answer): Promise<void> {
     if (!(answer instanceof BufferGrant)) {
       await this.#context.link.returnToStore(amount, answer);
@@ -121,11 +125,11 @@ export class Prefetcher implements PermitSource {
   }
 
   /**
-   * How a request that does not wait would fare.
+   * Returns how the buffer would answer a request that does not wait.
    *
-   * @param takes takes the permits that can be used now
-   * @returns `wait`: how long for what lies here, microseconds, if that is enough; `grant`: what was
-   *   taken; `ready`: how many permits can be used now
+   * @param takes take the permits, if they can be used now
+   * @returns `wait`: the wait for buffered permits, microseconds, if there are enough of them; `grant`:
+   *   the permits that were taken; `ready`: how many permits can be used now
    */
   look(amount: Amount, takes: boolean) {
     const permits = permitsOf(amount);
@@ -139,13 +143,13 @@ export class Prefetcher implements PermitSource {
     return { wait, grant, ready: this.#isReady(0) ? this.#ready : 0 };
   }
 
-  /** All that is buffered returns to the store. */
+  /** Returns all buffered permits to the store. */
   release(): void {
     this.#ready = 0;
     this.#keep(0);
   }
 
-  /** As `release`; and so does what is on its way. */
+  /** Returns all permits to the store, buffered and under way, and fetches no more. */
   close(): void {
     this.#closed = true;
     if (this.#refill) this.#refill.gone = true;
@@ -161,7 +165,7 @@ export class Prefetcher implements PermitSource {
     return permits <= this.#ready;
   }
 
-  /** A caller has asked before whose instant is not known yet. */
+  /** Whether an earlier caller still waits for its answer, so that its instant is not known. */
   get #isAwaited(): boolean {
     return this.#asked.size + this.#behind.size + this.#expecting.size > 0;
   }
@@ -200,14 +204,14 @@ export class Prefetcher implements PermitSource {
     return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.turn) - now);
   }
 
-  /** Whether it may be served from here once those before it have their answers. */
+  /** Returns whether the buffer may be able to serve the caller once all earlier ones have answers. */
   #isWorthAwaiting(permits: number): boolean {
     if (this.#expecting.size > 0) return true;
     if (this.#refill === undefined) return this.#asked.size > 0 && permits <= this.#buffer.left;
     return this.#behind.size === 0 && permits <= this.#buffer.left + this.#refill.permits;
   }
 
-  /** The store answers it: after the refill that is under way, and no caller overtakes it. */
+  /** Sends the caller's request to the store, behind the refill under way. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
     const { link } = this.#context;
     (this.#refill === undefined ? this.#asked : this.#behind).add(caller);
@@ -223,7 +227,7 @@ export class Prefetcher implements PermitSource {
     this.#fetchNext();
   }
 
-  /** Callers that wait for a refill, in order, as far as it is known what becomes of them. */
+  /** Serves callers that wait for a refill, in order, up to the first that still has to wait. */
   #serveExpecting(): void {
     for (let caller = this.#expecting.head; caller !== undefined; caller = this.#expecting.head) {
       const permits = permitsOf(caller.amount);
@@ -235,7 +239,7 @@ export class Prefetcher implements PermitSource {
     }
   }
 
-  /** Fetches the next refill, if it is time for it. */
+  /** Fetches the next refill if half of the last one is used. */
   #fetchNext(): void {
     this.#low = -1;
     if (this.#refill !== undefined || this.#closed) return;
@@ -263,7 +267,7 @@ export class Prefetcher implements PermitSource {
       get gone() {
         return refill.gone;
       },
-      // where it is not known whether it was run, the store may have granted it already
+      // a chunk that was sent may have been granted already: a second request would grant it twice
       isRepeatable: false,
       toStore: (_late, last) => reserving(amount, longest, 0, last),
       taken: (answer) => (isGranted(answer) ? amount : 0),
@@ -290,7 +294,7 @@ export class Prefetcher implements PermitSource {
     this.#refill = undefined;
     if (refill.cut) this.#cutAt = refill.reach;
     this.#ready = 0;
-    // they asked before the callers that asked the store behind it
+    // expecting callers asked before those that were sent to the store behind the refill
     const behind = this.#behind;
     this.#behind = new Set();
     this.#serveExpecting();
@@ -299,7 +303,7 @@ export class Prefetcher implements PermitSource {
     this.#arm();
   }
 
-  /** The refill does not come, or not in time: callers that wait for it share its fate. */
+  /** The refill has failed or is delayed: callers that wait for it fail with it, or ask the store. */
   #lose(refill: Refill, error?: unknown): void {
     if (refill.gone) return;
     refill.gone = true;
@@ -310,7 +314,7 @@ export class Prefetcher implements PermitSource {
     for (const caller of callers) if (!caller.gone) this.#askStore(caller, error);
   }
 
-  /** What is more than that returns to the store, the last of it first. */
+  /** Returns the buffered permits in excess of that number to the store, the latest first. */
   #keep(permits: number): void {
     for (const part of this.#buffer.dropBeyond(permits)) this.#return(part);
     this.#arm();
@@ -321,7 +325,7 @@ export class Prefetcher implements PermitSource {
     link.returnToStore(amountOf(part.permits), answerOf(part, policies)).catch(() => {});
   }
 
-  /** A timer while permits are buffered; it keeps no process alive. */
+  /** Keeps a timer while permits are buffered; the timer does not keep the process alive. */
   #arm(): void {
     const { head } = this.#buffer;
     if (head === undefined) {

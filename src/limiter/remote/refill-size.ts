@@ -1,10 +1,10 @@
 import { readPolicies } from "../../algorithms/index.ts";
 import { openCell } from "../../stores/memory.ts";
 
-/** A script keeps others waiting while it runs: no refill has more chunks than this. */
+/** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
 const MOST_CHUNKS = 1024;
 
-/** A refill that adapts lasts about as long as two of these, microseconds; and no more permits than that. */
+/** With "auto": targets for the time between two fetches, µs (half of what a refill lasts); most permits. */
 const FETCHED_TOO_SOON = 25_000;
 const FETCHED_TOO_LATE = 100_000;
 const MOST_PERMITS = 2 ** 20;
@@ -15,10 +15,10 @@ export interface PrefetchOptions {
 }
 
 /**
- * How many permits are reserved ahead: a number, or as many as are used. The next refill is fetched
- * when half of one is used, so that the time between two fetches is half of what a refill lasts.
- * "auto" begins with none, doubles where that was less than 25 ms and halves where it was more than
- * 100 ms. What came back unused was too much: the next refill is half as large as what was used.
+ * Decides how many permits are reserved ahead: a fixed number, or "auto". The next refill is fetched
+ * when half of one is used, so the time between two fetches is half of what a refill lasts. "auto"
+ * starts with none, doubles the number if that time was less than 25 ms, and halves it if it was more
+ * than 100 ms. If permits expire unused, the next refill is half as large as what was used.
  */
 export class RefillSize {
   readonly #adapts: boolean;
@@ -32,12 +32,12 @@ export class RefillSize {
     this.#permits = permits === "auto" ? 0 : permits;
   }
 
-  /** Whether a refill could serve such a request. */
+  /** Returns whether a refill could serve a request for that many permits. */
   fits(permits: number): boolean {
     return permits <= (this.#adapts ? MOST_PERMITS : this.#permits);
   }
 
-  /** A refill is wanted now, microseconds. */
+  /** Adapts the size; called at `now`, microseconds, before each fetch. */
   adapt(now: number): void {
     const since = now - this.#fetchedAt;
     this.#fetchedAt = now;
@@ -49,17 +49,17 @@ export class RefillSize {
     }
   }
 
-  /** So many came back unused. */
+  /** Reduces the size: that many permits expired unused. */
   shrink(unused: number): void {
     if (this.#adapts) this.#permits = Math.floor(Math.max(0, this.#permits - unused) / 2);
   }
 
   /**
-   * The most that lies here and is on its way; and how many of them are granted for one instant:
-   * what the policies let go in a millisecond, for timers are not finer, at least 1, at most half of
-   * all.
+   * Returns the most permits that may be buffered and under way together, and the size of a chunk, which
+   * the store grants for one instant. A chunk is what the policies let through in a millisecond, the
+   * resolution of timers; at least 1, at most half of all.
    *
-   * @param numbers the policies in force, as the store tells them
+   * @param numbers the policies in force, in the store's notation
    */
   of(numbers: string): { readonly permits: number; readonly chunk: number } {
     if (this.#numbers !== numbers) {

@@ -1,4 +1,4 @@
-/** What `decide` and `peek` ask and answer. */
+/** The requests and answers of `decide` and `peek`. */
 import type { Policy, Quota } from "../../algorithms/algorithm.ts";
 import type { Amount, Permits } from "../../permits.ts";
 import { type Cell, openCell } from "../../stores/memory.ts";
@@ -73,7 +73,7 @@ export class RemoteDecisions {
     return decision(names, quotas, amount, isFull ? Infinity : shortest, answer.slowest);
   }
 
-  /** The answer while the store is away, where a limit was 0 before. */
+  /** Returns the rejection during an outage if a requested policy had the limit 0 before it. */
   #shut(amount: Amount): Decision | undefined {
     const closed = this.#limits.closed(amount);
     if (closed < 0) return undefined;
@@ -87,7 +87,7 @@ export class RemoteDecisions {
   }
 }
 
-/** What is prefetched may be used whatever the store has. */
+/** Raises `remaining` to the prefetched permits: they can be used whatever the store has left. */
 function atLeast(quota: Quota, remaining: number): Quota {
   return { ...quota, remaining: Math.max(quota.remaining, Math.min(quota.limit, remaining)) };
 }

@@ -1,6 +1,7 @@
 /**
- * A limiter whose state lives in a store elsewhere. The verbs are a few lines over a waiter, which is
- * sent to the store and waits for the instant of its permits, and `#call`, which asks for anything else.
+ * A limiter that keeps its state in a remote store. `acquire`, `tryAcquire` and `reserve` make a waiter,
+ * which is sent to the store and then waits for the instant of its permits. All other methods send their
+ * request with `#call`.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../algorithms/index.ts";
@@ -52,7 +53,7 @@ const GRANTED = Promise.resolve(true);
 export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #declared: PolicyList;
   readonly #options: RemoteOptions;
-  /** Knows the policies' names and what can be asked of them; the state is not here. */
+  /** The policies' names and bounds; the state itself is in the store. */
   readonly #cell: Cell;
   readonly #line: WaitLine;
   readonly #limits: KeptLimits;
@@ -65,7 +66,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #combinable: Combinable;
   /** Shared with the limiters of its keys. */
   protected readonly outageStats: OutageStats;
-  /** Counts the processes, for the limiters of its keys too. */
+  /** Counts the processes; shared with the limiters of its keys. */
   protected readonly processes: ProcessCounter | undefined;
   #closing: Promise<void> | undefined;
 
@@ -156,7 +157,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     });
   }
 
-  /** Checks what is asked for: permits that can be used within `longest`, microseconds. */
+  /** Checks the arguments of a call for permits that can be used within `longest`, microseconds. */
   #wanted(permits: Permits, longest: number, signal: AbortSignal | undefined): Wanted {
     signal?.throwIfAborted();
     const amount = this.#cell.amount(permits);
@@ -164,7 +165,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return { permits, amount, longest: this.#queue.hasRoom(amount) ? longest : 0, signal };
   }
 
-  /** Takes permits that were prefetched, if there are enough and no caller waits. */
+  /** Takes prefetched permits, if there are enough and no caller waits; returns whether it has. */
   #isPrefetched(permits: Permits): boolean {
     if (!this.#prefetcher?.take(permits)) return false;
     this.#meter.counts.granted += 1;
@@ -195,7 +196,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.#call(changeOf(verb, amount));
   }
 
-  /** The amount, unless it is more than the policies could ever let through. */
+  /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
   #possible(permits: Permits): Amount {
     const amount = this.#cell.amount(permits);
     if (this.#cell.earliest(0, amount) === Infinity) throw this.#queue.excess(amount);
@@ -203,8 +204,8 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   /**
-   * For all callers that ask from now on, and for those that wait here; what other processes were
-   * promised before stays.
+   * Pauses all later calls in every process, and the callers that wait in this process. Callers that wait
+   * in other processes keep the instants that they were promised before.
    */
   async pause(ms: number): Promise<void> {
     const micros = Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000);
@@ -223,19 +224,19 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     await paused;
   }
 
-  /** Callers that sleep ask again, with the same batch. */
+  /** Sends the requests of all sleeping callers again, in the same batch. */
   #retime(): void {
     const callers = this.#queue.recall();
     this.#prefetcher?.release();
     for (const caller of callers) this.#source.send(caller);
   }
 
-  /** Holds for all processes, so the store has to be there, whatever `whenUnavailable` says. */
+  /** Changes the policies for all processes, so it needs the store, whatever `whenUnavailable` is. */
   async update(policies: Policies): Promise<void> {
     await this.setPolicies(policies);
   }
 
-  /** @returns the numbers that were in force at the last write before: see `Answer.writtenUnder` */
+  /** @returns the numbers in force at the previous write: see `Answer.writtenUnder` */
   protected async setPolicies(policies: Policies): Promise<string> {
     const { names, list } = renumber(this.#declared, listPolicies(policies));
     refuseStrict({ names, list });
@@ -246,7 +247,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   async reset(): Promise<void> {
     this.checkOpen();
-    // what returns to the old state arrives before, in the same batch
+    // permits that return belong to the old state: they come before the reset in the same batch
     const isRefused = this.#link.refusesNow;
     const reset = this.#call({ request: () => ({ verb: "reset" }), result: () => {} });
     this.#strategy.outdated();
@@ -260,12 +261,12 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   #renumber(request: StoreRequest): Promise<Answer> {
     this.checkOpen();
-    // reserved by the numbers of before
+    // prefetched permits were reserved under the old numbers
     this.#prefetcher?.release();
     return this.#call({ request: () => request, result: (answer) => answer });
   }
 
-  /** Sends a request, and counts it where it fails. */
+  /** Sends a request, and counts its error if it fails. */
   #call<T>(options: CallOptions<T>): Promise<T> {
     this.checkOpen();
     const failed = (error: unknown) => {
@@ -278,11 +279,11 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   /**
-   * Ends the limiter in this process: callers that wait, in `ready()` too, are rejected with a
-   * LimiterClosedError, and so is every further call. What they were promised returns to the store,
-   * and what was prefetched. Reservations that no caller awaits stay their holders'.
+   * Ends the limiter in this process. Waiting callers, in `ready()` too, are rejected with a
+   * LimiterClosedError, and so is every later call. Their promised permits and all prefetched ones return
+   * to the store. Reservations that no caller awaits stay valid.
    *
-   * @returns when all that is done and nothing is under way any more, or after `timeoutMs`
+   * @returns a promise that resolves when no request is under way any more, or after `timeoutMs`
    * @example
    * await limiter.close();
    * redis.disconnect();
@@ -295,10 +296,10 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   async #close(error: Error): Promise<void> {
     this.#queue.close(error);
     this.#prefetcher?.close();
-    // the line closes its ranks, and what is left over returns to the store
+    // the line redistributes its instants first, and returns the permits that are left over
     await Promise.resolve();
     await this.#link.close(error);
-    // a limiter for a key shares those of all keys
+    // the limiter of a key shares its statistics with the other keys, which go on
     if (this.#options.outageStats === undefined) this.outageStats.end();
   }
 
@@ -310,22 +311,22 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return remoteMember(this.#combinable) ?? new ForeignMember(this);
   }
 
-  /** Whether the store answered when it was last asked; or `"closed"`. */
+  /** Whether the store answered the last request; or `"closed"`. */
   get state(): StoreState {
     return this.#closing === undefined ? this.outageStats.state : "closed";
   }
 
-  /** The counters, as they are now; those of a limiter for each key are of all keys together. */
+  /** The present counters; a limiter of a key counts together with all other keys. */
   get stats(): RemoteStats {
     return this.outageStats.stats;
   }
 
-  /** The policies in force, as the last reply told. */
+  /** The policies in force, by the last reply. */
   get policies(): readonly Policy[] {
     return readPolicies(this.#link.inForce);
   }
 
-  /** Whether operators have set the limit of a policy to 0, as the last reply told. */
+  /** Whether operators have set the limit of a policy to 0, by the last reply. */
   protected get isShut(): boolean {
     return this.#limits.closed(1) >= 0;
   }

@@ -11,37 +11,37 @@ export interface RemoteOptions {
   readonly maxWaiting: number;
   readonly timeoutMs: number;
   /**
-   * What calls do while the store is away: fail, wait for it, or be let in here: all of them, or as
-   * many as this process' share of the limit allows.
+   * What calls do while the store is away: fail, wait for it, or be granted in this process: all of
+   * them (`"allow"`), or as many as this process' share of the limit allows (`"local"`).
    */
   readonly whenUnavailable: "throw" | "wait" | "allow" | "local";
-  /** How many processes share the limit, which `"local"` has to know: 1 or more. */
+  /** How many processes share the limit, 1 or more; required by `"local"`. */
   readonly instances?: Instances;
   readonly clock: Clock;
   /**
-   * The clock is the store's too, and the time travels with every batch: this, microseconds, added
-   * to the clock's is Unix time. Absent: the store goes by its own clock.
+   * Set if the store uses the limiter's clock, too: every batch then carries the time. The clock's time
+   * plus this is Unix time, microseconds. Undefined: the store uses its own clock.
    */
   readonly epoch: number | undefined;
-  /** For a policy whose limit is kept elsewhere: where, among the keys that the store has. */
+  /** For each policy: the number of the store's key that holds its limit; undefined: no key does. */
   readonly limitsKeptAt?: readonly (number | undefined)[];
-  /** Permits are reserved before a caller asks. */
+  /** Reserves permits before a caller asks for them. */
   readonly prefetch?: PrefetchOptions | undefined;
-  /** Of a limiter for each key: which one; what happens is published and counted with the others. */
+  /** The key, for a limiter of one key; events and counters are shared with the other keys. */
   readonly key?: string;
   readonly outageStats?: OutageStats;
-  /** Of a limiter for each key: what counts the processes for all keys together. */
+  /** For a limiter of one key: counts the processes for all keys together. */
   readonly processes?: ProcessCounter | undefined;
-  /** Of a limiter for each key: numbers the trips of all of them. */
+  /** For a limiter of one key: numbers the batches of all limiters of that key. */
   readonly trips?: TripCounter;
 }
 
-/** A store books instants ahead: it cannot move them when a caller starts late. */
+/** Rejects strict policies: a store grants instants in advance and cannot move them for a late caller. */
 export function refuseStrict({ names, list }: PolicyList): void {
   const strict = list.findIndex((policy) => policy.strict);
   if (strict < 0) return;
   throw new TypeError(
-    `policy "${names[strict]}" must not be strict on a store, which books instants ahead and does not ` +
-      "know when callers start; leave out strict, or use Limiter.create, which is in this process",
+    `policy "${names[strict]}" must not be strict on a store, which grants instants in advance and ` +
+      "cannot move them when a caller starts late; leave out strict, or use Limiter.create, which is in this process",
   );
 }

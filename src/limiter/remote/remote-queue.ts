@@ -1,4 +1,4 @@
-/** The callers of one limiter on a store: those that are requested, that sleep, or hold reservations. */
+/** The waiters of one limiter on a store: requests under way, sleeping callers and open reservations. */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { type PermitsExceedCapacityError, QueueFullError } from "../../errors.ts";
 import { type Amount, type Permits, sizeOf } from "../../permits.ts";
@@ -19,16 +19,16 @@ import type { WaitLine } from "./wait-line.ts";
 export interface QueueContext {
   readonly name: string;
   readonly maxWaiting: number;
-  /** Knows the policies' names and what can be asked of them; the state is not here. */
+  /** The policies' names and bounds; the state itself is in the store. */
   readonly cell: Cell;
   readonly line: WaitLine;
   readonly limits: KeptLimits;
   readonly meter: Meter;
   readonly stats: OutageStats;
   readonly source: PermitSource;
-  /** The policies in force, as the last reply told. */
+  /** The policies in force, by the last reply. */
   policies(): readonly Policy[];
-  /** How many permits are waited for while the store is away. */
+  /** How many permits callers wait for in the fallback while the store is away. */
   waitingHere(): number;
   dueAt(wait: number, sentAt: number): number;
   change(verb: ChangeVerb, amount: Amount): Promise<void>;
@@ -44,7 +44,7 @@ export class RemoteQueue implements ReservationHost {
   readonly #context: QueueContext;
   readonly #waiters = new Set<RemoteWaiter>();
   readonly #signals = new AbortGroups<RemoteWaiter>((waiter, reason) => waiter.leave(reason));
-  /** Reservations that may be waited for: they count only as long as they are pending. */
+  /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
   readonly #reserved = new Set<RemoteReservation>();
 
   constructor(context: QueueContext) {
@@ -57,10 +57,10 @@ export class RemoteQueue implements ReservationHost {
   }
 
   /**
-   * What callers were promised returns to the store: those whose instants lie in a pause would
-   * otherwise all go at its end.
+   * Empties the line and returns the promised permits to the store. Otherwise all callers with an
+   * instant inside a pause would go at once when it ends.
    *
-   * @returns those that are to be requested again, in order
+   * @returns the callers to request again, in order
    */
   recall(): readonly RemoteWaiter[] {
     // the line holds nothing but callers
@@ -69,12 +69,12 @@ export class RemoteQueue implements ReservationHost {
     return callers.filter((caller) => !caller.gone);
   }
 
-  /** Every waiter leaves. */
+  /** Rejects every waiter with the error. */
   close(error: Error): void {
     for (const waiter of [...this.#waiters]) waiter.leave(error);
   }
 
-  // -- what waiters need --
+  // -- for the waiters --
 
   track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
     this.#waiters.add(waiter);
@@ -98,7 +98,7 @@ export class RemoteQueue implements ReservationHost {
     return this.#context.cell.amount(permits, bound);
   }
 
-  /** How many permits are waited for. */
+  /** How many permits callers wait for, in this process. */
   get #waiting(): number {
     let waiting = this.line.permits + this.#context.waitingHere();
     for (const reservation of this.#reserved) {

@@ -2,36 +2,35 @@ import { readPolicies } from "../../algorithms/index.ts";
 import { repaced, type SmoothPolicy } from "../../algorithms/smooth/smooth.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 
-/** What a `setRate` reaches: the state tells under which numbers it was last used. */
+/** Which code follows a `setRate`, by the numbers under which the state was last used. */
 export interface RateSetting {
   /**
-   * `"users"`: the limiter was last used by code that declares the same numbers, by this process or
+   * `"users"`: the limiter was last used by code that declares the same numbers, in this process or
    * others, and all of that code follows. `"only-this-declaration"`: it was last used by code that
-   * declares other numbers, which does not follow; only code that declares what this limiter does
-   * would. `"unknown"`: it has not been used lately, or its limit is kept in a key that changed.
+   * declares other numbers, which does not follow; only code that declares the same numbers as this
+   * limiter follows. `"unknown"`: it has not been used lately, or its limit is in a key that changed.
    */
   readonly reaches: "users" | "only-this-declaration" | "unknown";
   /** With `"only-this-declaration"`: the permits per second at which the limiter was last used. */
   readonly rateInUse?: number | undefined;
 }
 
-/** Guava's RateLimiter on a store. */
+/** Guava's RateLimiter, with its state in a store. */
 export class RemoteRateLimiter extends RemoteLimiter {
   /**
-   * Permits per second in force, by the last reply; before the first, the number that was declared.
-   * 0: operators have closed it with `limitKey`.
+   * Returns the permits per second in force, by the last reply; before the first reply, the declared
+   * number. 0 if operators have closed the limiter with `limitKey`.
    */
   getRate(): number {
     return this.isShut ? 0 : this.#policy.permitsPerSecond;
   }
 
   /**
-   * Another pace from now on for everyone who was created under this name with the same numbers,
-   * until it is set again or taken back with `resetRate`. Code that declares other numbers is not
-   * held to it.
+   * Changes the rate from now on for every limiter that was created with this name and the same numbers,
+   * until the next `setRate` or `resetRate`. Code that declares other numbers does not follow it.
    *
    * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @returns which code it reaches, as far as the store knows: see `RateSetting`
+   * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
    * @example
    * const { reaches, rateInUse } = await limiter.setRate(10);
    * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
@@ -44,7 +43,7 @@ export class RemoteRateLimiter extends RemoteLimiter {
     return { reaches: "only-this-declaration", rateInUse: used.numbers[0] };
   }
 
-  /** The declared pace again. */
+  /** Restores the declared rate. */
   async resetRate(): Promise<void> {
     await this.resetPolicies();
   }

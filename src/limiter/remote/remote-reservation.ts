@@ -8,31 +8,31 @@ import { checkWaitOptions } from "../options.ts";
 import type { Here } from "./permit-request.ts";
 import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
-/** What a reservation needs of its limiter beyond what every waiter does. */
+/** The part of the limiter that a reservation uses beyond what every waiter does. */
 export interface ReservationHost extends WaiterHost {
-  /** Checks what is asked for. */
+  /** Checks the permits and returns them as an amount. */
   amount(permits: Permits, bound: typeof atLeastZero): Amount;
-  /** The store has promised it. */
+  /** Called when the store has granted the reservation. */
   reserved(reservation: RemoteReservation): void;
   change(verb: "charge" | "refund", amount: Amount): Promise<void>;
   checkOpen(): void;
 }
 
 /**
- * Permits that a store has promised, or is asked for: a waiter that nobody awaits until `ready()` is
- * called. Its instant stays as it was promised; only a pause defers it.
+ * Permits that the store has promised, or is asked for. No caller awaits them until `ready()` is called.
+ * The promised instant never changes; only a pause defers it.
  */
 export class RemoteReservation extends RemoteWaiter implements Reservation {
   readonly permits: Permits;
   waitMs = 0;
   readonly #host: ReservationHost;
   readonly #resolve: (outcome: Reservation | PromiseLike<never>) => void;
-  /** What it has taken: the estimate, what `settle` made of it, or nothing any more. */
+  /** The permits charged for it: the estimate, the amount given to `settle`, or 0 once returned. */
   #taken: Amount;
-  /** When its permits can be used, as the store has promised. */
+  /** When its permits can be used, as promised by the store. */
   #instant = Infinity;
   #isCancelled = false;
-  /** What `ready()` answers with, and the signals that end that. */
+  /** The promise behind `ready()`; the `#signals` below can end it. */
   #ready: Promise<void> | undefined;
   #rejectReady: ((reason: unknown) => void) | undefined;
   #alarm: Timer | undefined;
@@ -89,7 +89,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   override leave(reason: unknown): void {
     const taken = this.#taken;
     if (this.grant !== undefined) {
-      // no caller waits for that: at worst the permits are lost
+      // no caller waits for this request: if it fails, the permits are lost
       if (this.#giveUp(reason)) this.#return(taken).catch(() => {});
     } else {
       this.gone = true;
@@ -99,7 +99,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   // -- promised --
 
-  /** Whether a caller may still wait for it. */
+  /** Whether the reservation is neither cancelled nor due. */
   get isPending(): boolean {
     return !this.#isCancelled && !this.#isDue;
   }
@@ -137,7 +137,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     return true;
   }
 
-  /** As if it had not been made, whether its instant has come or not. */
+  /** Returns all its permits, even if its instant has come. */
   async undo(): Promise<void> {
     const taken = this.#taken;
     if (sizeOf(taken) === 0) return;
@@ -161,7 +161,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     }
   }
 
-  /** @returns whether it could still be given up */
+  /** Cancels the reservation. @returns false if it was already cancelled or due */
   #giveUp(reason: unknown): boolean {
     if (!this.isPending) return false;
     const waited = this.#host.line.now() - this.asked;
@@ -181,7 +181,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   #return(taken: Amount): Promise<void> {
-    // once settled it is not what was granted any more
+    // the grant's receipts fit only the granted amount; after `settle` the amount may be another
     if (this.grant !== undefined && sameAmount(taken, this.amount)) {
       return this.#host.returnToStore(taken, this.grant.answer);
     }

@@ -1,12 +1,13 @@
 /**
- * What waits for permits of a store. A reservation is a waiter that nobody awaits yet.
+ * A request for permits of a store, from the call until its permits can be used. A reservation is a
+ * waiter, too, though no caller awaits it before `ready()`.
  *
  *     requested ── granted, to be used later ──> promised ── its instant ──> done
  *         │                                         │
  *         └── granted at once, refused, failed ─────┴── it leaves ─────────> done
  *
- * While the store is away a caller may wait in this process instead, and is requested again
- * afterwards.
+ * While the store is away a caller may wait in this process instead. Its request is sent again when the
+ * store is back.
  */
 import type { RefusedMessage } from "../../diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../errors.ts";
@@ -16,25 +17,25 @@ import type { Meter } from "../meter.ts";
 import { type Here, isGranted, type PermitRequest, reserving } from "./permit-request.ts";
 import type { Promised, WaitLine } from "./wait-line.ts";
 
-/** The limiter, as its waiters see it. */
+/** The part of the limiter that its waiters use. */
 export interface WaiterHost {
   readonly meter: Meter;
   readonly line: WaitLine;
-  /** By the limiter's clock: when the wait of an answer is over. */
+  /** Returns when the wait of an answer is over, by the limiter's clock. */
   dueAt(wait: number, sentAt: number): number;
-  /** Whether so many permits more may be waited for. */
+  /** Returns whether `maxWaiting` leaves room for that many more permits. */
   hasRoom(amount: Amount): boolean;
-  /** From now on `close()` and the signal end it; and no longer. */
+  /** Lets `close()` and the signal end the waiter, until `untrack`. */
   track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
   untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
   full(amount: Amount): Error;
   excess(amount: Amount): PermitsExceedCapacityError;
-  /** Counts an error that a caller gets, and hands it back. */
+  /** Counts an error with which a call fails, and returns it. */
   failure(error: unknown): unknown;
 }
 
-/** What a call asks for. */
+/** The checked arguments of a call. */
 export interface Wanted {
   readonly permits: Permits;
   readonly amount: Amount;
@@ -43,7 +44,7 @@ export interface Wanted {
   readonly signal: AbortSignal | undefined;
 }
 
-/** What the store has promised, and what it needs to take that back. */
+/** An instant promised by the store, with the answer that is needed to give the permits back. */
 export interface Grant extends Promised {
   readonly answer: Answer;
 }
@@ -53,10 +54,10 @@ export abstract class RemoteWaiter implements PermitRequest {
   readonly amount: Amount;
   readonly longest: number;
   readonly signal: AbortSignal | undefined;
-  /** When it asked, by the limiter's clock, microseconds. */
+  /** When the call was made, by the limiter's clock, microseconds. */
   protected readonly asked: number;
   gone = false;
-  /** Called once, when it is not requested any more. */
+  /** Called once, when the request has ended: answered, failed or cancelled. */
   onAnswered: (() => void) | undefined;
   protected grant: Grant | undefined;
   protected readonly host: WaiterHost;
@@ -70,16 +71,16 @@ export abstract class RemoteWaiter implements PermitRequest {
     host.track(this, signal);
   }
 
-  /** The permits are its own, to be used after that many microseconds. */
+  /** Called when the store has granted the permits, to be used after `wait` microseconds. */
   protected abstract granted(wait: number, grant: Grant): void;
   abstract refuse(full: () => Error, reason?: RefusedMessage["reason"]): void;
   protected abstract reject(reason: unknown): void;
-  /** It does not want its permits any more. */
+  /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
   abstract leave(reason: unknown): void;
   abstract runHere(here: Here): void;
   abstract delayed(): void;
 
-  /** The longest wait that it accepts now, microseconds. */
+  /** The longest wait that the request accepts now, microseconds. */
   get patience(): number {
     return this.longest;
   }
@@ -114,7 +115,7 @@ export abstract class RemoteWaiter implements PermitRequest {
     this.granted(answer.wait, this.grant);
   }
 
-  /** The permits exceed what a policy can ever hold. */
+  /** Rejects the call: it asks for more permits than a policy can ever hold. */
   never(excess: PermitsExceedCapacityError): void {
     this.untrack();
     this.reject(excess);
@@ -127,7 +128,7 @@ export abstract class RemoteWaiter implements PermitRequest {
   }
 
   returnToStore(answer: Answer): void {
-    // no caller waits for that: at worst the permits are lost
+    // no caller waits for this request: if it fails, the permits are lost
     if (isGranted(answer)) this.host.returnToStore(this.amount, answer).catch(() => {});
   }
 

@@ -1,4 +1,4 @@
-/** The options that limiters have on every store, and what becomes of them. */
+/** The options of limiters on every store, and their checks. */
 import {
   aboveZero,
   atLeastOne,
@@ -18,56 +18,58 @@ import type { RemoteOptions } from "./remote-options.ts";
 
 export interface SharedOptions {
   /**
-   * How many permits may be waited for in this process before a further `acquire` is refused with a
+   * How many permits callers may wait for in this process. An `acquire` beyond that fails with a
    * QueueFullError. 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * How long the store may take for an answer, ms, above 0, default 1000. After that the call is a
-   * StoreUnavailableError, and what the store grants late is given back.
+   * How long the store may take for a reply, ms, above 0, default 1000. After that the call fails with a
+   * StoreUnavailableError, and permits granted by a late reply are given back.
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * What calls do when the store cannot be asked: `"throw"` a StoreUnavailableError (the default);
-   * `"wait"` until it is back or their own time-out or signal ends the wait; go by a `"local"` limiter
-   * under the same policies with this process' share of the limit, which begins where the store was
-   * and is charged to it afterwards; or be let in (`"allow"`). What each costs: docs/availability.md.
+   * What calls do when the store cannot be reached. `"throw"`, the default: they fail with a
+   * StoreUnavailableError. `"wait"`: they wait until the store is back or their own time-out or signal
+   * ends the wait. `"local"`: a limiter in this process answers, under the same policies with this
+   * process' share of the limit; it starts from the last known state of the store, and the permits it
+   * grants are charged to the store afterwards. `"allow"`: every call is granted. For the costs of each
+   * see docs/availability.md.
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
-   * How many processes share the limit, 1 or more; a function that returns how many there are now;
-   * or `"auto"`: they are counted through the store while it is up, which only Redis does. `"local"`
-   * needs it: a share is the limit divided by it. A function is called at once, and again every
-   * second of an outage; if it returns no number of 1 or more then, the one before stays. With
-   * `"auto"` the last count stays: docs/availability.md.
+   * How many processes share the limit: a number, 1 or more; a function that returns the present number;
+   * or `"auto"`: the processes are counted through the store while it is up (Redis only). Required by
+   * `"local"`: a process' share is the limit divided by this number. A function is called once at
+   * creation, and every second of an outage; if it then throws or returns an invalid number, the
+   * previous number stays in use. With `"auto"` the last count stays in use: docs/availability.md.
    */
   readonly instances?: number | "auto" | (() => number) | undefined;
-  /** What the keys begin with. Default "l:". */
+  /** The prefix of all keys. Default "l:". */
   readonly prefix?: string | undefined;
   /**
-   * Where the time comes from. Default: the store's own clock. A clock of yours must show the same
-   * time in all processes.
+   * The source of time. Default: the store's own clock. A clock that you pass must show the same time in
+   * all processes.
    */
   readonly clock?: Clock | undefined;
-  /** Reserves permits before callers ask for them, so that most calls need no trip. Default: none. */
+  /** Reserves permits before callers ask for them, so that most calls need no round trip. Default: off. */
   readonly prefetch?: PrefetchOptions | "auto" | undefined;
 }
 
-/** How much each process reserves ahead; of `.for(key)` for each key. */
+/** How much each process reserves ahead; with `.for(key)`, for each key. */
 export interface PrefetchOptions {
   /**
-   * The most that lies here unused or is on its way: what is lost when the process dies. A finite
-   * number above 0, or `"auto"`, the default: what about 100 ms of the present use need.
+   * The most permits that are unused in this process or under way; they are lost if the process dies. A
+   * finite number above 0, or `"auto"`, the default: about as many as are used in 100 ms.
    */
   readonly permits?: number | "auto" | undefined;
   /**
-   * What could have been used for that long and was not goes back; nor is anything reserved further
-   * ahead. ms, a finite number above 0, default 1000.
+   * Permits that have been usable for this long return to the store. It also bounds how far ahead
+   * permits are reserved. ms, a finite number above 0, default 1000.
    */
   readonly maxAgeMs?: number | undefined;
 }
 
-/** A limiter under several policies may have each limit under a key of its own. */
+/** The key that holds the limit; for several policies, an object with a key for each policy's name. */
 export type LimitKeys = string | Readonly<Record<string, string>>;
 
 export const SHARED_OPTIONS = [
@@ -80,13 +82,13 @@ export const SHARED_OPTIONS = [
   "prefetch",
 ] as const;
 
-/** What a limiter is made of, all of it checked. */
+/** The options of a limiter after all checks. */
 export interface CheckedOptions {
-  /** What the limiter's own key begins with. */
+  /** The prefix of the limiter's own key. */
   readonly prefix: string;
   /** The limiter's own key, without the prefix. */
   readonly key: string;
-  /** The keys in which its limits are kept. */
+  /** The keys that hold its limits. */
   readonly limitKeys: readonly string[];
   readonly options: RemoteOptions;
 }
@@ -130,7 +132,7 @@ function checkPrefetch(prefetch: SharedOptions["prefetch"]): Prefetch | undefine
   };
 }
 
-/** What calls do when the store cannot be asked, and how many processes share the limit then. */
+/** Checks what calls do when the store cannot be reached, and how many processes share the limit then. */
 export function checkUnavailable({
   whenUnavailable = "throw",
   instances,
@@ -145,7 +147,7 @@ const howMany: Bound = {
 };
 const permitsOrAuto: Bound = { ...aboveZero, words: `${aboveZero.words}, or "auto"` };
 
-/** How many processes share the limit, now. */
+/** Returns a function for the present number of processes, or `"auto"`. */
 function countInstances(instances: SharedOptions["instances"], whenUnavailable: string): Instances {
   if (instances === "auto") return instances;
   if (instances === undefined && whenUnavailable === "local") {
@@ -162,13 +164,13 @@ function countInstances(instances: SharedOptions["instances"], whenUnavailable: 
     try {
       last = checkNumber("instances()", instances(), atLeastOne);
     } catch {
-      // an outage is no time to fail for that
+      // a call should not fail in an outage because of a wrong count: the last one stays in use
     }
     return last;
   };
 }
 
-/** The keys in which limits are kept, and for each policy which of them, counted from 1. */
+/** Returns the keys that hold limits, and for each policy the number of its key, counted from 1. */
 function checkLimitKeys(
   limitKey: LimitKeys | undefined,
   names: readonly string[],
@@ -187,14 +189,14 @@ function checkLimitKeys(
   return { keys, keptAt };
 }
 
-/** A bracket in the name of a limiter does not begin the key of another. */
+/** Escapes brackets, which separate the limiter's name from the key of `.for(key)`. */
 function withoutBrackets(name: string): string {
   return name.replace(/[%[]/g, encodeURIComponent);
 }
 
 /**
- * A lone half of a surrogate pair becomes the same three bytes whichever it is: two names would be
- * one.
+ * Checks a name or key. Lone surrogates are rejected: UTF-8 encodes all of them as the same three bytes,
+ * so that two different names would share one key.
  */
 export function checkKey(argument: string, value: unknown): string {
   const text = checkText(argument, value);

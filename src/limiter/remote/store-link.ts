@@ -1,7 +1,7 @@
 /**
  * Sends requests to a store in batches while the store answers, and hands them to a strategy while it
- * does not. No batch leaves while the store is away: what it takes for callers who have given up would
- * be missing when the store is back.
+ * does not. No batch is sent during an outage: the store might run it after its callers have given up,
+ * and the permits would be lost.
  */
 import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
 import { StoreUnavailableError } from "../../errors.ts";
@@ -16,41 +16,41 @@ import {
 } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
 
-/** A request to a store, and what becomes of it. */
+/** A request to a store, with a method for each outcome. */
 export interface PendingRequest<Answer> extends Batchable {
   answer(answer: Answer, sentAt: number): void;
   fail(error: unknown): void;
-  /** It is gone, and no caller wants what was granted. */
+  /** Returns the granted permits: the caller has left before the reply. */
   returnToStore?(answer: Answer): void;
 }
 
-/** What requests do while the store is away: one strategy for each value of `whenUnavailable`. */
+/** Handles requests while the store is away: one strategy for each value of `whenUnavailable`. */
 export interface WhenUnavailable<Request, Answer> {
-  /** An error, not only silence, means that the store is away. */
+  /** Whether an error reply means that the store is away; a time-out always does. */
   readonly awayOnError: boolean;
-  /** The client's word that it has no connection does, too. */
+  /** Whether the store counts as away when the client reports that it has no connection. */
   readonly awayOnDisconnect: boolean;
-  /** A reply that is late counts as one in time: the store that gave it is there. */
+  /** Whether a late reply counts like one in time, and ends the outage. */
   readonly acceptsLate: boolean;
-  /** A caller waits for the store. */
+  /** Whether a caller waits for the store. */
   readonly isAwaited: boolean;
-  /** It holds requests that will be sent when the store is back. */
+  /** Whether the strategy holds requests that it sends when the store is back. */
   readonly holdsRequests: boolean;
-  /** Nothing would be lost if the outage were forgotten. */
+  /** Whether the outage leaves nothing to do when the store is back. */
   readonly isIdle: boolean;
   /**
-   * The store did not answer the request.
+   * Handles a request that the store did not answer.
    *
-   * @param isSent the request has left: the store may run it or have run it
+   * @param isSent the request was sent: the store may have run it, or may still run it
    */
   failed(request: Request, error: StoreUnavailableError, isSent: boolean): void;
-  /** A reply to a request that has failed. */
+  /** Handles the late reply to a request that has failed. */
   late(request: Request, answer: Answer, sentAt: number): void;
-  /** An outage begins. */
+  /** Called when an outage begins. */
   lost(): void;
-  /** The store is back. @param send sends a request before those that come from now on */
+  /** Called when the store is back. @param send sends a request ahead of all later ones */
   recovered(send: (request: Request) => void): void;
-  /** The limiter is closed. @returns the requests that it holds */
+  /** Called when the limiter is closed. @returns the requests that the strategy holds */
   abandon(): Iterable<Request>;
 }
 
@@ -60,11 +60,11 @@ export interface LinkOptions<Request, Answer>
   readonly name: string;
   readonly strategy: WhenUnavailable<Request, Answer>;
   readonly stats: OutageStats;
-  /** The breaker of all whose stores go away together; absent: this link has its own. */
+  /** The breaker that all links of one connection share; undefined: this link has its own. */
   breaker(): Breaker | undefined;
   probe(): Promise<unknown>;
   isPermanent(cause: unknown): boolean;
-  /** A reply has come in time. */
+  /** Called for each answer that arrives in time. */
   answered?(request: Request, answer: Answer): void;
 }
 
@@ -75,9 +75,9 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   readonly #strategy: WhenUnavailable<Request, Answer>;
   readonly #batcher: Batcher<Request, Answer | undefined>;
   readonly #own = new Breaker();
-  /** The breaker that it has joined, while the store is away. */
+  /** The breaker that this link has joined; set while the store is away. */
   #joined: Breaker | undefined;
-  /** For all who ask meanwhile: an error takes longer to make than an answer. */
+  /** One error for all calls of an outage: an error is expensive to create. */
   #error: StoreUnavailableError | undefined;
   #closed: Error | undefined;
   #isDetached = false;
@@ -103,19 +103,19 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     else this.#unsent(request, error);
   }
 
-  /** With what a request fails now without being sent; undefined: it is sent. */
+  /** Returns the error with which a request would fail now without being sent; undefined: it is sent. */
   refusal(): StoreUnavailableError | undefined {
     if (!this.#isAway()) return undefined;
     this.#error ??= this.#unavailable(this.#joined?.cause);
     return this.#error;
   }
 
-  /** Requests would fail without being sent, and are not kept until the store is back. */
+  /** Whether a request would fail now without being sent, rather than wait for the store. */
   get refusesNow(): boolean {
     return this.#isAway() && !this.#strategy.acceptsLate;
   }
 
-  /** The request would have depended on another one, which has failed. */
+  /** Fails a request that depends on another one, which has failed. */
   refuse(request: Request, error: unknown): void {
     if (error instanceof StoreUnavailableError && !this.isPermanent(error.cause)) {
       this.#strategy.failed(request, error, false);
@@ -125,8 +125,8 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   /**
-   * Ends the link when nothing is queued or under way any more, or after `timeoutMs`: what is left
-   * then fails, and so does what is sent later.
+   * Ends the link when no request is queued or under way any more, or after `timeoutMs`. Requests that
+   * are left then fail, and so does every later one.
    */
   close(error: Error): Promise<void> {
     return new Promise((resolve) => {
@@ -140,7 +140,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
         resolve();
       };
       const last = setTimeout(end, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
-      // what is answered now may still lead to something that returns to the store
+      // the reply to this batch may still cause permits to return to the store
       this.#onDrained = () => {
         setTimeout(() => {
           if (this.#onDrained !== undefined && this.#isDrained) end();
@@ -151,9 +151,9 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   /**
-   * From now on each request finds out by itself whether the store is there.
+   * Leaves the breaker for good: from now on each request detects by itself whether the store answers.
    *
-   * @param error what those get that wait for it
+   * @param error the error for requests that wait for the store
    */
   detach(error: Error): void {
     this.#isDetached = true;
@@ -171,7 +171,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#strategy.acceptsLate ? breaker.forWaiting() : breaker;
   }
 
-  /** Whether the store is away, as far as this link or another one of the connection knows. */
+  /** Whether this link, or another one of the same connection, has detected an outage. */
   #isAway(): boolean {
     if (this.#joined !== undefined) return true;
     if (this.#isDetached) return false;
@@ -203,7 +203,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return new StoreUnavailableError(name, timeoutMs, cause);
   }
 
-  // -- what the batcher asks, and reports --
+  // -- for the batcher --
 
   now(): number {
     return this.#options.now();
@@ -213,7 +213,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#options.prepare(requests);
   }
 
-  /** An answer is undefined where the store has run the request and the reply to that is lost. */
+  /** An answer is undefined where the store has run the request but its reply is lost. */
   run(
     requests: readonly Request[],
     sentAt: number,
@@ -238,7 +238,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
       }
     }
     stats.answered();
-    // in time: the store was not away after all
+    // a reply in time shows that the store is not away
     const breaker = this.#joined ?? this.#breaker;
     if (breaker.isOpen) breaker.close();
     if (lost.length > 0) this.failed(lost, new LostReplyError(), false);
@@ -273,7 +273,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     if (this.#isDrained) this.#onDrained?.();
   }
 
-  // -- what the breaker asks, and reports --
+  // -- for the breaker --
 
   get timeoutMs(): number {
     return this.#options.timeoutMs;
@@ -294,7 +294,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   probe(): Promise<unknown> {
     const afterThat = () => {};
     const probe = new Promise((resolve) => resolve(this.#options.probe()));
-    // where an overdue reply and that of the probe come together, the overdue one goes first
+    // if an overdue reply and the probe's reply arrive together, the overdue one is processed first
     return probe.finally(afterThat);
   }
 
@@ -306,7 +306,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     this.#batcher.resume();
   }
 
-  /** The next call will see that the store is away. */
+  /** Called when the breaker removes this link because it is idle: the next call joins again. */
   forgotten(): void {
     this.#joined = undefined;
     this.#error = undefined;

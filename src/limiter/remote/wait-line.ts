@@ -2,41 +2,41 @@ import { type Clock, type Timer, toMicros } from "../../clock.ts";
 import { Fifo } from "../fifo.ts";
 import { LONGEST_CREDIT } from "../timeline.ts";
 
-/** What a store elsewhere has promised. */
+/** Permits that a remote store has promised. */
 export interface Promised {
-  /** From when it can be used, the clock's microseconds. */
+  /** From when the permits can be used, the clock's microseconds. */
   readonly instant: number;
 }
 
-/** A caller that was promised something. */
+/** A caller with promised permits. */
 export interface Sleeper {
-  /** When it goes: at the instant that it was promised, and not before the one before it. */
+  /** When the caller wakes: at its promised instant, but never before the caller in front. */
   due: number;
   promised: Promised;
-  /** How many permits it waits for. */
+  /** How many permits the caller waits for. */
   readonly size: number;
-  /** It wants its permits no more. */
+  /** The caller has left and does not want its permits. */
   readonly gone: boolean;
   wake(now: number): void;
-  /** Whether each could use what the other was promised. */
+  /** Returns whether the two callers could exchange their promised permits. */
   isLike(other: Sleeper): boolean;
-  /** No caller here wants what it was promised. */
+  /** Returns the promised permits to the store: no caller here wants them. */
   returnPromised(): void;
 }
 
-/** Replies take now longer, now shorter: ignores instants that are earlier by less than this (µs). */
+/** Ignores instants that are earlier by less than this (µs): the time of a round trip varies. */
 const JITTER = 1000;
 
 /**
- * Callers that sleep until the instant that a store has promised: first in, first out, with one timer
- * for the head. Unlike the `WaiterQueue` it knows no policies, since these are elsewhere. But
- * neighbours that asked for the same exchange instants: so the earliest are always those of the
- * callers in front, whoever leaves and whatever a later one was promised. What is left over at the
- * end returns to the store.
+ * Holds callers until the instant that the store has promised to each: first in, first out, with one
+ * timer for the head. Unlike the `WaiterQueue` it does not know the policies, which are in the store.
+ * But neighbours that asked for the same amount exchange instants, so that the callers in front always
+ * have the earliest ones, even if a caller leaves or a later one was promised an earlier instant. The
+ * permits that are left over at the end return to the store.
  *
- * Only neighbours that asked for the same: an earlier grant for fewer permits would have to be kept
- * until the rest of the amount is there, and permits that are used later than they were granted for
- * come on top of what the limit lets through in that time.
+ * Callers with different amounts do not exchange instants. An earlier grant for fewer permits would have
+ * to be kept until the rest of the amount is granted. Permits that are used later than granted add to
+ * what the limit lets through at that time, so the limit would be exceeded.
  */
 export class WaitLine {
   readonly #clock: Clock;
@@ -60,17 +60,17 @@ export class WaitLine {
     return toMicros(this.#clock.now());
   }
 
-  /** How long the last one in the line sleeps, microseconds. */
+  /** How long the last caller in the line still sleeps, microseconds. */
   get lastIn(): number {
     return this.#sleepers.size === 0 ? 0 : Math.max(0, this.#lastDue - this.now());
   }
 
-  /** How many permits are waited for. */
+  /** How many permits the callers wait for. */
   get permits(): number {
     return this.#permits;
   }
 
-  /** @param latest when it must have gone, the clock's microseconds */
+  /** @param latest the caller must wake no later than this, the clock's microseconds */
   add(sleeper: Sleeper, latest = Infinity): void {
     this.#permits += sleeper.size;
     if (this.#sleepers.size === 0) this.#lastDue = 0;
@@ -80,7 +80,7 @@ export class WaitLine {
       this.#addAside(sleeper);
       return;
     }
-    // permits that came back made its wait shorter: that is for whoever asked first
+    // permits that came back gave it an earlier instant: the first caller in the line gets that one
     if (instant < due - JITTER) this.#closeRanksSoon();
     this.#lastDue = due;
     sleeper.due = due;
@@ -88,7 +88,7 @@ export class WaitLine {
     if (this.#timer === undefined) this.#arm();
   }
 
-  /** It cannot wait for those before it, and need not: its own instant was told. */
+  /** Adds a caller beside the line: its promised instant is in time, but its place in the line is not. */
   #addAside(sleeper: Sleeper): void {
     sleeper.due = sleeper.promised.instant;
     const timer = this.alarm(sleeper.due, () => {
@@ -99,7 +99,7 @@ export class WaitLine {
     this.#aside.set(sleeper, timer);
   }
 
-  /** The sleeper is gone: what it was promised goes to those behind it, or returns to the store. */
+  /** Removes a caller that is gone: its permits go to callers behind it, or return to the store. */
   leave(sleeper: Sleeper): void {
     this.#permits -= sleeper.size;
     const alarm = this.#aside.get(sleeper);
@@ -112,7 +112,7 @@ export class WaitLine {
     }
   }
 
-  /** Once for all that come and leave in one turn. */
+  /** Redistributes the instants once for all callers that come and leave in one turn. */
   #closeRanksSoon(): void {
     if (this.#isClosing) return;
     this.#isClosing = true;
@@ -134,7 +134,7 @@ export class WaitLine {
     this.#arm();
   }
 
-  /** What neighbours were promised, in turn to those of them that want it. */
+  /** Redistributes the promised permits of neighbours, the earliest first, to those that still wait. */
   #deal(rank: readonly Sleeper[]): void {
     const promised = rank.map((sleeper) => sleeper.promised);
     promised.sort((a, b) => a.instant - b.instant);
@@ -153,7 +153,7 @@ export class WaitLine {
     }
   }
 
-  /** Takes all out of the line. @returns them in order */
+  /** Removes all callers from the line. @returns them in order */
   clear(): readonly Sleeper[] {
     const sleepers = [...this.#sleepers];
     for (const sleeper of sleepers) {
@@ -165,23 +165,23 @@ export class WaitLine {
     return sleepers;
   }
 
-  /** No sleeper wakes before that. */
+  /** Wakes no caller before that instant. */
   holdUntil(instant: number): void {
     this.#heldUntil = Math.max(this.#heldUntil, instant);
     this.#arm();
   }
 
-  /** A caller that comes now goes no sooner than this: behind all that sleep, and after a pause. */
+  /** The earliest instant for a caller that arrives now: behind all sleeping callers and any pause. */
   get turn(): number {
     return Math.max(this.#sleepers.size === 0 ? 0 : this.#lastDue, this.#heldUntil);
   }
 
-  /** Whether an instant has come, and no pause defers it. */
+  /** Returns whether an instant has come and no pause defers it. */
   reached(due: number): boolean {
     return this.now() >= Math.max(due, this.#heldUntil);
   }
 
-  /** A timer beside the line, which a pause defers too. */
+  /** Starts a timer beside the line; a pause defers it, too. */
   alarm(due: number, wake: () => void): Timer {
     let timer: Timer | undefined;
     const look = () => {
@@ -192,7 +192,7 @@ export class WaitLine {
     return { cancel: () => timer?.cancel() };
   }
 
-  /** How late our timer was for callers that come back now: see `WaiterQueue`. */
+  /** Returns how late our timer was for the callers that call again now: see `WaiterQueue`. */
   lateBy(): number {
     return this.now() < this.#lateUntil ? this.#lateBy : 0;
   }
@@ -211,7 +211,7 @@ export class WaitLine {
     this.catchUp();
   };
 
-  /** Wakes those that are due, though the timer may not have fired yet. */
+  /** Wakes all callers that are due, even if the timer has not fired yet. */
   catchUp(): void {
     if (this.#isClosing) this.#closeRanks();
     if (this.#sleepers.size === 0) return;

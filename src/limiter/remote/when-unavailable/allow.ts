@@ -3,7 +3,7 @@ import { openCell } from "../../../stores/memory.ts";
 import { OpenCell, type OutageCell } from "../../../stores/outage-cell.ts";
 import { AnswerHere } from "./answer-here.ts";
 
-/** Every caller is let in; a pause holds nevertheless. */
+/** Grants every request, except that a pause still holds. */
 export class AllowWhenUnavailable extends AnswerHere {
   protected override fraction(): number {
     return 1;

@@ -20,7 +20,7 @@ import { LocalFallback } from "./local-fallback.ts";
 import { MacrotaskGate } from "./macrotask-gate.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 
-/** What the strategies that let callers in need of their limiter. */
+/** The part of the limiter that the strategies "local" and "allow" use. */
 export interface HereOptions {
   readonly name: string;
   readonly clock: Clock;
@@ -35,14 +35,14 @@ export interface HereOptions {
   policies(): readonly Policy[];
   hasRoom(amount: Amount): boolean;
   full(amount: Amount, policies: readonly Policy[]): Error;
-  /** Counts what is let in. */
+  /** Counts permits that were granted without the store. */
   granted(amount: Amount): void;
   send(request: PermitRequest): void;
-  /** Those that have been promised something by the store wait until then, too. */
+  /** Pauses the limiter on the store, and callers with permits promised by the store. */
   pause(micros: number): void;
 }
 
-/** Requests are answered in this process while the store is away. */
+/** Answers requests in this process while the store is away. */
 export abstract class AnswerHere extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
   override readonly awayOnDisconnect = true;
@@ -56,9 +56,9 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
     this.options = options;
   }
 
-  /** Which part of the policies is this process' own. */
+  /** Returns this process' share of the policies, at most 1. */
   protected abstract fraction(): number;
-  /** How to open the state that this process goes by, and how long it is held, microseconds. */
+  /** Returns a function that opens the state of the fallback, and how long it is paused, microseconds. */
   protected abstract begin(policies: readonly Policy[]): {
     readonly open: (fraction: number, now: number, epoch: number) => OutageCell;
     readonly heldFor: number;
@@ -88,7 +88,7 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
 
   #runLater(request: PermitRequest): void {
     if (request.gone) return;
-    // it may be back by then
+    // the store may be back by now
     if (this.#isAway) request.runHere?.(this.here, false);
     else this.options.send(request);
   }
@@ -102,7 +102,7 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
     super.late(request, answer, sentAt);
   }
 
-  /** The store learns what was used, and is asked by those that wait. */
+  /** Charges the permits used in the outage to the store, and sends the requests of waiting callers. */
   override recovered(send: (request: PermitRequest) => void): void {
     this.#isAway = false;
     super.recovered(send);
@@ -137,7 +137,7 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
       ...{ policies: list, open, whole: openCell({ names: options.names, list }, 0, 0) },
       fraction: () => this.fraction(),
     });
-    // callers that the store has promised something go first
+    // callers with permits promised by the store go first
     fallback.holdFor(Math.max(heldFor, line.lastIn));
     return fallback;
   }

@@ -12,7 +12,7 @@ const STRATEGIES = {
   allow: (_shape: Amount, options: HereOptions) => new AllowWhenUnavailable(options),
 };
 
-/** What requests do while the store is away. @param shape an amount of the limiter */
+/** Returns the strategy of a `whenUnavailable` value. @param shape any amount of the limiter */
 export function whenUnavailable(
   kind: keyof typeof STRATEGIES,
   shape: Amount,

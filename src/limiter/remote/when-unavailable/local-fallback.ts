@@ -1,7 +1,7 @@
 /**
- * A limiter in this process for the time in which the store is away: the ordinary one, on this
- * process' share of the policies. When the store is back, callers that still wait ask the store, and
- * what was used here is charged to it. Reservations keep their instants.
+ * A limiter in this process that replaces the store during an outage: an ordinary in-process limiter on
+ * this process' share of the policies. When the store is back, callers that still wait are requested
+ * from it, and the permits used here are charged to it. Reservations keep their instants.
  */
 import type { Policy } from "../../../algorithms/algorithm.ts";
 import { share } from "../../../algorithms/index.ts";
@@ -19,37 +19,37 @@ import { WaiterQueue } from "../../waiter-queue.ts";
 import type { KeptLimits } from "../kept-limits.ts";
 import type { ChangeVerb, Here, PermitRequest, Visitor } from "../permit-request.ts";
 
-/** How often it is asked how many processes share the limit, microseconds. */
+/** How long the number of processes that share the limit is used before it is read again, microseconds. */
 const SHARE_HOLDS = 1_000_000;
 
 export interface FallbackOptions {
   readonly name: string;
   readonly clock: Clock;
-  /** Knows what the store would never let through. */
+  /** The full policies: they decide which requests the store would never let through. */
   readonly whole: Cell;
   /** The policies in force, and their names. */
   readonly names: readonly string[];
   /** Limits that operators keep in keys. */
   readonly limits: KeptLimits;
   readonly policies: readonly Policy[];
-  /** Which part of them is this process' own. */
+  /** Returns this process' share of the policies, at most 1. */
   readonly fraction: () => number;
   readonly open: (fraction: number, now: number, epoch: number) => OutageCell;
-  /** Whether so much more may wait beside what waits already; if not, what to throw. */
+  /** `hasRoom` returns whether `maxWaiting` allows that many more permits; `full` is the error if not. */
   readonly hasRoom: (amount: Amount) => boolean;
   readonly full: (amount: Amount, policies: readonly Policy[]) => Error;
-  /** Counts what is let in. */
+  /** Counts permits that were granted without the store. */
   readonly granted: (amount: Amount) => void;
-  /** Counts reservations that are cancelled. */
+  /** Counts cancelled reservations. */
   readonly meter: Meter;
 }
 
-/** What the store has to learn when it is back. */
+/** The result of an outage, for the store when it is back. */
 export interface Settlement {
   readonly used: Amount;
-  /** No caller goes before that many microseconds have passed. */
+  /** How much longer a pause lasts, microseconds. */
   readonly pause: number;
-  /** Those that wait, in order. */
+  /** The callers that still wait, in order. */
   readonly visitors: readonly (Visitor & PermitRequest)[];
 }
 
@@ -72,12 +72,12 @@ export class LocalFallback implements Here {
     this.#askedAgainAt = this.#queue.now() + SHARE_HOLDS;
   }
 
-  /** How many permits are waited for. */
+  /** How many permits callers wait for here. */
   get waiting(): number {
     return this.#queue.permits;
   }
 
-  /** No caller waits, nothing is missing and nothing is paused. */
+  /** Whether no caller waits, no permits are missing and no pause holds. */
   get isIdle(): boolean {
     const now = this.#queue.now();
     return this.#queue.isIdle && this.#queue.cell.owed(now).every((permits) => permits === 0);
@@ -119,7 +119,7 @@ export class LocalFallback implements Here {
     visitor.letIn();
   }
 
-  /** What the store would never let through, neither do we. */
+  /** Returns the error for a request that the store would never let through. */
   #excess(amount: Amount): PermitsExceedCapacityError | undefined {
     const { whole } = this.#options;
     return whole.earliest(0, amount) < Infinity ? undefined : whole.excess(0, amount);
@@ -154,7 +154,7 @@ export class LocalFallback implements Here {
     return this.#unlessFull(this.#limiter.peek(permits), amount);
   }
 
-  /** Waiting does not help where as many wait as may. */
+  /** Sets `waitMs` to `Infinity` if the caller could not wait because `maxWaiting` is reached. */
   #unlessFull(decision: Decision, amount: Amount): Decision {
     const isFull = decision.waitMs > 0 && !this.#options.hasRoom(amount);
     return isFull ? { ...decision, waitMs: Infinity } : decision;
@@ -168,12 +168,12 @@ export class LocalFallback implements Here {
     });
   }
 
-  /** A late reply: the store has run what was sent before it went away. */
+  /** Called on a late reply: the store has run the requests that were sent before the outage. */
   sentWasRun(): void {
     this.#sentWasRun = true;
   }
 
-  /** No caller goes before that many microseconds have passed, as the store knows. */
+  /** Delays all callers by that many microseconds; the store has this pause already. */
   holdFor(micros: number): void {
     this.#queue.pause(micros);
   }
@@ -184,9 +184,9 @@ export class LocalFallback implements Here {
   }
 
   /**
-   * The store is back. Reservations keep their instants, and are charged with the rest.
+   * Ends the fallback: the store is back. Reservations keep their instants and are part of `used`.
    *
-   * @param successor settles from now on what is reserved here
+   * @param successor receives later corrections of reservations that were made here
    */
   retire(successor: Account): Settlement {
     this.#queue.catchUp();
@@ -198,7 +198,7 @@ export class LocalFallback implements Here {
     return { used, pause: Math.max(0, this.#pausedUntil - now), visitors };
   }
 
-  /** The time; now and then the share is looked at anew. */
+  /** Returns the time, and updates the share if it was read too long ago. */
   #now(): number {
     const now = this.#queue.now();
     if (now < this.#askedAgainAt) return now;
@@ -233,7 +233,7 @@ function apply(cell: Cell, verb: ChangeVerb, now: number, amount: Amount): void 
   else cell.settle(now, amount);
 }
 
-/** The ordinary limiter, whose reservations outlive the outage. */
+/** The in-process limiter, with reservations that stay valid after the outage. */
 class ShareLimiter extends QueueingLimiter {
   readonly #queue: WaiterQueue;
   readonly #meter: Meter;
@@ -248,7 +248,7 @@ class ShareLimiter extends QueueingLimiter {
     this.#account = account;
   }
 
-  /** @param successor settles from now on what is reserved here */
+  /** @param successor receives later corrections of reservations that were made here */
   retire(successor: Account): void {
     this.#account.successor = successor;
   }
@@ -258,7 +258,7 @@ class ShareLimiter extends QueueingLimiter {
   }
 }
 
-/** Corrections go to the queue during the outage, and to the store afterwards. */
+/** Sends corrections to the queue during the outage, and to the store afterwards. */
 class SucceededAccount implements Account {
   readonly #queue: WaiterQueue;
   successor: Account | undefined;
@@ -276,7 +276,7 @@ class SucceededAccount implements Account {
   }
 }
 
-/** The limiter on the store counts its calls itself, but not what becomes of reservations here. */
+/** Counts cancellations only: the limiter on the store counts the calls, but not these. */
 class CancellationMeter extends Meter {
   readonly #meter: Meter;
 
@@ -294,7 +294,7 @@ class CancellationMeter extends Meter {
   }
 }
 
-/** Reserved while the store was away; when it is back it is charged to the store at once. */
+/** A reservation that was made during the outage. When the store is back, it is charged to it at once. */
 class OutageReservation extends QueuedReservation {
   readonly #account: SucceededAccount;
 
@@ -317,7 +317,7 @@ class OutageReservation extends QueuedReservation {
   }
 }
 
-/** A caller, waiting here instead of at the store. */
+/** A caller that waits in the fallback's queue. */
 class VisitorInLine extends Waiter {
   readonly #deadline: number;
   readonly #answer: (isLetIn: boolean) => void;
@@ -345,6 +345,6 @@ class VisitorInLine extends Waiter {
     this.#answer(false);
   }
 
-  /** Signals are the caller's own affair. */
+  /** Does nothing: the caller handles its signal itself. */
   override abort(): void {}
 }

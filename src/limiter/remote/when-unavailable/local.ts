@@ -6,11 +6,11 @@ import type { PermitRequest } from "../permit-request.ts";
 import { AnswerHere, type HereOptions } from "./answer-here.ts";
 import { StoreSnapshot } from "./store-snapshot.ts";
 
-/** As many callers are let in as this process' share of the limit allows, from where the store was. */
+/** Grants this process' share of the limit, starting from the last known state of the store. */
 export class LocalWhenUnavailable extends AnswerHere {
   readonly #snapshot: StoreSnapshot;
 
-  /** @param shape an amount of the limiter */
+  /** @param shape any amount of the limiter */
   constructor(shape: Amount, options: HereOptions) {
     super(options);
     this.#snapshot = new StoreSnapshot(shape, options);

@@ -1,4 +1,4 @@
-/** So long may callers be answered without a turn of the event loop, ms. */
+/** The longest time for which calls are answered without a turn of the event loop, ms. */
 const LONGEST_TURN_MS = 10;
 
 interface Platform {
@@ -6,14 +6,14 @@ interface Platform {
 }
 
 /**
- * Lets the event loop turn now and then: a caller that is answered at once, and asks again at once,
- * would otherwise keep timers and sockets waiting for ever, and with them the return of the store.
+ * Yields to the event loop regularly. Otherwise a caller that is answered at once, and calls again at
+ * once, would block timers and sockets for ever, so that the return of the store is never detected.
  */
 export class MacrotaskGate {
   #turnSinceMs: number | undefined;
   #waiting: (() => void)[] = [];
 
-  /** Runs it now or, where this turn has lasted too long, in the next one; in order. */
+  /** Runs the callback now or, if this turn has lasted too long, in the next one; keeps the order. */
   pass(deed: () => void): void {
     if (this.#turnSinceMs === undefined) {
       this.#turnSinceMs = performance.now();
@@ -32,7 +32,7 @@ export class MacrotaskGate {
   }
 }
 
-/** `setImmediate` where there is one: after the sockets have been looked at. */
+/** Uses `setImmediate` where available: it runs after the event loop has polled the sockets. */
 function nextTurn(callback: () => void): void {
   const { setImmediate } = globalThis as Platform;
   if (setImmediate === undefined) setTimeout(callback, 0);

@@ -4,7 +4,7 @@ import type { Answer } from "../../../stores/store.ts";
 import { type PermitRequest, StoreCall } from "../permit-request.ts";
 import type { WaitLine } from "../wait-line.ts";
 
-/** A store that is used is asked how it stands that often, ms. */
+/** How often the state of a store in use is requested, ms. */
 const EVERY_MS = 50;
 
 export interface SnapshotOptions {
@@ -12,7 +12,7 @@ export interface SnapshotOptions {
   send(request: PermitRequest): void;
 }
 
-/** How a store stood when it last answered that, and what this process has been given since. */
+/** Keeps the last known state of the store, and what this process was granted since then. */
 export class StoreSnapshot {
   readonly #options: SnapshotOptions;
   readonly #nothing: Amount;
@@ -29,33 +29,33 @@ export class StoreSnapshot {
     this.#since = this.#nothing;
   }
 
-  /** A request for the next snapshot, if the last one is old enough. */
+  /** Returns a request for the next snapshot if the last one is old enough. */
   inquiry(): PermitRequest | undefined {
     return performance.now() < this.#nextMs ? undefined : this.#inquire();
   }
 
-  /** The store has given that to a caller here. */
+  /** Called when the store has granted an amount to this process. */
   taken(amount: Amount): void {
     if (sizeOf(amount) === 0) return;
     this.#since = combine(this.#since, amount, (sum, permits = 0) => sum + permits);
-    // what comes last must be known too
+    // a timer requests a snapshot after the last grant, when no other batch follows
     if (this.#timer !== undefined) return;
     this.#timer = setTimeout(() => this.#options.send(this.#inquire()), EVERY_MS);
     this.#timer.unref?.();
   }
 
-  /** Whatever was answered is of no use: ask again. */
+  /** Makes the next `inquiry` request a new snapshot: the last one is outdated. */
   outdated(): void {
     this.#nextMs = -Infinity;
   }
 
-  /** No timer is left. */
+  /** Cancels the timer. */
   close(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
   }
 
-  /** Undefined where the store has never answered. */
+  /** The last known state; undefined if the store has never answered. */
   get snapshot(): Snapshot | undefined {
     if (this.#owed === undefined) return undefined;
     const now = this.#options.line.now();

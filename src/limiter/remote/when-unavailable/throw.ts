@@ -3,23 +3,23 @@ import type { Answer } from "../../../stores/store.ts";
 import type { Here, PermitRequest } from "../permit-request.ts";
 import type { WhenUnavailable } from "../store-link.ts";
 
-/** What a limiter needs of its strategy beyond what its link needs. */
+/** The strategy of a limiter of permits: adds what the limiter needs to what its link needs. */
 export interface PermitStrategy extends WhenUnavailable<PermitRequest, Answer> {
-  /** How many permits are waited for here. */
+  /** How many permits callers wait for in the fallback. */
   readonly waiting: number;
-  /** Answers in place of a store that is away; undefined: requests fail or wait. */
+  /** The fallback that answers while the store is away; undefined: requests fail or wait. */
   readonly here: Here | undefined;
-  /** A request that is to leave with a batch. */
+  /** Returns a request to add to the batch that is about to be sent, if any. */
   piggyback(): PermitRequest | undefined;
-  /** What the store has answered before is of no use any more. */
+  /** Called when the last known state of the store is outdated. */
   outdated(): void;
-  /** The store has answered in time. */
+  /** Called for each answer that arrives in time. */
   answered(request: PermitRequest, answer: Answer): void;
 }
 
 /**
- * Requests fail while the store is away. Permits that return to the store are kept until it is back:
- * no caller waits for that.
+ * Fails requests while the store is away. Requests that return permits are kept until it is back: no
+ * caller waits for those.
  */
 export class ThrowWhenUnavailable implements PermitStrategy {
   readonly awayOnError: boolean = false;

@@ -4,13 +4,13 @@ import type { PermitRequest } from "../permit-request.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 
 /**
- * Requests wait until the store is back. A late reply still counts; a request that has none by then
- * is sent again, unless it must not be run twice.
+ * Keeps requests until the store is back. A late reply still counts. A request without a reply by then
+ * is sent again, unless it must not run twice.
  */
 export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
   override readonly acceptsLate = true;
-  /** In order; and with what those fail that must not be sent again. */
+  /** The waiting requests in order; each with the error if it must not be sent again. */
   readonly #waiting = new Map<PermitRequest, StoreUnavailableError | undefined>();
 
   override get isAwaited(): boolean {
@@ -57,7 +57,7 @@ export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   }
 }
 
-/** The reply may still come. */
+/** Returns whether the error is a time-out, after which the reply may still arrive. */
 function isSilence({ cause }: StoreUnavailableError): boolean {
   return cause instanceof DOMException && cause.name === "TimeoutError";
 }
