@@ -176,9 +176,9 @@ function fits(
 }
 
 /**
- * Returns the index of the first entry that makes enough room when it expires. Requires that the permits do not
- * fit now. The search begins at the index that is right if all entries hold equally many permits, which
- * is close in most logs.
+ * Returns the index of the first entry that makes enough room when it expires. Requires that the permits
+ * do not fit now. The search begins at the index that is right if all entries hold equally many permits,
+ * which is close in most logs.
  */
 function lastToLeave(
   policy: SlidingLogPolicy,
