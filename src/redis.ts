@@ -1,6 +1,6 @@
 /**
- * `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the
- * same name.
+ * `smooth-limiter/redis`: limiters with their state in Redis, one for all processes that use the same
+ * name.
  */
 import { reportUseless } from "./algorithms/never-binds.ts";
 import {

@@ -85,8 +85,8 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
   settle?(policy: P, state: S, now: number, permits: number): void;
 
   /**
-   * Whether these permits, which are not available at `now`, exceed the number that may wait. Absent:
-   * there is no bound.
+   * Whether a request for permits that are not available at `now` exceeds the number that may wait.
+   * Absent: the number is not bounded.
    */
   overflows?(policy: P, state: S, now: number, permits: number): boolean;
 

@@ -33,8 +33,8 @@ export function share({ algorithm, numbers }: Policy, fraction: number): Policy 
  * Returns policies in the form in which a store gets them: one line each, the algorithm's code and the
  * numbers.
  *
- * @param keptAt for each policy with a limit that is kept under a key: the index of that key among the
- *   keys passed to the store; such a number is written `$number@index`
+ * @param keptAt for each policy with a limit that is kept under a key: the index of that key, from 1,
+ *   among the limit keys of the store; such a number is written `$number@index`
  */
 export function writePolicies(
   policies: readonly Policy[],

@@ -28,7 +28,7 @@ const LOOKS_FOR_ROOM = 16;
 const MOST_LOOKS = { refuse: 64, evict: 1024 } as const;
 /** In tables up to this size all keys are checked before one is evicted. */
 const SMALL = 64;
-/** One key is checked every so many calls. */
+/** The number of calls for each further check of a key. */
 const CALLS_A_LOOK = 16;
 
 /** States from before a change, and the function that converts each of them. */

@@ -1,6 +1,6 @@
 /**
  * Limits that operators keep under keys of their own: in the numbers of the policies such a limit is
- * written `$fallback@index`.
+ * written `$fallback@index`, with the index of its key from 1.
  */
 import type { LimitNote } from "./store.ts";
 

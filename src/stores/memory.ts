@@ -49,8 +49,8 @@ export interface Cell {
   /** Whether a policy bounds how many permits may wait. */
   readonly isBounded: boolean;
   /**
-   * Returns the index of a policy that does not let the permits wait, which are not available at `now`;
-   * -1 if there is none.
+   * Returns the index of a policy that rejects the permits, which are not available at `now`, instead of
+   * letting them wait; -1 if there is none.
    */
   overflowing(now: number, amount: Amount): number;
   /** Returns for each policy whether it alone would grant the permits at `now`. */

@@ -198,7 +198,10 @@ export class PolicyStates {
     return this.#parts.findIndex((_, i) => this.closed.has(i) && (permits[i] ?? 0) > 0);
   }
 
-  /** Returns the first policy that does not let the permits wait, which are not available now; -1: none. */
+  /**
+   * Returns the first policy that rejects the permits, which are not available now, instead of letting
+   * them wait; -1 if there is none.
+   */
   overflowing(permits: readonly number[]): number {
     return this.#parts.findIndex(({ algorithm, policy, state }, i) => {
       const asked = permits[i] ?? 0;

@@ -134,7 +134,7 @@ export interface StoreReply {
 
 /**
  * The result for one limiter of a combination: it alone would grant the request; rejects it for now; does
- * not let it wait either (its queue is full, or its limit is 0); or can never grant so many permits.
+ * not let it wait either (its queue is full, or its limit is 0); or can never grant that many permits.
  */
 export type Fate = "passes" | "refused" | "full" | "never";
 

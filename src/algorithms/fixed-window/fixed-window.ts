@@ -146,12 +146,12 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
   },
 };
 
-/** Returns the permits that are left when so many windows have passed; below 0: the remaining debt. */
+/** Returns the permits that are left after `windows` windows; below 0: the remaining debt. */
 function room(policy: FixedWindowPolicy, state: FixedWindowState, windows: number): number {
   return policy.limit - Math.max(0, state.used - windows * policy.limit);
 }
 
-/** Returns after how many windows there is room for the permits. The quotient is off by one at most. */
+/** Returns how many windows must pass until the permits fit. The quotient is off by one at most. */
 function windowsUntil(policy: FixedWindowPolicy, state: FixedWindowState, permits: number): number {
   const windows = Math.ceil((state.used - (policy.limit - permits)) / policy.limit);
   if (permits > room(policy, state, windows)) return windows + 1;

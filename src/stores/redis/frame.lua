@@ -178,7 +178,7 @@ local function earliest(from, permits)
   end
 end
 
--- returns the first policy that does not let the permits wait, which are not available now; nil if there is none
+-- returns the first policy that rejects the permits, which are not available now, instead of letting them wait; or nil
 local function overflowing(permits)
   for i = 1, count do
     local bounded = policy[i].maxWaiting and permits[i] > 0

@@ -1,11 +1,12 @@
--- The hot path: a trip with one `reserve` request, for one policy that is first in, first out, on an undisturbed state: it
--- was written under the numbers that this caller declares, the limiter is not paused, and the clock has neither stepped back
--- nor gone so far that the state needs a new base. frame.lua handles all other trips. It would give the same answers and
--- write the same bytes here (the twin tests compare both), and its steps `callers` and `grants` are part of this path.
+-- The hot path: a trip with one `reserve` request, for one policy that is first in, first out, on an undisturbed state:
+-- it was written under the numbers that this caller declares, the limiter is not paused, and the clock has neither
+-- stepped back nor gone so far that the state needs a new base. frame.lua handles all other trips. It would give the
+-- same answers and write the same bytes here (the twin tests compare both), and its steps `callers` and `grants` are
+-- part of this path.
 --
 -- The hot path is placed before the rest of the script, which creates nothing if the hot path answers. It creates no
--- function and no table itself: scripts/embed-lua.ts inlines the twin's functions at their calls, and replaces the fields of
--- the policy (all of them: POLICY) and of the state (STATE) by variables.
+-- function and no table itself: scripts/embed-lua.ts inlines the twin's functions at their calls, and replaces the
+-- fields of the policy (all of them: POLICY) and of the state (STATE) by variables.
 --
 -- reply    the request's part of the frame's reply: no tab
 
