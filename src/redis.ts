@@ -1,6 +1,6 @@
 /**
- * `smooth-limiter/redis`: limiters whose state lives in Redis, one for all processes that use the
- * same name.
+ * `smooth-limiter/redis`: limiters with their state in Redis, one for all processes that use the same
+ * name.
  */
 import { reportUseless } from "./algorithms/never-binds.ts";
 import {
@@ -67,10 +67,10 @@ export class RedisLimiter extends KeyedRemoteLimiter {
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
    *   closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
-   * @param policies a policy, or several by name: all let a request pass, or none is charged
+   * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `RedisPoliciesOptions`
-   * @returns the limiter; Redis is not asked before the first call
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @returns the limiter; it sends nothing to Redis before the first call
+   * @throws RangeError or TypeError that names the argument, its bound and the value it got
    * @example
    * const limiter = RedisLimiter.create(redis, "github", smoothBursty({ permitsPerSecond: 5 }));
    * await limiter.acquire();
@@ -104,9 +104,9 @@ export class RedisRateLimiter extends RemoteRateLimiter {
    * @param name of the limiter: any text but an empty one
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
-   * @returns the limiter; Redis is not asked before the first call, and the first call begins the
-   *   limiter's life
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @returns the limiter; it sends nothing to Redis before the first call, which creates the limiter's
+   *   state
+   * @throws RangeError or TypeError that names the argument, its bound and the value it got
    * @example
    * const limiter = RedisRateLimiter.create(new Redis(), "github", 5);
    * await limiter.acquire();
@@ -131,39 +131,39 @@ export class RedisRateLimiter extends RemoteRateLimiter {
 
 export interface RedisConcurrencyOptions {
   /**
-   * How long the places of a process that has died, or cannot reach Redis, stay taken, ms. Above 0,
+   * How long the leases of a process that has died, or cannot reach Redis, stay taken, ms. Above 0,
    * at most 2^31 - 1, default 30 000. Leases are renewed every third of it.
    */
   readonly leaseMs?: number | undefined;
   /**
-   * How many may wait in this process before a further `acquire` is refused with a QueueFullError.
+   * How many callers may wait in this process before a further `acquire` rejects with a QueueFullError.
    * 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * How long Redis may take for an answer, ms, above 0, default 1000. After that the call is a
-   * StoreUnavailableError, and what Redis grants late is given back.
+   * How long to wait for a reply of Redis, ms, above 0, default 1000. After that the call rejects with a
+   * StoreUnavailableError, and a lease that Redis grants late is given back.
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * What calls do when Redis cannot be asked: `"throw"` a StoreUnavailableError (the default);
-   * `"wait"` until it is back or their own time-out or signal ends the wait; get a lease while this
-   * process holds fewer than its share of the limit, else wait for one here (`"local"`); or get one
-   * (`"allow"`). With the last two what is held stays valid however long Redis is away, and is made
-   * known to it afterwards. What each costs: docs/concurrency.md.
+   * What calls do when Redis is unavailable: `"throw"` a StoreUnavailableError (the default); `"wait"`
+   * until Redis is back or their own time-out or signal ends the wait; get a lease while this process
+   * holds fewer than its share of the limit, else wait for one in this process (`"local"`); or get one
+   * in any case (`"allow"`). With the last two, leases stay valid for the whole outage and are registered
+   * in Redis afterwards. What each costs: docs/concurrency.md.
    */
   readonly whenUnavailable?: "throw" | "wait" | "local" | "allow" | undefined;
   /**
    * How many processes share the limit, 1 or more; a function that returns how many there are now;
-   * or `"auto"`: they are counted through Redis while it is up. `"local"` needs it: a share is the
-   * limit divided by it, rounded down, but 1 at least. A function is called at once, and again
-   * every second of an outage; if it returns no number of 1 or more then, the one before stays. With
-   * `"auto"` the last count stays: docs/availability.md.
+   * or `"auto"`: they are counted through Redis while it is up. `"local"` requires it: the share is the
+   * limit divided by it, rounded down, but at least 1. A function is called at once, and again every
+   * second of an outage; if it then returns no number of 1 or more, the previous number is kept. With
+   * `"auto"` the last count is kept: docs/availability.md.
    */
   readonly instances?: number | "auto" | (() => number) | undefined;
-  /** What the keys and channels begin with. Default "c:". */
+  /** The prefix of the keys and channels. Default "c:". */
   readonly prefix?: string | undefined;
-  /** As of other limiters on Redis; on Cluster it says which node has the state. Default: none. */
+  /** As for other limiters on Redis; on Cluster it determines the node with the state. Default: none. */
   readonly hashTag?: string | undefined;
   /**
    * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
@@ -188,7 +188,7 @@ const leaseTime: Bound = {
   holds: (value) => value > 0 && value <= LONGEST_TIMEOUT_MS,
 };
 
-/** How many run at once, in all processes together. */
+/** Limits how many calls run at once, in all processes together. */
 export class RedisConcurrencyLimiter extends RemoteConcurrency {
   /**
    * Creates a limit on how many calls run at once: all code that uses the same name shares it, however
@@ -197,10 +197,10 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
    * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
    *   closed. Or anything with `runScript`, and a `subscriber` with it
    * @param name of the limiter: any text but an empty one
-   * @param limit how many, a whole number, 1 or more
+   * @param limit how many calls may run at once, a whole number, 1 or more
    * @param options see `RedisConcurrencyOptions`
-   * @returns the limiter; Redis is not asked before the first call
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @returns the limiter; it sends nothing to Redis before the first call
+   * @throws RangeError or TypeError that names the argument, its bound and the value it got
    * @example
    * const limiter = RedisConcurrencyLimiter.create(redis, "reports", 10);
    * await limiter.run(({ signal }) => makeReport(signal));

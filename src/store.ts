@@ -1,6 +1,6 @@
 /**
- * `smooth-limiter/store`: limiters whose state lives in a store of yours, one for all processes that
- * use the same name. `casStore` makes a store of anything that can compare and set.
+ * `smooth-limiter/store`: limiters with their state in a store of your choice, one for all processes
+ * that use the same name. `casStore` makes a store of any backend that can compare and set.
  */
 import { reportUseless } from "./algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions, show } from "./check.ts";
@@ -27,10 +27,10 @@ export type { Store } from "./stores/store.ts";
 export interface StoreLimiterOptions extends SharedOptions {
   /**
    * A key in which operators keep the limit, or one for each policy by name: a number as text. It
-   * holds from the next call on; 0 lets nothing through; where the key is absent, or holds a negative
-   * number or none, the policy's own limit holds, and `diagnostics.limitIgnored` tells. (The limit is
-   * the policy's `limit`, `capacity` or `permitsPerSecond`.) Each such key is one more `get` for each
-   * trip. Default: none.
+   * applies from the next call on; 0 rejects all requests; if the key is absent, or its value is negative
+   * or not a number, the policy's own limit applies, and `diagnostics.limitIgnored` reports it. (The
+   * limit is the policy's `limit`, `capacity` or `permitsPerSecond`.) Each such key costs one more `get`
+   * for each round trip. Default: none.
    */
   readonly limitKey?: LimitKeys | undefined;
 }
@@ -45,14 +45,14 @@ const STORE_OPTIONS = [...SHARED_OPTIONS, "limitKey"] as const;
 /** A limiter on a store under any policies. */
 export class StoreLimiter extends KeyedRemoteLimiter {
   /**
-   * A limiter on a store: one for all processes that use the same name on it.
+   * Creates a limiter on a store: one for all processes that use the same name on it.
    *
    * @param store as `casStore` or `memoryStore` makes one; it is never closed
    * @param name of the limiter: any text but an empty one
-   * @param policies a policy, or several by name: all let a request pass, or none is charged
+   * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `StoreLimiterOptions`
-   * @returns the limiter; the store is not asked before the first call
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @returns the limiter; it sends nothing to the store before the first call
+   * @throws RangeError or TypeError that names the argument, its bound and the value it got
    * @example
    * const limiter = StoreLimiter.create(store, "api", fixedWindow({ limit: 100, windowMs: 60_000 }));
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
@@ -78,16 +78,16 @@ export class StoreLimiter extends KeyedRemoteLimiter {
 /** Guava's RateLimiter on a store. */
 export class StoreRateLimiter extends RemoteRateLimiter {
   /**
-   * A rate limiter on a store: `RateLimiter.create`, one for all processes that use the same name on
-   * it.
+   * Creates a rate limiter on a store: like `RateLimiter.create`, but one for all processes that use the
+   * same name on it.
    *
    * @param store as `casStore` or `memoryStore` makes one; it is never closed
    * @param name of the limiter: any text but an empty one
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
-   * @returns the limiter; the store is not asked before the first call, and the first call begins the
-   *   limiter's life
-   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @returns the limiter; it sends nothing to the store before the first call, which creates the
+   *   limiter's state
+   * @throws RangeError or TypeError that names the argument, its bound and the value it got
    * @example
    * const limiter = StoreRateLimiter.create(casStore(backend), "github", 5);
    * await limiter.acquire();
@@ -110,7 +110,7 @@ export class StoreRateLimiter extends RemoteRateLimiter {
   }
 }
 
-/** What a limiter on a store is made of, all of it checked. */
+/** Checks the arguments and returns the parts of a limiter on a store. */
 function open(
   store: Store,
   name: string,

@@ -19,8 +19,8 @@ export const algorithms: readonly Algorithm[] = [
 ];
 
 /**
- * The policy with that fraction of the permits and the same times. A request that is larger than
- * what is left of the capacity can then never pass.
+ * Returns the policy with that fraction of the permits and the same times. A request that is larger
+ * than the reduced capacity can then never be granted.
  *
  * @param fraction above 0
  */
@@ -30,10 +30,11 @@ export function share({ algorithm, numbers }: Policy, fraction: number): Policy 
 }
 
 /**
- * Policies as a store knows them: a line each, the algorithm's code and the numbers.
+ * Returns policies in the form in which a store gets them: one line each, the algorithm's code and the
+ * numbers.
  *
- * @param keptAt for a policy whose limit is kept elsewhere: where, among the keys that the store is
- *   given; such a number is written `$number@where`
+ * @param keptAt for each policy with a limit that is kept under a key: the index of that key, from 1,
+ *   among the limit keys of the store; such a number is written `$number@index`
  */
 export function writePolicies(
   policies: readonly Policy[],
@@ -50,7 +51,7 @@ export function writePolicies(
     .join("\n");
 }
 
-/** The policies that `writePolicies` wrote. */
+/** Reads the policies from a text that `writePolicies` returned. */
 export function readPolicies(text: string): Policy[] {
   return text.split("\n").flatMap((line) => {
     const algorithm = algorithms.find(({ code }) => code === line[0]);

@@ -1,25 +1,25 @@
 /**
- * Windows that can never bind, where every policy is asked for the same permits: another policy
- * never lets so many through in that time.
+ * Finds windows that can never bind if every policy is asked for the same permits, because another
+ * policy never grants that many in that time.
  *
- * Such policies are reported and not rejected, since requests may name other permits for each
- * policy: beside `requests` a day, `tokens` a minute bind although they are more.
+ * Such policies are reported and not rejected, since a request may name different permits for each
+ * policy: next to a limit of `requests` a day, a limit of `tokens` a minute binds although it is larger.
  */
 import type { Policy } from "./algorithm.ts";
 
-/** A policy that counts in windows, times in microseconds. */
+/** A policy that counts in windows. Times are microseconds. */
 interface WindowPolicy extends Policy {
   readonly limit: number;
   readonly window: number;
-  /** Of a fixed window: it opens with the first request. */
+  /** For a fixed window: whether it opens with the first request. */
   readonly first?: boolean;
-  /** Of a sliding window: how long a bucket is. */
+  /** For a sliding window: the length of a bucket. */
   readonly width?: number;
 }
 
 const reported = new Set<string>();
 
-/** Warns of each window that can never bind, once for the same numbers; in browsers it does not. */
+/** Warns of each window that can never bind, once for the same numbers. Does nothing in browsers. */
 export function reportUseless(names: readonly string[], list: readonly Policy[]): void {
   for (const message of uselessWindows(names, list)) {
     if (reported.has(message)) continue;
@@ -32,7 +32,7 @@ export function reportUseless(names: readonly string[], list: readonly Policy[])
 
 declare function emitWarning(message: string, options: { type: string; code: string }): void;
 
-/** A message for each window that another policy makes useless. */
+/** Returns a message for each window that another policy makes useless. */
 export function uselessWindows(
   names: readonly string[],
   list: readonly Policy[],
@@ -58,19 +58,19 @@ function isWindow(policy: Policy): policy is WindowPolicy {
   return "limit" in policy && "window" in policy;
 }
 
-/** Windows of one length are there to count different things. */
+/** Windows of equal length are assumed to count different things, so neither covers the other. */
 function covers(one: WindowPolicy, other: WindowPolicy): boolean {
   return one.window !== other.window && most(one, other) <= other.limit;
 }
 
-/** The most that `one` lets through in any window of `other`. */
+/** Returns the most permits that `one` grants in any window of `other`. */
 function most(one: WindowPolicy, other: WindowPolicy): number {
   const { limit, window, first, width = 0 } = one;
   const isOnGrid = first === false;
   if (isOnGrid && other.first === false && nests(window, other.window)) {
     return limit * Math.max(1, other.window / window);
   }
-  // a stretch touches one fixed window more than it is long; buckets but one hold the limit
+  // an interval of k fixed windows touches k + 1; all buckets but one together hold the limit
   if (first !== undefined || width === window)
     return limit * (1 + Math.ceil(other.window / window));
   return limit * Math.ceil(other.window / (window - width));

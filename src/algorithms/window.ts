@@ -1,9 +1,9 @@
-/** What the algorithms that count in windows share. */
+/** Helpers of the algorithms that count in windows. */
 import { type Bound, checkNumber } from "../check.ts";
 
 /**
- * States go no further ahead than this, microseconds (142 years): whole numbers are exact up to
- * twice as many.
+ * The latest instant of a state, microseconds (142 years): whole numbers are exact up to twice as
+ * much.
  */
 export const FAR = 2 ** 52;
 
@@ -16,7 +16,7 @@ export function checkWindow(windowMs: unknown): number {
   return checkNumber("windowMs", windowMs, aWindow);
 }
 
-/** The nearest whole number of microseconds, at least one. */
+/** Rounds to whole microseconds, at least one. */
 export function wholeMicros(micros: number): number {
   return Math.max(1, Math.floor(micros + 0.5));
 }

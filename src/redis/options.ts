@@ -1,4 +1,4 @@
-/** The options that limiters have on Redis only, and what becomes of all of them. */
+/** The options that only limiters on Redis have, and the checks of all their options. */
 import { checkText, show } from "../check.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
 import type { Opened } from "../limiter/remote/keyed-remote-limiter.ts";
@@ -15,9 +15,9 @@ import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions extends SharedOptions {
   /**
-   * A text that is put in braces before the key. On Cluster, keys with the same hash tag lie in one
+   * A text that is put in braces before the key. On Cluster, keys with the same hash tag are in one
    * slot, so limiters with the same tag can be combined (`allOf`) in one atomic step. The cost: the
-   * state of all of them is on one node. Neither empty nor with braces. Default: none.
+   * state of all of them is on one node. Must not be empty or contain braces. Default: none.
    */
   readonly hashTag?: string | undefined;
 }
@@ -33,16 +33,16 @@ export const REDIS_OPTIONS = [...SHARED_OPTIONS, "hashTag"] as const;
 
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
   /**
-   * A key in which operators keep the limit, or one for each policy by name. The number in it holds
-   * from the next call on; 0 lets nothing through; where the key is absent, or holds a negative
-   * number or none, the policy's own limit holds, and `diagnostics.limitIgnored` tells. (The limit
-   * is the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it
-   * unless it was given.) On Cluster the key must lie in the limiter's slot.
+   * A key in which operators keep the limit, or one for each policy by name. The number in it applies
+   * from the next call on; 0 rejects all requests; if the key is absent, or its value is negative or not
+   * a number, the policy's own limit applies, and `diagnostics.limitIgnored` reports it. (The limit is
+   * the policy's `limit`, `capacity` or `permitsPerSecond`; the burst of a `gcra` follows it unless it
+   * was given.) On Cluster the key must be in the limiter's slot.
    */
   readonly limitKey?: LimitKeys | undefined;
 }
 
-/** What a limiter on Redis is made of, all of it checked. */
+/** Checks the arguments and returns the parts of a limiter on Redis. */
 export function open(
   redis: RedisClient,
   name: string,
@@ -60,7 +60,7 @@ export function open(
   return [store, key, policies, shared.options];
 }
 
-/** What stands before the names of all keys with this tag. */
+/** Returns the text before the names of all keys with this hash tag. */
 export function tagOf(hashTag: unknown): string {
   if (hashTag === undefined) return "";
   const tag = checkText("hashTag", hashTag);
@@ -68,7 +68,7 @@ export function tagOf(hashTag: unknown): string {
   throw new RangeError(`hashTag must be a text without braces and not empty, got ${show(tag)}`);
 }
 
-/** Only they have a use for what the client says of its connection. */
+/** Whether the limiter grants requests in an outage: only then it uses the client's connection events. */
 export function letsIn({ whenUnavailable }: Pick<RedisLimiterOptions, "whenUnavailable">): boolean {
   return whenUnavailable === "local" || whenUnavailable === "allow";
 }

@@ -1,8 +1,8 @@
 /**
- * A circuit breaker: whether a store can be reached, shared by all limiters that ask it over the same
- * connection. Once one of them has waited for a reply in vain, the others do not: while the breaker is
- * open nothing is sent but probes, one at a time, after growing and jittered pauses. The first probe
- * that succeeds closes the breaker for all.
+ * A circuit breaker: tracks whether a store can be reached, for all limiters that use it over the same
+ * connection. After one of them has waited for a reply in vain, the others do not wait: while the breaker
+ * is open only probes are sent, one at a time, after growing and jittered pauses. The first probe that
+ * succeeds closes the breaker for all.
  */
 import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 
@@ -10,67 +10,67 @@ import { LONGEST_TIMEOUT_MS } from "../clock.ts";
 const FIRST_PAUSE_MS = 25;
 export const LONGEST_PAUSE_MS = 1000;
 
-/** A limiter whose store is away. */
+/** A limiter with a store that is unavailable. */
 export interface BreakerListener {
   readonly timeoutMs: number;
-  /** Sends the smallest request that writes: a store that can only read does not help. */
+  /** Sends the smallest request that writes: a store that can only read is of no use. */
   probe(): Promise<unknown>;
-  /** The error comes from a store that is there: a retry does not help. */
+  /** Whether the error comes from a store that is available, so that a retry does not help. */
   isPermanent(error: unknown): boolean;
-  /** A caller waits for the store, which keeps the process alive. */
+  /** Whether a caller waits for the store: then the breaker's timer keeps the process alive. */
   readonly isAwaited: boolean;
-  /** The store answers, or is to be asked as if it did. */
+  /** Called when the store replies again, or is to be used as if it did. */
   found(): void;
-  /** Nothing would be lost if it were forgotten; it joins again with its next call. */
+  /** Whether the listener can be removed without loss; it joins again with its next call. */
   readonly isIdle: boolean;
   forgotten(): void;
 }
 
-/** With more listeners than this, those that are idle are forgotten. */
+/** With more listeners than this, idle ones are removed. */
 const MANY = 100;
 
 export class Breaker {
   readonly #acceptsLate: boolean;
   readonly #listeners = new Set<BreakerListener>();
-  /** How many outages there were: the reply to an earlier probe says nothing of this one. */
+  /** The number of outages so far: a reply to a probe of an earlier outage is ignored. */
   #outages = 0;
   #cause: unknown;
   #isOpen = false;
   #isDisconnected = false;
   #forWaiting: Breaker | undefined;
-  /** How long to pause before the next probe. */
+  /** The pause before the next probe. */
   #pauseMs = FIRST_PAUSE_MS;
-  /** Since when no probe is under way. */
+  /** The time since which no probe is in flight. */
   #restsSinceMs = 0;
-  /** With how many listeners the idle ones are forgotten. */
+  /** With more listeners than this, idle ones are removed. */
   #most = MANY;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /**
-   * @param acceptsLate a store that answers too late counts as there, and is probed only while a
-   *   listener is not idle
+   * @param acceptsLate whether a store that replies too late counts as available; it is then probed only
+   *   while a listener is not idle
    */
   constructor(acceptsLate = false) {
     this.#acceptsLate = acceptsLate;
   }
 
-  /** The breaker of those that accept late replies, over the same connection. */
+  /** Returns the breaker of limiters that accept late replies, over the same connection. */
   forWaiting(): Breaker {
     this.#forWaiting ??= new Breaker(true);
     return this.#forWaiting;
   }
 
-  /** A call has failed, and the store has not been found since. */
+  /** Whether a call has failed and the store has not replied since. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
 
-  /** The client says that it has no connection; a caller that waits may get one in time. */
+  /** Whether the client reports that it has no connection; it may get one before a waiter times out. */
   get isDisconnected(): boolean {
     return this.#isDisconnected;
   }
 
-  /** Why the store counts as away. */
+  /** The error because of which the store counts as unavailable. */
   get cause(): unknown {
     return this.#cause;
   }
@@ -85,14 +85,14 @@ export class Breaker {
     if (!this.#isOpen) this.#cause = cause;
   }
 
-  /** The client has a connection again: probes at once. */
+  /** Probes at once, because the client has a connection again. */
   reconnected(): void {
     this.#isDisconnected = false;
     this.#pauseMs = FIRST_PAUSE_MS;
     if (this.#isOpen) this.#probe();
   }
 
-  /** The listener's call has failed, or would: it is notified when the store is back. */
+  /** Adds a listener after its call has failed, or would: it is notified when the store is back. */
   join(listener: BreakerListener, cause: unknown): void {
     if (!this.#isOpen) {
       this.#isOpen = true;
@@ -105,29 +105,29 @@ export class Breaker {
     this.#scheduleProbe();
   }
 
-  /** The listener does not need the store any more. */
+  /** Removes a listener that does not need the store any more. */
   leave(listener: BreakerListener): void {
     this.#listeners.delete(listener);
     if (this.#listeners.size > 0) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    // nothing looks for the store any more: the next call does
+    // no listener is left to probe the store, so let the next call try it
     this.#isOpen = false;
     this.#pauseMs = FIRST_PAUSE_MS;
   }
 
-  /** Keys that are asked once would otherwise pile up as long as the store is away. */
+  /** Removes idle listeners: keys that are used once would otherwise pile up during an outage. */
   #forgetIdle(other: BreakerListener): void {
     for (const listener of this.#listeners) {
       if (listener === other || !listener.isIdle) continue;
       this.#listeners.delete(listener);
       listener.forgotten();
     }
-    // looking at all of them takes time: the next look comes when there are twice as many
+    // a scan of all listeners takes time: the next one is due when there are twice as many
     this.#most = Math.max(MANY, 2 * this.#listeners.size);
   }
 
-  /** The store is there. */
+  /** Closes the breaker and notifies all listeners: the store is available. */
   close(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -139,7 +139,7 @@ export class Breaker {
     for (const listener of listeners) listener.found();
   }
 
-  /** A caller waits for the store now. */
+  /** Called when a caller starts to wait for the store. */
   awaited(): void {
     this.#timer?.ref?.();
     this.#scheduleProbe();
@@ -149,7 +149,7 @@ export class Breaker {
     return [...this.#listeners].some((listener) => listener.isAwaited);
   }
 
-  /** Each in its turn: the trouble of one key is not taken for that of all. */
+  /** The listeners take turns, so a failure of one key does not count as a failure of all keys. */
   get #nextProber(): BreakerListener | undefined {
     for (const listener of this.#listeners) {
       if (!this.#acceptsLate || !listener.isIdle) return listener;

@@ -1,13 +1,13 @@
 /**
- * Every algorithm on anything that can compare and set: read the state, run the requests on it in
- * this process, write the next state if the state is still the one that was read.
+ * Runs every algorithm on any backend that can compare and set: it reads the state, runs the requests on
+ * it in this process, and writes the next state if the state is still the one that was read.
  *
- * A lost race (another process wrote in between) is run again on the newer state, after a random and
- * growing pause, until the limiter's `timeoutMs` is over. Refusals and peeks write nothing.
+ * After a lost race (another process wrote in between) the requests run again on the newer state, after a
+ * random and growing pause, until the limiter's `timeoutMs` is over. Rejections and peeks write nothing.
  *
- * A write may take place although its reply is lost. The state is then read once more: where it holds
- * the number of this trip the write took place, and the answer that was computed for it holds, so no
- * permits are taken twice. Where it does not, the caller gets the backend's error.
+ * A write may take place although its reply is lost. The state is then read once more. If it contains the
+ * number of this trip, the write took place and the computed answer is valid, so no permits are taken
+ * twice. Otherwise the caller gets the backend's error.
  */
 import { checkFunction, show } from "../check.ts";
 import { toMicros, unixMicros } from "../clock.ts";
@@ -19,25 +19,25 @@ import { LostReplyError, type Trip } from "./trip.ts";
 
 /** Pauses after a lost race are up to 1 ms, then twice that, and so on up to this. */
 const LONGEST_PAUSE_MS = 64;
-/** How far the clocks of processes may be apart, microseconds. */
+/** The largest accepted difference between the clocks of processes, microseconds. */
 const TOLERANCE = 1_000_000;
-/** Instants of a state are counted from a base of 32 bits, in units of 2^24 microseconds. */
+/** The latest time, ms: the base of a state's instants has 32 bits, in units of 2^24 microseconds. */
 const LAST_MS = 2 ** 56 / 1000;
 
 /**
- * What a limiter needs of a database or service: two operations on bytes by key. `docs/stores.md`
- * says what each must guarantee, and shows complete backends.
+ * The operations that a limiter needs of a database or service: two on bytes by key. `docs/stores.md`
+ * specifies what each must guarantee, and shows complete backends.
  */
 export interface CasBackend {
-  /** The bytes under the key; undefined (or null) where there are none, or where they have expired. */
+  /** Returns the bytes under the key; undefined (or null) if there are none or they have expired. */
   get(key: string): Promise<Uint8Array | null | undefined>;
   /**
-   * Replaces the bytes under the key in one atomic step, if they still are those of before.
+   * Replaces the bytes under the key in one atomic step, if they are still equal to `before`.
    *
-   * @param before what `get` gave, the very same object; undefined: there must be nothing
-   * @param after what is to be there from now on
-   * @param lifeMs for how long it is to be kept, ms from now, at least; `Infinity`: until it is replaced
-   * @returns true: replaced; false: there was something else, and nothing has changed
+   * @param before the object that `get` returned; undefined: the key must have no value
+   * @param after the new bytes
+   * @param lifeMs how long the bytes must be kept at least, ms from now; `Infinity`: until they are replaced
+   * @returns true if the bytes were replaced; false if there were other bytes, which have not changed
    */
   compareAndSet(
     key: string,
@@ -46,29 +46,29 @@ export interface CasBackend {
     lifeMs: number,
   ): Promise<boolean>;
   /**
-   * The time of the store's own clock: ms of Unix time, fractions are welcome. Absent: each process
-   * goes by the clock of its machine, and these must agree.
+   * Returns the time of the store's own clock: ms of Unix time, preferably with fractions. Absent: each
+   * process uses the clock of its machine, and these clocks must agree.
    */
   now?(): Promise<number>;
   /**
-   * Whether an error that the backend has thrown comes from a store that is there, so that waiting
-   * and trying again do not help: missing rights, a table that does not exist. Absent: none does.
+   * Whether an error that the backend has thrown comes from a store that is available, so that a retry
+   * does not help: missing rights, a table that does not exist. Absent: no error does.
    */
   isPermanent?(error: unknown): boolean;
 }
 
-/** The backend has broken its contract, or something else has written to the key. */
+/** The backend has broken its contract, or other code has written to the key. */
 class ContractError extends TypeError {}
 
 /** The backend threw instead of returning a promise. */
 class ThrownError extends Error {}
 
 /**
- * A store for `StoreRateLimiter` and `StoreLimiter`, over anything that can compare and set.
+ * Creates a store for `StoreRateLimiter` and `StoreLimiter` over any backend that can compare and set.
  *
- * @param backend `get`, `compareAndSet`, and perhaps `now` and `isPermanent`: see `CasBackend`
- * @returns the store, for any number of limiters; the backend is not asked before their first call
- * @throws TypeError that names what the backend lacks
+ * @param backend `get`, `compareAndSet`, and optionally `now` and `isPermanent`: see `CasBackend`
+ * @returns the store, for any number of limiters; it does not call the backend before their first call
+ * @throws TypeError that names the function that the backend lacks
  * @example
  * const store = casStore({
  *   get: (key) => table.read(key),
@@ -88,7 +88,7 @@ export function casStore(backend: CasBackend): Store {
 class CasStore implements Store {
   readonly #backend: CasBackend;
   readonly #limitKeys: readonly string[];
-  /** All keys of a backend go away together. */
+  /** One for all keys: those of one backend become unavailable together. */
   readonly #breaker: Breaker;
 
   constructor(backend: CasBackend, limitKeys: readonly string[], breaker: Breaker) {
@@ -124,7 +124,7 @@ class CasStore implements Store {
     deadlineMs = Infinity,
   ): Promise<StoreReply> {
     const isStoreTime = now === undefined && this.#backend.now !== undefined;
-    /** That of the last write that was tried. */
+    /** The reply that belongs to the last attempted write. */
     let reply: StoreReply | undefined;
     for (let races = 0; ; races++) {
       const [saved, limits, time] = await Promise.all([
@@ -132,10 +132,10 @@ class CasStore implements Store {
         this.#limits(),
         now ?? this.#now(key),
       ]);
-      // the backend has said no and has written nevertheless: its client sent the request twice
+      // the backend returned false but has written: its client sent the request twice
       if (reply !== undefined && holds(saved, trip)) return reply;
       if (performance.now() >= deadlineMs) throw tooLate(key, races);
-      // what a caller says of the time holds for the first state that it meets
+      // the caller's `now` is exact for the first state that was read; a later state may be newer
       const tolerance = now === undefined || races > 0 ? TOLERANCE : 0;
       const options = { declared, now: time, isStoreTime, tolerance, saved, limits };
       const ran = runFrame(key, options, requests, trip);
@@ -148,7 +148,7 @@ class CasStore implements Store {
     }
   }
 
-  /** @returns whether it was written, found out by another look where the backend does not say */
+  /** @returns whether the state was written; if the write fails, the state is read again to find out */
   async #write(
     key: string,
     before: Uint8Array | undefined,
@@ -206,7 +206,7 @@ class CasStore implements Store {
   }
 }
 
-/** What a call of the backend comes to, whatever it does: an exception is a rejection. */
+/** Calls the backend; an exception, or a result that is not a promise, becomes a rejection. */
 async function promised<T>(call: string, run: () => Promise<T>): Promise<T> {
   let promise: unknown;
   try {
@@ -221,7 +221,7 @@ async function promised<T>(call: string, run: () => Promise<T>): Promise<T> {
   throw new ContractError(`${call} of the backend must return a promise, got ${show(promise)}`);
 }
 
-/** Whether this very trip was the last of its caller that was written. */
+/** Whether this trip is the last of its caller that was written. */
 function holds(saved: Uint8Array | undefined, trip: Trip | undefined): boolean {
   if (saved === undefined || trip === undefined) return false;
   try {
@@ -232,7 +232,7 @@ function holds(saved: Uint8Array | undefined, trip: Trip | undefined): boolean {
   }
 }
 
-/** @returns the reply, and the next state unless it is the same */
+/** @returns the reply, and the next state if it has changed */
 function runFrame(
   key: string,
   options: FrameOptions,

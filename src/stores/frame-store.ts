@@ -1,6 +1,6 @@
 /**
- * A store in the memory of this process: bytes by key, as Redis keeps them, and `Frame` for the
- * scripts. What has expired by the store's clock is absent.
+ * A store in the memory of this process: bytes by key, in the same form as in Redis, and `Frame` in
+ * place of the scripts. States that have expired by the store's clock are absent.
  */
 import { unixMicros } from "../clock.ts";
 import { type Asked, Frame, type FrameOptions } from "./frame.ts";
@@ -16,7 +16,7 @@ import {
 } from "./store.ts";
 import { LostReplyError, type Trip } from "./trip.ts";
 
-/** Where a limiter of a combination lies. */
+/** The place of a limiter of a combination. */
 export interface FramePlace extends Place {
   readonly limitKeys: readonly string[];
 }
@@ -36,15 +36,15 @@ export class FrameStore {
   readonly #now: () => number;
   readonly #saved = new Map<string, Kept>();
 
-  /** The texts of the keys in which limits are kept. */
+  /** The texts under the keys in which limits are kept. */
   readonly limits = new Map<string, string>();
 
-  /** @param now its own clock, microseconds of Unix time */
+  /** @param now the store's own clock, microseconds of Unix time */
   constructor(now: () => number = unixMicros) {
     this.#now = now;
   }
 
-  /** The state under a key, unless it has expired. */
+  /** Returns the state under a key, unless it has expired. */
   saved(key: string): Saved | undefined {
     const kept = this.#saved.get(key);
     if (kept === undefined || kept.expiresAt > this.#now()) return kept;
@@ -52,12 +52,12 @@ export class FrameStore {
     return undefined;
   }
 
-  /** Forgets all states. */
+  /** Removes all states. */
   clear(): void {
     this.#saved.clear();
   }
 
-  /** As `run` of a store, at once. */
+  /** Like `run` of a store, but synchronous. */
   trip(
     key: string,
     declared: string,
@@ -73,7 +73,7 @@ export class FrameStore {
     return reply;
   }
 
-  /** As `runTogether` of a store, at once: all are asked, and taken from only if all pass. */
+  /** Like `runTogether` of a store, but synchronous: takes permits only if all limiters grant them. */
   combination(verb: "take" | "peek", parts: readonly CombinedPart[], trip?: Trip): CombinedReply {
     let opened = this.#openAll(parts);
     if (opened.some(({ frame }) => frame.hasRun(trip))) throw new LostReplyError();
@@ -82,7 +82,7 @@ export class FrameStore {
     let passes = parts.every((_, i) => lets(i));
     const receipts: (readonly number[])[] = [];
     if (verb === "take" && passes) {
-      // a limiter that is there twice is asked again before its second part is taken
+      // a limiter that occurs twice is asked again before the permits of its second part are taken
       const isTwice = new Set(opened.map(({ frame }) => frame)).size < opened.length;
       for (const [i, part] of parts.entries()) {
         const frame = frameOf(opened, i);
@@ -110,7 +110,7 @@ export class FrameStore {
     };
   }
 
-  /** One frame for each key, however often it is there. */
+  /** Opens one frame for each key, also if the key occurs several times. */
   #openAll(parts: readonly CombinedPart[]): readonly Opened[] {
     const frames = new Map<string, Frame>();
     const time = this.#now();

@@ -1,24 +1,24 @@
 /**
  * One call of a limiter, from the bytes of its state to the bytes of its next state. It is the
  * TypeScript form of `frame.lua`, `verbs.lua` and `combined.lua`: a store that can read and write
- * bytes runs every algorithm with it, and the tests hold both forms against each other, answers and
- * bytes.
+ * bytes runs every algorithm with it, and the tests compare both forms, answers and bytes.
  *
- * 1. **Decode.** The state says under which numbers it was written. If the caller's code declares
- *    others, the state follows them from now on (`resize`), unless a number was set at run time for
- *    what that code declares. If they are of other algorithms, the limiter begins anew.
- * 2. **Apply the clock.** Instants are microseconds after the state's base. A clock that is earlier
- *    than the last write has stepped back: time goes on from that write, so nothing is gained. After
+ * 1. **Decode.** The state contains the numbers under which it was written. If the caller's code declares
+ *    different numbers, the state is converted to them (`resize`), unless numbers were set at run time in
+ *    place of the declared ones. If the numbers belong to other algorithms, the limiter starts with a new
+ *    state.
+ * 2. **Apply the clock.** Instants are microseconds after the state's base. If the clock is earlier than
+ *    the last write, it has stepped back: time continues from that write, so no permits are gained. After
  *    2^32 microseconds (71 minutes) the state moves to a later base, so that fractions stay exact.
- * 3. **Run the requests**, in order and all at one instant. A refusal and a peek change nothing, and
- *    then there is nothing to write (`changed`).
- * 4. **Encode**, and say how long the state matters: after that a new limiter would answer the same.
- *    Under a store's own clock a second is added. Under a clock of the caller's an hour is: how real
- *    time runs beside that clock is not known. What was set at run time is kept until it is taken back.
+ * 3. **Run the requests**, in order and all at one instant. A rejection and a peek change nothing, and
+ *    then no write is needed (`changed`).
+ * 4. **Encode**, and compute the lifetime of the state: after it a new limiter is equivalent. With the
+ *    store's own clock a second is added. With a clock of the caller an hour is added, because it is
+ *    unknown how real time relates to that clock. Numbers set at run time are kept until they are unset.
  *
- * Example: a bursty limiter of 5 permits a second, asked for one permit at base + 1 000 000. Its state
- * says "next free at 1 200 000, 0 stored": the answer is a wait of 200 000, the next state "next free
- * at 1 400 000", and it matters for 400 ms and a second.
+ * Example: a bursty limiter of 5 permits a second gets a request for one permit at base + 1 000 000. Its
+ * state is "next free at 1 200 000, 0 stored". The answer is a wait of 200 000, the next state is "next
+ * free at 1 400 000", and its lifetime is 400 ms and a second.
  */
 import { resolveLimits } from "./limits-elsewhere.ts";
 import { PolicyStates } from "./policy-states.ts";
@@ -49,26 +49,26 @@ const HOUR_MS = 3_600_000;
 const LONGEST_MS = 1e15;
 const MOST_SETTINGS = 32;
 
-/** What a call brings along. */
+/** The inputs of a call. */
 export interface FrameOptions {
-  /** The numbers of the policies, as the caller's code has them. */
+  /** The numbers of the policies that the caller's code declares. */
   readonly declared: string;
   /** Microseconds of Unix time. */
   readonly now: number;
-  /** That is the time of the store's own clock. */
+  /** Whether `now` is the time of the store's own clock. */
   readonly isStoreTime: boolean;
   /**
-   * A clock that is behind the last write by no more than this, microseconds, has not stepped back:
+   * If the clock is behind the last write by no more than this, microseconds, it has not stepped back:
    * there are several clocks, or the time was read before that write. Default 0.
    */
   readonly tolerance?: number;
-  /** The state; absent: there is none, or it has expired. */
+  /** The state; undefined: there is none, or it has expired. */
   readonly saved: Uint8Array | undefined;
-  /** What stands where limits are kept elsewhere; undefined: nothing does. */
+  /** The texts under the keys in which limits are kept; undefined: the key is absent. */
   readonly limits?: readonly (string | undefined)[];
 }
 
-/** What a combination has found out about one of its limiters. */
+/** The result of `ask` for one limiter of a combination. */
 export interface Asked {
   readonly at: number;
   readonly wait: number;
@@ -85,12 +85,12 @@ export class Frame {
   #inForce: string;
   /** The numbers of the last write. */
   #writtenUnder = "";
-  /** Set at run time, each "declared=in force". */
+  /** The numbers set at run time, each "declared=in force". */
   #settings: readonly string[] = [];
   #notes: readonly LimitNote[] = [];
   #changed = false;
 
-  /** @throws StateError where the bytes are not those of a limiter */
+  /** @throws StateError if the bytes are not the state of a limiter */
   constructor(options: FrameOptions) {
     const { declared, now, saved } = options;
     const base = Math.floor(now / UNIT) * UNIT;
@@ -108,12 +108,12 @@ export class Frame {
     }
   }
 
-  /** A request has changed the state: it is to be saved. */
+  /** Whether a request has changed the state, so that it must be saved. */
   get changed(): boolean {
     return this.#changed;
   }
 
-  /** The trip was run before, or a later one of the same caller. */
+  /** Whether the trip, or a later one of the same caller, was run before. */
   hasRun(trip: Trip | undefined): boolean {
     const last = this.#trips.find(({ caller }) => caller === trip?.caller);
     return last !== undefined && trip !== undefined && trip.number <= last.number;
@@ -121,7 +121,7 @@ export class Frame {
 
   // -- decoding, and the clock --
 
-  /** The numbers, with the limits that are kept elsewhere in their places. */
+  /** Returns the numbers with the limits that are kept in keys filled in. */
   #resolve(declared: string): string {
     const { numbers, notes, closed } = resolveLimits(declared, this.#options.limits);
     this.#notes = notes;
@@ -136,7 +136,7 @@ export class Frame {
     this.#settings = settings;
     const setting = settings.find((one) => one.startsWith(`${declared}=`));
     if (setting !== undefined) {
-      // a number that was set at run time goes before one that is kept elsewhere
+      // a number that was set at run time takes precedence over one that is kept in a key
       this.#inForce = setting.slice(declared.length + 1);
       this.#notes = [];
       this.#states.closed = new Set();
@@ -144,7 +144,7 @@ export class Frame {
         throw new RangeError("a setting of other algorithms");
     }
     if (codes(numbers) !== codes(this.#inForce)) {
-      // the name was given to other algorithms
+      // the name is now used for other algorithms
       this.#states.start(this.#inForce);
       return;
     }
@@ -161,17 +161,17 @@ export class Frame {
     if (numbers !== this.#inForce) this.#states.resize(this.#inForce);
   }
 
-  /** @param base of the instants in the state, which was written at base + last */
+  /** @param base the base of the instants in the state, which was written at base + last */
   #applyClock(base: number, last: number): void {
     const states = this.#states;
     const { now, tolerance = 0 } = this.#options;
     const behind = base + last - now;
     if (behind > 0 && behind <= tolerance) {
-      // time stands still: were it put back, the next later reading would count the same time again
+      // time stands still: if it went back, the next later reading would count the same time again
       states.base = base;
       states.now = last;
     } else if (behind > 0) {
-      // the clock stepped back: time goes on from where it was
+      // the clock stepped back: time continues from the last write
       states.shift(states.now - last);
     } else if (now - base >= REBASE) {
       states.shift(base - states.base);
@@ -183,13 +183,13 @@ export class Frame {
 
   // -- requests --
 
-  /** Runs them in order. */
+  /** Runs the requests in order. */
   run(requests: readonly StoreRequest[]): StoreReply {
     const answers = requests.flatMap((request) => this.#answer(request));
     return { ...this.head, answers };
   }
 
-  /** What every reply begins with. */
+  /** The first fields of every reply. */
   get head(): Pick<StoreReply, "inForce" | "notes"> {
     const [inForce, notes] = [this.#inForce, this.#notes];
     return notes.length === 0 ? { inForce } : { inForce, notes };
@@ -264,14 +264,14 @@ export class Frame {
     return { ...AT_ONCE, wait: this.#waitUntil(held), owed: this.#states.owed() };
   }
 
-  /** @returns "=" where this caller's numbers were those of the last write, else those; empty: not known */
+  /** @returns "=" if the last write had this caller's numbers, else the numbers it had; empty: unknown */
   #set(numbers: string): string {
     const { declared } = this.#options;
     const isOwn = this.#writtenUnder === this.#inForce;
     const reached = isOwn ? "=" : declared.includes("$") ? "" : this.#writtenUnder;
     const others = this.#settings.filter((setting) => !setting.startsWith(`${declared}=`));
     const own = numbers === declared ? [] : [`${declared}=${numbers}`];
-    // settings of what no code declares any more must not pile up: the latest are kept
+    // settings for numbers that no code declares any more must not pile up: the latest are kept
     this.#settings = [...others, ...own].slice(-MOST_SETTINGS);
     this.#inForce = this.#resolve(numbers);
     this.#states.resize(this.#inForce);
@@ -285,7 +285,7 @@ export class Frame {
     return this.#states.take(at, permits);
   }
 
-  /** From which instant on a caller whose timer was late by that is let in. */
+  /** Returns the earliest instant at which a caller is granted permits if its timer was `late`. */
   #from(late: number): number {
     return Math.max(this.#states.now - late, this.#states.held);
   }
@@ -296,7 +296,7 @@ export class Frame {
 
   // -- combinations --
 
-  /** When the part could go, and whether that is soon enough. Nothing changes. */
+  /** Returns when the part can be granted, and whether that is within `longest`. Changes nothing. */
   ask({ amount, longest, late }: CombinedPart): Asked {
     const states = this.#states;
     const permits = states.amounts(amount);
@@ -322,7 +322,7 @@ export class Frame {
 
   // -- encoding --
 
-  /** @param trip that has changed it; the callers of the latest trips are remembered */
+  /** @param trip the trip that has changed the state; the callers of the latest trips are saved with it */
   save(trip?: Trip): Saved {
     const others = this.#trips.filter(({ caller }) => caller !== trip?.caller);
     const states = this.#states;
@@ -343,7 +343,7 @@ export class Frame {
   }
 }
 
-/** The codes of the algorithms: the first letter of each line. */
+/** Returns the codes of the algorithms: the first letter of each line. */
 function codes(numbers: string): string {
   return numbers.replace(/^(.).*$/gm, "$1");
 }

@@ -1,37 +1,37 @@
 /**
  * The states of many keys under the same policies.
  *
- * A key costs its name, its place in a map and the algorithm's state. What no longer matters (a new
- * state would do) is dropped without timers and without pauses: each new key looks at two others on
- * its way round the map, and so does every sixteenth call at one. The map so holds at most about
- * twice what matters; when nobody calls, nothing is dropped.
+ * A key costs its name, its entry in a map and the algorithm's state. States that no longer matter
+ * (because a new state is equivalent) are removed without timers and without pauses: each new key checks
+ * two others, round the map in turn, and every sixteenth call checks one. So the map holds at most about
+ * twice as many states as matter. Without calls nothing is removed.
  *
- * A full table evicts the key that has used least, so that a client which invents keys pushes out
- * its own. A search meets some keys on the way round, and goes on (up to a bound) while the best
- * candidate has used more than the new key; what it meets is remembered, and so is the new key. In a
- * table of up to 64 keys the choice is exact. In a larger one a key goes that has used no more than
- * the new one, if a search has met such a key.
+ * A full table evicts the key with the least usage, so a client that invents keys evicts its own. A
+ * search checks some keys in turn, and continues (up to a bound) while the best candidate has used more
+ * than the new key. The keys that it has checked are kept as candidates, and so is the new key. In a
+ * table of up to 64 keys the choice is exact. In a larger table the evicted key has used no more than the
+ * new one, if a search has found such a key.
  *
- * New numbers and another origin of time hold for all keys at once, but each state is brought up to
- * them when it is next touched, or by those who go round.
+ * New numbers and a new origin of time apply to all keys at once, but each state is converted when it is
+ * next used or checked.
  *
- * Times are microseconds on the holder's scale.
+ * Times are microseconds on the time scale of the owner.
  */
 import { LeastUsed, type UsedKey } from "./least-used.ts";
 import { type Cell, cellOn, freshState, openCell, type PolicyList } from "./memory.ts";
 import { Round } from "./round.ts";
 
-/** How many a new key looks at on its way, and how many where there is no room. */
+/** How many keys a new key checks, and how many in each step of a search for room. */
 const LOOKS = 2;
 const LOOKS_FOR_ROOM = 16;
-/** How long the search for room is at the most: for a key without a past, or for a light one. */
+/** The most keys that a search for room checks: for an expired key, or for a key with little usage. */
 const MOST_LOOKS = { refuse: 64, evict: 1024 } as const;
-/** In tables up to this size all keys are looked at before one is evicted. */
+/** In tables up to this size all keys are checked before one is evicted. */
 const SMALL = 64;
-/** Every so many calls one more is looked at. */
+/** The number of calls for each further check of a key. */
 const CALLS_A_LOOK = 16;
 
-/** States that are as they were before a change, and what it does to each. */
+/** States from before a change, and the function that converts each of them. */
 interface Older {
   readonly states: Map<string, unknown>;
   readonly round: Round<unknown>;
@@ -44,7 +44,7 @@ export class KeyStates {
   /** Whether the state of that key is in use and must stay. */
   readonly #isInUse: (key: string) => boolean;
   #policies: PolicyList;
-  /** Lends itself to one state after the other. */
+  /** One object that is used on one state after the other. */
   #cell: Cell;
   #states = new Map<string, unknown>();
   #round = new Round(this.#states);
@@ -73,20 +73,20 @@ export class KeyStates {
     return this.#policies;
   }
 
-  /** Knows the policies; what state it is on changes with every question to this object. */
+  /** The cell with the current policies; every call of this object may change its state. */
   get cell(): Cell {
     return this.#cell;
   }
 
-  /** The cell of a key, on its own state or on a new one that nobody keeps yet. */
+  /** Returns the cell on a key's state, or on a new state that is not stored yet. */
   cellOf(state: unknown, now: number, epoch: number): Cell {
     this.#cell.state = state ?? freshState(this.#policies, now, epoch);
     return this.#cell;
   }
 
   /**
-   * How much of its limits the key uses whose state the cell is on: permits under one policy, the
-   * largest share of a limit under several. To be compared with that of other keys.
+   * Returns how much of its limits the key of the cell's current state uses: permits under one policy,
+   * the largest share of a limit under several. For comparison with other keys.
    */
   usage(now: number): number {
     const owed = this.#cell.owed(now);
@@ -104,16 +104,17 @@ export class KeyStates {
     return state === undefined && this.#older !== undefined ? this.#bring(key, this.#older) : state;
   }
 
-  /** Something was asked for. */
+  /** Counts a call, and checks one key every sixteenth time. */
   tend(now: number): void {
     this.#calls += 1;
     if (this.#calls % CALLS_A_LOOK === 0) this.#look(now);
   }
 
   /**
-   * Keeps the state of a key that is new, unless there is no room.
+   * Stores the state of a new key, unless there is no room.
    *
-   * @param used by the new key, what it is about to take included
+   * @param used the usage of the new key, including the permits that it is about to take
+   * @returns whether the state was stored
    */
   admit(key: string, state: unknown, used: number, now: number): boolean {
     for (let i = 0; i < LOOKS; i++) this.#look(now);
@@ -130,9 +131,9 @@ export class KeyStates {
   }
 
   /**
-   * From `now` on these are the policies.
+   * Replaces the policies from `now` on.
    *
-   * @param done keys whose states have the new numbers already
+   * @param done keys with states that have the new numbers already
    */
   resize(policies: PolicyList, now: number, epoch: number, done: Iterable<string>): void {
     const before = this.#policies;
@@ -151,7 +152,7 @@ export class KeyStates {
     if (this.#older?.states.size === 0) this.#older = undefined;
   }
 
-  /** All instants become more by that. `false`: not now. */
+  /** Adds `by` to all instants. Returns `false` while another change is under way. */
   shift(by: number): boolean {
     if (this.#older !== undefined) return false;
     const policies = this.#policies;
@@ -160,7 +161,7 @@ export class KeyStates {
     return true;
   }
 
-  /** What there is is older now; two changes on the way at once are not worth keeping apart. */
+  /** Marks all states as older. Completes a previous change first: two at once are not kept apart. */
   #age(carry: (state: unknown) => void): void {
     const older = this.#older;
     for (const key of older?.states.keys() ?? []) this.find(key);
@@ -179,7 +180,7 @@ export class KeyStates {
     return state;
   }
 
-  /** The next on the way round: dropped if it does not matter any more. */
+  /** Checks the next key in turn, and removes its state if it does not matter any more. */
   #look(now: number): readonly [string, unknown] | undefined {
     const older = this.#older?.round.next();
     if (older !== undefined) this.find(older[0]);
@@ -195,7 +196,7 @@ export class KeyStates {
     return this.#cell.lifetime(now);
   }
 
-  /** @param used by the new key */
+  /** @param used the usage of the new key */
   #makeRoom(key: string, used: number, now: number): boolean {
     const most = Math.min(this.size, MOST_LOOKS[this.#whenFull]);
     let victim: UsedKey | undefined;

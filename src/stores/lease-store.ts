@@ -2,14 +2,14 @@
 import type { Breaker } from "./breaker.ts";
 import type { ProcessCounter } from "./process-counter.ts";
 
-/** What somebody has at the store: a place, a ticket that waits for one, or neither. */
+/** What an id has at the store: a lease, a ticket that waits for one, or neither. */
 export type Standing = "none" | "held" | "waiting";
 
 /**
- * `acquire` a lease, or else a ticket, behind all others; `try` a lease; `keep` either; `release`
- * either; set the `limit`; `look`. `adopt`: a lease whatever the limit, before anything else of the
- * trip, so that nobody is let in who would not be if it had been there all along. `probe`, in a trip
- * of its own: whether the store can write; nothing comes of it, for nobody either.
+ * `acquire` a lease, or else a ticket, behind all others; `try` to get a lease; `keep` either; `release`
+ * either; set the `limit`; `look` reads only. `adopt` registers a lease regardless of the limit, before
+ * all other requests of the trip, so that these see the same state as if the lease had always been
+ * registered. `probe`, in a trip of its own, tests whether the store can write, and grants nothing.
  */
 export type LeaseVerb =
   | "acquire"
@@ -23,24 +23,24 @@ export type LeaseVerb =
 
 export interface LeaseRequest {
   readonly verb: LeaseVerb;
-  /** The id of the lease or ticket; the limit, where that is set. */
+  /** The id of the lease or ticket; for `limit` the new limit. */
   readonly what: string;
 }
 
 export interface LeaseReply {
   /** The limit in force. */
   readonly limit: number;
-  /** How many leases and tickets there are, of all processes. */
+  /** The number of leases and the number of tickets of all processes. */
   readonly active: number;
   readonly waiting: number;
-  /** In how many ms the first lease lapses unless it is kept; below 0 where nobody waits. */
+  /** In how many ms the first lease lapses unless it is kept; below 0 if no ticket waits. */
   readonly lapseMs: number;
   /** One for each request. */
   readonly standings: readonly Standing[];
 }
 
 export interface LeaseStore {
-  /** As those of `Store`. */
+  /** These three as in `Store`. */
   breakerOf?(key: string): Breaker | undefined;
   isPermanent?(error: unknown): boolean;
   processes?(key: string): ProcessCounter;
@@ -53,25 +53,25 @@ export interface LeaseStore {
   run(key: string, declared: number, requests: readonly LeaseRequest[]): Promise<LeaseReply>;
 
   /**
-   * Hears of tickets that became leases; a message may be lost.
+   * Subscribes to messages about tickets that became leases; a message may be lost.
    *
-   * @param processId whose tickets, as it stands in their ids
+   * @param processId the process that the tickets belong to, as in their ids
    */
   listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening;
 }
 
 export interface Listening {
-  /** Resolves when no message is missed from now on; rejects when there will be none. */
+  /** Resolves when the subscription is active; rejects if it cannot become active. */
   readonly ready: Promise<void>;
   /**
-   * Resolves when the connection has answered; a dead one never does. Absent: it is not ours to
-   * close and open again.
+   * Resolves when the connection has replied; never, if it is dead. Absent: the connection is shared, so
+   * it must not be closed and opened again.
    */
   check?(): Promise<unknown>;
   close(): void;
 }
 
-/** Ids tell the store how long they live and by which limit they go; they hold no spaces. */
+/** Returns an id, which contains the lease time and the declared limit for the store; without spaces. */
 export function leaseId(leaseMs: number, declared: number, processId: string, n: number): string {
   return `${leaseMs}:${declared}:${processId}:${n}`;
 }

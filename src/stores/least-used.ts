@@ -1,6 +1,6 @@
 /**
- * The least used keys that a search has met: the candidates for eviction. A few are remembered, so
- * that a search which meets heavily used neighbours only still knows lighter keys from before.
+ * The least used keys that searches have checked: the candidates for eviction. A few are kept, so that a
+ * search that finds only heavily used keys can use lighter keys from earlier searches.
  */
 const MOST_CANDIDATES = 64;
 
@@ -11,12 +11,12 @@ export interface UsedKey {
 }
 
 export class LeastUsed {
-  /** What each key had used when it was last looked at. */
+  /** The usage of each key when it was last checked. */
   readonly #used = new Map<string, number>();
-  /** The first to be replaced; undefined: has to be found again. */
+  /** The first candidate to be replaced; undefined: must be searched again. */
   #heaviest: UsedKey | undefined;
 
-  /** Among equals the key that was offered first is kept. */
+  /** Adds a candidate. Of candidates with equal usage the one that was added first is kept. */
   offer(key: string, used: number): void {
     if (this.#used.size >= MOST_CANDIDATES && !this.#used.has(key)) {
       this.#heaviest ??= this.#find((one, other) => one >= other);
@@ -28,8 +28,9 @@ export class LeastUsed {
   }
 
   /**
-   * A new key is a candidate only where all others have used more. Without it the next new key would
-   * evict one of these; with it among equals, keys would be forgotten soon after they have come.
+   * Adds a new key as a candidate only if all others have used more. Without it the next new key would
+   * evict one of the others; if keys with equal usage were added too, keys would be evicted soon after
+   * they were created.
    */
   offerLightest(key: string, used: number): void {
     const first = this.#lightest();
@@ -37,9 +38,9 @@ export class LeastUsed {
   }
 
   /**
-   * The key that has used least.
+   * Returns the key with the least usage.
    *
-   * @param usedNow what a key has used by now; undefined where it must stay or is gone
+   * @param usedNow returns the current usage of a key; undefined if it must stay or no longer exists
    */
   first(usedNow: (key: string) => number | undefined): UsedKey | undefined {
     for (;;) {

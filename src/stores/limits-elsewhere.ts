@@ -1,19 +1,19 @@
 /**
- * Limits that operators keep elsewhere, under keys of their own: in the numbers of the policies such a
- * limit is written `$fallback@which`.
+ * Limits that operators keep under keys of their own: in the numbers of the policies such a limit is
+ * written `$fallback@index`, with the index of its key from 1.
  */
 import type { LimitNote } from "./store.ts";
 
 export interface Resolved {
-  /** With the limits in their places, or their fallbacks. */
+  /** The numbers with the limits filled in, or their fallbacks. */
   readonly numbers: string;
-  /** Of policies for which the text is 0, or no limit. */
+  /** A note for each policy with a text that is 0 or not a limit. */
   readonly notes: readonly LimitNote[];
-  /** The policies whose limit is 0: they let nothing through, and their state is kept by the fallback. */
+  /** The policies with a limit of 0: they reject all requests; their state uses the fallback limit. */
   readonly closed: ReadonlySet<number>;
 }
 
-/** @param texts what stands under the keys; undefined: nothing does */
+/** @param texts the values of the keys; undefined: the key is absent */
 export function resolveLimits(
   declared: string,
   texts: readonly (string | undefined)[] = [],
@@ -34,7 +34,7 @@ export function resolveLimits(
   return { numbers: lines.join("\n"), notes, closed };
 }
 
-/** As Lua's "%.17g" writes it: the text is a part of the state. */
+/** Formats a number like Lua's "%.17g", because the text is a part of the state. */
 function exactText(number: number): string {
   const [digits = "", power] = number.toExponential(16).split("e");
   const exponent = Number(power);
@@ -47,7 +47,7 @@ function withoutZeros(digits: string): string {
   return digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits;
 }
 
-/** As `frame.lua` sends a text that is no limit. */
+/** Returns a text that is not a limit in the form in which `frame.lua` sends it. */
 function printable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is replaced
   return text.slice(0, 40).replace(/[\u0000-\u001f\u007f!]/g, " ");

@@ -1,6 +1,7 @@
 /**
- * The state of one key in memory, under one policy or several. Several are asked in turn, each from
- * the instant that the one before it named, until all agree; then all are taken from, or none.
+ * The state of one key in memory, under one policy or several. Several policies are asked in turn, each
+ * from the instant that the previous one returned, until all agree; then permits are taken from all of
+ * them or from none.
  */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { type Bound, show } from "../check.ts";
@@ -11,66 +12,66 @@ import { noteRenumbering } from "../revision.ts";
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;
 
-/** The name of a policy that was given without one. */
+/** The name of a policy that is passed without a name. */
 const ONLY = "default";
 const ONLY_NAMES: readonly string[] = [ONLY];
 
 /**
- * Times are microseconds on the holder's scale; `amount` is what `cell.amount()` made of the
- * caller's permits.
+ * Times are microseconds on the time scale of the owner; `amount` is the result of `cell.amount()` for
+ * the caller's permits.
  */
 export interface Cell {
   readonly names: readonly string[];
-  /** Who holds the states of many keys lends them one after the other. */
+  /** The state; a table of many keys sets each key's state in turn on one cell. */
   state: unknown;
-  /** Checks what a caller asks for and puts it in the order of the policies. */
+  /** Checks the permits of a request and returns them in the order of the policies. */
   amount(permits: unknown, bound?: Bound): Amount;
   /**
-   * The first instant at or after `from` on which all policies agree; `Infinity` where one never
-   * will.
+   * Returns the first instant at or after `from` on which all policies agree; `Infinity` if there is
+   * none.
    */
   earliest(from: number, amount: Amount): number;
   /**
-   * @param start when the caller starts, where that is later than the instant for which it was booked;
-   *   strict policies go by it
+   * @param start when the caller starts, if that is later than the instant for which it was booked;
+   *   strict policies charge at this instant
    */
   take(at: number, amount: Amount, start?: number): void;
   giveBack(now: number, amount: Amount): void;
-  /** Used elsewhere, and missing here from now on. */
+  /** Charges permits that were used outside of this state. */
   settle(now: number, amount: Amount): void;
   quotas(now: number): readonly Quota[];
-  /** How many permits each policy lacks to its being full. */
+  /** Returns how many permits each policy lacks to be full. */
   owed(now: number): readonly number[];
-  /** What to say where `earliest` is `Infinity`. */
+  /** Returns the error for a request for which `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
   /** Whether a policy charges its waiters at the instants at which they start. */
   readonly isStrict: boolean;
-  /** Whether a policy bounds how many may wait. */
+  /** Whether a policy bounds how many permits may wait. */
   readonly isBounded: boolean;
   /**
-   * The index of a policy that does not let the permits, which cannot be used at `now`, wait; -1 if
-   * none.
+   * Returns the index of a policy that rejects the permits, which are not available at `now`, instead of
+   * letting them wait; -1 if there is none.
    */
   overflowing(now: number, amount: Amount): number;
-  /** Of each policy whether it, asked alone, lets the permits go at `now`. */
+  /** Returns for each policy whether it alone would grant the permits at `now`. */
   allows(from: number, now: number, amount: Amount): readonly boolean[];
-  /** The index of the policy that, asked alone, makes these permits wait longest. */
+  /** Returns the index of the policy that alone would make these permits wait longest. */
   slowest(from: number, amount: Amount): number;
   resize(now: number, policies: readonly Policy[], epoch: number): void;
-  /** Microseconds for which the state is worth keeping: after that a new one would do. */
+  /** Returns for how many microseconds the state must be kept; after that a new one is equivalent. */
   lifetime(now: number): number;
-  /** All instants become more by that. */
+  /** Adds `by` to all instants. */
   shift(by: number): void;
   copy(): Cell;
 }
 
-/** Policies and their names, in one order. */
+/** Policies and their names, in the same order. */
 export interface PolicyList {
   readonly names: readonly string[];
   readonly list: readonly Policy[];
 }
 
-/** The policies as a list with their names, each one checked. */
+/** Checks the policies and returns them as a list with their names. */
 export function listPolicies(policies: unknown): PolicyList {
   if (isPolicy(policies)) return { names: ONLY_NAMES, list: [policies] };
   if (typeof policies !== "object" || policies === null || Array.isArray(policies)) {
@@ -89,7 +90,7 @@ export function listPolicies(policies: unknown): PolicyList {
 }
 
 /**
- * The new policies in the order of the old, unless they are not the same ones with other numbers.
+ * Returns the new policies in the order of the old ones. Throws unless names and algorithms are the same.
  */
 export function renumber(before: PolicyList, after: PolicyList): PolicyList {
   noteRenumbering();
@@ -111,12 +112,12 @@ function isPolicy(value: unknown): value is Policy {
   return typeof (value as Partial<Policy> | null | undefined)?.algorithm?.earliest === "function";
 }
 
-/** @param epoch Unix time at the holder's 0, whole microseconds */
+/** @param epoch Unix time at 0 of the owner's time scale, whole microseconds */
 export function openCell(policies: PolicyList, now: number, epoch: number): Cell {
   return cellOn(policies, freshState(policies, now, epoch));
 }
 
-/** The state of a key that is new. */
+/** Returns the state of a new key. */
 export function freshState(policies: PolicyList, now: number, epoch: number): unknown {
   const states = policies.list.map((policy) => {
     const state = policy.algorithm.start(policy, now);
@@ -126,7 +127,7 @@ export function freshState(policies: PolicyList, now: number, epoch: number): un
   return isLone(policies) ? states[0] : states;
 }
 
-/** Makes the state of a cell a new one, in place: others may hold the same state. */
+/** Resets the state of a cell in place, because other cells may share the state. */
 export function restart(cell: Cell, policies: PolicyList, now: number, epoch: number): void {
   const states = (state: unknown) => (isLone(policies) ? [state] : (state as object[]));
   const fresh = states(freshState(policies, now, epoch));
@@ -135,7 +136,7 @@ export function restart(cell: Cell, policies: PolicyList, now: number, epoch: nu
   });
 }
 
-/** A cell on a state that is there already. */
+/** Returns a cell on an existing state. */
 export function cellOn(policies: PolicyList, state: unknown): Cell {
   const { names, list } = policies;
   if (isLone(policies)) return new SingleCell(list[0] as Policy, state);
@@ -146,7 +147,7 @@ export function cellOn(policies: PolicyList, state: unknown): Cell {
   );
 }
 
-/** One policy that was given without a name. */
+/** Whether the list is one policy that was passed without a name. */
 function isLone({ names }: PolicyList): boolean {
   return names.length === 1 && names[0] === ONLY;
 }
@@ -256,8 +257,8 @@ class SingleCell implements Cell {
 }
 
 /**
- * Each amount is a list in the order of the policies; a policy that is not asked (undefined, 0) has
- * no say.
+ * Each amount is a list in the order of the policies; a policy that gets no permits (undefined, 0) does
+ * not affect the result.
  */
 class JointCell implements Cell {
   readonly names: readonly string[];

@@ -1,6 +1,6 @@
 /**
- * The state that a process goes by while its store is away: the same policies with a share of the
- * permits, from where the store was last known to be; or no limit at all.
+ * The state that a process uses while its store is unavailable: the same policies with a share of the
+ * permits, starting from the last known state of the store; or no limit at all.
  */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { share } from "../algorithms/index.ts";
@@ -9,35 +9,35 @@ import type { PermitsExceedCapacityError } from "../errors.ts";
 import { type Amount, combine, sizeOf } from "../permits.ts";
 import { type Cell, openCell, type PolicyList } from "./memory.ts";
 
-/** A state that has been left alone for so long is as full as it ever gets: a year, microseconds. */
+/** A year, microseconds: a state that has been idle for so long is as full as it can be. */
 const FOR_EVER = 2 ** 45;
 
 export interface OutageCell extends Cell {
   /**
-   * What is to be charged to the store when it is back.
+   * Returns the permits to charge to the store when it is back.
    *
-   * @param sentWasRun the store has run what was sent before it went away
+   * @param sentWasRun whether the store has run the changes that were sent before the outage
    */
   used(now: number, sentWasRun: boolean): Amount;
   /**
-   * A change that was sent before the store went away.
+   * Applies a change that was sent before the outage.
    *
-   * @param countsAsRun it must not happen twice, so the store does not learn of it again
+   * @param countsAsRun whether the change must not happen twice, so that it is never sent again
    */
   changeSent(deed: (cell: Cell) => void, countsAsRun: boolean): void;
-  /** Other numbers, or another share of them. */
+  /** Applies other numbers, or another share of them. */
   reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void;
 }
 
-/** How the store stood when it last answered that. */
+/** The state of the store in its last reply about it. */
 export interface Snapshot {
   /** How many permits each policy lacked. */
   readonly owed: readonly number[];
-  /** How long ago that was, microseconds. */
+  /** The age of that reply, microseconds. */
   readonly ago: number;
-  /** What this process has taken since: all of it is its own to pay. */
+  /** The permits that this process has taken since: charged in full to its share. */
   readonly since: Amount;
-  /** Nobody goes for that long, microseconds. */
+  /** How long no request is granted, microseconds. */
   readonly held: number;
 }
 
@@ -126,19 +126,19 @@ abstract class DelegatingCell implements Cell {
 }
 
 /**
- * A share of the permits. A request that is larger than the share can hold is lent to: it goes when
- * the share is full, and the next ones pay. So whatever could pass before still can, and the mean
- * rate stays the share's.
+ * A share of the permits. A request that is larger than the share can hold is lent permits: it is granted
+ * when the share is full, and the next requests wait for the debt. So each request that could be granted
+ * before still can, and the mean rate is that of the share.
  */
 export class ShareCell extends DelegatingCell implements OutageCell {
-  /** The same, had nobody been let in here. */
+  /** The state as if no request had been granted in this process. */
   readonly #idle: Cell;
-  /** The same, had the store run what was sent before it went away. */
+  /** The same, as if the store had run the changes that were sent before the outage. */
   #idleIfRun: Cell | undefined;
   #most: Amount;
 
   /**
-   * @param snapshot undefined where nothing is known: it begins as a new limiter does
+   * @param snapshot undefined if the state of the store is unknown: the cell then begins like a new limiter
    * @param epoch Unix time at 0, whole microseconds
    */
   static open(
@@ -218,7 +218,7 @@ export class ShareCell extends DelegatingCell implements OutageCell {
   }
 }
 
-/** Everybody is let in. */
+/** Grants every request. */
 export class OpenCell extends DelegatingCell implements OutageCell {
   earliest(from: number): number {
     return from;
@@ -255,7 +255,7 @@ export class OpenCell extends DelegatingCell implements OutageCell {
   reshare(): void {}
 }
 
-/** The largest request that each policy can ever let pass. */
+/** Returns the largest request that each policy can ever grant. */
 function mostOf(cell: Cell, policies: readonly Policy[], now: number): Amount {
   const limits = cell.quotas(now).map(({ limit }, i) => policies[i]?.largest ?? limit);
   return amountLike(cell.amount(1), limits);

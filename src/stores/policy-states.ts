@@ -1,6 +1,6 @@
 /**
  * The states of a limiter's policies at one instant, in the frame of one call. All policies agree on
- * an instant before any is taken from.
+ * an instant before permits are taken from any of them.
  *
  * Times are microseconds after `base`.
  */
@@ -10,7 +10,7 @@ import { toMillis } from "../clock.ts";
 import type { Amount } from "../permits.ts";
 import type { PolicyQuota } from "./store.ts";
 
-/** The smallest request: the first instant for it is the end of what is promised. */
+/** The smallest request: its first instant is the end of the promised permits. */
 const TINY = 5e-324;
 
 interface Part {
@@ -19,23 +19,23 @@ interface Part {
   readonly state: unknown;
 }
 
-/** Each is saved as a double; a list as its length and then what is in it. */
+/** The fields of a state. Each is saved as a double; a list as its length and then its numbers. */
 type Fields = Record<string, number | readonly number[]>;
 
-/** How the policies stand to a request, each asked alone. */
+/** The result of asking each policy alone. */
 export interface Alone {
-  /** The one that makes it wait longest. */
+  /** The index of the policy with the longest wait. */
   readonly slowest: number;
-  /** Which would let it go now. */
+  /** For each policy whether it would grant the request now. */
   readonly open: readonly boolean[];
 }
 
 export class PolicyStates {
   base: number;
   now: number;
-  /** No caller goes before that. */
+  /** The instant before which no request is granted. */
   held = 0;
-  /** The policies whose limit is kept elsewhere and is 0 now. */
+  /** The policies with a limit that is kept in a key and is 0 now. */
   closed: ReadonlySet<number> = new Set();
   #parts: Part[] = [];
 
@@ -55,7 +55,7 @@ export class PolicyStates {
 
   /**
    * @param next the fields of the states, one after the other
-   * @throws RangeError where a field cannot be one
+   * @throws RangeError if a field is not valid
    */
   load(numbers: string, next: () => number): void {
     const length = () => {
@@ -80,7 +80,7 @@ export class PolicyStates {
     });
   }
 
-  /** The fields of the states, as `load` reads them. */
+  /** Returns the fields of the states, in the order in which `load` reads them. */
   dump(): number[] {
     const fields = this.#parts.flatMap(({ state }) => Object.values(state as Fields));
     return fields.flatMap((value) => {
@@ -102,12 +102,12 @@ export class PolicyStates {
     });
   }
 
-  /** A number of permits for each policy. */
+  /** Returns a number of permits for each policy. */
   amounts(amount: Amount): readonly number[] {
     return this.#parts.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   }
 
-  /** The first instant, for a caller that was due `late` microseconds ago, on which all agree. */
+  /** Returns the first instant at or after `from` on which all policies agree; `Infinity`: never. */
   earliest(from: number, permits: readonly number[]): number {
     if (this.refusing(permits) >= 0) return Infinity;
     let at = from;
@@ -126,8 +126,8 @@ export class PolicyStates {
   /**
    * Takes the permits.
    *
-   * @returns the receipts; behind them, if a caller has to wait, up to which instant permits are
-   *   promised then; nothing if none of it says anything
+   * @returns the receipts; after them, if the caller has to wait, the instants up to which permits are
+   *   then promised; an empty list if all of these are 0
    */
   take(at: number, permits: readonly number[]): readonly number[] {
     const waits = at > this.now;
@@ -144,19 +144,19 @@ export class PolicyStates {
         receipts.push(says ? this.#promisedUntil(part) : 0);
       }
     }
-    // no caller overtakes one that was promised an instant
+    // no later request overtakes one that was promised an instant
     if (waits && !(isAlone && first?.algorithm.inOrder)) this.held = Math.max(this.held, at);
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(unsigned) : [];
   }
 
-  /** When the next permits, however few, could be used; Unix time. */
+  /** Returns when the smallest next request could be granted; Unix time, microseconds. */
   #promisedUntil({ algorithm, policy, state }: Part): number {
     return Math.floor(algorithm.earliest(policy, state, this.now, TINY)) + this.base;
   }
 
   /**
-   * Permits of one grant were not used. What others were promised behind them stays as it was
-   * promised, so unless the grant was the last one, no more comes back than the algorithm can keep.
+   * Gives back permits of one grant that were not used. Later promises stay valid, so unless the grant
+   * was the last one, only as many permits come back as the algorithm can keep.
    */
   giveBack(permits: readonly number[], receipts: readonly number[]): void {
     this.#parts.forEach((part, i) => {
@@ -183,7 +183,7 @@ export class PolicyStates {
     });
   }
 
-  /** Used elsewhere, as the policies allow. */
+  /** Charges permits that were used outside of this state, in accordance with the policies. */
   settle(permits: readonly number[]): void {
     this.#parts.forEach(({ algorithm, policy, state }, i) => {
       const used = permits[i] ?? 0;
@@ -193,12 +193,15 @@ export class PolicyStates {
     });
   }
 
-  /** Of the closed policies, the first that is asked; -1 if none. */
+  /** Returns the first closed policy that is asked for permits; -1 if there is none. */
   refusing(permits: readonly number[]): number {
     return this.#parts.findIndex((_, i) => this.closed.has(i) && (permits[i] ?? 0) > 0);
   }
 
-  /** The first policy that does not let the permits, which cannot be used now, wait; -1 if none. */
+  /**
+   * Returns the first policy that rejects the permits, which are not available now, instead of letting
+   * them wait; -1 if there is none.
+   */
   overflowing(permits: readonly number[]): number {
     return this.#parts.findIndex(({ algorithm, policy, state }, i) => {
       const asked = permits[i] ?? 0;
@@ -237,14 +240,14 @@ export class PolicyStates {
     });
   }
 
-  /** Of each policy, the permits that it lacks to being full. */
+  /** Returns for each policy how many permits it lacks to be full. */
   owed(): number[] {
     return this.#parts.map(({ algorithm, policy, state }) =>
       algorithm.owed(policy, state, this.now),
     );
   }
 
-  /** For how many microseconds the states matter. */
+  /** Returns for how many microseconds the states must be kept. */
   lifetime(): number {
     const lives = this.#parts.map(({ algorithm, policy, state }) =>
       algorithm.lifetime(policy, state, this.now),
@@ -253,7 +256,7 @@ export class PolicyStates {
   }
 }
 
-/** 0 without a sign: numbers leave Lua as text in which it has none. */
+/** Replaces -0 by 0, because the Lua scripts return numbers as text in which 0 has no sign. */
 function unsigned(number: number): number {
   return number === 0 ? 0 : number;
 }

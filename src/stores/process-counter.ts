@@ -1,19 +1,19 @@
 /**
  * Counts the live processes that use a limiter, through the store of the limiter. A process registers
- * with the replies to its ordinary trips, so an idle limiter costs nothing and a store that is away
- * is not asked. Whoever does not register again falls out by itself.
+ * after replies to its ordinary requests, so an idle limiter costs nothing and an unavailable store gets
+ * no such requests. The registration of a process expires if it is not renewed.
  */
 
-/** The first pauses between two registrations, ms: processes that start together soon see each other. */
+/** The first pause between two registrations, ms: short, so that new processes soon count each other. */
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5000;
-/** With many processes the pause grows with their number, so that the store runs 20 a second at most. */
+/** With many processes the pause grows with their number, so the store gets at most 20 a second. */
 const PAUSE_FOR_EACH_MS = 50;
-/** A registration outlives so many pauses. */
+/** The lifetime of a registration, in pauses. */
 const PAUSES_ALIVE = 3;
 
 /**
- * Registers this process for so many ms.
+ * Registers this process for `lifetimeMs`.
  *
  * @returns how many processes are registered, this one included
  */
@@ -22,7 +22,7 @@ export type Register = (lifetimeMs: number) => Promise<number>;
 export class ProcessCounter {
   readonly #register: Register;
   #count = 1;
-  /** Until then the count does not fall: a store that has lost its data is told of the others first. */
+  /** The count does not fall before this: after a loss of data the other processes must register first. */
   #heldUntilMs = -Infinity;
   #pauseMs = FIRST_PAUSE_MS;
   #nextMs = -Infinity;
@@ -31,12 +31,12 @@ export class ProcessCounter {
     this.#register = register;
   }
 
-  /** How many live processes there are, as last counted; 1 before that. */
+  /** The last count of live processes; 1 before the first count. */
   get count(): number {
     return this.#count;
   }
 
-  /** The store has answered a call of the limiter. */
+  /** Called when the store has replied to a call of the limiter. */
   used(): void {
     const now = performance.now();
     if (now < this.#nextMs) return;
@@ -45,7 +45,7 @@ export class ProcessCounter {
     this.#pauseMs = Math.min(longestMs, this.#pauseMs * 2);
     this.#register(PAUSES_ALIVE * longestMs).then(
       (count) => this.#counted(count, PAUSES_ALIVE * longestMs),
-      // the last number stays
+      // the last count is kept
       () => {},
     );
   }

@@ -1,6 +1,6 @@
 /**
- * Goes round a map, one entry at a time, for ever. The iterator is kept: a new one would step over
- * everything that was deleted since the map was last tidied up.
+ * Iterates over a map in a cycle, one entry for each call. The iterator is kept: a new one would have to
+ * skip all entries deleted since the engine last compacted the map.
  */
 export class Round<Value> {
   readonly #map: ReadonlyMap<string, Value>;

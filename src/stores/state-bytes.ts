@@ -3,14 +3,14 @@
  * writes it on Redis):
  *
  *     u32      base, in units of 2^24 microseconds of Unix time
- *     u32      last: when it was written, microseconds after base
+ *     u32      last: when the state was written, microseconds after base
  *     u16      the length of the numbers, bytes
- *     u8       of how many callers the last trip is known
+ *     u8       the number of callers with a known last trip
  *     8, u32 … each such caller, 8 ASCII characters, and the number of its last trip; the latest last
  *     text     the numbers: those in force, then, each after a tab, "declared=in force" for those that
  *              were set at run time
  *     f64 …    the fields of each policy; a list is its length and then its numbers
- *     f64      the instant before which no caller goes; only where that is still to come
+ *     f64      the instant before which no request is granted; only if it is in the future
  *
  * Instants are microseconds after base, so that they keep their fractions in a double.
  */
@@ -19,13 +19,13 @@ import type { Trip } from "./trip.ts";
 
 export const UNIT = 2 ** 24;
 
-/** base, last, the length of the numbers, and how many callers follow. */
+/** base, last, the length of the numbers, and the number of callers. */
 const HEAD_BYTES = 11;
 const CALLER_BYTES = 12;
 const MOST_CALLERS = 64;
 const LONGEST_NUMBERS = 0xffff;
 
-/** What the bytes say, before anything is made of it. */
+/** The decoded bytes, not yet interpreted. */
 export interface SavedState {
   /** Microseconds of Unix time. */
   readonly base: number;
@@ -34,18 +34,18 @@ export interface SavedState {
   readonly trips: readonly Trip[];
   readonly numbers: string;
   readonly settings: readonly string[];
-  /** The fields of all policies, and behind them the instant before which no caller goes, if any. */
+  /** The fields of all policies, and after them the instant before which no request is granted, if any. */
   readonly doubles: readonly number[];
 }
 
-/** What is saved under a key. */
+/** The value to save under a key. */
 export interface Saved {
   readonly bytes: Uint8Array;
-  /** How long it matters, ms; `Infinity`: until it is changed. */
+  /** How long it must be kept, ms; `Infinity`: until it is replaced. */
   readonly lifeMs: number;
 }
 
-/** The value under a key is no state of a limiter. */
+/** The value under a key is not the state of a limiter. */
 export class StateError extends Error {
   constructor(bytes: Uint8Array, cause?: unknown) {
     const start = Array.from(bytes.subarray(0, 16), (byte) => byte.toString(16).padStart(2, "0"));
@@ -85,9 +85,9 @@ export function encodeState(state: SavedState): Uint8Array {
   return bytes;
 }
 
-/** @throws StateError where the bytes cannot be a state */
+/** @throws StateError if the bytes cannot be a state */
 export function decodeState(bytes: Uint8Array): SavedState {
-  // shorter than any state, as frame.lua has it
+  // shorter than any state: the same check as in frame.lua
   if (bytes.byteLength < HEAD_BYTES + CALLER_BYTES) throw new StateError(bytes);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const callers = view.getUint8(10);
@@ -109,7 +109,7 @@ export function decodeState(bytes: Uint8Array): SavedState {
   return { base, last: view.getUint32(4, true), trips, numbers, settings, doubles };
 }
 
-/** The bytes in words, for people: in the messages of tests. */
+/** Returns the state as readable text, for the messages of tests. */
 export function describeState(bytes: Uint8Array | null | undefined): string {
   if (!bytes) return "nothing";
   const { base, last, trips, numbers, settings, doubles } = decodeState(bytes);

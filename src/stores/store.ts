@@ -1,7 +1,6 @@
 /**
- * A store elsewhere: it runs requests on the state of one limiter, in order and all at one instant
- * of one clock for everybody who asks. It answers later, and perhaps not at all. Times are
- * microseconds.
+ * A remote store: it runs requests on the state of one limiter, in order and all at one instant of one
+ * clock for all callers. The reply is asynchronous and may be lost. Times are microseconds.
  */
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../permits.ts";
@@ -10,27 +9,29 @@ import type { ProcessCounter } from "./process-counter.ts";
 import type { Trip } from "./trip.ts";
 
 export interface Store {
-  /** It runs the requests for a key in the order of the calls of `run`. Absent: it may not. */
+  /** Whether the store runs the requests for a key in the order of the calls of `run`. Absent: false. */
   readonly isOrdered?: boolean;
   /**
-   * Shared by all limiters whose keys go away together with this one; absent, or undefined: each
-   * limiter has its own.
+   * Returns the breaker that is shared by all limiters with keys that become unavailable together with
+   * this one; absent, or undefined: each limiter has its own.
    */
   breakerOf?(key: string): Breaker | undefined;
   /**
-   * Whether the error comes from a store that is there, and a retry does not help; absent: a
-   * `TypeError` does.
+   * Whether the error comes from a store that is available, so that a retry does not help; absent: true
+   * for a `TypeError`.
    */
   isPermanent?(error: unknown): boolean;
   /**
+   * Runs the requests on the state of the limiter.
+   *
    * @param key the limiter's name
-   * @param declared the numbers of its policies, as the caller's code has them
+   * @param declared the numbers of its policies, as the caller's code declares them
    * @param now epoch microseconds; absent: the store's own clock
-   * @param trip by which the store recognizes a trip that it has run before; absent: it runs it
-   *   however often it receives it
-   * @param deadlineMs when the caller gives up, by `performance.now()`: nothing is tried again after
-   *   that. Absent: never
-   * @throws LostReplyError where the trip was run before: nothing has changed
+   * @param trip identifies the trip, so that the store does not run it twice; absent: the store runs the
+   *   requests each time it receives them
+   * @param deadlineMs when the caller gives up, by `performance.now()`: there are no retries after that.
+   *   Absent: never
+   * @throws LostReplyError if the trip was run before: this call has changed nothing
    */
   run(
     key: string,
@@ -40,21 +41,21 @@ export interface Store {
     trip?: Trip,
     deadlineMs?: number,
   ): Promise<StoreReply>;
-  /** The same store, for a limiter whose limits are kept under these keys; absent: it keeps none. */
+  /** Returns the store for a limiter with limits under these keys; absent: it does not support them. */
   withLimitKeys?(limitKeys: readonly string[]): Store;
   /**
-   * Counts the live processes that use the limiter; absent: `instances: "auto"` is refused. The same
-   * for the same key.
+   * Returns a counter of the live processes that use the limiter, the same one for the same key; absent:
+   * `instances: "auto"` is rejected.
    */
   processes?(key: string): ProcessCounter;
-  /** Where the state of a limiter lies; absent: it cannot be asked together with others. */
+  /** Returns the place of a limiter's state; absent: it cannot be combined with others. */
   place?(key: string): Place;
 }
 
-/** Where the state of a limiter lies. Limiters with the same store and slot can be asked in one step. */
+/** The place of a limiter's state. Limiters with the same store and slot can be used in one atomic step. */
 export interface Place {
   readonly store: CombiningStore;
-  /** Limiters with the same store and key have one state. */
+  /** Limiters with the same store and key share one state. */
   readonly key: string;
   readonly slot: string;
 }
@@ -69,31 +70,31 @@ export interface CombinedPart {
   /** The longest wait that is accepted, microseconds. */
   readonly longest: number;
   readonly late: number;
-  /** Where it refuses, the others are asked and taken from as if it were not there. */
+  /** Whether the other limiters are used as if this one were absent when it rejects. */
   readonly isOptional: boolean;
 }
 
 export interface CombinedReply {
-  /** All let the request pass; with `take`: and were taken from. */
+  /** Whether all limiters grant the request; with `take` the permits were then taken from all. */
   readonly passes: boolean;
   readonly parts: readonly {
     readonly inForce: string;
     readonly notes?: readonly LimitNote[];
-    /** This limiter alone would let it pass. */
+    /** The result for this limiter alone. */
     readonly fate: Fate;
-    /** How it stands: after what was taken, if it was taken from. Receipts as for `reserve`. */
+    /** The state of this limiter, after the take if there was one. Receipts as for `reserve`. */
     readonly answer: Answer;
   }[];
 }
 
-/** Asks several limiters in one atomic step, which takes from all of them or changes nothing. */
+/** Runs a request to several limiters in one atomic step, which takes from all or changes nothing. */
 export interface CombiningStore {
-  /** @throws LostReplyError where the client has sent the request again, and it was run before */
+  /** @throws LostReplyError if the client has sent the request again and it was run before */
   runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply>;
 }
 
 export type StoreRequest =
-  /** Take the amount, `count` times over, each time if it can be used within `longest`. */
+  /** Takes the amount, `count` times, each time if it is available within `longest`. */
   | {
       readonly verb: "reserve";
       readonly amount: Amount;
@@ -101,77 +102,76 @@ export type StoreRequest =
       readonly late: number;
       count: number;
     }
-  /** Take the amount if it can be used now, and tell how things stand; `peek` takes nothing. */
+  /** Takes the amount if it is available now, and returns the quotas; `peek` takes nothing. */
   | { readonly verb: "decide" | "peek"; readonly amount: Amount; readonly late: number }
-  /** What was granted was not used: the receipts are the grant's. */
+  /** Gives back permits of one grant that were not used, with the receipts of that grant. */
   | { readonly verb: "back"; readonly amount: Amount; readonly receipts: readonly number[] }
-  /** What was taken was not used, whoever had it. */
+  /** Gives back permits that were taken by any caller and not used. */
   | { readonly verb: "refund"; readonly amount: Amount }
-  /** Taken whatever the state. */
+  /** Takes the amount in any state. */
   | { readonly verb: "charge"; readonly amount: Amount }
-  /** Used elsewhere while the store could not be asked, and as the policies allow. */
+  /** Charges permits that were used during an outage of the store, in accordance with the policies. */
   | { readonly verb: "settle"; readonly amount: Amount }
-  /** Nobody goes before that many microseconds have passed. */
+  /** Grants no request before that many microseconds have passed. */
   | { readonly verb: "pause"; readonly micros: number }
-  /** Tell what is owed; nothing changes. */
+  /** Returns the missing permits of each policy; changes nothing. */
   | { readonly verb: "owed" }
-  /** Other numbers are in force from now on for all who declare what this caller declares. */
+  /** Puts other numbers in force for all callers that declare the same numbers as this caller. */
   | { readonly verb: "set"; readonly numbers: string }
-  /** The declared numbers are in force again. */
+  /** Puts the declared numbers in force again. */
   | { readonly verb: "unset" }
-  /** The state is as if new; what was set stays in force. */
+  /** Resets the state; numbers set at run time stay in force. */
   | { readonly verb: "reset" };
 
 export interface StoreReply {
   /** The numbers in force. */
   readonly inForce: string;
-  /** Of policies whose limit is kept in a key: those for which that is 0, or no limit. */
+  /** Notes about policies with a limit that is kept in a key and is 0 or not valid. */
   readonly notes?: readonly LimitNote[];
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
 }
 
 /**
- * What comes of a limiter's part in a combination: it alone would let the request pass; refuses it
- * for now; does not let it wait either (its queue is full, or its limit is 0); or can never let so
- * many permits pass.
+ * The result for one limiter of a combination: it alone would grant the request; rejects it for now; does
+ * not let it wait either (its queue is full, or its limit is 0); or can never grant that many permits.
  */
 export type Fate = "passes" | "refused" | "full" | "never";
 
-/** What a key in which a limit is kept holds, where the policy's own number is in force instead. */
+/** A note about a key in which a limit is kept, if the policy's own number is in force instead. */
 export interface LimitNote {
   /** The policy's index. */
   readonly policy: number;
-  /** The text that is no limit; undefined: it is 0, and the policy lets nothing through. */
+  /** The text that is not a limit; undefined: the limit is 0, and the policy rejects all requests. */
   readonly ignored: string | undefined;
 }
 
 export interface Answer {
   /**
-   * Microseconds until the permits can be used; `REFUSED`: longer than `longest`; `Infinity`:
-   * never. For `owed`: for how long nobody goes.
+   * Microseconds until the permits are available; `REFUSED`: longer than `longest`; `Infinity`:
+   * never. For `owed`: how long no request is granted.
    */
   readonly wait: number;
-  /** What `back` needs to undo it; none if there is nothing to say. */
+  /** The receipts that `back` needs to undo the grant; empty if all are 0. */
   readonly receipts: readonly number[];
-  /** For `decide` and `peek`: which policy makes it wait longest, and how they all stand. */
+  /** For `decide` and `peek`: the policy with the longest wait, and the quotas of all policies. */
   readonly slowest: number;
   readonly quotas: readonly PolicyQuota[];
-  /** For `owed`: how many permits each policy lacks to its being full. */
+  /** For `owed`: how many permits each policy lacks to be full. */
   readonly owed: readonly number[];
   /**
-   * For `set` and `unset`: "=" where this caller's numbers were in force at the last write before,
-   * else those that were; empty where that is not known.
+   * For `set` and `unset`: "=" if this caller's numbers were in force at the last write before, else the
+   * numbers that were in force; empty if that is unknown.
    */
   readonly writtenUnder?: string;
 }
 
-/** How a policy stands, and whether it alone would let the permits go now. */
+/** The quota of a policy, and whether it alone would grant the permits now. */
 export interface PolicyQuota extends Quota {
   readonly allowed: boolean;
 }
 
 export const REFUSED = -1;
 
-/** Of permits that can be used at once, and of changes. */
+/** The answer to a request that is granted at once, and to a change. */
 export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };

@@ -1,16 +1,16 @@
 /**
  * Clients send a command again when the connection breaks before its reply (ioredis does so by
- * itself). A trip to a store therefore carries who sent it and a number: the state of a limiter
- * remembers the last number of each caller, and a trip that arrives twice is run once.
+ * itself). A trip to a store therefore carries the id of its caller and a number. The state of a limiter
+ * contains the last number of each caller, so a trip that arrives twice is run once.
  */
 export interface Trip {
-  /** 8 ASCII characters, which no other caller has. */
+  /** The caller's unique id: 8 ASCII characters. */
   readonly caller: string;
-  /** Each trip of a caller has a higher one: 1 to 2^32 - 1. */
+  /** The number of the trip, 1 to 2^32 - 1: higher for each trip of a caller. */
   readonly number: number;
 }
 
-/** The trip was run before, and the reply to that is lost: what was granted is not known. */
+/** The trip was run before and its reply is lost: it is unknown which permits were granted. */
 export class LostReplyError extends Error {
   override readonly name = "LostReplyError";
 
@@ -27,15 +27,15 @@ const CALLER_LENGTH = 8;
 const CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
 /**
- * Numbers trips. Of two trips on one key the second may leave only when the first has been answered
- * or has failed, or where the client keeps the order: a trip that arrives after a later one is taken
- * for one that was run.
+ * Numbers the trips of a caller. Of two trips on one key the second may be sent only after the first has
+ * its reply or has failed, or if the client keeps the order: a trip that arrives after a later one counts
+ * as already run.
  */
 export class TripCounter {
   #caller = randomCaller();
   #number: number;
 
-  /** @param numbered how many trips it has numbered before */
+  /** @param numbered how many trips were numbered before */
   constructor(numbered = 0) {
     this.#number = numbered;
   }

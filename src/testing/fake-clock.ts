@@ -6,12 +6,12 @@ interface Alarm {
   readonly wake: () => void;
 }
 
-/** Taken at load time: other people's fake timers must not stop ours. */
+/** Captured at load time, so that fake timers of a test framework do not stop this clock. */
 const { setImmediate, setTimeout } = globalThis;
 
 /**
- * A clock that stands still until it is told to move on: give it to a limiter as `clock`, and a day
- * passes in no time.
+ * A clock that stands still until `advance` is called. Pass it to a limiter as `clock`, and a test can
+ * cover a day without waiting.
  *
  * @example
  * const clock = new FakeClock();
@@ -22,12 +22,12 @@ const { setImmediate, setTimeout } = globalThis;
  * await waited;                      // 1000
  */
 export class FakeClock implements Clock {
-  /** Microseconds: adding up fractions of milliseconds would drift. */
+  /** Whole microseconds: sums of fractional milliseconds would drift. */
   #now: number;
   readonly #alarms = new Set<Alarm>();
   #moving: Promise<void> = Promise.resolve();
 
-  /** @param startMs where it begins, ms; default 0, and Unix time is a start as good as any */
+  /** @param startMs the time at which the clock begins, ms, for example a Unix time; default 0 */
   constructor(startMs = 0) {
     this.#now = toMicros(checkNumber("startMs", startMs, atLeastZero));
   }
@@ -43,11 +43,11 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves the time on. Everything that falls due on the way runs at its own instant, in order, and
-   * so does what it sets off; when the promise resolves, whoever was released has run on as far as
-   * it could.
+   * Moves the time on. Each timer that falls due on the way runs at its own instant, in order, and so do
+   * the timers that it starts. When the promise resolves, all callers that were released have run on as
+   * far as they could.
    *
-   * @param ms how far, to the microsecond; 0 or more
+   * @param ms how far, rounded to the microsecond; 0 or more
    */
   advance(ms: number): Promise<void> {
     const micros = Math.round(checkNumber("ms", ms, atLeastZero) * 1000);
@@ -77,7 +77,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Lets everything run that is ready to run. */
+/** Waits until all callbacks that are ready have run. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
     if (setImmediate === undefined) setTimeout(resolve, 0);

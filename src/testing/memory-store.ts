@@ -15,17 +15,17 @@ import type { Trip } from "../stores/trip.ts";
 
 export interface MemoryStoreOptions {
   /**
-   * The store's own clock: what its delays and its expiry go by, and the time of limiters without a
-   * `clock` of their own. Default: the machine's.
+   * The store's own clock, for its delays and expiry, and for limiters without a `clock` of their own.
+   * Default: the machine's clock.
    */
   readonly clock?: Clock | undefined;
 }
 
 /**
- * A store in this process for tests: limiters that are created on it under one name share one limit, as
- * if they were in several processes.
+ * Creates a store in this process for tests: limiters that are created on it under one name share one
+ * limit, as if they were in several processes.
  *
- * @returns the store; its controls make it slow, silent, failing and forgetful
+ * @returns the store; its controls delay its replies, withhold them, let calls fail and clear its data
  * @example
  * const store = memoryStore();
  * const [here, there] = [1, 2].map(() => StoreRateLimiter.create(store, "mail", 1, { clock }));
@@ -39,18 +39,18 @@ export function memoryStore(options: MemoryStoreOptions = {}): MemoryStore {
   return new MemoryStore(options.clock);
 }
 
-/** What `memoryStore()` makes. */
+/** The store that `memoryStore()` returns. */
 export class MemoryStore implements Store, CombiningStore {
   readonly #clock: Clock;
   readonly #frames: FrameStore;
   readonly #breaker = new Breaker();
   #delayMs = 0;
   #error: Error | undefined;
-  /** Set while it hangs: what the calls wait for. */
+  /** Set while the store hangs: calls wait for this promise. */
   #recovered: Promise<void> | undefined;
   #recover = () => {};
 
-  /** The texts under the keys in which limits are kept (`limitKey`): set one as operators would. */
+  /** The texts under the keys in which limits are kept (`limitKey`): set one as an operator would. */
   readonly limits: Map<string, string>;
 
   constructor(clock?: Clock) {
@@ -63,7 +63,7 @@ export class MemoryStore implements Store, CombiningStore {
 
   // -- controls --
 
-  /** How long each call takes from now on, ms; 0 or more, default 0. */
+  /** The delay of each call from now on, ms; 0 or more, default 0. */
   get delayMs(): number {
     return this.#delayMs;
   }
@@ -73,8 +73,8 @@ export class MemoryStore implements Store, CombiningStore {
   }
 
   /**
-   * Answers no call from now on, as a server that is stopped or a network that drops everything. What
-   * it is asked meanwhile it runs and answers, late, when it recovers.
+   * Replies to no call from now on, like a server that is stopped or a network that drops all packets.
+   * The store runs these calls and replies to them, late, when it recovers.
    */
   hang(): void {
     this.#recovered ??= new Promise((resolve) => {
@@ -83,23 +83,23 @@ export class MemoryStore implements Store, CombiningStore {
   }
 
   /**
-   * Fails every call from now on, those that hang included.
+   * Lets every call fail from now on, those that hang included.
    *
-   * @param error with which; default: that the connection was refused
+   * @param error the error of these calls; default: a refused connection
    */
   fail(error: Error = new Error("connect ECONNREFUSED (memoryStore().fail())")): void {
     this.#error = error;
     this.#wake();
   }
 
-  /** Answers again, without a delay. What it knew before it still knows: see `forget`. */
+  /** Replies again, without a delay. All states are kept; to clear them, see `forget`. */
   recover(): void {
     this.#error = undefined;
     this.#delayMs = 0;
     this.#wake();
   }
 
-  /** Loses the states of all limiters, as a server that restarts without its data. */
+  /** Clears the states of all limiters, like a server that restarts without its data. */
   forget(): void {
     this.#frames.clear();
   }

@@ -1,6 +1,6 @@
--- Fixed window. The essay is in fixed-window.ts; this is that file once more, function by function.
+-- Fixed window. The essay is in fixed-window.ts; this file is its twin, function by function.
 --
--- numbers: limit, windowMs, 1 where a window opens with the first request
+-- numbers: limit, windowMs, 1 if a window opens with the first request
 -- state:   start, used
 
 local LARGEST = 1.7976931348623157e308
@@ -57,11 +57,11 @@ end
 
 local lifetime = until_fresh
 
--- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+-- The hot path (hot.lua) inlines the functions above. The mark below lists the fields of the state.
 --> hot start used
 
 algorithms.f = {
-  -- nobody gets in before the latest window that was promised
+  -- no request is granted before the latest window in which permits were promised
   in_order = true,
   dated = dated,
   policy = read,
@@ -79,7 +79,7 @@ algorithms.f = {
     return struct.pack("<dd", state.start, state.used)
   end,
 
-  -- what is rarely needed: each function that a script makes costs time
+  -- functions that are rarely needed: a script pays for each function that it creates
   more = function(algorithm)
     function algorithm.start(_, now)
       return { start = now, used = 0 }

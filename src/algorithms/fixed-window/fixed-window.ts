@@ -1,36 +1,37 @@
 /**
- * Fixed window: so many permits in each window, counted from 0 in the next one.
+ * Fixed window: at most `limit` permits in each window; each window counts from 0 again.
  *
- * What it promises. Time is cut into windows; a window holds its start, not its end. At most
- * `limit` permits are used in each. Who asks for more than is left waits for the first window in
- * which there is room, and goes at its start. There are two ways to cut:
+ * Guarantee. Time is divided into windows; a window includes its start and excludes its end. At most
+ * `limit` permits are used in each. A request for more permits than are left waits for the first window
+ * with enough room, and is granted at its start. There are two ways to divide time:
  *
- *   epoch   windows lie on the calendar's grid, floor(now / window): all who have the same numbers
+ *   epoch   windows lie on the calendar's grid, floor(now / window): all limiters with the same numbers
  *           change windows at the same instants, and an hour begins on the hour (of UTC).
- *   first   a window opens with the first request after the last one has ended.
+ *   first   a window opens with the first request after the previous window has ended.
  *
- * Worked example, 2 in 3 s: two at 0 s go, a third is told 3 s and goes at 3 s if it waits. Then
- * one more goes at 3 s, and at 5 s nobody: the window [3, 6) is full.
+ * Worked example, 2 in 3 s: two requests at 0 s are granted; the third gets a wait of 3 s and is granted
+ * at 3 s if it waits. One more is granted at 3 s, and none at 5 s: the window [3, 6) is full.
  *
- * Debt. A charge is taken whatever the state, so more may be used than the limit. What is beyond it
- * is carried over: each window that begins takes `limit` off what is used,
+ * Debt. A charge is taken in any state, so more permits than the limit may be used. The excess is
+ * carried over: each window that begins pays off `limit` of what is used,
  *
  *   used after k windows = max(0, used - k x limit)
  *
- * and n permits go in the first window with n <= limit - used. While a debt runs, windows follow
- * one another without a gap, under `first` too.
+ * and n permits are granted in the first window with n <= limit - used. While a debt lasts, windows
+ * follow one another without a gap, with `first` too.
  *
- * Permits promised ahead. `start` is the latest window in which anything was promised, and nobody
- * gets in before it: first in, first out, and the windows before it need no memory.
+ * Permits promised ahead. `start` is the latest window in which permits were promised, and no request is
+ * granted before it. So the order is first in, first out, and earlier windows need no memory.
  *
- * Bound. An interval of t touches at most 1 + ceil(t / window) windows, each of at most `limit`:
- * so twice the limit may go around an edge, within an instant. Sliding windows do not do that.
+ * Bound. An interval of t touches at most 1 + ceil(t / window) windows, each with at most `limit`
+ * permits. So up to twice the limit may be granted around the edge of two windows, within an instant.
+ * Sliding windows do not have this burst.
  *
- * Where it is inexact. Windows are whole microseconds, the nearest number and at least one. Limits
- * and permits with fractions add up as doubles do. What is given back of a window that is not the
- * latest one any more is lost: nobody moves up into it.
+ * Where it is inexact. A window is rounded to whole microseconds, at least one. Fractional limits and
+ * permits are added as doubles. Permits that are given back to a window that is no longer the latest
+ * are lost: no waiter moves up into that window.
  *
- * `fixed-window.lua` is this file once more.
+ * `fixed-window.lua` is the Lua twin of this file.
  */
 import { aboveZero, checkNumber, checkNumbers, checkOneOf } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
@@ -41,14 +42,14 @@ export interface FixedWindowPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */
   readonly window: number;
-  /** A window opens with the first request, not on the epoch's grid. */
+  /** Whether a window opens with the first request instead of on the epoch's grid. */
   readonly first: boolean;
 }
 
 export interface FixedWindowState {
-  /** Where the latest window begins in which anything was used or promised. */
+  /** The start of the latest window in which permits were used or promised. */
   start: number;
-  /** Permits used in it, and those that the windows after it have to pay for. */
+  /** Permits used in that window, plus the debt that later windows pay off. */
   used: number;
 }
 
@@ -118,7 +119,7 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
     };
   },
 
-  // each window until the latest one is full, for nobody gets in before it
+  // each window before the latest one counts as full: no request is granted before the latest
   owed(policy, state, now) {
     const passed = Math.floor((now - state.start) / policy.window);
     return Math.min(LARGEST, Math.max(0, state.used - passed * policy.limit));
@@ -128,9 +129,10 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
     return untilFresh(policy, state, now);
   },
 
-  // What is used stays used, in number, until the window around `now` has ended. One that lies ahead
-  // never comes to lie earlier: what it holds would be forgotten sooner. One that opened with a
-  // request ends when it would have, if not sooner than the new length after that request.
+  // The number of used permits stays the same until the window around `now` has ended. A window in the
+  // future never moves to an earlier time, since its permits would then expire sooner. A window that
+  // opened with a request keeps its end, but ends at most one new window length after `now` and at
+  // least one after that request.
   resize(policy, state, now, before) {
     advance(before, state, now);
     const { start } = state;
@@ -144,19 +146,19 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
   },
 };
 
-/** How many more can go when so many windows have passed; below 0: what has still to be paid for. */
+/** Returns the permits that are left after `windows` windows; below 0: the remaining debt. */
 function room(policy: FixedWindowPolicy, state: FixedWindowState, windows: number): number {
   return policy.limit - Math.max(0, state.used - windows * policy.limit);
 }
 
-/** After how many windows there is room for the permits. The quotient is off by one at most. */
+/** Returns how many windows must pass until the permits fit. The quotient is off by one at most. */
 function windowsUntil(policy: FixedWindowPolicy, state: FixedWindowState, permits: number): number {
   const windows = Math.ceil((state.used - (policy.limit - permits)) / policy.limit);
   if (permits > room(policy, state, windows)) return windows + 1;
   return permits <= room(policy, state, windows - 1) ? windows - 1 : windows;
 }
 
-/** Brings the state up to `at`: the windows that have begun since have paid their share. */
+/** Moves the state on to `at`: each window that has begun since then pays off its `limit`. */
 function advance(policy: FixedWindowPolicy, state: FixedWindowState, at: number): void {
   if (at <= state.start) return;
   const passed = Math.floor((at - state.start) / policy.window);
@@ -172,17 +174,18 @@ function untilFresh(policy: FixedWindowPolicy, state: FixedWindowState, now: num
 }
 
 /**
- * A policy that lets through so many permits in each window of time, and counts from 0 in the next.
+ * Creates a policy that grants at most `limit` permits in each window of time and counts from 0 in the
+ * next one.
  *
- * Up to twice the limit may go around the edge of two windows; where that matters use
+ * Up to twice the limit may be granted around the edge of two windows; where that matters use
  * `slidingWindow` or `slidingLog`.
  *
  * @param numbers.limit permits in a window; above 0
- * @param numbers.windowMs how long a window is, ms; above 0, at most 1e12, held to whole microseconds
+ * @param numbers.windowMs length of a window, ms; above 0, at most 1e12, rounded to whole microseconds
  * @param numbers.align `"epoch"`: windows begin at multiples of `windowMs` in Unix time; `"first"`:
- *   a window begins with the first request after the last one; default `"epoch"`
+ *   a window begins with the first request after the previous one has ended; default `"epoch"`
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(fixedWindow({ limit: 100, windowMs: 60_000 }));
  */

@@ -1,7 +1,6 @@
--- GCRA and the leaky bucket. The essay is in gcra.ts; this is that file once more, function by
--- function.
+-- GCRA and the leaky bucket. The essay is in gcra.ts; this file is its twin, function by function.
 --
--- numbers: capacity, permits, perMs, and of a leaky bucket waiting, slack
+-- numbers: capacity, permits, perMs; for a leaky bucket also waiting, slack
 -- state:   since, level
 
 local LARGEST = 1.7976931348623157e308
@@ -94,11 +93,11 @@ local function lifetime(policy, state, now)
   return until_full(policy, state, now) + (policy.slack > 0 and HOUR or 0)
 end
 
--- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+-- The hot path (hot.lua) inlines the functions above. The mark below lists the fields of the state.
 --> hot since level
 
 algorithms.g = {
-  -- who was promised an instant has left nothing there for an earlier one
+  -- permits that are promised for an instant are missing at all earlier instants too
   in_order = true,
   dated = dated,
   policy = read,
@@ -120,7 +119,7 @@ algorithms.g = {
     return level_at(policy, state, now) - permits < -policy.maxWaiting
   end,
 
-  -- what is rarely needed: each function that a script makes costs time
+  -- functions that are rarely needed: a script pays for each function that it creates
   more = function(algorithm)
     function algorithm.start(policy, now)
       return { since = now, level = policy.capacity - policy.slack }

@@ -2,75 +2,77 @@
  * GCRA, the generic cell rate algorithm of ATM networks; the leaky bucket and the token bucket that
  * refills continuously are the same maths under other names.
  *
- * What it promises. `permits` come back evenly in `per` microseconds, one every T = per / permits,
- * and at most `capacity` are there at once. A request for n goes as soon as n are there. So a fresh
- * limiter lets a burst of `capacity` through, then one permit every T, whatever the arrivals.
+ * Guarantee. `permits` come back evenly in `per` microseconds, one every T = per / permits, and at most
+ * `capacity` are available at once. A request for n is granted as soon as n are available. So a fresh
+ * limiter grants a burst of `capacity`, then one permit every T, for any pattern of arrivals.
  *
- * The standard (ITU-T I.371) has it in two forms and shows that they are one. *Virtual scheduling*
- * keeps the theoretical arrival time: TAT = max(TAT, t) + nT, and who comes at t conforms if
- * TAT <= t + (capacity - n)T. The *leaky bucket* keeps a level and when it was right. Seen from
- * above, with x = capacity - (TAT - t) / T permits there:
+ * The standard (ITU-T I.371) defines two forms and shows that they are equivalent. *Virtual scheduling*
+ * keeps the theoretical arrival time: TAT = max(TAT, t) + nT, and a request at t conforms if
+ * TAT <= t + (capacity - n)T. The *leaky bucket* keeps a level and the instant at which it was valid.
+ * Counted as available permits, x = capacity - (TAT - t) / T:
  *
  *   capacity +-----.     .---        x(t) = min(capacity, level + (t - since) x permits / per)
- *            |     |    /            n go at t if n <= x(t)
- *            |     |  .'             n could go at t = since + (n - level) x per / permits
+ *            |     |    /            n are granted at t if n <= x(t)
+ *            |     |  .'             n are available at t = since + (n - level) x per / permits
  *            |     | /               TAT = since + (capacity - level) x per / permits
  *          0 +-----+'-------> t
  *
- * We keep the second form: `level` permits at `since`. Where a TAT adds up T, which is no double
- * for 7 a second, so that the seventh permit of a burst may come a microsecond late, a level counts
- * permits one by one, and since stays where the bucket was last full: both are whole numbers and
- * everything is exact. A level below 0 is owed. Before `since` the line goes on downwards, so that
- * who asks for an earlier time than somebody was promised finds less there, and never more.
+ * This file uses the second form: `level` permits at `since`. A TAT adds up T, which is not exact as a
+ * double at 7 permits a second, for example, so the seventh permit of a burst could be a microsecond
+ * late. A level counts permits one by one, and `since` stays at the instant at which the bucket was last
+ * full: both are whole numbers, so the arithmetic is exact. A level below 0 is a debt. For instants
+ * before `since` the line continues downwards: a request at an earlier instant than one already promised
+ * finds fewer permits there, never more.
  *
  * Worked example, redis-cell's `15 30 60 1`: capacity 16, 30 permits in 60 s, T = 2 s. On a fresh
- * key 16 go at 0 s, and the level is 0. Asked at 1 s, half a permit is there: wait 1 s. Idle until 7
- * s: 3.5 are there, 3 go at once, the fourth waits 1 s. 32 s after the last one it is full.
+ * key 16 are granted at 0 s, and the level is 0. At 1 s half a permit is available: the wait is 1 s. If
+ * no request arrives until 7 s, 3.5 are available: 3 are granted at once, the fourth waits 1 s. The
+ * bucket is full 32 s after the last one.
  *
- * With `waiting` it is the leaky bucket that is a queue. Then a request of more than the capacity
- * is lent to: it goes when the bucket is full of permits, the level falls below 0, and the next
- * ones pay. The level never falls below -waiting: who would make it so is refused instead of let
- * wait. See leaky-bucket.ts.
+ * With `waiting` the algorithm is the leaky bucket as a queue. A request for more than the capacity is
+ * then lent permits: it is granted when the bucket is full, the level falls below 0, and the requests
+ * after it wait until the debt is paid. The level never falls below -waiting: a request that would lower
+ * it further is rejected and does not wait. See leaky-bucket.ts.
  *
- * Bound. In any interval of t microseconds at most capacity + t x permits / per, and where it
- * lends, `waiting` more. Charges, which ask nobody, come on top.
+ * Bound. In any interval of t microseconds at most capacity + t x permits / per, and `waiting` more
+ * where it lends. Charges come on top, since they are taken unconditionally.
  *
- * Where it is inexact. Levels and instants are doubles. While permits are whole and below 2^20 are
- * owed, and time x rate below 2^53, only the instants that are told are rounded, by less than a
- * microsecond and never to one at which the permits are not there; else the last bits of the level
- * are. `gcra.lua` is this file once more.
+ * Where it is inexact. Levels and instants are doubles. While permits are whole, the debt is below 2^20
+ * and time x rate is below 2^53, only the returned instants are rounded: by less than a microsecond, and
+ * never to an instant at which the permits are not available. Otherwise the last bits of the level are
+ * rounded too. `gcra.lua` is the Lua twin of this file.
  */
 import { aboveZero, atLeastZero, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 
 export interface GcraPolicy extends Policy {
-  /** The most permits that are there at once. */
+  /** The most permits that are available at once. */
   readonly capacity: number;
-  /** So many permits come back in `per` microseconds. */
+  /** How many permits come back in `per` microseconds. */
   readonly permits: number;
   readonly per: number;
-  /** The largest request that can ever pass. */
+  /** The largest request that can ever be granted. */
   readonly largest: number;
-  /** How many of the capacity a new limiter lacks. */
+  /** How many permits of the capacity a new limiter lacks. */
   readonly slack: number;
 }
 
 export interface GcraState {
-  /** The instant of the level: when it was last known to be full. */
+  /** The instant for which `level` is valid: when the bucket was last known to be full. */
   since: number;
-  /** The permits that were there then; below 0: owed. */
+  /** The permits that were available at that instant; below 0: a debt. */
   level: number;
 }
 
 const HOUR = 3600 * 1_000_000;
-/** Beyond it nobody's clock tells single microseconds. */
+/** Instants beyond this (µs) are too large for exact microseconds. */
 const FAR = 2 ** 52;
-/** A level lower than this loses digits: it is told anew, as of a later instant. */
+/** A level below this loses digits, so `take` recomputes it for a later `since`. */
 const DEEP = -(2 ** 20);
 /**
- * Products of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not
- * a number.
+ * The upper limit of products of huge numbers: `Infinity` would mean "never", and Infinity - Infinity
+ * is NaN.
  */
 const LARGEST = Number.MAX_VALUE;
 
@@ -146,12 +148,12 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
     return Math.min(LARGEST, policy.capacity - levelAt(policy, state, now));
   },
 
-  // a new one may begin with less: a full bucket is worth something for an hour more
+  // a new state may begin with less, so a full bucket is kept for an hour longer
   lifetime(policy, state, now) {
     return untilFull(policy, state, now) + (policy.slack > 0 ? HOUR : 0);
   },
 
-  // what is there keeps its share of the capacity; what is owed stays owed as long as it was
+  // available permits keep their share of the capacity; a debt takes as long to pay as before
   resize(policy, state, now, before) {
     const { capacity, per, permits } = policy;
     const sameCapacity = capacity === before.capacity;
@@ -168,13 +170,13 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
   },
 };
 
-/** Value x by / over, also where the product is beyond the doubles. */
+/** Returns value x by / over, also where the product exceeds the largest double. */
 function scale(value: number, by: number, over: number): number {
   const product = value * by;
   return Math.abs(product) < Infinity ? product / over : (value / over) * by;
 }
 
-/** The permits that would be there without a capacity. */
+/** The permits that would be available if the capacity did not limit them. */
 function lineAt(policy: GcraPolicy, state: GcraState, at: number): number {
   return state.level + scale(at - state.since, policy.permits, policy.per);
 }
@@ -183,7 +185,7 @@ function levelAt(policy: GcraPolicy, state: GcraState, at: number): number {
   return Math.min(policy.capacity, lineAt(policy, state, at));
 }
 
-/** From now on the level is that of `at`. */
+/** Sets `since` to `at` and the level to that of `at`. */
 function anchor(policy: GcraPolicy, state: GcraState, at: number, line: number): void {
   state.since = at;
   state.level = Math.max(-LARGEST, Math.min(policy.capacity, line));
@@ -194,9 +196,9 @@ function untilFull(policy: GcraPolicy, state: GcraState, now: number): number {
 }
 
 /**
- * The instant `at`, put right where rounding has moved it: the permits are there then, and at no
- * earlier whole microsecond. Its fraction stays: rounded up, it would slow down who takes many
- * permits in a microsecond.
+ * Returns the instant `at`, corrected for rounding: the permits are available then, and at no earlier
+ * whole microsecond. The fraction is kept: rounding up would slow down a caller that takes many permits
+ * in a microsecond.
  */
 function settled(
   policy: GcraPolicy,
@@ -214,7 +216,7 @@ function settled(
   return nextDouble(policy, state, at, whole, wanted);
 }
 
-/** The first of growing steps from `at`, and at the latest `whole`, at which they are there. */
+/** Steps on from `at`, in growing steps up to `whole`, to an instant with enough permits. */
 function nextDouble(
   policy: GcraPolicy,
   state: GcraState,
@@ -231,7 +233,7 @@ function nextDouble(
   return Math.min(near, whole);
 }
 
-/** The first whole microsecond after `from`, when they are not there, at which they are. */
+/** Returns the first whole microsecond after `from` with enough permits; at `from` there are too few. */
 function firstWhole(policy: GcraPolicy, state: GcraState, from: number, wanted: number): number {
   let early = from;
   let late = Math.floor(from) + 1;
@@ -248,16 +250,16 @@ function firstWhole(policy: GcraPolicy, state: GcraState, from: number, wanted: 
 }
 
 /**
- * A policy by the generic cell rate algorithm, as redis-cell has it: permits come back evenly, one
- * every `periodMs / limit`, and `burst` more than one may go at once.
+ * Creates a policy with the generic cell rate algorithm, in redis-cell's terms: permits come back
+ * evenly, one every `periodMs / limit`, and up to `burst + 1` may be granted at once.
  *
  * @param numbers.limit how many permits come back in a period; a finite number above 0
  * @param numbers.periodMs the period, ms; a finite number above 0
- * @param numbers.burst how many permits may go at once beyond the one that is due; 0 or more,
- *   default `limit - 1` (0 for a limit below 1). A new limiter lets `burst + 1` through at once;
- *   no request may be larger
+ * @param numbers.burst how many permits may be granted at once beyond the one that is due; 0 or more,
+ *   default `limit - 1` (0 for a limit below 1). A new limiter grants `burst + 1` at once; no request
+ *   may be larger
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(gcra({ limit: 30, periodMs: 60_000, burst: 15 }));
  */

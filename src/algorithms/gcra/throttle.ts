@@ -1,9 +1,9 @@
 import { show } from "../../check.ts";
 
 /**
- * What redis-cell's `CL.THROTTLE` answers: 1 if the request was limited, 0 if not; the limit
- * (burst + 1); how many remain; seconds until a retry makes sense, -1 if it was let in; seconds
- * until the limit is whole again.
+ * The reply of redis-cell's `CL.THROTTLE`: 1 if the request was limited, 0 if not; the limit
+ * (burst + 1); how many permits remain; seconds until a retry makes sense, -1 if the request was
+ * granted; seconds until the full limit is available again.
  */
 export type ThrottleReply = readonly [
   limited: 0 | 1,
@@ -19,7 +19,7 @@ interface Standing {
   readonly resetMs: number;
 }
 
-/** What of a `Decision` is needed. */
+/** The part of a `Decision` that `throttle` reads. */
 interface Decided extends Standing {
   readonly allowed: boolean;
   readonly waitMs: number;
@@ -27,12 +27,12 @@ interface Decided extends Standing {
 }
 
 /**
- * A decision as the five integers of redis-cell's `CL.THROTTLE`. Times are whole seconds, rounded
- * up, so that a caller that comes back then is let in; permits are rounded down. Where the permits
- * may not wait (`waitMs` is `Infinity`) the time to come back is that until all have come back.
+ * Returns a decision as the five integers of redis-cell's `CL.THROTTLE`. Times are whole seconds,
+ * rounded up, so that a retry after that time is granted; permits are rounded down. Where the permits
+ * may not wait (`waitMs` is `Infinity`), `retryAfter` is the time until all permits have come back.
  *
- * @param decision what `decide` or `peek` answered
- * @param policyName whose limit, remaining and reset to tell; default: the binding policy's
+ * @param decision the result of `decide` or `peek`
+ * @param policyName the policy to report the limit, remaining and reset of; default: the binding one
  * @returns `[limited, limit, remaining, retryAfter, resetAfter]`
  * @throws RangeError if the decision has no policy of that name
  * @example

@@ -1,18 +1,18 @@
--- Sliding log. The essay is in sliding-log.ts; this is that file once more, function by function.
+-- Sliding log. The essay is in sliding-log.ts; this file is its twin, function by function.
 --
 -- numbers: limit, windowMs
--- state:   times, totals: as they were saved, doubles in a row, for a log is long and few are read;
---          time, total: the newest entry, apart while a trip adds to it, for each change of a row is a copy
+-- state:   times, totals: in the saved form, strings of packed doubles: a log is long and few entries are read;
+--          time, total: the newest entry, unpacked while a script adds to it: each change of a string is a copy
 
 local FAR = 4503599627370496
 local LARGEST = 1.7976931348623157e308
 
--- the double at an index, from 0
+-- returns the double at an index, from 0
 local function read(list, index)
   return (struct.unpack("<d", list, 8 * index + 1))
 end
 
--- each double from an index on, changed
+-- returns the list with `change` applied to each double from the index on
 local function map(list, index, change)
   local fields = { string.sub(list, 1, 8 * index) }
   for i = index, #list / 8 - 1 do fields[#fields + 1] = struct.pack("<d", change(read(list, i))) end
@@ -32,7 +32,7 @@ local function count_until(times, instant)
   return low
 end
 
--- the newest entry joins its row
+-- appends the newest entry to the packed strings
 local function close(state)
   if not state.time then return end
   state.times = state.times .. struct.pack("<d", state.time)
@@ -40,7 +40,7 @@ local function close(state)
   state.time, state.total = nil, nil
 end
 
--- and is apart from now on
+-- takes the newest entry out of the packed strings
 local function open(state)
   local count = #state.times / 8
   if state.time or count == 0 then return end
@@ -127,7 +127,7 @@ local function give_back_newest(state, now, permits)
 end
 
 algorithms.l = {
-  -- nobody gets in before the last entry
+  -- no request is granted before the last entry
   in_order = true,
   dated = true,
 
@@ -174,7 +174,7 @@ algorithms.l = {
     return count == 0 and 0 or math.max(0, time_at(state, count - 1) + policy.window - now)
   end,
 
-  -- what is rarely needed: each function that a script makes costs time
+  -- functions that are rarely needed: a script pays for each function that it creates
   more = function(algorithm)
     function algorithm.start()
       return { times = "", totals = "" }

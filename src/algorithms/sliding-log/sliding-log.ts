@@ -1,48 +1,47 @@
 /**
- * Sliding log: so many permits in any window of time, exactly.
+ * Sliding log: at most `limit` permits in any window of time, exactly.
  *
- * What it promises. Each request that is let in leaves an entry; an entry made at e has left at
- * exactly e + window. What the entries hold that have not left is never more than `limit`. No
- * interval shorter than the window ever holds more entries than that, wherever it begins.
+ * Guarantee. Each granted request adds an entry; an entry made at e expires at exactly e + window. The
+ * permits of the entries that have not expired are never more than `limit`. No interval shorter than the
+ * window ever contains more permits than that, wherever it begins.
  *
- * Entries and starts. The entry of a waiter lies at the instant for which it was booked. A timer that
- * is late by d starts it at e + d, and its entry has left at e + window all the same, so lateness
- * costs no throughput, but the starts of an interval of t can be those of t + d:
+ * Entries and starts. The entry of a waiter lies at the instant for which it was booked. If its timer is
+ * late by d, the waiter starts at e + d, and its entry still expires at e + window. So lateness costs no
+ * throughput, but an interval of t can contain the starts of an interval of t + d:
  *
  *   starts in t  <=  limit x (1 + floor((t + d) / window))
  *
- * Example, 10 in 100 ms, d = 6 ms: ten that start at 6 ms were booked for 0, and the next one starts
- * at 100 ms: 11 starts within 94 ms. With `strict` the entry of a waiter is made when it starts, at
- * e + d: then d is 0 above, and each late timer delays those behind it. That takes a queue in this
- * process. A store books instants ahead, and cannot move those that it has announced to others when a
- * caller starts late, so limiters on a store refuse the option.
+ * Example, 10 in 100 ms, d = 6 ms: ten waiters booked for 0 start at 6 ms, and the next one starts at
+ * 100 ms: 11 starts within 94 ms. With `strict` the entry of a waiter is made when the waiter starts, at
+ * e + d: then d is 0 in the formula, and each late timer delays the waiters behind it. This needs a
+ * queue in this process. A store books instants ahead, and cannot move the instants that it has already
+ * returned to other callers when one caller starts late. So limiters on a store reject the option.
  *
- * Worked example, 5 in 60 s: requests at 0, 1, 2, 3 and 4 s go; one at 5 s is told 55 s, for at 60 s
- * the first entry has left. At 66 s there are none left and 5 can go.
+ * Worked example, 5 in 60 s: requests at 0, 1, 2, 3 and 4 s are granted; one at 5 s gets a wait of 55 s,
+ * because the first entry expires at 60 s. At 66 s no entries are left and 5 can be granted.
  *
- * Formula. Beside the instant of each entry stands the total of it and all before it. So what the
- * entries from the i-th on hold is a difference, total - totals[i - 1], and how many have to leave
- * until the permits fit is one search, whatever the time: they go when the last of those has left.
- * Entries that have left are dropped when they are half of the log or more, so that each costs one
- * step in its life.
+ * Formula. With the instant of each entry, the log keeps the total of that entry and all before it. So
+ * the permits of the entries from the i-th on are a difference, total - totals[i - 1]. One search finds
+ * how many entries must expire before the permits fit, independent of the time: the request is granted
+ * when the last of them expires. Expired entries are dropped when they are half of the log or more, so
+ * the cost is one step for each entry.
  *
- * Memory. An entry for each instant, and those that together hold no more than one permit are kept
- * as one, at the later instant. So no two neighbours hold less than that, and there are fewer than
- * 2 x limit + 2 that count. Where that is too many, `slidingWindow` counts in buckets.
+ * Memory. One entry for each instant; entries that together hold no more than one permit are merged, at
+ * the later instant. So two neighbours together always hold more than one permit, and fewer than
+ * 2 x limit + 2 entries count. Where that is too many, `slidingWindow` counts in buckets.
  *
- * Debt. A charge for which there is no room is entered at the first instant at which there is; one
- * beyond the limit a whole window later for each `limit` more. Entries may so lie in the future, and
- * nobody gets in before the last one: first in, first out.
+ * Debt. A charge for which there is no room is entered at the first instant at which there is room; one
+ * beyond the limit a whole window later for each further `limit`. So entries may lie in the future, and
+ * no request is granted before the last one: first in, first out.
  *
- * Bound. In any interval of t at most limit x (1 + floor(t / window)) entries.
+ * Bound. In any interval of t at most limit x (1 + floor(t / window)) permits.
  *
- * Where it is inexact. Windows and entries are whole microseconds (an instant with a fraction counts
- * from the next one on). Of permits in fractions some leave late, those kept with later ones as
- * above, and their totals are as exact as sums of doubles. What was kept with later ones cannot be
- * given back by receipt. What was promised ahead and is given back is lost as a place, if it was the
- * last one: nobody moves up before it.
+ * Where it is inexact. Windows and entries are whole microseconds (an instant with a fraction is rounded
+ * up). Of fractional permits, those merged into a later entry expire late, and the totals are as exact
+ * as sums of doubles. Permits that were merged into a later entry cannot be given back by receipt. If
+ * the last promised entry is given back, its place is lost: no waiter moves up before it.
  *
- * `sliding-log.lua` is this file once more.
+ * `sliding-log.lua` is the Lua twin of this file.
  */
 import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
@@ -98,7 +97,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     return time <= at - policy.window ? at : time + policy.window;
   },
 
-  // the receipt is the instant at which the entry leaves
+  // the receipt is the instant at which the entry expires
   take(policy, state, at, permits) {
     const counted = Math.min(permits, policy.limit);
     const more = permits > policy.limit ? Math.ceil(permits / policy.limit) - 1 : 0;
@@ -133,8 +132,8 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     };
   },
 
-  // Entries that will have left by then may have been dropped for what was promised ahead. They held
-  // the limit in each window at the most, and nobody else gets in before.
+  // Entries that expire before the last promised one may have been dropped already. They held at most
+  // the limit in each window, and no other request is granted before the last entry.
   owed(policy, state, now) {
     const { times, totals } = state;
     const { limit, window } = policy;
@@ -149,11 +148,11 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     return last === undefined ? 0 : Math.max(0, last + policy.window - now);
   },
 
-  // the entries stay, and leave when the new window says
+  // the entries stay and expire after the new window
   resize() {},
 };
 
-/** How many entries are not later than `instant`. */
+/** Returns how many entries are not later than `instant`. */
 function countUntil(times: readonly number[], instant: number): number {
   let low = 0;
   let high = times.length;
@@ -165,7 +164,7 @@ function countUntil(times: readonly number[], instant: number): number {
   return low;
 }
 
-/** Whether the permits fit when the entries up to that one have left. */
+/** Whether the permits fit when the entries up to `index` have expired. */
 function fits(
   { limit }: SlidingLogPolicy,
   totals: readonly number[],
@@ -177,8 +176,9 @@ function fits(
 }
 
 /**
- * The first entry after whose leaving the permits, for which there is no room beside all, fit.
- * Where it would be if all entries held the same is where the search begins: near it in most logs.
+ * Returns the index of the first entry that makes enough room when it expires. Requires that the permits
+ * do not fit now. The search begins at the index that is right if all entries hold equally many permits,
+ * which is close in most logs.
  */
 function lastToLeave(
   policy: SlidingLogPolicy,
@@ -206,12 +206,12 @@ function lastToLeave(
   return low;
 }
 
-/** What the first so many entries hold. */
+/** Returns the permits that the first `count` entries hold. */
 function totalOf(totals: readonly number[], count: number): number {
   return count === 0 ? 0 : (totals[count - 1] as number);
 }
 
-/** Drops the entries until that instant, which have left, if they are half of them. */
+/** Drops the expired entries, those until `until`, if they are at least half of the log. */
 function clean(state: SlidingLogState, until: number): void {
   const half = Math.ceil(state.times.length / 2);
   if (half === 0 || (state.times[half - 1] as number) > until) return;
@@ -248,8 +248,8 @@ function giveBackNewest(state: SlidingLogState, now: number, permits: number): v
 }
 
 /**
- * An entry that holds nothing any more is none, unless it is the last one and lies ahead: those that
- * will have left by then may have been dropped, so nobody may get in before it.
+ * Gives permits of an entry back and removes the entry if it is empty. An empty last entry in the future
+ * stays: entries that expire before it may have been dropped, so no request may be granted before it.
  */
 function giveBackEntry(state: SlidingLogState, now: number, index: number, permits: number): void {
   const { times, totals } = state;
@@ -257,7 +257,7 @@ function giveBackEntry(state: SlidingLogState, now: number, index: number, permi
   const own = totalOf(totals, index + 1) - before;
   const given = Math.min(own, permits);
   for (let i = index; i < totals.length; i++) {
-    // differences are rounded: no total is less than the one before it
+    // differences are rounded, so keep each total at or above the one before it
     totals[i] = Math.max(before, (totals[i] as number) - given);
   }
   if (permits < own || (index === times.length - 1 && (times[index] as number) > now)) return;
@@ -266,16 +266,16 @@ function giveBackEntry(state: SlidingLogState, now: number, index: number, permi
 }
 
 /**
- * A policy that lets through so many permits in any window of time, exactly. It remembers each
- * instant at which somebody was let in.
+ * Creates a policy that grants at most `limit` permits in any window of time, exactly. It stores the
+ * instant of each granted request.
  *
  * @param numbers.limit permits in any window; above 0
- * @param numbers.windowMs how long a window is, ms; above 0, at most 1e12, held to whole microseconds
+ * @param numbers.windowMs length of a window, ms; above 0, at most 1e12, rounded to whole microseconds
  * @param numbers.strict counts a waiter from the instant at which it starts. Default false: from the
- *   instant for which it was booked, so a timer that is d late lets the starts of window + d fall
- *   within a window. Limiters on a store refuse it
+ *   instant for which it was booked, so with a timer that is d late a window can contain the starts of
+ *   window + d. Limiters on a store reject it
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(slidingLog({ limit: 5, windowMs: 60_000 }));
  */

@@ -1,5 +1,5 @@
--- Sliding window counters. The essay is in sliding-window.ts; this is that file once more, function
--- by function.
+-- Sliding window counters. The essay is in sliding-window.ts; this file is its twin, function by
+-- function.
 --
 -- numbers: limit, windowMs, buckets (10)
 -- state:   start, counts (the newest first)
@@ -54,7 +54,7 @@ local function until_fresh(policy, state, now)
 end
 
 algorithms.w = {
-  -- nobody gets in before the newest bucket that was promised
+  -- no request is granted before the newest bucket in which permits were promised
   in_order = true,
   dated = true,
 
@@ -102,7 +102,7 @@ algorithms.w = {
 
   lifetime = until_fresh,
 
-  -- what is rarely needed: each function that a script makes costs time
+  -- functions that are rarely needed: a script pays for each function that it creates
   more = function(algorithm)
     function algorithm.start(policy, now)
       return { start = now, counts = zeros(policy.buckets) }

@@ -1,14 +1,14 @@
 /**
- * Sliding window counters: so many permits in a window that moves on a bucket at a time.
+ * Sliding window counters: at most `limit` permits in a window that moves on one bucket at a time.
  *
- * What it promises. The window is cut into buckets, which lie on the epoch's grid; a bucket holds
- * its start, not its end. Counted are the bucket of now and the `buckets` - 1 before it, and these
- * together never hold more than `limit`. Its memory is a number for each bucket, whatever the
- * traffic. `slidingLog` is exact and remembers each request; `fixedWindow` remembers one number.
+ * Guarantee. The window is divided into buckets, which lie on the epoch's grid; a bucket includes its
+ * start and excludes its end. The current bucket and the `buckets` - 1 before it are counted, and
+ * together they never hold more than `limit`. The memory is one number for each bucket, independent of
+ * the traffic. `slidingLog` is exact and stores each request; `fixedWindow` stores one number.
  *
  * Worked example, 10 in 10 s, 10 buckets of 1 s: 6 at 0.9 s (in bucket 0) and 4 at 3.2 s (in bucket
- * 3) go. Bucket 0 is counted until 10 s: from there on 6 may go, at 9.1 s after the 6 before. From
- * 13 s on bucket 3 is not counted any more.
+ * 3) are granted. Bucket 0 is counted until 10 s; then 6 can be granted again, 9.1 s after the first 6.
+ * From 13 s on bucket 3 is no longer counted.
  *
  *     bucket    0   1   2   3   4   5   6   7   8   9  10  11
  *             | 6 |   |   | 4 |   |   |   |   |   |   |
@@ -16,23 +16,24 @@
  *                 '-- counted at 10 s: 4 -------------'
  *
  * Formula. Sums run from the newest bucket to the oldest, so that every comparison is made with the
- * same double: n permits go if n <= limit - sum, else at the instant at which so many old buckets
- * have left that they do.
+ * same double: n permits are granted if n <= limit - sum, else at the instant at which enough old
+ * buckets have expired for that to hold.
  *
- * Debt. A charge for which there is no room is placed at the first instant at which there is; one
- * beyond the limit waits for a whole window for each `limit` more. The state then lies in the
- * future, and nobody gets in before it: first in, first out.
+ * Debt. A charge for which there is no room is placed at the first instant at which there is room; one
+ * beyond the limit waits for a whole window for each further `limit`. The state then lies in the
+ * future, and no request is granted before it: first in, first out.
  *
- * Bound. With buckets of w, any interval of window - w holds at most `limit`, exactly: it touches
- * no more than `buckets` of them. A trailing window of full length touches one more: it holds at
- * most the limit and what one bucket holds. In general an interval of t touches 1 + ceil(t / w)
+ * Bound. With buckets of w, any interval of window - w contains at most `limit`, exactly: it touches
+ * no more than `buckets` of them. A trailing window of full length touches one more: it contains at
+ * most the limit and the permits of one bucket. In general an interval of t touches 1 + ceil(t / w)
  * buckets, and `buckets` in a row hold at most `limit`.
  *
- * Where it is inexact. Who was counted late in a bucket leaves up to w early, never later than
- * `windowMs` after it was let in. Buckets are whole microseconds; numbers that would not be are
- * rejected, but a share of them, or a stored setting, takes the nearest. What was promised ahead and is given back is lost as a place: nobody moves up before its bucket.
+ * Where it is inexact. A request that is counted late in its bucket expires up to w early, and never
+ * later than `windowMs` after it was granted. Buckets are whole microseconds: `slidingWindow` rejects
+ * other numbers, but a share of a policy, or a stored setting, is rounded to the nearest. If permits
+ * that were promised ahead are given back, their place is lost: no waiter moves up before that bucket.
  *
- * `sliding-window.lua` is this file once more.
+ * `sliding-window.lua` is the Lua twin of this file.
  */
 import { aboveZero, type Bound, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
@@ -42,14 +43,14 @@ import { checkWindow, FAR, wholeMicros } from "../window.ts";
 export interface SlidingWindowPolicy extends Policy {
   readonly limit: number;
   readonly buckets: number;
-  /** Of a bucket, whole microseconds. */
+  /** The length of a bucket, whole microseconds. */
   readonly width: number;
-  /** Of all buckets, whole microseconds. */
+  /** The length of all buckets together, whole microseconds. */
   readonly window: number;
 }
 
 export interface SlidingWindowState {
-  /** Where the newest bucket begins. */
+  /** The start of the newest bucket. */
   start: number;
   /** Permits in each bucket, the newest first. */
   counts: number[];
@@ -96,7 +97,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
   earliest(policy, state, from, permits) {
     if (permits > policy.limit) return Infinity;
     const at = from > state.start ? from : state.start;
-    // how many of the newest may be counted
+    // how many of the newest buckets may still be counted
     let fitting = 0;
     let sum = 0;
     for (const count of state.counts) {
@@ -108,7 +109,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
     return state.start + (policy.buckets - fitting) * policy.width;
   },
 
-  // the receipt is the instant at which the bucket leaves
+  // the receipt is the instant at which the bucket expires
   take(policy, state, at, permits) {
     const counted = Math.min(permits, policy.limit);
     const more = permits > policy.limit ? Math.ceil(permits / policy.limit) - 1 : 0;
@@ -123,7 +124,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
       giveBackNewest(state, permits);
       return;
     }
-    // not whole where the buckets were others
+    // the index is not whole if the receipt is from buckets of another width
     const index = (state.start + policy.window - receipt) / policy.width;
     const count = state.counts[index];
     if (count !== undefined) state.counts[index] = Math.max(0, count - permits);
@@ -142,8 +143,8 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
     };
   },
 
-  // Counts that will have left by then were dropped for what was promised ahead. They were the limit
-  // in each window at the most, and nobody else gets in before.
+  // Counts that expire before the newest promised bucket were dropped already. They were at most the
+  // limit in each window, and no other request is granted before that bucket.
   owed(policy, state, now) {
     const { limit, window } = policy;
     const ahead = Math.max(0, Math.ceil((state.start - now) / window));
@@ -155,10 +156,10 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
     return untilFresh(policy, state, now);
   },
 
-  // A count leaves no sooner than it would have, and no sooner than the new numbers want, but for
-  // this: none is kept longer than if it had been made now. Where the buckets have another width,
-  // nothing is known of where in its bucket a count was made, nor yet of where the new grid lies:
-  // both may make it leave later by a bucket.
+  // A count expires no sooner than under the old numbers, and no sooner than under the new ones, with
+  // one exception: no count is kept longer than if it had been made at `now`. If the buckets have
+  // another width, the position of a count in its bucket is unknown, and so is the new grid: each may
+  // delay the expiry by one bucket.
   resize(policy, state, now, before) {
     advance(before, state, now);
     const { start, counts } = state;
@@ -182,12 +183,12 @@ function zeros(length: number): number[] {
   return new Array<number>(length).fill(0);
 }
 
-/** How many buckets have begun since the newest one, which is not after `at`. */
+/** Returns how many buckets have begun since the newest one, which is not after `at`. */
 function passed(policy: SlidingWindowPolicy, state: SlidingWindowState, at: number): number {
   return Math.floor((at - state.start) / policy.width);
 }
 
-/** What is counted at `at`. */
+/** Returns the permits that are counted at `at`. */
 function used(policy: SlidingWindowPolicy, state: SlidingWindowState, at: number): number {
   const counted = Math.max(0, policy.buckets - passed(policy, state, at));
   let sum = 0;
@@ -201,7 +202,7 @@ function advance(policy: SlidingWindowPolicy, state: SlidingWindowState, at: num
   const begun = passed(policy, state, at);
   state.start += begun * policy.width;
   const { counts } = state;
-  // in place, which is faster than slice and copyWithin
+  // in place: faster than slice and copyWithin
   for (let i = counts.length - 1; i >= 0; i--) {
     counts[i] = i < begun ? 0 : (counts[i - begun] as number);
   }
@@ -223,15 +224,16 @@ function untilFresh(policy: SlidingWindowPolicy, state: SlidingWindowState, now:
 }
 
 /**
- * A policy that lets through so many permits in a window of time that slides on in steps. It
- * remembers a number for each step.
+ * Creates a policy that grants at most `limit` permits in a window of time that slides on in steps. It
+ * stores one number for each step.
  *
  * @param numbers.limit permits in a window; above 0
- * @param numbers.windowMs how long the window is, ms; above 0, at most 1e12
- * @param numbers.buckets how many steps it is cut into; a whole number, 1 to 10000, default 10. Each
- *   must be a whole number of microseconds long: 1000 ms can be cut into 4 or 5, but not into 3
+ * @param numbers.windowMs length of the window, ms; above 0, at most 1e12
+ * @param numbers.buckets how many steps the window is divided into; a whole number, 1 to 10000, default
+ *   10. Each must be a whole number of microseconds long: 1000 ms can be divided into 4 or 5, but not
+ *   into 3
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(slidingWindow({ limit: 100, windowMs: 60_000, buckets: 60 }));
  */
@@ -249,7 +251,7 @@ export function slidingWindow(numbers: {
   return slidingWindowAlgorithm.policy([limit, windowMs, buckets]);
 }
 
-/** The buckets together must be the window, and a bucket is whole microseconds. */
+/** Throws unless the buckets add up to the window and each is a whole number of microseconds. */
 function checkWidth(windowMs: number, buckets: number): void {
   const micros = wholeMicros(windowMs * 1000);
   const isWhole = Math.abs(micros - windowMs * 1000) <= micros * 1e-12;

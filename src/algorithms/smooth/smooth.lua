@@ -1,8 +1,8 @@
--- Smooth bursty and smooth warming up. The essay is in smooth.ts; this is that file once more,
--- function by function.
+-- Smooth bursty and smooth warming up. The essay is in smooth.ts; this file is its twin, function by
+-- function.
 --
--- numbers: permitsPerSecond, warmupMs (0: bursty), burstSeconds (1) or coldFactor (3), prefilled
--- (0) state:   nextFree, stored
+-- numbers: permitsPerSecond, warmupMs (0: bursty), burstSeconds (1) or coldFactor (3), prefilled (0)
+-- state:   nextFree, stored
 
 local LARGEST = 1.7976931348623157e308
 local HOUR = 3600000000
@@ -80,11 +80,11 @@ local function lifetime(policy, state, now)
   return until_full(policy, state, now) + (policy.prefilled and 0 or HOUR)
 end
 
--- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+-- The hot path (hot.lua) inlines the functions above. The mark below lists the fields of the state.
 --> hot nextFree stored
 
 algorithms.s = {
-  -- asking later never gets in earlier, whatever is asked for: nextFree is one for all
+  -- nextFree applies to requests of any size, so a later request never gets an earlier instant
   in_order = true,
   dated = dated,
   policy = read,
@@ -102,7 +102,7 @@ algorithms.s = {
     return struct.pack("<dd", state.nextFree, state.stored)
   end,
 
-  -- what is rarely needed: each function that a script makes costs time
+  -- functions that are rarely needed: a script pays for each function that it creates
   more = function(algorithm)
     function algorithm.start(policy, now)
       return { nextFree = now, stored = policy.prefilled and policy.max or 0 }

@@ -1,19 +1,19 @@
 /**
  * Smooth bursty and smooth warming up: Guava's RateLimiter.
  *
- * What it promises. A limiter of r permits a second lets requests go one every 1/r seconds. It
- * remembers no past requests, only when the *next* one may go: `nextFree`. A request is let in at
- * nextFree whatever its size, and its size moves nextFree on: the big one goes at once and the one
- * after it waits (prepayment). Time in which nobody came is not lost: it is kept as `stored`
- * permits, up to `max`.
+ * Guarantee. A limiter of r permits a second grants one permit every 1/r seconds. It does not store past
+ * requests, only the instant at which the *next* request may be granted: `nextFree`. A request of any
+ * size is granted at nextFree, and its size moves nextFree on: a large request is granted at once, and
+ * the request after it waits for it (prepayment). Idle time is not lost: it is kept as `stored` permits,
+ * up to `max`.
  *
- * What stored permits are worth is where the two limiters differ. Unused time may mean that there
- * is capacity to spare, so that what was saved should be handed out fast; or that the server went
- * cold (caches, pools, JIT) and should be given less than its full load at first. So a stored
- * permit has a price in time:
+ * The two limiters differ in the cost of a stored permit. Unused time may mean that there is spare
+ * capacity, so that stored permits should be granted fast; or that the server has gone cold (caches,
+ * pools, JIT) and should get less than its full load at first. So a stored permit has a price in time:
  *
- *   bursty       0: stored permits go at once. max = r x burstSeconds.
- *   warming up   the more is stored, the colder the server, the dearer the permit, up to coldFactor intervals.
+ *   bursty       0: stored permits are granted at once. max = r x burstSeconds.
+ *   warming up   the more permits are stored, the colder the server and the higher the price of a
+ *                permit, up to coldFactor intervals.
  *
  * The price of a warming-up limiter, over the number of permits stored:
  *
@@ -21,8 +21,8 @@
  *          ^
  *     cold +                        /    cold = coldFactor x stable
  *          |                       /.
- *          |                      / .    the shaded area to the right of the threshold is the warm-up:
- *          |                     /  .    what it takes to go from max to threshold
+ *          |                      / .    the area to the right of the threshold is the warm-up: the
+ *          |                     /  .    time that it takes to go from max to threshold
  *          |                    /   .
  *   stable +-------------------/ w  .
  *          |                   . a  .
@@ -31,35 +31,36 @@
  *        0 +-------------------+----+----> stored permits
  *          0           threshold    max
  *
- * Taking k permits from a store of s costs the area under the line between s - k and s, for that is
- * the integral of an interval per permit. The line is fixed by two wishes: warming up from max to
- * threshold takes `warmup`, and going on from threshold to 0 takes half of it, so
+ * Taking k permits from a store of s costs the area under the line between s - k and s, which is the
+ * integral of an interval per permit. Two conditions determine the line: warming up from max to
+ * threshold takes `warmup`, and going on from threshold to 0 takes half of it. So
  *
  *   threshold x stable = warmup / 2                          ->  threshold = warmup / (2 x stable)
  *   (max - threshold) x (stable + cold) / 2 = warmup         ->  max = threshold + 2 x warmup / (stable + cold)
  *   slope = (cold - stable) / (max - threshold)
  *
- * An idle limiter cools down to max in `warmup`: one permit each warmup / max. The bursty one
- * stores one each `stable`.
+ * An idle warming-up limiter cools down to max in `warmup`: it stores one permit every warmup / max. A
+ * bursty limiter stores one every `stable`.
  *
- * Worked example, bursty, 2 a second: acquire at 0 s: goes at once, nextFree = 0.5. Idle until 5.5
- * s: 10 permits' worth of time has passed, 2 are stored. Four requests now: two from the store,
- * free; the third is fresh, goes at once and moves nextFree to 6.0; the fourth waits 0.5 s.
+ * Worked example, bursty, 2 a second. An acquire at 0 s is granted at once, nextFree = 0.5. The limiter
+ * is idle until 5.5 s: the time of 10 permits has passed, and 2 are stored. Four requests arrive: two
+ * are granted from the store at no cost; the third takes a fresh permit, is granted at once and moves
+ * nextFree to 6.0; the fourth waits 0.5 s.
  *
  * Worked example, 5 a second with a warm-up of 1 s: stable 0.2, cold 0.6, threshold 2.5, max 5,
  * slope 0.16. Cold, six requests wait 0, .52, .36, .22, .2, .2 s: the first costs the area between
  * 4 and 5 = (0.44 + 0.6) / 2 = .52, which the second waits for.
  *
- * Bound. In any interval of t seconds, bursty lets start at most max + r x t permits and one
- * request of any size more (the one that goes before it is paid for). Warming up: r x t and one
- * request, for stored permits cost `stable` or more.
+ * Bound. In any interval of t seconds, a bursty limiter grants at most max + r x t permits and one
+ * more request of any size (the one that is granted before it is paid for). A warming-up limiter grants
+ * at most r x t and one request, because stored permits cost `stable` or more.
  *
  * Where it is inexact. It is as exact as doubles: instants and permits keep their fractions (Guava
- * cuts each cost to whole microseconds, which is 4 % fast at 80 000 a second and no limit at all
- * above 1 000 000). An interval beyond the largest double is held to it.
+ * truncates each cost to whole microseconds, which is 4 % fast at 80 000 a second and no limit at all
+ * above 1 000 000). Intervals are limited to the largest double.
  *
  * The maths is that of Guava's SmoothRateLimiter (Apache-2.0), by Dimitris Andreou. `smooth.lua` is
- * this file once more.
+ * the Lua twin of this file.
  */
 import {
   aboveZero,
@@ -75,9 +76,9 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 
 export interface SmoothPolicy extends Policy {
   readonly permitsPerSecond: number;
-  /** A warming-up limiter prices its stored permits; a bursty one gives them away. */
+  /** Whether stored permits have a price in time; with a bursty policy they are free. */
   readonly warmingUp: boolean;
-  /** Begins with a full store, as after a long idle. */
+  /** Whether a new limiter begins with a full store, as after a long idle time. */
   readonly prefilled: boolean;
   /** Microseconds between permits at the full rate; 0 at an infinite rate. */
   readonly stable: number;
@@ -85,16 +86,16 @@ export interface SmoothPolicy extends Policy {
   readonly coolDown: number;
   /** The most permits that are stored; 0 at an infinite rate, which needs none. */
   readonly max: number;
-  /** Up to this many stored permits the warm price is `stable`. */
+  /** Up to this many stored permits the price of a permit is `stable`. */
   readonly threshold: number;
   /** Microseconds by which the price rises with each permit above the threshold. */
   readonly slope: number;
 }
 
 export interface SmoothState {
-  /** The instant at which the next request may go, whatever its size. */
+  /** The instant at which the next request of any size may be granted. */
   nextFree: number;
-  /** Permits saved up while nobody came. */
+  /** Permits saved up in idle time. */
   stored: number;
 }
 
@@ -102,8 +103,8 @@ const MICROS = 1_000_000;
 const HOUR = 3600 * MICROS;
 
 /**
- * Products of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not
- * a number.
+ * The upper limit of products of huge numbers: `Infinity` would mean "never", and Infinity - Infinity
+ * is NaN.
  */
 const LARGEST = Number.MAX_VALUE;
 
@@ -111,7 +112,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   name: "smooth",
   code: "s",
   inOrder: true,
-  // max and threshold follow the rate, for they are times by the rate
+  // max and threshold are products of a time and the rate, so they scale with the rate
   permitsAt: [0],
 
   policy([permitsPerSecond = 1, warmupMs = 0, factor, prefilled = 0]) {
@@ -141,8 +142,8 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     return fromStore;
   },
 
-  // nextFree may come to lie in the past: the next resync turns that into stored permits, as many
-  // as there is room for
+  // nextFree may then lie in the past: the next resync turns that time into stored permits, as many as
+  // there is room for
   giveBack(policy, state, _now, permits, fromStore = 0) {
     const stored = Math.min(policy.max, state.stored + fromStore);
     const cost = price(policy, stored, fromStore) + (permits - fromStore) * policy.stable;
@@ -150,12 +151,12 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     state.stored = stored;
   },
 
-  // as unused time is; cold permits are dearer than fresh ones, so that would gain nothing
+  // stored like unused time; not with a warm-up, where stored permits cost at least as much as fresh ones
   keep(policy, state, permits) {
     if (!policy.warmingUp) state.stored = Math.min(policy.max, state.stored + permits);
   },
 
-  // the time that warming up took has passed already
+  // stored permits cost nothing here: the warm-up time has passed already
   settle(policy, state, now, permits) {
     resync(policy, state, now);
     const fromStore = Math.min(permits, state.stored);
@@ -175,7 +176,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     if (policy.stable === 0) {
       return { limit: Infinity, remaining: free ? Infinity : 0, resetMs, windowMs: 0 };
     }
-    // one more than is stored: the last one is lent by those who come next
+    // one more than is stored: the next request pays for the last one
     const limit = policy.warmingUp ? 1 : Math.floor(policy.max) + 1;
     const ready = policy.warmingUp ? 1 : Math.floor(storedAt(policy, state, now)) + 1;
     return {
@@ -186,8 +187,8 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     };
   },
 
-  // What lacks in the store has its price in time, all of it where it has just been taken; only a
-  // debt beyond that is for more permits.
+  // The permits that the store lacks have a price in time, which is part of the debt if they have just
+  // been taken. Only a debt beyond that price counts as further permits.
   owed(policy, state, now) {
     if (policy.stable === 0) return 0;
     const lacking = policy.max - storedAt(policy, state, now);
@@ -196,13 +197,13 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
     return Math.min(LARGEST, lacking + more);
   },
 
-  // a new one may begin empty: a full store is worth something for an hour more
+  // a new state may begin empty, so a full store is kept for an hour longer
   lifetime(policy, state, now) {
     return untilFull(policy, state, now) + (policy.prefilled ? 0 : HOUR);
   },
 
-  // the store keeps its share; leaving an infinite rate it is full (bursty) or warm, since nothing
-  // was counted there
+  // The store keeps its share of max. After an infinite rate, which counts nothing, it is full (bursty)
+  // or empty (warm).
   resize(policy, state, now, before) {
     resync(before, state, now);
     if (before.stable === 0) state.stored = policy.warmingUp ? 0 : policy.max;
@@ -210,7 +211,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   },
 };
 
-/** Brings the state up to `now`: time in which nobody came becomes stored permits. */
+/** Moves the state on to `now`: idle time becomes stored permits. */
 function resync(policy: SmoothPolicy, state: SmoothState, now: number): void {
   if (now > state.nextFree) {
     state.stored = grown(policy, state, now);
@@ -231,7 +232,7 @@ function untilFull(policy: SmoothPolicy, state: SmoothState, now: number): numbe
   return debt + (policy.max - storedAt(policy, state, now)) * policy.coolDown;
 }
 
-/** The time that `permits` out of `stored` cost: the area under the line. */
+/** Returns the time (µs) that `permits` out of `stored` cost: the area under the line. */
 function price(policy: SmoothPolicy, stored: number, permits: number): number {
   return policy.warmingUp && permits > 0 ? area(policy, stored, permits) : 0;
 }
@@ -246,15 +247,15 @@ function area(policy: SmoothPolicy, stored: number, permits: number): number {
 }
 
 /**
- * A policy that paces requests evenly and lets through at once what was saved up while nobody came:
- * Guava's SmoothBursty.
+ * Creates a policy that paces requests evenly and grants permits saved up in idle time at once: Guava's
+ * SmoothBursty.
  *
  * @param numbers.permitsPerSecond the pace; above 0, `Infinity` for no limit
  * @param numbers.burstSeconds how many seconds' worth of unused permits are stored; 0 or more,
  *   default 1
- * @param numbers.prefilled begin with a full store instead of an empty one; default false
+ * @param numbers.prefilled whether to begin with a full store instead of an empty one; default false
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(smoothBursty({ permitsPerSecond: 5 }));
  */
@@ -289,15 +290,15 @@ function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): 
 }
 
 /**
- * A policy that paces requests evenly and starts slowly after a time without any: Guava's
+ * Creates a policy that paces requests evenly and starts slowly after idle time: Guava's
  * SmoothWarmingUp.
  *
  * @param numbers.permitsPerSecond the pace once it is warm; above 0, `Infinity` for no limit
  * @param numbers.warmupMs how long it takes from cold to warm under full demand, and from warm to
- *   cold without any; above 0
+ *   cold when idle, ms; above 0
  * @param numbers.coldFactor how many times longer the interval is when cold; 1 or more, default 3
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }));
  */
@@ -335,7 +336,7 @@ function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): 
   });
 }
 
-/** The same policy at another pace. */
+/** Returns the same policy at another pace. */
 export function repaced(policy: SmoothPolicy, permitsPerSecond: unknown): SmoothPolicy {
   return smooth.policy([checkRate(permitsPerSecond), ...policy.numbers.slice(1)]);
 }

@@ -1,5 +1,5 @@
--- The token bucket that refills in steps. The essay is in token-bucket.ts; this is that file once
--- more, function by function.
+-- The token bucket that refills in steps. The essay is in token-bucket.ts; this file is its twin,
+-- function by function.
 --
 -- numbers: capacity, refill, everyMs
 -- state:   since, tokens
@@ -78,11 +78,11 @@ end
 
 local lifetime = until_full
 
--- The hot path (hot.lua) inlines the functions above. Behind the mark: the fields of the state.
+-- The hot path (hot.lua) inlines the functions above. The mark below lists the fields of the state.
 --> hot since tokens
 
 algorithms.t = {
-  -- who was promised a step has left nothing there for an earlier one
+  -- tokens that are promised for a step are missing at all earlier instants too
   in_order = true,
   dated = dated,
   policy = read,
@@ -100,7 +100,7 @@ algorithms.t = {
     return struct.pack("<dd", state.since, state.tokens)
   end,
 
-  -- what is rarely needed: each function that a script makes costs time
+  -- functions that are rarely needed: a script pays for each function that it creates
   more = function(algorithm)
     function algorithm.start(policy, now)
       return { since = now, tokens = policy.capacity }

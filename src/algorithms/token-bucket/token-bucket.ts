@@ -1,32 +1,33 @@
 /**
- * The token bucket: `refill` tokens come every `every` microseconds, at most `capacity` are kept,
- * and a request for n goes as soon as n are there.
+ * The token bucket: `refill` tokens are added every `every` microseconds, at most `capacity` are kept,
+ * and a request for n is granted as soon as n are available.
  *
- * There are two ways of refilling. *Continuously*, drop by drop, which is what Go's x/time/rate
- * does: that is GCRA under another name, and its policy is one of gcra.ts. And in *steps*: the
- * whole refill at the end of each interval and nothing in between, as most scripts for Redis do and
- * as an allowance does that is paid out by the hour. This file is the second.
+ * There are two ways to refill. *Continuously*, as Go's x/time/rate does: that is GCRA under another
+ * name, and its policy is made by gcra.ts. Or in *steps*: the whole refill at the end of each interval
+ * and nothing in between, as in most scripts for Redis or an allowance that is paid out by the hour.
+ * This file implements the second.
  *
  *   capacity +--.        .--        tokens(t) = min(capacity, tokens + k x refill)
  *            |  |     .--'                 k = floor((t - since) / every)
- *            |  |  .--'             n go at t if n <= tokens(t)
- *          0 +--+--'-------> t      n could go at since + j x every, j the least that gives n
+ *            |  |  .--'             n are granted at t if n <= tokens(t)
+ *          0 +--+--'-------> t      n are available at since + j x every, j the least that gives n
  *
- * The steps lie on a grid that begins when the limiter is created, whatever is taken when; `since`
- * is a point of it. It starts full. Tokens below 0 are owed. Before `since` the steps go on
- * downwards, so that who asks for an earlier time than somebody was promised finds less there, and
- * never more.
+ * The steps lie on a grid that begins when the limiter is created, independent of the requests; `since`
+ * is a point of that grid. The bucket starts full. Tokens below 0 are a debt. For instants before
+ * `since` the steps continue downwards: a request at an earlier instant than one already promised finds
+ * fewer tokens there, never more.
  *
- * Worked example, capacity 5, refill 2 every second: 5 go at 0 s. At 0.999999 s nobody goes, at 1 s
- * two do. Then 4 are asked for: at 2 s there are 2, at 3 s 4, so they go at 3 s.
+ * Worked example, capacity 5, refill 2 every second: 5 are granted at 0 s. At 0.999999 s none can be
+ * granted, at 1 s two are. Then a request for 4 arrives: at 2 s 2 are available, at 3 s 4, so it is
+ * granted at 3 s.
  *
  * Bound. In any interval of t microseconds at most capacity + ceil(t / every) x min(refill,
  * capacity). Charges come on top.
  *
  * Where it is inexact. An interval is a whole number of microseconds, at least one and at most 2^52
  * (142 years): it is rounded. Tokens are doubles, counted from the last time that the bucket was
- * full, so that a refill of 0.1 does not add up its rounding. `token-bucket.lua` is this file once
- * more.
+ * full, so that the rounding of a refill of 0.1 does not accumulate. `token-bucket.lua` is the Lua twin
+ * of this file.
  */
 import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../check.ts";
 import { toMillis } from "../../clock.ts";
@@ -36,27 +37,27 @@ import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
 export interface SteppedBucketPolicy extends Policy {
   /** The most tokens that are kept. */
   readonly capacity: number;
-  /** So many tokens come at each step. */
+  /** How many tokens are added at each step. */
   readonly refill: number;
   /** Whole microseconds from step to step. */
   readonly every: number;
 }
 
 export interface SteppedBucketState {
-  /** A step of the past, or of the future if tokens were promised for then. */
+  /** The instant of a past step, or of a future one if tokens were promised for it. */
   since: number;
-  /** The tokens after that step; below 0: owed. */
+  /** The tokens after that step; below 0: a debt. */
   tokens: number;
 }
 
 const LONGEST_STEP = 2 ** 52;
-/** More steps than this cannot be told one from the other. */
+/** Beyond this many steps, neighbouring steps cannot be distinguished as doubles. */
 const MOST_STEPS = 2 ** 52;
-/** Tokens below this lose digits: they are told anew, as of a later step. */
+/** Tokens below this lose digits, so `take` recomputes them for a later `since`. */
 const DEEP = -(2 ** 20);
 /**
- * Sums of huge numbers stop here: `Infinity` would mean "never", and Infinity - Infinity is not a
- * number.
+ * The upper limit of sums of huge numbers: `Infinity` would mean "never", and Infinity - Infinity is
+ * NaN.
  */
 const LARGEST = Number.MAX_VALUE;
 
@@ -108,7 +109,7 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
       limit: capacity,
       remaining: Math.max(0, tokensAt(policy, state, now)),
       resetMs: toMillis(untilFull(policy, state, now)),
-      // a step fills the bucket at most, however large the refill is
+      // a step adds at most `capacity`, also if the refill is larger
       windowMs: Math.min(LARGEST, (capacity / Math.min(refill, capacity)) * every) / 1000,
     };
   },
@@ -119,8 +120,8 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
 
   lifetime: (policy, state, now) => untilFull(policy, state, now),
 
-  // what is there keeps its share of the capacity, and the step under way its share of the
-  // interval; what is owed stays owed
+  // available tokens keep their share of the capacity, the current step keeps its share of the interval,
+  // and a debt stays the same
   resize(policy, state, now, before) {
     const { capacity, refill, every } = policy;
     const sameCapacity = capacity === before.capacity;
@@ -136,12 +137,12 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
   },
 };
 
-/** Whole steps since then; below 0 for an instant before. */
+/** Returns the whole steps from `since` to `at`; below 0 if `at` is earlier. */
 function stepsAt(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): number {
   return Math.floor((at - state.since) / policy.every);
 }
 
-/** The tokens that would be there without a capacity. */
+/** The tokens that would be available if the capacity did not limit them. */
 function sumAt(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): number {
   return sumAfter(policy, state, stepsAt(policy, state, at));
 }
@@ -154,7 +155,7 @@ function tokensAt(policy: SteppedBucketPolicy, state: SteppedBucketState, at: nu
   return Math.min(policy.capacity, sumAt(policy, state, at));
 }
 
-/** The number of the first step after `from`, when they are not there, at which they are. */
+/** Returns the first step after `from` with enough tokens, counted from `since`; `from` has too few. */
 function firstStep(
   policy: SteppedBucketPolicy,
   state: SteppedBucketState,
@@ -166,7 +167,10 @@ function firstStep(
   return hit || near >= MOST_STEPS ? near : searchedStep(policy, state, from, wanted);
 }
 
-/** The division rounds, and the sum must say yes at this step and no at the one before. */
+/**
+ * Finds the first step by search, for the case that the division is rounded to a wrong one: the sum must
+ * reach `wanted` at the returned step and not at the step before.
+ */
 function searchedStep(
   policy: SteppedBucketPolicy,
   state: SteppedBucketState,
@@ -187,7 +191,7 @@ function searchedStep(
   }
 }
 
-/** From now on `since` is the last step up to `at`. */
+/** Sets `since` to the last step at or before `at`. */
 function anchor(policy: SteppedBucketPolicy, state: SteppedBucketState, at: number): void {
   const steps = stepsAt(policy, state, at);
   state.tokens = Math.max(-LARGEST, tokensAt(policy, state, at));
@@ -199,17 +203,17 @@ function untilFull(policy: SteppedBucketPolicy, state: SteppedBucketState, now: 
 }
 
 /**
- * A policy that hands out tokens from a bucket: `refill` of them come every `everyMs`, and at most
- * `capacity` are kept. It starts full.
+ * Creates a policy that grants tokens from a bucket: `refill` tokens are added every `everyMs`, and at
+ * most `capacity` are kept. The bucket starts full.
  *
  * @param numbers.capacity the most tokens that are kept, and the largest request; a finite number
  *   above 0
- * @param numbers.refill how many come in an interval, whole or not; a finite number above 0
+ * @param numbers.refill how many tokens are added in an interval, whole or not; a finite number above 0
  * @param numbers.everyMs the interval, ms; a finite number above 0
- * @param numbers.stepped they come all at once at the end of each interval, which is then rounded
- *   to whole microseconds, instead of evenly in the course of it; default false
+ * @param numbers.stepped whether all tokens are added at once at the end of each interval, which is then
+ *   rounded to whole microseconds, instead of evenly over the interval; default false
  * @returns a policy for `Limiter.create`
- * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @throws RangeError or TypeError that names the argument, its bound and the value it got
  * @example
  * const limiter = Limiter.create(tokenBucket({ capacity: 100, refill: 10, everyMs: 1000 }));
  */

@@ -1,4 +1,4 @@
-/** What scripts are given by all stores, and what the texts say that they reply. */
+/** Encodes arguments that all stores pass to scripts, and decodes the scripts' replies. */
 import { toMillis } from "../../clock.ts";
 import {
   type Answer,
@@ -10,15 +10,15 @@ import {
 } from "../store.ts";
 import type { Trip } from "../trip.ts";
 
-/** The whole reply to a trip that was run before. */
+/** The complete reply to a trip that was run before. */
 export const REPEATED = "repeated";
 
-/** Two arguments of a script. */
+/** Returns the caller and the number of a trip as two arguments of a script. */
 export function encodeTrip(trip: Trip | undefined): readonly [string, string] {
   return trip === undefined ? ["", "0"] : [trip.caller, String(trip.number)];
 }
 
-/** The numbers in force, and what there is to say of limits that are kept in keys. */
+/** Decodes the numbers in force, and the notes about limits that are kept in keys. */
 export function decodeNotes(text: string): Pick<StoreReply, "inForce" | "notes"> {
   if (!text.includes("!")) return { inForce: text };
   const [inForce = "", ...notes] = text.split("!");
@@ -31,7 +31,7 @@ function decodeNote(text: string): LimitNote {
   return { policy: Number(text.slice(0, end)) - 1, ignored: text.slice(end + 1) };
 }
 
-/** The wait, which policy is slowest, and for each policy four numbers and whether it alone lets them go. */
+/** Decodes the wait, the slowest policy, and for each policy its quota and whether it alone would grant. */
 export function decodeStanding(text: string): Answer {
   const [wait = NaN, slowest = 0, ...values] = text.split(" ").map(decodeNumber);
   const quotas: PolicyQuota[] = [];

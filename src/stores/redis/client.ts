@@ -3,13 +3,13 @@ import { isCluster } from "./cluster-slots.ts";
 import { notAClient, whyNoClient } from "./not-a-client.ts";
 import { Redirections } from "./redirections.ts";
 
-/** The one thing that is asked of a Redis client: run a script. */
+/** The only operation that a limiter needs of a Redis client: run a script. */
 export interface ScriptRunner {
   runScript(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown>;
 }
 
 export interface Script {
-  /** Names the script among all of this package. */
+  /** The name of the script, unique in this package. */
   readonly name: string;
   readonly lua: string;
 }
@@ -28,7 +28,7 @@ export interface NodeRedisLike {
 
 export type RedisClient = IoredisLike | NodeRedisLike | ScriptRunner;
 
-/** A client that throws, or answers with no promise, does nothing worse than one that fails. */
+/** Runs a script. If the client throws, or returns no promise, the result is a promise all the same. */
 export function callScript(
   runner: ScriptRunner,
   ...call: Parameters<ScriptRunner["runScript"]>
@@ -42,7 +42,7 @@ export function callScript(
 
 const runners = new WeakMap<RedisClient, ScriptRunner>();
 
-/** What the client can do decides, not what it is called. The same for the same client. */
+/** Returns the runner of a client, chosen by the client's methods. The same for the same client. */
 export function scriptRunner(client: RedisClient): ScriptRunner {
   const known = runners.get(client);
   if (known !== undefined) return known;
@@ -84,8 +84,8 @@ function can<Verb extends string>(
 type Send = (script: string, keys: readonly string[], args: readonly string[]) => Promise<unknown>;
 
 /**
- * Sends a script by its hash, and whole where the server has forgotten it. (ioredis' own
- * `defineCommand` does so too, but breaks where the client pipelines by itself.)
+ * Sends a script by its hash, and its whole text if the server does not have the script. (ioredis' own
+ * `defineCommand` does the same, but fails if the client pipelines automatically.)
  */
 class HashRunner implements ScriptRunner {
   readonly #byHash: Send;
@@ -103,7 +103,7 @@ class HashRunner implements ScriptRunner {
   ): Promise<unknown> {
     const hash = hashes.get(lua) ?? sha1(lua);
     if (typeof hash !== "string") {
-      // whatever is sent meanwhile waits for the same promise, and so keeps its order
+      // scripts that are sent meanwhile wait for the same promise, so the order is kept
       hashes.set(lua, hash);
       return hash.then((found) => {
         hashes.set(lua, found);

@@ -1,22 +1,22 @@
-/** Which node of a Cluster serves a key, by the client's own table of slots. */
+/** Finds the node of a Cluster that serves a key, in the client's own table of slots. */
 
-/** Of ioredis: the addresses that serve the slot, the master first; of node-redis: its nodes. */
+/** In ioredis the addresses that serve the slot, the master first; in node-redis the slot's nodes. */
 type SlotEntry =
   | readonly string[]
   | { readonly master?: { readonly address?: string; readonly host?: string } };
 
-/** What the client of a Cluster knows, by the names that clients give it. */
+/** The fields of a Cluster client that hold its slots and options. */
 export interface ClusterClient {
   readonly slots?: readonly (SlotEntry | undefined)[];
   readonly options?: { readonly keyPrefix?: string };
 }
 
-/** By what the clients of a Cluster have: that of ioredis, that of node-redis. */
+/** Whether the client is one for a Cluster: `nodes` is a method of ioredis, `nodeClient` of node-redis. */
 export function isCluster(client: object): boolean {
   return "nodes" in client || "nodeClient" in client;
 }
 
-/** The address of the master that serves the key; empty where the client does not know it. */
+/** Returns the address of the master that serves the key; empty if the client does not know it. */
 export function nodeOf(client: ClusterClient, key: string): string {
   const prefix = client.options?.keyPrefix ?? "";
   const entry = client.slots?.[slotOf(prefix + key)];
@@ -24,7 +24,7 @@ export function nodeOf(client: ClusterClient, key: string): string {
   return "master" in entry ? String(entry.master?.address) : String((entry as string[])[0]);
 }
 
-/** The slot of a key: what is in its first braces decides or, where there is nothing, all of it. */
+/** Returns the slot of a key: the hash of the text in its first braces or, if that is empty, of the key. */
 export function slotOf(key: string): number {
   const open = key.indexOf("{");
   const end = open < 0 ? -1 : key.indexOf("}", open + 1);
@@ -36,7 +36,7 @@ export function slotOf(key: string): number {
   return crc % 16_384;
 }
 
-/** CRC16 as Redis Cluster has it: polynomial 0x1021, nothing reflected. */
+/** The table of the CRC16 that Redis Cluster uses: polynomial 0x1021, not reflected. */
 const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
   let crc = byte << 8;
   for (let bit = 0; bit < 8; bit++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;

@@ -1,23 +1,23 @@
--- Runs requests to several limiters each. It checks every limiter first and takes from them only if all let the request
--- pass. A refused request writes nothing.
+-- Runs requests to several limiters each. It checks every limiter first and takes permits only if all grant the request.
+-- A rejected request writes nothing.
 --
--- KEYS    of each limiter of each combination, in order: its key, then those in which operators keep its limits
+-- KEYS    for each limiter of each combination, in order: its key, then the keys in which operators keep its limits
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
 --         its limiters
 --           how many of KEYS hold its limits; the numbers that its code declares; now, the caller and the number of the
---           trip, as in frame.lua: the caller and the number are one for all limiters of a combination
+--           trip, as in frame.lua: the caller and the number are the same for all limiters of a combination
 --           longest    the longest wait that is accepted, microseconds
 --           late       how late the caller's own timer was, microseconds
---           optional   1: where it refuses, the others are asked and taken from as if it were not there
+--           optional   1: if this limiter rejects, the others are used as if it were absent
 --           permits    a number for each policy
--- reply   for each combination "-" and what went wrong, "+repeated" (it was run before, as in frame.lua), or "+" and, tabs
---         between: 1 if all let it pass (and were taken from),
---         else 0; and of each limiter the numbers in force, then
---           1 if it alone would let it pass, 0 if not, 2 if it may not wait either, 3 if it is more than the capacity; the
---           wait; which policy refuses or is slowest, and how all stand, as verbs.lua has it: after what was taken, if
---           it was taken from; and the receipts, as for `reserve`
+-- reply   for each combination "-" and the error, "+repeated" (the combination was run before, as in frame.lua), or "+"
+--         and, separated by tabs: 1 if all limiters grant the request (and permits were taken from all), else 0; and for
+--         each limiter the numbers in force, then
+--           1 if it alone would grant the request, 0 if not, 2 if the request may not wait either, 3 if it exceeds the
+--           capacity; the wait; the policy that rejects or is slowest, and the quotas of all policies, in the form of
+--           verbs.lua: after the take, if there was one; and the receipts, as for `reserve`
 
--- the states that this call has read, by their keys: read once and written once, however many combinations ask for them
+-- the states that this call has read, by their keys: each is read and written once, for any number of combinations
 local contexts = {}
 
 local function load()
@@ -45,17 +45,17 @@ local function write(context)
   save()
 end
 
--- enters the state of the limiter whose arguments are read next; nil: the combination was run before
+-- enters the state of the limiter with the next arguments; returns nil if the combination was run before
 local function open()
   local limits, of_key = number(), KEYS[key_at]
   local read_as = ARGV[position] .. "\n" .. ARGV[position + 1]
   local context = contexts[of_key]
-  -- a limiter that is twice in one combination is asked at one instant: the clocks of its callers may differ
+  -- a limiter that occurs twice in one combination is used at one instant: the clocks of its callers may differ
   if context and (context.read_as == read_as or context.last == last) then
     enter(context)
     context.last, position = last, position + 4
   else
-    -- it was read by other numbers, or at another time
+    -- the state was read with other numbers, or at another time
     if context then write(context) end
     contexts[of_key] = nil
     key, first, trip_at = of_key, position, position + 2
@@ -71,7 +71,7 @@ local function open()
   return context
 end
 
--- when it could go, and whether that is soon enough
+-- finds when the part can be granted, and returns whether the combination can be granted with it
 local function ask(part)
   local from = math.max(now - part.late, held)
   part.at = earliest(from, part.permits)
@@ -97,7 +97,7 @@ local function restore(saved)
   held, changed = saved.held, saved.changed
 end
 
--- takes from all; where a limiter stands among them twice, it is asked again before the second time
+-- takes permits from all limiters; a limiter that occurs twice is asked again before the second take
 local function take_all(parts, is_twice)
   local before = {}
   for _, part in ipairs(parts) do

@@ -1,10 +1,10 @@
 /**
- * Requests of several limiters each, by `combined.lua`. Those that are made in one turn of the event
- * loop share a call.
+ * Runs requests to several limiters each with `combined.lua`. Requests that are made in one turn of the
+ * event loop share a call.
  *
- * On a single server the keys of a call may lie anywhere. On Cluster they must lie in one slot. The
- * first CROSSSLOT error shows that the server is one: from then on only limiters whose keys have the
- * same hash tag (the text in braces) are asked together.
+ * On a single server a call may use any keys. On Cluster they must be in one slot. The first CROSSSLOT
+ * error shows that the server is part of a Cluster: from then on only limiters with keys that have the
+ * same hash tag (the text in braces) are combined.
  */
 import { show } from "../../check.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
@@ -14,7 +14,7 @@ import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
-/** The server does nothing else while a script runs: more limiters than this take another call. */
+/** The most limiters in a call: the server runs nothing else while a script runs. */
 const MOST_PARTS = 128;
 
 interface RedisPlace extends Place {
@@ -39,13 +39,13 @@ export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;
   readonly #pending = new Map<Script, Pending[]>();
   /**
-   * Each numbers the trips of one call at a time: calls of different scripts, or to different
-   * servers, may overtake each other.
+   * Counters that no call uses now. Each numbers the trips of one call at a time, because calls of
+   * different scripts, or to different servers, may overtake each other.
    */
   readonly #idle: TripCounter[] = [];
   #hasSlots = false;
 
-  /** One for all limiters of a client. */
+  /** Returns the store of a client: one for all its limiters. */
   static of(runner: ScriptRunner): RedisCombiningStore {
     const known = combiningStores.get(runner);
     if (known !== undefined) return known;
@@ -124,7 +124,7 @@ export class RedisCombiningStore implements CombiningStore {
         const isScattered = /CROSSSLOT|same slot/.test(String(error));
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {
-          // the keys of different requests need not be in one slot
+          // the keys of different requests may be in different slots
           if (isScattered && batch.length > 1) this.#send(script, [request]);
           else this.#refuse(request, error);
         }
@@ -137,7 +137,7 @@ export class RedisCombiningStore implements CombiningStore {
   }
 }
 
-/** Keys with the same tag are in the same slot; a key without one is taken to be alone in its own. */
+/** Keys with the same tag are in the same slot; a key without a tag is treated as alone in its slot. */
 function tagOf(key: string): string {
   const [, tag = ""] = /\{([^}]*)\}/.exec(key) ?? [];
   return tag === "" ? `key:${key}` : `tag:${tag}`;

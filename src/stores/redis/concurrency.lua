@@ -1,32 +1,32 @@
 -- One trip: requests in order on the leases and tickets of one limiter.
 --
--- A lease is a place of somebody who runs, a ticket one of somebody who waits for a lease. Both
--- lapse unless they are kept. A ticket that becomes a lease lapses when the ticket would have: so
--- what a dead process had comes back at one instant, its lease time after it was last heard of.
+-- A lease belongs to a caller that runs, a ticket to a caller that waits for a lease. Both lapse unless
+-- they are kept. A ticket that becomes a lease keeps its time of lapse. So all leases and tickets of a
+-- dead process lapse at one instant: its lease time after its last request.
 --
 -- KEYS[1]  a sorted set. By score:
---            below 0          "q" id: a ticket, in the order in which they go
---            0 to LAPSE       "l" id: a lease, and when it lapses (epoch ms)
---            LAPSE            "e" id: a ticket, and LAPSE + when it lapses
---            from SETTING on  "s" declared "=" limit: a limit set at run time, and when
+--            below 0          "q" id: a ticket, in the order of the queue
+--            0 to LAPSE       "l" id: a lease; the score is when it lapses (epoch ms)
+--            LAPSE            "e" id: a ticket; the score is LAPSE + when it lapses
+--            from SETTING on  "s" declared "=" limit: a limit set at run time; the score is SETTING + when
 --          An id is lease time (ms) ":" declared limit ":" process ":" number.
 -- ARGV[1]  the limit that this caller's code declares
--- ARGV[2]  what the channels' names begin with
--- ARGV[3+] the requests, each a letter and
---            a id     a lease, or else a ticket; whoever has either keeps it
---            t id     a lease
---            k id     keeps it
+-- ARGV[2]  the prefix of the channels' names
+-- ARGV[3+] the requests, each a letter and an argument
+--            a id     takes a lease, or else a ticket; keeps either if the id has it already
+--            t id     takes a lease if one is free
+--            k id     keeps the lease or the ticket
 --            r id     gives the lease or the ticket back
---            l limit  the limit from now on for all who declare what this caller declares
---            o        nothing: tell how things stand
---            h id     a lease, whatever the limit; such requests go first
---            p        in a trip of its own: writes, takes that back, and lets nobody in
--- reply    an error where memory is short and a request needs some; the others have been done then. Else
---          one string: the limit in force, how many leases, how many tickets, in how many ms the
---          first lease lapses (-1: nobody waits), a tab, and for each request a digit: 1 a lease, 2 a
+--            l limit  sets the limit for all callers that declare the same limit as this caller
+--            o        changes nothing, for a caller that needs only the reply
+--            h id     takes a lease regardless of the limit; such requests run first
+--            p        in a trip of its own: writes, undoes the write, and grants no lease
+-- reply    an error if memory is short and a request needs some; the other requests have been run then. Else
+--          one string: the limit in force, the number of leases, the number of tickets, in how many ms the
+--          first lease lapses (-1: no ticket waits), a tab, and for each request a digit: 1 a lease, 2 a
 --          ticket, 0 neither
 -- message  to the channel ARGV[2] ":" process, when tickets of that process become leases: their
---          ids, spaces between
+--          ids, separated by spaces
 
 local LAPSE, SETTING, MOST_SETTINGS = 1e15, 4e15, 32
 local FIRST_TICKET = -9e15
@@ -35,20 +35,20 @@ local key, declared = KEYS[1], ARGV[1]
 local time = redis.call("TIME")
 local now = time[1] * 1000 + time[2] / 1000
 
--- whole; a number becomes text with 14 digits by itself
+-- formats a whole number with all digits; Lua's own conversion keeps 14
 local function text(number)
   return string.format("%.0f", number)
 end
 
--- the first or last member between two scores, and its score
+-- returns the first or last member between two scores, and its score
 local function edge(verb, from, to)
   local found = redis.call(verb, key, from, to, "WITHSCORES", "LIMIT", 0, 1)
   return found[1], tonumber(found[2])
 end
 
--- Where memory is short a script is refused with its first command that needs some, unless it has
--- written before. So it is asked before everything else: what takes a place or a ticket is refused, what
--- gives one back is done nevertheless.
+-- If memory is short, Redis fails the first command of a script that needs some, unless the script has
+-- written before. So this is tested before everything else: requests that take a lease or a ticket are then
+-- rejected, and requests that give one back still run.
 local out_of_memory, refused
 for i = 3, #ARGV do
   if string.find(ARGV[i], "^[athlp]") then
@@ -61,7 +61,7 @@ for i = 3, #ARGV do
   end
 end
 
--- what has lapsed is gone
+-- removes leases and tickets that have lapsed
 redis.call("ZREMRANGEBYSCORE", key, 0, text(math.floor(now)))
 local lapsed = redis.call("ZRANGEBYSCORE", key, text(LAPSE), text(LAPSE + math.floor(now)))
 for _, member in ipairs(lapsed) do
@@ -81,7 +81,7 @@ local function limit_of(numbers)
   return tonumber(set_limits[numbers] or numbers)
 end
 
--- when what belongs to the id lapses if it is kept now; rounded up: never before its holder thinks
+-- returns when the lease or ticket lapses if it is kept now; rounded up: never before its owner expects
 local function lapse_of(id)
   return math.ceil(now + tonumber(string.match(id, "^[^:]*")))
 end
@@ -89,7 +89,7 @@ end
 -- the tickets that became leases, by process
 local granted, changed = {}, false
 
--- places that are free go to those who wait, in order
+-- turns tickets into leases, in order, while the limit allows it
 local function grant()
   while waiting > 0 do
     local head = edge("ZRANGEBYSCORE", "-inf", "(0")
@@ -116,7 +116,7 @@ local function keep(id)
   return 0
 end
 
--- whether something new cannot be kept
+-- whether memory is too short for a new lease, ticket or limit
 local function is_full()
   refused = refused or out_of_memory
   return out_of_memory
@@ -204,7 +204,7 @@ for i = 3, #ARGV do
   answers[#answers + 1] = answer
 end
 
--- without the right to publish all goes on: those who wait look again by themselves
+-- without the right to publish the limiter still works: waiters poll for their tickets
 for process, ids in pairs(granted) do
   redis.pcall("PUBLISH", ARGV[2] .. ":" .. process, ids)
 end

@@ -1,27 +1,27 @@
-/** What a client says of its connections. */
+/** Breakers by connection, and the connection events of a client. */
 import { Breaker } from "../breaker.ts";
 import type { RedisClient } from "./client.ts";
 import { type ClusterClient, isCluster, nodeOf } from "./cluster-slots.ts";
 
-/** The events of a connection, by the names that clients give them. */
+/** The status and events of a connection, as clients name them. */
 interface Connection {
   readonly status?: unknown;
   on?(event: "ready" | "close" | "end" | "reconnecting", listener: () => void): unknown;
 }
 
-/** The breaker of all limiters whose keys go away together with this one, the prefix included. */
+/** Returns the breaker that this key, prefix included, shares with the other keys of its server. */
 export type BreakerOf = (key: string) => Breaker;
 
 const known = new WeakMap<RedisClient, BreakerOf>();
 
-/** Clients whose events are listened to: with one listener for each event, however many limiters. */
+/** The clients with event listeners: one listener for each event, for any number of limiters. */
 const heeded = new WeakSet<RedisClient>();
 
 /**
- * One breaker for all limiters of a client; on Cluster, where one server may be away and others not,
- * one for each node. So however many keys there are, one probe at a time looks for each node.
+ * Returns one breaker for all limiters of a client; on Cluster, where one server may be unavailable while
+ * others are not, one for each node. So there is one probe at a time for each node, for any number of keys.
  *
- * @param heeds the client's own events are of use
+ * @param heeds whether the breaker uses the client's connection events
  */
 export function breakersOf(client: RedisClient, heeds: boolean): BreakerOf {
   const breakerOf = known.get(client) ?? makeBreakers(client);
@@ -34,9 +34,9 @@ export function breakersOf(client: RedisClient, heeds: boolean): BreakerOf {
 }
 
 /**
- * Whether commands reach the server in the order in which they are given to the client: one of ioredis
- * or iovalkey for a single server. A pool has several connections, and a Cluster may send one command
- * of several elsewhere.
+ * Whether commands reach the server in the order in which they are passed to the client: true for ioredis
+ * or iovalkey with a single server. A pool has several connections, and a Cluster client may redirect one
+ * of several commands.
  */
 export function keepsOrder(client: RedisClient): boolean {
   return "evalsha" in client && !isCluster(client);

@@ -1,4 +1,4 @@
-/** Says of an error that only the operator can mend which key it is about, and what is there. */
+/** Adds the key and its value, or the missing rights, to an error that only the operator can fix. */
 import { show } from "../../check.ts";
 import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { lua } from "./lua.gen.ts";
@@ -8,7 +8,7 @@ const LOOK: Script = { name: "smoothLimiter:look", lua: String(lua.look) };
 const UNREADABLE = /the key (.*) holds a value that no limiter has written/s;
 const MISSING_RIGHT = /NOPERM|user executing the script/;
 
-/** What a store keeps, and what its user needs for that. */
+/** The type of the values that a store keeps, and the rights that its Redis user needs. */
 export interface Kept {
   readonly type: "string" | "zset";
   readonly rights: string;
@@ -22,8 +22,8 @@ export const LEASES: Kept = {
 };
 
 /**
- * @param keys that the script was given
- * @returns the error itself where there is nothing to add
+ * @param keys the keys that were passed to the script
+ * @returns the error with the added facts, or the error itself if there are none
  */
 export async function explain(
   runner: ScriptRunner,
@@ -59,7 +59,7 @@ async function look(runner: ScriptRunner, key: string) {
     const words = type === "string" ? show(text) : `a value of type ${type || "unknown"}`;
     return { type, words };
   } catch {
-    // the error as it was has to do
+    // the value cannot be read, so the error stays as it is
     return undefined;
   }
 }

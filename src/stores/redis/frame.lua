@@ -1,55 +1,53 @@
 -- One trip: requests in order on the state of one limiter, read once and written once.
 --
--- KEYS     the key of the state; then those in which operators keep limits
--- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds
--- after base: when it was written), the length of the numbers (u16), how many callers follow (u8);
+-- KEYS     the key of the state; then the keys in which operators keep limits
+-- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds after base: when the state
+--          was written), the length of the numbers (u16), the number of callers (u8);
 --          each caller (8 characters) with the number of its last trip that changed something (u32), the latest trip last;
---          the numbers (text), the fields of each policy (f64), and, where it is still to come, the instant
---          before which nobody goes (f64). Instants are microseconds after base, so that they keep their fractions.
+--          the numbers (text), the fields of each policy (f64), and, if it is in the future, the instant before which no
+--          request is granted (f64). Instants are microseconds after base, so that they keep their fractions.
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
 -- first, last: this limiter's part of ARGV, which is
--- first    the numbers that this caller's code declares: a line for each policy, its algorithm's
--- letter and then numbers
+-- first    the numbers that this caller's code declares: a line for each policy, its algorithm's letter and then numbers
 -- second   now, epoch microseconds; empty: the server's clock
--- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if
--- it is not asked; "late" says
---          how late the caller's own timer was, microseconds.
---            reserve count longest late permits   count times: take what can be used within longest
---            acquire permits                      reserve once, however long the wait, by a timer that was not late
---            decide late permits                  take what can be used now, and tell how things stand
---            peek late permits                    tell; nothing is taken
---            back permits receipts tails          what was granted was not used; a receipt and a tail for each policy
---            refund permits                       what was taken was not used, whoever had it
---            charge permits                       taken whatever the state
---            settle permits                       used elsewhere, while this was away
---            pause micros                         nobody goes before then
---            owed                                 tell what lacks and is owed; nothing changes
---            set numbers                          in force from now on for all who declare what this caller declares
---            unset                                the declared numbers are in force again
---            reset                                the state is as if new; what was set stays in force
--- trip_at  where in ARGV the caller stands, 8 characters (empty: it remembers by itself what it has sent), and behind it the
---          number of the trip, which each trip of a caller raises; 0 where there is no caller
--- reply    "repeated": the trip was run before (a client sends again what was not answered), and nothing was changed;
---          or one string, tabs between: the numbers in force (empty: the declared ones), after them for each policy with a
---          limit in a key that holds no limit "!", which policy, and if the value is not 0 "=" and the value; then for each request numbers (%.17g,
---          microseconds):
+-- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if it is not asked; "late"
+--          is how late the caller's own timer was, microseconds.
+--            reserve count longest late permits   count times: takes the permits if they are available within longest
+--            acquire permits                      like reserve, with count 1, any wait, and late 0
+--            decide late permits                  takes the permits if they are available now, and returns the quotas
+--            peek late permits                    returns the same as decide, and takes nothing
+--            back permits receipts tails          gives back what was granted; a receipt and a tail for each policy
+--            refund permits                       gives back permits that any caller has taken
+--            charge permits                       takes the permits in any state
+--            settle permits                       charges permits that were used during an outage of the store
+--            pause micros                         grants no request before then
+--            owed                                 returns the missing permits of each policy; changes nothing
+--            set numbers                          puts numbers in force for all callers that declare the same as this one
+--            unset                                puts the declared numbers in force again
+--            reset                                resets the state; numbers set at run time stay in force
+-- trip_at  the index in ARGV of the caller, 8 characters (empty: the caller detects repeated trips itself); the number of the
+--          trip follows, which is higher for each trip of a caller; 0 if there is no caller
+-- reply    "repeated": the trip was run before (a client resends a request without a reply), and nothing was changed;
+--          or one string, separated by tabs: the numbers in force (empty: the declared ones), followed by a note for each
+--          policy with a limit in a key that is 0 or not valid: "!", the policy, and if the value is not 0 "=" and the
+--          value; then for each request numbers (%.17g, microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
---                           after the wait ":" and the receipts, if not all are 0; if it has to wait, also the tails:
---                           up to which instant (epoch microseconds) permits are promised then
---            decide, peek   the wait ("inf": the permits may not wait), which policy refuses them or else is slowest,
---                           and of each policy limit, remaining, reset, window, and 1 where it alone would let them go
---                           now, else 0; or "never"
---            set, unset     "=" where this caller's numbers were in force at the last write, else those that were;
---                           empty: that is not known
---            owed           of each policy the permits that lack to its being full, and for how long nobody goes
+--                           after the wait ":" and the receipts, if not all are 0; for a wait above 0 also the tails:
+--                           the instants (epoch microseconds) up to which permits are then promised
+--            decide, peek   the wait ("inf": the permits may not wait), the policy that rejects them or else is slowest,
+--                           and for each policy limit, remaining, reset, window, and 1 if it alone would grant them now,
+--                           else 0; or "never"
+--            set, unset     "=" if this caller's numbers were in force at the last write, else the numbers that were;
+--                           empty: unknown
+--            owed           for each policy the permits that it lacks to be full, and how long no request is granted
 
--- What stands before `--> load` is made once in a call. The rest, in the steps that the marks name, is run for each limiter
--- of it; combined.lua runs the steps apart, for several limiters at once.
--- Written in a straight line, without a function for each step: a script is run anew for every
--- call, and each function and table that it makes costs as much as the maths. The rarer verbs are
--- in verbs.lua, which is sent only with trips that need it. The most common trip by far, one request to reserve on a
--- state that nothing has disturbed, is answered by hot.lua, which stands at `--> hot`: then nothing below it is made.
--- hot.lua repeats the steps `callers` and `grants`, word for word (scripts/embed-lua.ts).
+-- The code before `--> load` runs once in a call. The rest, divided into steps by the marks, runs for each limiter of the
+-- call; combined.lua runs the steps separately, for several limiters at once.
+-- The code is written in a straight line, without a function for each step: a script is run anew for every call, and each
+-- function and table that it creates costs as much as the maths. The rarer verbs are in verbs.lua, which is sent only with
+-- trips that need it. The most common trip by far, one `reserve` request on an undisturbed state, is answered by hot.lua,
+-- which is placed at `--> hot`: then the code below it does not run. hot.lua repeats the steps `callers` and `grants`
+-- without changes (scripts/embed-lua.ts).
 
 local UNIT = 16777216
 local REBASE = 4294967296
@@ -62,12 +60,12 @@ local CALLER_BYTES = 12
 local MOST_CALLERS = 64
 local FOREIGN = " holds a value that no limiter has written"
 
--- the limiter's key, where that stands in KEYS (its limits' keys follow), its part of ARGV, and where the trip stands there
+-- the limiter's key, its index in KEYS (the keys of its limits follow), its part of ARGV, and the index of the trip in ARGV
 local key, key_at, first, last, trip_at
--- the server's, once it was asked
+-- the reply of TIME, if the script has called it
 local time
 
--- exact; a format for whole numbers takes a third of the time of the other
+-- formats a number exactly; the format for whole numbers takes a third of the time of the other
 local function text(number)
   if number == 1 then return "1" end
   if number < 1e14 and number > -1e14 and number % 1 == 0 then return string.format("%d", number) end
@@ -76,18 +74,18 @@ end
 
 --> hot
 
--- how far ARGV has been read
+-- the index of the next argument to read
 local position
--- times are microseconds after base; nobody goes before held
+-- times are microseconds after base; no request is granted before held
 local declared, base, now, held, changed, in_force, settings
--- who sends the trip, and its number; the other callers that the state remembers, with their numbers
+-- the caller and the number of the trip; the other callers in the state, with their numbers
 local caller, trip, others
--- the policies whose limit is 0 now, if any; what to tell of limits kept in keys; the numbers of the last write
+-- the policies with a limit of 0 now, if any; the notes about limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
 local verbs
 
--- the policies of these numbers, which nothing changes: read once for all limiters of a call
+-- the policies by their numbers; they are immutable, so each is read once for all limiters of a call
 local read = {}
 
 local function parse(numbers)
@@ -110,8 +108,8 @@ local function parse(numbers)
   count, algorithm, policy = known.count, known.algorithm, known.policy
 end
 
--- Limits that are kept in keys of their own: "$fallback@which". A 0 closes the policy for this call; its state is kept
--- by the fallback. What is no limit is noted, and the fallback holds.
+-- Fills in limits that are kept in keys of their own: "$fallback@index". A 0 closes the policy for this call; its state
+-- uses the fallback. A value that is not a limit adds a note, and the fallback applies.
 local function resolve(numbers)
   closed, notes = nil, ""
   if not string.find(numbers, "$", 1, true) then return numbers end
@@ -158,14 +156,14 @@ local function resize(before)
   end
 end
 
--- of the closed policies, the first that is asked; nil if none
+-- returns the first closed policy that is asked for permits; nil if there is none
 local function refuses(permits)
   for i = 1, count do
     if closed[i] and permits[i] > 0 then return i end
   end
 end
 
--- the first instant on which all agree
+-- returns the first instant on which all policies agree
 local function earliest(from, permits)
   if closed and refuses(permits) then return math.huge end
   if count == 1 then return algorithm[1].earliest(policy[1], state[1], from, permits[1]) end
@@ -180,7 +178,7 @@ local function earliest(from, permits)
   end
 end
 
--- the first policy that does not let the permits, which cannot be used now, wait; nil if none
+-- returns the first policy that rejects the permits, which are not available now, instead of letting them wait; or nil
 local function overflowing(permits)
   for i = 1, count do
     local bounded = policy[i].maxWaiting and permits[i] > 0
@@ -188,12 +186,12 @@ local function overflowing(permits)
   end
 end
 
--- up to which instant permits are promised: when the next, however few, could be used
+-- returns the instant up to which permits are promised: when the smallest next request could be granted
 local function tail(i)
   return math.floor(algorithm[i].earliest(policy[i], state[i], now, TINY)) + base
 end
 
--- takes them; returns ":", the receipts and the tails, if they say anything
+-- takes the permits; returns ":", the receipts and the tails, or an empty text if all are 0
 local function take(at, permits)
   local receipts, tails, useful = "", "", false
   changed = true
@@ -210,7 +208,7 @@ local function take(at, permits)
     end
   end
   if at > now and not (count == 1 and algorithm[1].dated) then receipts = receipts .. tails end
-  -- nobody overtakes who has been promised an instant
+  -- no later request overtakes one that was promised an instant
   if at > now and not (count == 1 and algorithm[1].in_order) and at > held then held = at end
   return useful and receipts or ""
 end
@@ -267,14 +265,14 @@ if saved then
       written_under = numbers
       local _, found = string.find(settings, "\t" .. declared .. "=", 1, true)
       if found then
-        -- a number set at run time goes before those in keys
+        -- a number set at run time takes precedence over those in keys
         in_force, closed, notes = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1), nil, ""
       end
     end
-    -- the first letter of each line: letters stand in numbers too (1e-7, Infinity)
+    -- compares the first letter of each line: numbers contain letters too (1e-7, Infinity)
     local letters = "(%a)[^\n]*"
     if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
-      -- the name was given to other algorithms: they begin anew
+      -- the name is now used for other algorithms: they start with a new state
       parse(in_force)
       more()
       start()
@@ -336,7 +334,7 @@ while position <= last do
         local wait = at > now and math.ceil(at - now) or 0
         if wait == math.huge or wait > longest then
           answer = wait == math.huge and "never" or "no"
-          -- nobody after it gets in earlier
+          -- no later request is granted earlier
           if answers then
             for j = i, times do answers[j] = answer end
           end
@@ -403,7 +401,7 @@ if changed then
   end
   if held > now then value = value .. struct.pack("<d", held) end
   if settings == "" then
-    -- under a clock of the caller's own nobody knows how real time runs beside it
+    -- with a clock of the caller it is unknown how real time relates to that clock
     local ms = math.ceil(life / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
     redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, ms)))
   else

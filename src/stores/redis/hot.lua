@@ -1,15 +1,16 @@
--- The hot path: a trip of one request to reserve, of one policy that is first in, first out, on a state that nothing has
--- disturbed: it was written under the numbers that this caller declares, nothing is paused, and the clock has neither
--- stepped back nor gone so far that the state needs a new base. All else is left to frame.lua, whose steps `callers` and
--- `grants` this shares: it would give the same answers and write the same bytes (the twin tests compare both).
+-- The hot path: a trip with one `reserve` request, for one policy that is first in, first out, on an undisturbed state:
+-- it was written under the numbers that this caller declares, the limiter is not paused, and the clock has neither
+-- stepped back nor gone so far that the state needs a new base. frame.lua handles all other trips. It would give the
+-- same answers and write the same bytes here (the twin tests compare both), and its steps `callers` and `grants` are
+-- part of this path.
 --
--- It stands before the rest of the script, so that nothing of that is made where it answers, and makes no function and no
--- table itself: scripts/embed-lua.ts puts what the twin's functions do where they are called here, and a variable for each
--- field of the policy (all of them: POLICY) and of the state (STATE).
+-- The hot path is placed before the rest of the script, which creates nothing if the hot path answers. It creates no
+-- function and no table itself: scripts/embed-lua.ts inlines the twin's functions at their calls, and replaces the
+-- fields of the policy (all of them: POLICY) and of the state (STATE) by variables.
 --
 -- reply    the request's part of the frame's reply: no tab
 
--- what the arguments say; no times: they are not for this path
+-- the decoded arguments; `times` is nil if they are not for this path
 local declared, clock, times, longest, late, permits
 local POLICY
 local base, now, changed
@@ -36,7 +37,7 @@ if times then
   end
   if number_1 then
     read(numbers)
-    -- one that bounds how many may wait is asked more
+    -- a policy that bounds how many permits may wait needs further checks
     if policy.maxWaiting then times = nil end
   else
     times = nil
@@ -59,7 +60,7 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
   base, changed = units * UNIT, false
   now = clock - base
   local undisturbed = #saved == fields + 15 and clock >= base + written and now < REBASE
-  -- to be remembered, of a caller that has a name, and beside others only where there is room
+  -- a caller without a name, or one for which the state has no room, is left to frame.lua
   if caller == "" or callers == MOST_CALLERS then undisturbed = false end
   if undisturbed and length == #declared and string.find(saved, declared, fields - length, true) == fields - length then
     local others = ""

@@ -1,7 +1,7 @@
--- What a key holds, for an error that says so.
+-- Returns the type and value of a key, for an error message.
 --
 -- KEYS[1]  the key
--- reply    its type ("none": it is gone; empty: this user may not ask), a tab, and the first 40 bytes of a text
+-- reply    its type ("none": it does not exist; empty: this user lacks the right), a tab, and the first 40 bytes of a text
 
 local kind, text = redis.pcall("TYPE", KEYS[1]), redis.pcall("GET", KEYS[1])
 if type(text) ~= "string" then text = "" end

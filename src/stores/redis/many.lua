@@ -1,12 +1,12 @@
--- One call for several limiters, each by `run`: the hot path where there is one, else frame.lua from `--> load` on.
+-- One call for several limiters, each by `run`: the hot path if there is one, else frame.lua from `--> load` on.
 --
--- ARGV    for each run of keys with equal arguments: how many keys, how many arguments, these, and of each key its trip
--- reply   for each key the frame's reply, or "-" and what went wrong with this one
+-- ARGV    for each group of keys with equal arguments: how many keys, how many arguments, these, and each key's trip
+-- reply   for each key the frame's reply, or "-" and the error for this key
 
--- what the keys up to `shared` have in common is read; `position`: how far ARGV is
+-- `shared`: the last key of the group with the current arguments; `position`: the next argument to read
 local outcomes, at, shared, position = {}, 1, 0, 1
 
--- from `at` on, as far as nothing goes wrong
+-- runs the keys from `at` on, up to the first error
 local function run_all()
   while at <= #KEYS do
     if at > shared then

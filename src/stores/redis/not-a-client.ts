@@ -1,4 +1,4 @@
-/** Says what is accepted as a Redis client, and what the likely mistake is. */
+/** Errors for arguments that are not a Redis client: what is accepted, and the likely mistake. */
 import { show } from "../../check.ts";
 
 export const ACCEPTED =
@@ -6,7 +6,7 @@ export const ACCEPTED =
   "of node-redis (createClient(), createClientPool(), createCluster(), createSentinel()), " +
   "or an object with runScript(script, keys, args) that returns a promise";
 
-/** What is wrong with an object that looks like a client; undefined: nothing that can be seen. */
+/** Returns why an object is not a usable client; undefined if no mistake is found. */
 export function whyNoClient(client: unknown): string | undefined {
   const has = (...verbs: readonly string[]) =>
     verbs.every((verb) => typeof (Object(client) as Record<string, unknown>)[verb] === "function");

@@ -8,12 +8,12 @@ const processId = crypto.randomUUID();
 
 const all = new WeakMap<ScriptRunner, ProcessCounters>();
 
-/** Of one client: limiters with one key share a counter, and a process counts once. */
+/** The counters of one client: limiters with the same key share a counter, and a process counts once. */
 export class ProcessCounters {
   readonly #coalescer: ScriptCoalescer;
   readonly #counters = new Map<string, WeakRef<ProcessCounter>>();
   readonly #dropped = new FinalizationRegistry<string>((key) => {
-    // unless there is a new one by now
+    // unless the key has a new counter by now
     if (!this.#counters.get(key)?.deref()) this.#counters.delete(key);
   });
 
@@ -27,7 +27,7 @@ export class ProcessCounters {
     this.#coalescer = ScriptCoalescer.of(runner);
   }
 
-  /** @param limiterKey the whole key of the limiter; no limiter's key ends as this one's does */
+  /** @param limiterKey the whole key of the limiter; no limiter's key has the suffix that is added here */
   counter(limiterKey: string): ProcessCounter {
     const key = `${limiterKey}%processes`;
     const known = this.#counters.get(key)?.deref();

@@ -1,11 +1,11 @@
--- Registers a process, and counts those that are registered.
+-- Registers a process, and counts the registered processes.
 --
 -- key      a text: for each process its id, a space, when its registration lapses (epoch ms), a line end
 -- first    the id of the process
--- second   for how long it is registered, ms
--- reply    how many are registered, as text
+-- second   the lifetime of the registration, ms
+-- reply    the number of registered processes, as text
 --
--- Only GET, SET and TIME are used, which users that run limiters may call anyway.
+-- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
 
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

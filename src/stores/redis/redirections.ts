@@ -1,18 +1,18 @@
 /**
- * Sends a script again where the client of a Cluster hands on a redirection instead of following it,
- * as ioredis does with `enableAutoPipelining`: a pipeline whose commands are redirected to different
- * places is not sent again, and the table of slots stays as it was. A redirection says that nothing
- * was run, so a script is never run twice.
+ * Sends a script again if a Cluster client returns a redirection instead of following it, as ioredis does
+ * with `enableAutoPipelining`: it does not resend a pipeline with commands that are redirected to
+ * different nodes, and does not refresh its table of slots. A redirection means that the server has run
+ * nothing, so a script is never run twice.
  */
 const REDIRECTION = /(?:^|: )(?:MOVED|ASK) \d+ |(?:^|: )TRYAGAIN /;
 
-/** How often a script is sent again, and the pause before that, ms: each twice the one before. */
+/** How often a script is sent again, and the pause before that, ms: each pause is twice the previous. */
 const MOST_REDIRECTIONS = 6;
 const FIRST_PAUSE_MS = 10;
-/** How long the new table of slots is waited for, ms. */
+/** How long to wait for the new table of slots, ms. */
 const REFRESH_MS = 500;
 
-/** What the Cluster of ioredis can do. */
+/** The method of the ioredis Cluster client that refreshes its table of slots. */
 interface Refreshing {
   refreshSlotsCache?(done: () => void): void;
 }
@@ -35,7 +35,7 @@ export class Redirections {
     let error = first;
     for (let n = 0; isRedirection(error); n++) {
       if (n === MOST_REDIRECTIONS) {
-        // a slot that stays on its way is no reason to give up for good
+        // wrapped, so that it does not count as permanent: the migration of the slot ends some time
         throw new Error(`redirected ${n} times, the last time by ${error.message}`, {
           cause: error,
         });
@@ -51,7 +51,7 @@ export class Redirections {
     throw error;
   }
 
-  /** One refresh for all scripts that are redirected meanwhile. */
+  /** Refreshes the table of slots, once for all scripts that are redirected meanwhile. */
   #refreshed(): Promise<void> {
     this.#refresh ??= new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, REFRESH_MS);

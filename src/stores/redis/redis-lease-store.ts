@@ -1,4 +1,4 @@
-/** Leases in Redis: a sorted set and `concurrency.lua`. */
+/** Keeps leases in Redis: in a sorted set, with `concurrency.lua`. */
 import { show } from "../../check.ts";
 import type { Breaker } from "../breaker.ts";
 import type {
@@ -61,7 +61,7 @@ export class RedisLeaseStore implements LeaseStore {
 
   async run(key: string, declared: number, requests: readonly LeaseRequest[]): Promise<LeaseReply> {
     const name = this.#prefix + key;
-    // the channel's name, too: a client may put a prefix of its own before keys, not before channels
+    // pass the name for channels too: a client may add its own prefix to keys, but not to channels
     const args = [String(declared), name];
     for (const { verb, what } of requests) args.push(LETTERS[verb] + what);
     try {

@@ -1,6 +1,6 @@
 /**
- * Runs the requests of a limiter in one script call: `frame.lua` around the twins of the algorithms
- * that it uses.
+ * Runs the requests of a limiter in one script call: `frame.lua` with the twins of the algorithms that
+ * the limiter uses.
  */
 import { show } from "../../check.ts";
 import type { Amount } from "../../permits.ts";
@@ -33,7 +33,7 @@ export class RedisStore implements Store {
   readonly #processes: ProcessCounters;
   readonly #names: readonly string[];
   readonly #prefix: string;
-  /** For trips that only reserve, and for those with other verbs. */
+  /** The scripts for trips that only reserve, and for trips with other verbs. */
   readonly #reserving: KeyScript;
   readonly #anything: KeyScript;
   readonly #policies: number;
@@ -42,10 +42,10 @@ export class RedisStore implements Store {
   readonly isOrdered: boolean;
 
   /**
-   * @param names of the algorithms, one for each policy
-   * @param limitKeys in which operators keep limits
-   * @param breakerOf of all limiters on the server of a key
-   * @param isOrdered the client keeps the order of commands
+   * @param names the names of the algorithms, one for each policy
+   * @param limitKeys the keys in which operators keep limits
+   * @param breakerOf returns the breaker of all limiters on the server of a key
+   * @param isOrdered whether the client keeps the order of commands
    */
   constructor(
     runner: ScriptRunner,
@@ -173,10 +173,10 @@ function decodeReply(
   if (reply === REPEATED) throw new LostReplyError();
   const all = String(reply);
   const end = all.indexOf("\t");
-  // the hot path leaves out the head: its numbers are the declared ones, and it has no notes
+  // the hot path omits the head: its numbers are the declared ones, and it has no notes
   const isHot = end < 0 && /^[\dn]/.test(all);
   const head = isHot ? "" : all.slice(0, end);
-  // what splits a text costs more than all else that is done with a short one
+  // for a short text `split` costs more than the rest of the decoding
   const isOne = end === all.lastIndexOf("\t");
   const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
   if (typeof reply !== "string" || (end < 0 && !isHot) || texts.length !== requests.length) {
@@ -197,7 +197,7 @@ function decodeReply(
   return notes === undefined ? { inForce: reached, answers } : { inForce: reached, notes, answers };
 }
 
-/** Grants that read the same are one object: most are like the one before. */
+/** Caches the last grant: most grants have the same text as the previous one. */
 let lastText = "0";
 let lastGrant = AT_ONCE;
 

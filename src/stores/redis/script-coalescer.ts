@@ -2,20 +2,20 @@ import { show } from "../../check.ts";
 import { atEndOfTurn } from "../../end-of-turn.ts";
 import { callScript, type Script, type ScriptRunner } from "./client.ts";
 
-/** A script about one key, and the same for several. */
+/** A script for one key, and the same script for several keys. */
 export interface KeyScript {
   readonly one: Script;
   readonly many: Script;
 }
 
-/** A script keeps other callers waiting while it runs: more keys than this take another call. */
+/** The most keys in a call: the server runs nothing else while a script runs. */
 const MOST_KEYS = 64;
 
-/** A script that is to be run for a key, and what becomes of it. */
+/** A script call for a key that has not been sent yet, and the callbacks for its result. */
 export interface PendingScript {
   readonly key: string;
   readonly args: readonly string[];
-  /** Arguments that no other key has: they stand behind the others, which keys share. */
+  /** Arguments of this key only: they follow `args`, which several keys may share. */
   readonly own: readonly string[];
   replied(reply: unknown): void;
   failed(error: unknown): void;
@@ -24,16 +24,16 @@ export interface PendingScript {
 const coalescers = new WeakMap<ScriptRunner, ScriptCoalescer>();
 
 /**
- * Scripts about several keys that are sent in one turn of the event loop share a call, for most of what
- * a call costs is the call. Where the server does not accept the keys of one call together, as on
- * Cluster, each goes by itself from then on.
+ * Sends scripts for several keys in one call if they are sent in one turn of the event loop, because the
+ * call itself is most of the cost. If the server does not accept different keys in one call, as on
+ * Cluster, each script is sent by itself from then on.
  */
 export class ScriptCoalescer {
   readonly #runner: ScriptRunner;
   readonly #pending = new Map<KeyScript, PendingScript[]>();
   #apart = false;
 
-  /** One for all stores of a client. */
+  /** Returns the coalescer of a client: one for all its stores. */
   static of(runner: ScriptRunner): ScriptCoalescer {
     const known = coalescers.get(runner);
     if (known !== undefined) return known;
@@ -46,7 +46,7 @@ export class ScriptCoalescer {
     this.#runner = runner;
   }
 
-  /** @returns the reply */
+  /** Runs a script for a key and returns the reply. */
   run(
     script: KeyScript,
     key: string,
@@ -58,7 +58,7 @@ export class ScriptCoalescer {
     });
   }
 
-  /** @param others keys that the script reads besides: then it goes by itself */
+  /** @param others further keys that the script reads: with any, the script is sent by itself */
   send(script: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
     if (this.#apart || others.length > 0) {
       this.#sendAlone(script, pending, others);
@@ -114,7 +114,7 @@ export class ScriptCoalescer {
   }
 }
 
-/** What neighbours have in common is sent once: for how many, how long it is, and then their own. */
+/** Encodes equal arguments of neighbours once: number of keys, of arguments, these, and each key's own. */
 function shareArguments(pending: readonly PendingScript[]): readonly string[] {
   const shared: string[] = [];
   for (let from = 0; from < pending.length; ) {

@@ -1,4 +1,4 @@
-/** The scripts: frame.lua, or steps of it, around the twins of the algorithms that are used. */
+/** Builds the scripts: frame.lua, or steps of it, with the twins of the algorithms that are used. */
 import type { Script } from "./client.ts";
 import { lua } from "./lua.gen.ts";
 import type { KeyScript } from "./script-coalescer.ts";
@@ -13,8 +13,8 @@ const scripts = new Map<string, KeyScript>();
 const combinedScripts = new Map<string, Script>();
 
 /**
- * The frame around the twins, with the rarer verbs or without. Without them the hot path of the
- * algorithm stands before it, if it has one. All limiters share the scripts.
+ * Returns the frame with the twins, with the rarer verbs or without. Without them the hot path of the
+ * algorithm comes first, if it has one. All limiters share the scripts.
  */
 export function scriptFor(names: readonly string[], verbs: string): KeyScript {
   const used = distinct(names);
@@ -28,9 +28,9 @@ export function scriptFor(names: readonly string[], verbs: string): KeyScript {
 }
 
 /**
- * @param hot what is tried first, for each key
- * @param made what is run once in a call, for the first key that the hot path does not answer
- * @param run what is run for each such key
+ * @param hot the code that is tried first, for each key
+ * @param made the code that runs once in a call, for the first key that the hot path does not answer
+ * @param run the code that runs for each such key
  */
 function keyScript(name: string, head: string, hot: HotPath, made: string, run: string): KeyScript {
   const one = `do\n${hot.make}${hot.args}${hot.key}end\n${made}${run}`;
@@ -44,7 +44,7 @@ function keyScript(name: string, head: string, hot: HotPath, made: string, run: 
   };
 }
 
-/** Counts processes. */
+/** The script that counts processes. */
 export const processScript: KeyScript = keyScript(
   "smoothLimiter:processes",
   "local key, key_at, first, last, trip_at\n",
@@ -53,7 +53,7 @@ export const processScript: KeyScript = keyScript(
   String(lua.processes),
 );
 
-/** For requests of several limiters each, whose algorithms are among these. */
+/** Returns the script for requests to several limiters each, with algorithms among `names`. */
 export function combinedScriptFor(names: readonly string[]): Script {
   const used = distinct(names);
   const name = `smoothLimiter:${used.join("+")}:combined`;
@@ -76,7 +76,7 @@ function twinsOf(names: readonly string[]): string {
   return `local algorithms = {}\n${names.map((each) => `do\n${lua[each]}end\n`).join("")}`;
 }
 
-/** The steps of the frame, by its marks: `run` is all that comes after `frame`. */
+/** Returns the steps of the frame, divided at its marks: `run` is everything after `frame`. */
 function stepsOf(verbs: string) {
   const text = String(lua.frame).replace("--> verbs\n", () => verbs);
   const steps = text.split(/--> (?:hot|load|requests|save|reply)\n/);
@@ -84,7 +84,7 @@ function stepsOf(verbs: string) {
   return { head, frame, load, save, run: load + requests + save + reply };
 }
 
-/** The steps of the algorithm's hot path; none where there are several, or it has none. */
+/** Returns the steps of the algorithm's hot path; empty for several algorithms, or without a hot path. */
 function hotPathOf(names: readonly string[], verbs: string): HotPath {
   const text = verbs === "" ? lua[`${names}:hot`] : undefined;
   const [make = "", args = "", key = ""] = text?.split(/--> (?:arguments|key)\n/) ?? [];

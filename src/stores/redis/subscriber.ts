@@ -1,4 +1,4 @@
-/** The other thing that is asked of a Redis client: hear what is published on a channel. */
+/** Subscriptions: receive the messages that are published on a channel. */
 import type { Listening } from "../lease-store.ts";
 
 /** ioredis and iovalkey, a single server or a Cluster, for subscriptions only. */
@@ -21,7 +21,7 @@ export type RedisSubscriber = IoredisSubscriber | NodeRedisSubscriber;
 /** Opens a subscription. */
 export type Subscriptions = (channel: string, hear: (message: string) => void) => Listening;
 
-/** What a copy of a client may know, beside how to subscribe. */
+/** The methods that a duplicate of a client may have, besides those to subscribe. */
 interface Duplicate {
   on?(event: "error" | "ready", listener: () => void): unknown;
   once?(event: "ready", listener: () => void): unknown;
@@ -31,8 +31,8 @@ interface Duplicate {
 }
 
 /**
- * Subscriptions on the connection that is given, which is shared and stays open; or each on a
- * connection of its own, a duplicate of the client's.
+ * Returns a function that opens subscriptions: on `subscriber`, which is shared and stays open, or else
+ * each on its own connection, a duplicate of the client.
  */
 export function subscriptions(client: unknown, subscriber: unknown): Subscriptions {
   if (subscriber !== undefined) {
@@ -48,7 +48,7 @@ export function subscriptions(client: unknown, subscriber: unknown): Subscriptio
     );
   }
   const { duplicate } = client as { duplicate(options?: object): RedisSubscriber & Duplicate };
-  // ioredis leaves what becomes of its own resubscribing to nobody: a rejection that ends the process
+  // when ioredis resubscribes by itself and fails, the rejection is unhandled and ends the process
   const options = has(client, "psubscribe") ? { autoResubscribe: false } : undefined;
   return (channel, hear) => ownOf(duplicate.call(client, options), channel, hear);
 }
@@ -97,7 +97,7 @@ function shareOf(
   const { ready, end } = subscribe(subscriber, channel, hear);
   return {
     ready: ready.then(() => {}),
-    // whether it is heard of or not: nobody listens any more
+    // errors of unsubscribing are ignored: the subscription is not used any more
     close: () => void ready.then(end).catch(() => {}),
   };
 }
@@ -107,7 +107,7 @@ function ownOf(
   channel: string,
   hear: (message: string) => void,
 ): Listening {
-  // reconnecting is the client's; what is missed meanwhile is looked for
+  // the client reconnects by itself, and the limiter polls for messages missed meanwhile
   own.on?.("error", () => {});
   let listens = false;
   const listen = async () => {
@@ -118,7 +118,7 @@ function ownOf(
     if (listens && isIoredis(own)) own.subscribe(channel).catch(() => {});
   });
   let checks = 0;
-  // on the connection that listens: a client may have others, and it may not let a PING pass
+  // use the subscribed connection: a client may have others, and may reject a PING while subscribed
   const check = async (): Promise<unknown> => {
     if (isIoredis(own)) return own.subscribe(channel);
     checks += 1;
@@ -130,9 +130,9 @@ function ownOf(
     check,
     ready: connect(own)
       .then(listen)
-      // without an offline queue a client refuses what comes before it is ready
+      // without an offline queue a client rejects commands before it is ready
       .catch(() => whenReady(own).then(listen)),
-    // one that has given up by itself says that it is closed already
+    // a client that has given up by itself rejects, because it is closed already
     close: () =>
       void Promise.resolve()
         .then(() => end(own))
@@ -154,7 +154,7 @@ function end(own: RedisSubscriber & Duplicate): unknown {
   return isIoredis(own) || !own.destroy ? own.disconnect?.() : own.destroy();
 }
 
-/** Some clients throw what others answer as a rejection. */
+/** Turns an exception into a rejection: some clients throw where others reject. */
 async function promised(deed: () => unknown): Promise<unknown> {
   return deed();
 }

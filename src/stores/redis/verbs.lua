@@ -13,20 +13,20 @@ local function amounts()
   return permits
 end
 
--- which policy alone would be the last to let them go, and of each whether it alone would do so now
+-- returns the policy that alone would grant the permits last, and for each policy whether it alone would grant them now
 local function alone(from, permits)
   local slowest, latest, open = 0, -math.huge, {}
   for i = 1, count do
     local at = permits[i] > 0 and algorithm[i].earliest(policy[i], state[i], from, permits[i]) or -math.huge
     if at > latest then slowest, latest = i - 1, at end
-    -- a policy whose limit is 0 lets nothing go
+    -- a policy with a limit of 0 grants nothing
     local shut = closed and closed[i] and permits[i] > 0
     open[i] = at <= now and not shut and "1" or "0"
   end
   return slowest, open
 end
 
--- which policy is slowest, and of each its quota and whether it is open
+-- encodes the slowest policy, and for each policy its quota and whether it is open
 local function standing(slowest, open)
   local values = { text(slowest) }
   for i = 1, count do
@@ -86,9 +86,9 @@ function verbs.peek()
   return tell(false)
 end
 
--- What others have been promised behind it stays as it was told, so a later one must not get in beside
--- them: unless it was the last one, no more comes back than the algorithm can keep. (Dated algorithms
--- know where it was.)
+-- Later promises stay valid, so no other request may be granted the same permits: unless the grant was the
+-- last one, only as many permits come back as the algorithm can keep. (The receipts of dated algorithms
+-- contain the instant of the grant.)
 function verbs.back()
   local permits, receipts, tails = amounts(), amounts(), amounts()
   for i = 1, count do
