@@ -66,7 +66,8 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
     local others = ""
 --> callers
     local STATE = struct.unpack("<dd", saved, fields)
-    local from, answers, answer = now - late, times > 1 and {} or nil, nil
+    -- not before base: frame.lua compares it with held, which is 0
+    local from, answers, answer = math.max(now - late, 0), times > 1 and {} or nil, nil
 --> grants
     if changed then
       local life = math.ceil(lifetime(policy, state, now) / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
