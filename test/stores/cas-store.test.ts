@@ -22,7 +22,7 @@ const START = 1_800_000_000_000_000;
 const TEN = "f10 86400000";
 const window = (limit: number) => fixedWindow({ limit, windowMs: DAY_MS });
 
-/** A backend that does what it is told to with its next compareAndSet calls. */
+/** A backend whose next compareAndSet calls are scripted. */
 class FaultyBackend extends MapBackend {
   readonly script: (
     | "lost race"

@@ -490,7 +490,7 @@ redirects("a client without such a table, other errors, and redirections without
   assert.ok(isPermanent(refused));
 });
 
-redirects("slots that are not told in time", async () => {
+redirects("a slot table that does not come in time", async () => {
   let isFirst = true;
   const cluster = {
     nodes: () => [],

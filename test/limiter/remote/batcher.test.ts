@@ -26,7 +26,7 @@ interface Request {
 
 const request = (text: string): Request => ({ gone: false, text });
 
-/** Answers when it is told to; writes down what happens. */
+/** Replies on demand; records what happens. */
 class Handler implements BatchHandler<Request, string> {
   readonly news: string[] = [];
   answer: (answers: readonly string[]) => void = () => {};

@@ -96,7 +96,7 @@ away("nor after a burst that is newer than the store's last report", async () =>
   assert.is(await limiter.tryAcquire(), true);
 });
 
-away("what was told last is not long ago: a last trip asks when nobody else does", async () => {
+away("the last report is recent: a last trip asks for it when no call does", async () => {
   const { limiter, store, pass } = await idle(ten);
   await limiter.peek();
   await limiter.acquire(11);
@@ -122,7 +122,7 @@ away("what was there is shared; the rate is the share's", async () => {
   assert.is(waitMs, 40);
 });
 
-away("where nothing was ever told it begins as a new one does", async () => {
+away("a share without any report begins as a new limiter does", async () => {
   const { limiter, leave, pass } = make(ten);
   leave();
   assert.equal(await Promise.all([limiter.tryAcquire(), limiter.tryAcquire()]), [true, false]);
@@ -157,7 +157,7 @@ away(
   },
 );
 
-away("nobody pays for the outage: once late, then at once", async () => {
+away("only calls in flight pay for the outage: later ones are answered at once", async () => {
   const { limiter, store, pass } = await idle(ten);
   store.held = true;
   const first = watch({ now: () => timers.now } as never, limiter.tryAcquire());
@@ -270,7 +270,7 @@ away(
   },
 );
 
-away("away again before it was told: nothing is forgotten", async () => {
+away("away again before use was charged: nothing is forgotten", async () => {
   const { limiter, store, pass, leave, comeBack } = await idle(ten);
   leave();
   assert.is(await limiter.tryAcquire(3), true);
@@ -292,7 +292,7 @@ away("away again before it was told: nothing is forgotten", async () => {
   await pass(100);
 });
 
-away("those to whom the store promised instants go first, and at these", async () => {
+away("callers that the store promised instants go first, and at these", async () => {
   const { limiter, clock, pass, leave } = await idle(ten, { instances: () => 1 });
   await limiter.acquire(11);
   const promised = [watch(clock, limiter.acquire()), watch(clock, limiter.acquire())];
@@ -323,21 +323,24 @@ away("what is larger than the share is lent, and the next ones pay", async () =>
   assert.instance(await failure(() => limiter.decide(3)), PermitsExceedCapacityError);
 });
 
-away("maxWaiting counts those who wait here and those whom the store promised", async () => {
-  const { limiter, leave } = await idle(ten, { maxWaiting: 2 });
-  await limiter.acquire(11);
-  const first = limiter.acquire();
-  await turn();
-  leave();
-  const second = limiter.acquire();
-  await turn();
-  const error = (await failure(() => limiter.acquire())) as QueueFullError;
-  assert.instance(error, QueueFullError);
-  assert.equal([error.facts.waiting, error.facts.maxWaiting], [2, 2]);
-  assert.is(await limiter.tryAcquire(1, 1e6), false);
-  assert.instance(await failure(() => limiter.reserve()), QueueFullError);
-  for (const waiting of [first, second]) waiting.catch(() => {});
-});
+away(
+  "maxWaiting counts callers that wait here and callers with a promise of the store",
+  async () => {
+    const { limiter, leave } = await idle(ten, { maxWaiting: 2 });
+    await limiter.acquire(11);
+    const first = limiter.acquire();
+    await turn();
+    leave();
+    const second = limiter.acquire();
+    await turn();
+    const error = (await failure(() => limiter.acquire())) as QueueFullError;
+    assert.instance(error, QueueFullError);
+    assert.equal([error.facts.waiting, error.facts.maxWaiting], [2, 2]);
+    assert.is(await limiter.tryAcquire(1, 1e6), false);
+    assert.instance(await failure(() => limiter.reserve()), QueueFullError);
+    for (const waiting of [first, second]) waiting.catch(() => {});
+  },
+);
 
 away("a bounded policy bounds who waits here to its share", async () => {
   const { limiter, leave } = await idle(leakyBucket({ permitsPerSecond: 4, capacity: 8 }));
