@@ -186,7 +186,21 @@ function packed({ requests }: SentTrip): string {
     .join(" ");
 }
 
-const sharing = suite("permit link, sharing");
+let timers: FakeTimers.Clock;
+
+/** On fake timers throughout: a deadline that a test leaves behind must not fire in a later one. */
+function withTimers(title: string) {
+  const tests = suite(title);
+  tests.before.each(() => {
+    timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  });
+  tests.after.each(() => {
+    timers.uninstall();
+  });
+  return tests;
+}
+
+const sharing = withTimers("permit link, sharing");
 
 sharing("a lone call leaves with the microtasks of its turn", async () => {
   const { store, ask } = make();
@@ -310,16 +324,7 @@ sharing("the numbers in force are those of the last reply", async () => {
 
 sharing.run();
 
-const trouble = suite("permit link, trouble");
-let timers: FakeTimers.Clock;
-
-trouble.before.each(() => {
-  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-});
-
-trouble.after.each(() => {
-  timers.uninstall();
-});
+const trouble = withTimers("permit link, trouble");
 
 trouble("an error is everybody's who travelled, with its cause; the next trip leaves", async () => {
   const { store, ask } = make();
@@ -776,17 +781,9 @@ trouble("patient: many more than fit one trip come through after it was away", a
 
 trouble.run();
 
-const messages = suite("permit link, calls");
+const messages = withTimers("permit link, calls");
 
 const decide = (late: number) => ({ verb: "decide", amount: 3, late }) as const;
-
-messages.before.each(() => {
-  timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-});
-
-messages.after.each(() => {
-  timers.uninstall();
-});
 
 messages("the answer is the promise's", async () => {
   const { store, send } = make();
