@@ -37,7 +37,7 @@ watchdog.postMessage({ doing: "loading the tests", limitMs });
 const queue: [name: string, ...suites: (() => unknown)[]][] = [];
 const uvuGlobals = Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
 const { exec } = await import("uvu");
-const { progress } = await import("../test/suite.ts");
+const { progress } = await import("../test/support/suite.ts");
 fc.configureGlobal({ seed });
 if (soak) console.log(`random tests with SEED=${seed}`);
 

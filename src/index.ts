@@ -14,7 +14,7 @@ export {
   type TokenBucketPolicy,
   tokenBucket,
 } from "./algorithms/token-bucket/token-bucket.ts";
-export { type Clock, preciseClock, systemClock, type Timer } from "./clock.ts";
+export { type Clock, preciseClock, systemClock, type Timer } from "./ground/clock.ts";
 export {
   type CancelledMessage,
   type Channel,
@@ -25,14 +25,15 @@ export {
   type Teller,
   type UnavailableMessage,
   type WaitMessage,
-} from "./diagnostics.ts";
+} from "./ground/diagnostics.ts";
 export {
   LimiterError,
   PermitsExceedCapacityError,
   QueueFullError,
   ReservationCancelledError,
   TooManyKeysError,
-} from "./errors.ts";
+} from "./ground/errors.ts";
+export type { Permits } from "./ground/permits.ts";
 export { allOf } from "./limiter/all-of.ts";
 export type {
   CombinedLease,
@@ -57,5 +58,4 @@ export { Limiter } from "./limiter/limiter.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
-export type { Permits } from "./permits.ts";
 export type { Policies } from "./stores/memory.ts";

@@ -3,7 +3,7 @@
  * that use the same name. `casStore` makes a store of any backend that can compare and set.
  */
 import { reportUseless } from "./algorithms/never-binds.ts";
-import { CREATE, checkCreated, checkOptions, show } from "./check.ts";
+import { CREATE, checkCreated, checkOptions, show } from "./ground/check.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
 import { RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
@@ -16,7 +16,7 @@ import {
 import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
 import type { Store } from "./stores/store.ts";
 
-export { LimiterClosedError, StoreUnavailableError } from "./errors.ts";
+export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";
 export type { RemoteLimiter } from "./limiter/face.ts";
 export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
 export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";

@@ -8,9 +8,9 @@ import {
   StoreRateLimiter,
 } from "../src/store.ts";
 import { memoryStore } from "../src/testing/index.ts";
-import { pacedPolicies, pacedSample } from "./algorithms/samples.ts";
 import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.suite.ts";
-import { MapBackend } from "./stores/map-backend.ts";
+import { pacedPolicies, pacedSample } from "./support/algorithms/samples.ts";
+import { MapBackend } from "./support/stores/map-backend.ts";
 
 const patient = { timeoutMs: 60_000 };
 

@@ -1,4 +1,4 @@
-import { show } from "../check.ts";
+import { show } from "../ground/check.ts";
 import type { Limiter } from "../limiter/face.ts";
 
 /**

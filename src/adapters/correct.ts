@@ -1,7 +1,7 @@
-import { atLeastZero, checkNumber } from "../check.ts";
-import { PermitsExceedCapacityError } from "../errors.ts";
+import { atLeastZero, checkNumber } from "../ground/check.ts";
+import { PermitsExceedCapacityError } from "../ground/errors.ts";
+import type { Permits } from "../ground/permits.ts";
 import type { Limiter } from "../limiter/face.ts";
-import type { Permits } from "../permits.ts";
 
 /** The key of a single number; no policy has this name. */
 const ONLY = "";

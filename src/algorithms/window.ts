@@ -1,5 +1,5 @@
 /** Helpers of the algorithms that count in windows. */
-import { type Bound, checkNumber } from "../check.ts";
+import { type Bound, checkNumber } from "../ground/check.ts";
 
 /**
  * The latest instant of a state, microseconds (142 years): whole numbers are exact up to twice as

@@ -1,5 +1,5 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
-import { asyncDispose, dispose } from "../dispose.ts";
+import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type { Limiter, TryOptions, WaitOptions } from "./face.ts";
 import {

@@ -27,7 +27,7 @@
  * With a concurrency limiter among the members, a caller waits for the place first and holds it while
  * it waits for permits.
  */
-import type { Permits } from "../permits.ts";
+import type { Permits } from "../ground/permits.ts";
 import type { Decision, Limiter, Reservation } from "./face.ts";
 import {
   type Look,

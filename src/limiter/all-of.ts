@@ -2,7 +2,7 @@
  * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
  * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
-import type { Permits } from "../permits.ts";
+import type { Permits } from "../ground/permits.ts";
 import { AllOfWithPlaces, type LeasingLimiter, type LocalLeasingLimiter } from "./all-of-places.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type {

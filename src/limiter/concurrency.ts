@@ -13,11 +13,17 @@
  * while a caller waits no place is free, and `tryAcquire()`, which takes only free places, cannot
  * overtake.
  */
-import { CREATE, checkCreated, checkNumber, checkOptions, wholeAtLeastOne } from "../check.ts";
-import { type Clock, type Timer, toMicros } from "../clock.ts";
-import type { RefusedMessage } from "../diagnostics.ts";
-import { asyncDispose, dispose } from "../dispose.ts";
-import { QueueFullError } from "../errors.ts";
+import {
+  CREATE,
+  checkCreated,
+  checkNumber,
+  checkOptions,
+  wholeAtLeastOne,
+} from "../ground/check.ts";
+import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
+import type { RefusedMessage } from "../ground/diagnostics.ts";
+import { asyncDispose, dispose } from "../ground/dispose.ts";
+import { QueueFullError } from "../ground/errors.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";

@@ -1,6 +1,6 @@
 import type { Quota } from "../algorithms/algorithm.ts";
-import { toMillis } from "../clock.ts";
-import type { Amount } from "../permits.ts";
+import { toMillis } from "../ground/clock.ts";
+import type { Amount } from "../ground/permits.ts";
 import type { Decision, PolicyStatus } from "./face.ts";
 
 /**

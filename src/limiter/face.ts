@@ -2,7 +2,7 @@
  * The interface of every limiter, whatever its algorithm and wherever its state is. Adapters depend
  * on this file only.
  */
-import type { Permits } from "../permits.ts";
+import type { Permits } from "../ground/permits.ts";
 import type { Policies } from "../stores/memory.ts";
 import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 

@@ -1,7 +1,7 @@
 /** A limiter for each key, all under the same policies. */
-import { CREATE, checkCreated, checkText } from "../check.ts";
-import { TooManyKeysError } from "../errors.ts";
-import type { Permits } from "../permits.ts";
+import { CREATE, checkCreated, checkText } from "../ground/check.ts";
+import { TooManyKeysError } from "../ground/errors.ts";
+import type { Permits } from "../ground/permits.ts";
 import type { Policies } from "../stores/memory.ts";
 import type {
   Decision,

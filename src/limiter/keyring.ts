@@ -4,10 +4,10 @@
  * the same state, until the queue is idle again.
  */
 import { reportUseless } from "../algorithms/never-binds.ts";
-import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../check.ts";
-import { diagnostics } from "../diagnostics.ts";
-import { QueueFullError, TooManyKeysError } from "../errors.ts";
-import { type Amount, type Permits, sizeOf } from "../permits.ts";
+import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/check.ts";
+import { diagnostics } from "../ground/diagnostics.ts";
+import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
 import { Round } from "../stores/round.ts";

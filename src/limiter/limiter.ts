@@ -1,11 +1,11 @@
 /** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
 import type { Policy } from "../algorithms/algorithm.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
-import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
-import { toMillis } from "../clock.ts";
-import type { RefusedMessage } from "../diagnostics.ts";
-import { QueueFullError } from "../errors.ts";
-import { type Amount, type Permits, sizeOf } from "../permits.ts";
+import { atLeastZero, checkNumber, checkOptions } from "../ground/check.ts";
+import { toMillis } from "../ground/clock.ts";
+import type { RefusedMessage } from "../ground/diagnostics.ts";
+import { QueueFullError } from "../ground/errors.ts";
+import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {

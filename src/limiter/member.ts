@@ -2,8 +2,8 @@
  * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
  * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
-import { QueueFullError, TooManyKeysError } from "../errors.ts";
-import type { Amount, Permits } from "../permits.ts";
+import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   Decision,
   Limiter,

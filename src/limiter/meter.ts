@@ -1,7 +1,7 @@
 /**
  * The counters of a limiter, and the messages that it publishes on the channels of `diagnostics`.
  */
-import { toMillis } from "../clock.ts";
+import { toMillis } from "../ground/clock.ts";
 import {
   type CancelledMessage,
   type Channel,
@@ -9,8 +9,8 @@ import {
   type RefusedMessage,
   type Teller,
   type WaitMessage,
-} from "../diagnostics.ts";
-import type { Amount, Permits } from "../permits.ts";
+} from "../ground/diagnostics.ts";
+import type { Amount, Permits } from "../ground/permits.ts";
 
 /** How many calls had which result since the limiter was created. */
 export interface LimiterStats {

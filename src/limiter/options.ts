@@ -8,9 +8,9 @@ import {
   checkSignal,
   checkText,
   show,
-} from "../check.ts";
-import { type Clock, checkClock, systemClock, toMicros } from "../clock.ts";
-import { type Permits, TRY_OPTIONS } from "../permits.ts";
+} from "../ground/check.ts";
+import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
+import { type Permits, TRY_OPTIONS } from "../ground/permits.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;

@@ -11,7 +11,7 @@ import {
   checkCreated,
   checkNumber,
   checkOptions,
-} from "../check.ts";
+} from "../ground/check.ts";
 import { listPolicies } from "../stores/memory.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";

@@ -1,4 +1,4 @@
-import { type Clock, type Timer, toMicros } from "../clock.ts";
+import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
 
 /**
  * Time is counted from a multiple of 2^24 µs (17 s), as in the Lua twin on Redis, so that both

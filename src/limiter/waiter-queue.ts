@@ -13,8 +13,8 @@
  *
  * All times are those of the limiter's `Timeline`.
  */
-import type { Clock, Timer } from "../clock.ts";
-import { type Amount, sizeOf } from "../permits.ts";
+import type { Clock, Timer } from "../ground/clock.ts";
+import { type Amount, sizeOf } from "../ground/permits.ts";
 import { type Cell, openCell, type PolicyList, restart } from "../stores/memory.ts";
 import { AbortGroups } from "./abort-groups.ts";
 import { held, statusesOf } from "./decision.ts";

@@ -1,4 +1,4 @@
-import type { Amount } from "../permits.ts";
+import type { Amount } from "../ground/permits.ts";
 import type { Cell } from "../stores/memory.ts";
 
 /** An entry of the line: a waiter, or a change. */

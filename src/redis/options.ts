@@ -1,5 +1,5 @@
 /** The options that only limiters on Redis have, and the checks of all their options. */
-import { checkText, show } from "../check.ts";
+import { checkText, show } from "../ground/check.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
 import type { Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import {

@@ -4,7 +4,7 @@
  * is open only probes are sent, one at a time, after growing and jittered pauses. The first probe that
  * succeeds closes the breaker for all.
  */
-import { LONGEST_TIMEOUT_MS } from "../clock.ts";
+import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
 
 /** Pauses before the next probe, ms: each twice the one before. */
 const FIRST_PAUSE_MS = 25;

@@ -9,8 +9,8 @@
  * number of this trip, the write took place and the computed answer is valid, so no permits are taken
  * twice. Otherwise the caller gets the backend's error.
  */
-import { checkFunction, show } from "../check.ts";
-import { toMicros, unixMicros } from "../clock.ts";
+import { checkFunction, show } from "../ground/check.ts";
+import { toMicros, unixMicros } from "../ground/clock.ts";
 import { Breaker } from "./breaker.ts";
 import { Frame, type FrameOptions } from "./frame.ts";
 import { decodeState, type Saved, StateError } from "./state-bytes.ts";

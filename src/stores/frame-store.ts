@@ -2,7 +2,7 @@
  * A store in the memory of this process: bytes by key, in the same form as in Redis, and `Frame` in
  * place of the scripts. States that have expired by the store's clock are absent.
  */
-import { unixMicros } from "../clock.ts";
+import { unixMicros } from "../ground/clock.ts";
 import { type Asked, Frame, type FrameOptions } from "./frame.ts";
 import type { Saved } from "./state-bytes.ts";
 import {

@@ -4,10 +4,10 @@
  * them or from none.
  */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
-import { type Bound, show } from "../check.ts";
-import { PermitsExceedCapacityError } from "../errors.ts";
-import { type Amount, listPermits, TRY_OPTIONS } from "../permits.ts";
-import { noteRenumbering } from "../revision.ts";
+import { type Bound, show } from "../ground/check.ts";
+import { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { type Amount, listPermits, TRY_OPTIONS } from "../ground/permits.ts";
+import { noteRenumbering } from "../ground/revision.ts";
 
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;

@@ -4,9 +4,9 @@
  */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import { share } from "../algorithms/index.ts";
-import type { Bound } from "../check.ts";
-import type { PermitsExceedCapacityError } from "../errors.ts";
-import { type Amount, combine, sizeOf } from "../permits.ts";
+import type { Bound } from "../ground/check.ts";
+import type { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { type Amount, combine, sizeOf } from "../ground/permits.ts";
 import { type Cell, openCell, type PolicyList } from "./memory.ts";
 
 /** A year, microseconds: a state that has been idle for so long is as full as it can be. */

@@ -6,8 +6,8 @@
  */
 import type { Algorithm, Policy } from "../algorithms/algorithm.ts";
 import { readPolicies } from "../algorithms/index.ts";
-import { toMillis } from "../clock.ts";
-import type { Amount } from "../permits.ts";
+import { toMillis } from "../ground/clock.ts";
+import type { Amount } from "../ground/permits.ts";
 import type { PolicyQuota } from "./store.ts";
 
 /** The smallest request: its first instant is the end of the promised permits. */

@@ -3,7 +3,7 @@
  * clock for all callers. The reply is asynchronous and may be lost. Times are microseconds.
  */
 import type { Quota } from "../algorithms/algorithm.ts";
-import type { Amount } from "../permits.ts";
+import type { Amount } from "../ground/permits.ts";
 import type { Breaker } from "./breaker.ts";
 import type { ProcessCounter } from "./process-counter.ts";
 import type { Trip } from "./trip.ts";

@@ -1,5 +1,5 @@
-import { atLeastZero, checkNumber } from "../check.ts";
-import { type Clock, type Timer, toMicros } from "../clock.ts";
+import { atLeastZero, checkNumber } from "../ground/check.ts";
+import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
 
 interface Alarm {
   readonly at: number;

@@ -1,5 +1,5 @@
-import { atLeastZero, checkNumber, checkOptions } from "../check.ts";
-import { type Clock, checkClock, systemClock, toMicros, unixMicros } from "../clock.ts";
+import { atLeastZero, checkNumber, checkOptions } from "../ground/check.ts";
+import { type Clock, checkClock, systemClock, toMicros, unixMicros } from "../ground/clock.ts";
 import { Breaker } from "../stores/breaker.ts";
 import { type FramePlace, FrameStore } from "../stores/frame-store.ts";
 import type {

@@ -9,9 +9,9 @@ import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { share } from "../../src/algorithms/index.ts";
 import { Limiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { type Everyday, LARGEST_REQUEST } from "./samples.ts";
-import { type Deed, World } from "./world.ts";
+import { type Everyday, LARGEST_REQUEST } from "../support/algorithms/samples.ts";
+import { type Deed, World } from "../support/algorithms/world.ts";
+import { suite } from "../support/suite.ts";
 
 /** Of each property; more with RUNS in the environment. */
 const RUNS = Number(process.env.RUNS ?? 150);

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import type { Algorithm, Policy } from "../../src/algorithms/algorithm.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 export const SECOND = 1_000_000;
 

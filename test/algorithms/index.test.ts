@@ -11,8 +11,8 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../src/index.ts";
-import { suite } from "../suite.ts";
-import { begin, play, type Row, SECOND } from "./play.ts";
+import { begin, play, type Row, SECOND } from "../support/algorithms/play.ts";
+import { suite } from "../support/suite.ts";
 
 const bucket = { capacity: 4, refill: 2, everyMs: 500 };
 

@@ -9,7 +9,7 @@ import {
   slidingLog,
   slidingWindow,
 } from "../../src/index.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("windows that can never bind");
 

@@ -6,9 +6,9 @@ import { redisServer } from "../../scripts/redis-server.ts";
 import { algorithms } from "../../src/algorithms/index.ts";
 import * as library from "../../src/index.ts";
 import { lua } from "../../src/stores/redis/lua.gen.ts";
-import { suite } from "../suite.ts";
-import { begin } from "./play.ts";
-import { pacedSamples, samplesOf } from "./samples.ts";
+import { begin } from "../support/algorithms/play.ts";
+import { pacedSamples, samplesOf } from "../support/algorithms/samples.ts";
+import { suite } from "../support/suite.ts";
 
 const FOLDER = "src/algorithms";
 

@@ -11,8 +11,8 @@ import {
   readRules,
 } from "../../src/adapters/http/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { request } from "../adapters/http/request.ts";
-import { suite } from "../suite.ts";
+import { request } from "../support/http/request.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("attacks: actors");
 

@@ -13,7 +13,7 @@ import {
   tokenBucket,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("attacks: eviction");
 

@@ -12,8 +12,6 @@ import {
   readRules,
 } from "../../src/adapters/http/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../adapters/http/hosts/servers.ts";
-import { suite } from "../suite.ts";
 import {
   allGone,
   dial,
@@ -24,7 +22,9 @@ import {
   pipeline,
   textOf,
   until,
-} from "./lib/raw-clients.ts";
+} from "../support/http/raw-clients.ts";
+import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/servers.ts";
+import { suite } from "../support/suite.ts";
 
 const GONE = 45;
 

@@ -18,7 +18,7 @@ import {
   nodeGateway,
   type Screen,
 } from "../../src/adapters/http/index.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("a filter mounted twice");
 

@@ -1,7 +1,7 @@
 import * as assert from "uvu/assert";
-import { suite } from "../suite.ts";
-import { targetMaker } from "./target-maker.ts";
-import { openServers, send } from "./target-servers.ts";
+import { targetMaker } from "../support/http/target-maker.ts";
+import { openServers, send } from "../support/http/target-servers.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("5000 request targets on real servers", { timeoutMs: 900_000 });
 

@@ -1,8 +1,14 @@
 import * as assert from "uvu/assert";
 import { PathTree } from "../../src/adapters/http/match/tree.ts";
-import { suite } from "../suite.ts";
-import { targetMaker } from "./target-maker.ts";
-import { BY_HAND, GUARDED, type GuardedServers, openServers, send } from "./target-servers.ts";
+import { targetMaker } from "../support/http/target-maker.ts";
+import {
+  BY_HAND,
+  GUARDED,
+  type GuardedServers,
+  openServers,
+  send,
+} from "../support/http/target-servers.ts";
+import { suite } from "../support/suite.ts";
 
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;

@@ -19,9 +19,9 @@ import {
   upgradeGateway,
 } from "../../src/adapters/http/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { HOSTS } from "../adapters/http/hosts/servers.ts";
-import { suite } from "../suite.ts";
-import { allGone, dial, LEAVES, textOf, until } from "./lib/raw-clients.ts";
+import { allGone, dial, LEAVES, textOf, until } from "../support/http/raw-clients.ts";
+import { HOSTS } from "../support/http/servers.ts";
+import { suite } from "../support/suite.ts";
 
 const UPGRADE = { fields: "Connection: Upgrade\r\nUpgrade: websocket\r\n" };
 const SWITCHED = "HTTP/1.1 101 ";

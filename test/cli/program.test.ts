@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import * as assert from "uvu/assert";
-import { suite } from "../suite.ts";
-import { cli, inFolder } from "./run.ts";
+import { cli, inFolder } from "../support/cli/run.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("command line");
 

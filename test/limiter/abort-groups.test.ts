@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
 import { AbortGroups } from "../../src/limiter/abort-groups.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 interface Heard {
   member: string;

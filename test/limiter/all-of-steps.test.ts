@@ -14,8 +14,8 @@ import {
   smoothBursty,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, turn, watch } from "./watch.ts";
+import { failure, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("combinations, one step after the other");
 

@@ -10,8 +10,8 @@ import {
   smoothBursty,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, instants, turn, watch } from "./watch.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const HOUR = 3_600_000;
 const test = suite("how a combination waits");

@@ -15,11 +15,11 @@ import {
   QueueFullError,
   smoothBursty,
 } from "../../src/index.ts";
-import { RedisLimiter } from "../../src/redis.ts";
+import { RedisLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { onHand } from "./remote/remote.ts";
-import { failure, instants, turn, watch } from "./watch.ts";
+import { onHand } from "../support/limiter/remote.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const window = (limit: number, windowMs = 1000) => fixedWindow({ limit, windowMs });
 const steady = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });

@@ -2,8 +2,8 @@ import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { ConcurrencyLimiter, type Lease, LimiterError, QueueFullError } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, turn, watch } from "./watch.ts";
+import { failure, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("concurrency", { timeoutMs: 60_000 });
 

@@ -7,8 +7,8 @@ import {
   smoothWarmingUp,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { instants, watch } from "./watch.ts";
+import { instants, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const bursty = (permitsPerSecond: number, burstSeconds = 0) =>
   smoothBursty({ permitsPerSecond, burstSeconds });

@@ -13,10 +13,10 @@ import {
   TooManyKeysError,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { SteppingClock } from "../story.ts";
-import { suite } from "../suite.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { SteppingClock } from "../support/story.ts";
+import { suite } from "../support/suite.ts";
 import { limiterSuite, localLimiterSuite } from "./limiter.suite.ts";
-import { failure, instants, turn, watch } from "./watch.ts";
 
 const bursty = (permitsPerSecond: number, burstSeconds = 1) =>
   smoothBursty({ permitsPerSecond, burstSeconds, prefilled: true });

@@ -11,8 +11,8 @@ import {
   smoothBursty,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, instants, watch } from "./watch.ts";
+import { failure, instants, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 /** A fresh limiter on that clock, sharing nothing with those made before. */
 export type MakeLimiter<L extends Limiter = Limiter> = (

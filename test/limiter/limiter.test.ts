@@ -10,10 +10,10 @@ import {
   type SmoothPolicy,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { pacedPolicies, pacedSample } from "../algorithms/samples.ts";
-import { suite } from "../suite.ts";
+import { pacedPolicies, pacedSample } from "../support/algorithms/samples.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 import { type Kind, limiterSuite, localLimiterSuite } from "./limiter.suite.ts";
-import { failure } from "./watch.ts";
 
 type Make = Parameters<typeof localLimiterSuite>[1];
 

@@ -1,8 +1,8 @@
 import * as assert from "uvu/assert";
 import { RateLimiter } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { turn } from "./watch.ts";
+import { turn } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 /** A limiter with so many waiters, of which one in `share` has no signal. */
 function crowd(count: number, makeSignal: () => AbortController, share = 2) {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import * as assert from "uvu/assert";
-import { diagnostics } from "../../src/diagnostics.ts";
+import { diagnostics } from "../../src/ground/diagnostics.ts";
 import {
   allOf,
   ConcurrencyLimiter,
@@ -15,9 +15,9 @@ import {
   TooManyKeysError,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { listener, type Told } from "./listen.ts";
-import { failure, turn } from "./watch.ts";
+import { listener, type Told } from "../support/limiter/listen.ts";
+import { failure, turn } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const { start, heard, stop } = listener();
 const test = suite("meter");

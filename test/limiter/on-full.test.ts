@@ -8,10 +8,10 @@ import {
   QueueFullError,
   RateLimiter,
 } from "../../src/index.ts";
-import { RedisRateLimiter } from "../../src/redis.ts";
+import { RedisRateLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, watch } from "./watch.ts";
+import { failure, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("onFull");
 

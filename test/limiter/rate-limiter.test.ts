@@ -1,7 +1,7 @@
 import * as assert from "uvu/assert";
 import { type LocalLimiter, RateLimiter, smoothBursty } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 /** How long each of these requests waits where it is made as soon as the one before went, ms. */
 async function waits(clock: FakeClock, limiter: LocalLimiter, ...permits: number[]) {

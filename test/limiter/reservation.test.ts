@@ -2,8 +2,8 @@ import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
 import { Limiter, RateLimiter, ReservationCancelledError, smoothBursty } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, instants, watch } from "./watch.ts";
+import { failure, instants, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 /** 10 a second, nothing stored, and the first permit is gone. */
 function started() {

@@ -6,10 +6,10 @@ import {
   slidingLog,
   smoothBursty,
 } from "../../src/index.ts";
-import { RedisLimiter } from "../../src/redis.ts";
+import { RedisLimiter } from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, watch } from "./watch.ts";
+import { failure, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const LIMIT = 10;
 const WINDOW_MS = 100;

@@ -2,8 +2,8 @@ import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
 import { type Clock, Limiter, RateLimiter, smoothBursty } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, instants, turn, watch } from "./watch.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 /**
  * Time stands where it is put, also further back, and nobody is woken but by `wake`: early, late,

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import * as assert from "uvu/assert";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const SOURCES = new URL("../../src/", import.meta.url).href;
 

@@ -8,8 +8,8 @@ import {
   smoothBursty,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
-import { failure, instants, turn, watch } from "./watch.ts";
+import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 /**
  * A limiter whose first permit is gone: it stores nothing, and the next ones go every 1000 /

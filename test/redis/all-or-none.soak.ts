@@ -10,9 +10,9 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { createGateway, readRules } from "../../src/adapters/http/index.ts";
 import { allOf, fixedWindow } from "../../src/index.ts";
-import { RedisLimiter } from "../../src/redis.ts";
-import { request } from "../adapters/http/request.ts";
-import { suite } from "../suite.ts";
+import { RedisLimiter } from "../../src/redis/index.ts";
+import { request } from "../support/http/request.ts";
+import { suite } from "../support/suite.ts";
 
 const DAY = 86_400_000;
 const LIMIT = 200;

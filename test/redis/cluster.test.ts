@@ -6,9 +6,13 @@ import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts"
 import type { RedisServer } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { smoothBursty } from "../../src/index.ts";
-import { type RedisClient, RedisLimiter, type RedisPoliciesOptions } from "../../src/redis.ts";
+import {
+  type RedisClient,
+  RedisLimiter,
+  type RedisPoliciesOptions,
+} from "../../src/redis/index.ts";
 import { slotOf } from "../../src/stores/redis/cluster-slots.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("many keys on a Cluster, one master silent", { timeoutMs: 120_000 });
 let cluster: RedisCluster;

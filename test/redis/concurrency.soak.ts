@@ -13,8 +13,8 @@ import * as assert from "uvu/assert";
 import { until } from "../../scripts/redis/ask.ts";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { RedisConcurrencyLimiter, type RedisLease } from "../../src/redis.ts";
-import { suite } from "../suite.ts";
+import { RedisConcurrencyLimiter, type RedisLease } from "../../src/redis/index.ts";
+import { suite } from "../support/suite.ts";
 
 const PROCESSES = 4;
 const CALLERS = 25;

@@ -22,13 +22,13 @@ import {
   type RedisLease,
   type RedisSubscriber,
   StoreUnavailableError,
-} from "../../src/redis.ts";
+} from "../../src/redis/index.ts";
 import { type LeaseRequest, leaseId } from "../../src/stores/lease-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisLeaseStore } from "../../src/stores/redis/redis-lease-store.ts";
-import { HandLeaseStore } from "../limiter/leases/lease-store.ts";
-import { failure } from "../limiter/watch.ts";
-import { suite } from "../suite.ts";
+import { HandLeaseStore } from "../support/limiter/lease-store.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const PATIENT = { timeoutMs: 15_000 };
 const LEASE_MS = 900;

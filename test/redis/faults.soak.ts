@@ -22,8 +22,12 @@ import { startProxy } from "../../scripts/redis/proxy.ts";
 import { promote, type RedisServer, startRedis, startReplica } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import type { Reservation } from "../../src/index.ts";
-import { type RedisClient, RedisRateLimiter, StoreUnavailableError } from "../../src/redis.ts";
-import { suite } from "../suite.ts";
+import {
+  type RedisClient,
+  RedisRateLimiter,
+  StoreUnavailableError,
+} from "../../src/redis/index.ts";
+import { suite } from "../support/suite.ts";
 
 const RATE = 100;
 const BURST_SECONDS = 0.1;

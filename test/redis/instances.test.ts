@@ -9,11 +9,11 @@ import {
   RedisConcurrencyLimiter,
   RedisLimiter,
   RedisRateLimiter,
-} from "../../src/redis.ts";
+} from "../../src/redis/index.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { processScript } from "../../src/stores/redis/scripts.ts";
-import { onHand } from "../limiter/remote/remote.ts";
-import { suite } from "../suite.ts";
+import { onHand } from "../support/limiter/remote.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite('instances: "auto"', { timeoutMs: 60_000 });
 let proxy: TcpProxy;

@@ -10,9 +10,9 @@ import {
   RedisRateLimiter,
   type RedisRateLimiterOptions,
   StoreUnavailableError,
-} from "../../src/redis.ts";
+} from "../../src/redis/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const RATE = 10;
 

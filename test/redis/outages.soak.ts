@@ -14,7 +14,7 @@ import { Crew } from "../../scripts/outages/crew.ts";
 import { TIMEOUT_MS } from "../../scripts/outages/limits.ts";
 import { FLAPS, scenes } from "../../scripts/outages/scenes.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 /** What a busy machine may take for anything, ms. */
 const MARGIN_MS = 500;

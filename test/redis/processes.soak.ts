@@ -20,8 +20,8 @@ import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { startRedis } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { RedisRateLimiter } from "../../src/redis.ts";
-import { suite } from "../suite.ts";
+import { RedisRateLimiter } from "../../src/redis/index.ts";
+import { suite } from "../support/suite.ts";
 
 const WORKERS = 8;
 const SECONDS = 10;

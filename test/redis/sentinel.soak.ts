@@ -9,8 +9,8 @@ import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { MASTER, type SentinelGroup, startSentinels } from "../../scripts/redis/sentinels.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { RedisRateLimiter, StoreUnavailableError } from "../../src/redis.ts";
-import { suite } from "../suite.ts";
+import { RedisRateLimiter, StoreUnavailableError } from "../../src/redis/index.ts";
+import { suite } from "../support/suite.ts";
 
 const RATE = 100;
 const BURST_SECONDS = 0.1;

@@ -15,7 +15,7 @@ import {
   startReplica,
 } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 /** Calls `use` with a client of ioredis that does not try twice. */
 async function withClient<T>(url: string, use: (redis: Redis) => Promise<T>): Promise<T> {

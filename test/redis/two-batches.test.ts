@@ -3,9 +3,9 @@ import * as assert from "uvu/assert";
 import { until } from "../../scripts/redis/ask.ts";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { type IoredisLike, type RedisClient, RedisRateLimiter } from "../../src/redis.ts";
+import { type IoredisLike, type RedisClient, RedisRateLimiter } from "../../src/redis/index.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("two batches under way");
 let redis: Redis;

@@ -1,7 +1,7 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { Breaker, type BreakerListener } from "../../src/stores/breaker.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const breakers = suite("breakers");
 let timers: FakeTimers.Clock;

@@ -7,9 +7,9 @@ import { decodeState } from "../../src/stores/state-bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { TripCounter } from "../../src/stores/trip.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { turn } from "../limiter/watch.ts";
-import { suite } from "../suite.ts";
-import { MapBackend } from "./map-backend.ts";
+import { turn } from "../support/limiter/watch.ts";
+import { MapBackend } from "../support/stores/map-backend.ts";
+import { suite } from "../support/suite.ts";
 
 const DAY_MS = 86_400_000;
 const LIMIT = 12;

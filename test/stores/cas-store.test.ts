@@ -12,9 +12,9 @@ import {
 import { describeState } from "../../src/stores/state-bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { failure } from "../limiter/watch.ts";
-import { suite } from "../suite.ts";
-import { MapBackend } from "./map-backend.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { MapBackend } from "../support/stores/map-backend.ts";
+import { suite } from "../support/suite.ts";
 
 const DAY_MS = 86_400_000;
 const START = 1_800_000_000_000_000;

@@ -14,11 +14,11 @@ import {
   RedisRateLimiter,
   type ScriptRunner,
   StoreUnavailableError,
-} from "../../src/redis.ts";
+} from "../../src/redis/index.ts";
 import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
 import { isPermanent } from "../../src/stores/redis/permanent.ts";
-import { failure } from "../limiter/watch.ts";
-import { suite } from "../suite.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 /** A client, and whether it still answers: it is never ours to close. */
 interface Opened {

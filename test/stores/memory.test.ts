@@ -1,7 +1,7 @@
 import * as assert from "uvu/assert";
 import { fixedWindow, tokenBucket } from "../../src/index.ts";
 import { listPolicies, openCell } from "../../src/stores/memory.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const SECOND = 1_000_000;
 

@@ -6,7 +6,7 @@ import { ProcessCounter } from "../../src/stores/process-counter.ts";
 import { type RedisClient, scriptRunner } from "../../src/stores/redis/client.ts";
 import { ProcessCounters } from "../../src/stores/redis/process-counters.ts";
 import { processScript } from "../../src/stores/redis/scripts.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const counting = suite("process counter");
 let timers: FakeTimers.Clock;

@@ -3,9 +3,9 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { RateLimiter } from "../../src/index.ts";
-import { RedisRateLimiter } from "../../src/redis.ts";
-import { type Create, type History, readHistories, replay } from "../guava.ts";
-import { suite } from "../suite.ts";
+import { RedisRateLimiter } from "../../src/redis/index.ts";
+import { type Create, type History, readHistories, replay } from "../support/guava.ts";
+import { suite } from "../support/suite.ts";
 
 const folder = new URL("../fixtures/guava/", import.meta.url);
 const named = readHistories(new URL("named.txt", folder));

@@ -19,14 +19,14 @@ import {
   RedisRateLimiter,
   type RedisRateLimiterOptions,
   StoreUnavailableError,
-} from "../../src/redis.ts";
+} from "../../src/redis/index.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { failure } from "../limiter/watch.ts";
-import { suite } from "../suite.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const HOUR_MS = 3_600_000;
 const RUNS = Number(process.env.RUNS ?? 120);

@@ -1,6 +1,6 @@
 import * as assert from "uvu/assert";
 import { TripCounter } from "../../src/stores/trip.ts";
-import { suite } from "../suite.ts";
+import { suite } from "../support/suite.ts";
 
 const test = suite("trip counter");
 

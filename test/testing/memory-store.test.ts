@@ -2,8 +2,8 @@ import * as assert from "uvu/assert";
 import { allOf, fixedWindow, smoothBursty } from "../../src/index.ts";
 import { StoreLimiter, StoreRateLimiter, StoreUnavailableError } from "../../src/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
-import { failure, turn, watch } from "../limiter/watch.ts";
-import { suite } from "../suite.ts";
+import { failure, turn, watch } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
 
 const DAY_MS = 86_400_000;
 const window = (limit: number) => fixedWindow({ limit, windowMs: DAY_MS });

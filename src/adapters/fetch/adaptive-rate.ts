@@ -1,4 +1,10 @@
-import { aboveZero, type Bound, checkFunction, checkNumber, checkOptions } from "../../check.ts";
+import {
+  aboveZero,
+  type Bound,
+  checkFunction,
+  checkNumber,
+  checkOptions,
+} from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 
 /** Options of a rate that is found by trying: see `AdaptiveRate`. */

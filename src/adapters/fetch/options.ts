@@ -6,9 +6,9 @@ import {
   checkFunction,
   checkNumber,
   checkOptions,
-} from "../../check.ts";
-import { type Clock, checkClock, systemClock } from "../../clock.ts";
-import { listPermits, type Permits } from "../../permits.ts";
+} from "../../ground/check.ts";
+import { type Clock, checkClock, systemClock } from "../../ground/clock.ts";
+import { listPermits, type Permits } from "../../ground/permits.ts";
 import { checkPermits } from "../correct.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 

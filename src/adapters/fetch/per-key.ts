@@ -1,4 +1,4 @@
-import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../check.ts";
+import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 
 export interface PerKeyOptions {

@@ -1,4 +1,4 @@
-import type { Clock } from "../../clock.ts";
+import type { Clock } from "../../ground/clock.ts";
 import { onAbort } from "../on-abort.ts";
 
 /** Resolves after `ms`, or rejects with the signal's own reason. */

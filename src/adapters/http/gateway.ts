@@ -7,10 +7,10 @@ import {
   checkOptions,
   checkText,
   show,
-} from "../../check.ts";
-import { type Clock, checkClock } from "../../clock.ts";
+} from "../../ground/check.ts";
+import { type Clock, checkClock } from "../../ground/clock.ts";
 import { gcra } from "../../index.ts";
-import { type RedisClient, RedisLimiter } from "../../redis.ts";
+import { type RedisClient, RedisLimiter } from "../../redis/index.ts";
 import { type Actor, type Actors, ownActor } from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
 import { guarded, type Report } from "./actors/guarded.ts";

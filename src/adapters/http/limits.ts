@@ -1,8 +1,8 @@
 /** The limiters of one rule: those with its own numbers, and those of its overrides. */
-import type { Clock } from "../../clock.ts";
+import type { Clock } from "../../ground/clock.ts";
 import { KeyedLimiter, type Policy } from "../../index.ts";
 import type { Limiter, LocalLimiter } from "../../limiter/face.ts";
-import { type RedisClient, RedisLimiter } from "../../redis.ts";
+import { type RedisClient, RedisLimiter } from "../../redis/index.ts";
 import type { GuardedActor } from "./actors/guarded.ts";
 import { keyOf } from "./actors/key.ts";
 import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";

@@ -1,5 +1,5 @@
 /** The rules in force: each with its limiters, found by path. */
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { exemption } from "./actors/exemption.ts";
 import type { GuardedActor } from "./actors/guarded.ts";

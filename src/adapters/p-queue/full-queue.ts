@@ -1,4 +1,4 @@
-import { QueueFullError } from "../../errors.ts";
+import { QueueFullError } from "../../ground/errors.ts";
 import { Fifo } from "../../limiter/fifo.ts";
 import { onAbort } from "../on-abort.ts";
 import type { Job, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";

@@ -1,4 +1,4 @@
-import type { Permits } from "../../permits.ts";
+import type { Permits } from "../../ground/permits.ts";
 import { restoresScope } from "./async-scope.ts";
 import {
   BareJob,

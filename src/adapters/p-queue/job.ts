@@ -1,5 +1,5 @@
 import type { QueueAddOptions } from "p-queue";
-import type { Permits } from "../../permits.ts";
+import type { Permits } from "../../ground/permits.ts";
 import { AsyncScope, SCOPE } from "./async-scope.ts";
 
 /** The options of `add`. */

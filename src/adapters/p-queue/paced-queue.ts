@@ -23,9 +23,9 @@ import {
   checkNumber,
   checkOneOf,
   checkOptions,
-} from "../../check.ts";
+} from "../../ground/check.ts";
+import { listPermits } from "../../ground/permits.ts";
 import type { Limiter } from "../../limiter/face.ts";
-import { listPermits } from "../../permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
 import type { BareJob, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";

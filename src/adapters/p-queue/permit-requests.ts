@@ -6,8 +6,9 @@
  * as there are places. The requests are in the order of their jobs. When other jobs with other costs
  * become the next ones, all requests from the first that does not fit are given up and made again.
  */
+
+import type { Permits } from "../../ground/permits.ts";
 import type { Limiter, Reservation } from "../../limiter/face.ts";
-import type { Permits } from "../../permits.ts";
 import type { JobHeap } from "./job-heap.ts";
 
 /** How many requests may be open at once, however many places are free. */

@@ -1,7 +1,7 @@
+import type { Permits } from "../../ground/permits.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { AT_ONCE } from "../../limiter/limiter.ts";
 import { CheckedWaitOptions } from "../../limiter/options.ts";
-import type { Permits } from "../../permits.ts";
 import { onAbort } from "../on-abort.ts";
 
 /** The waiting calls of one paced function. */

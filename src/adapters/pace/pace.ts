@@ -1,7 +1,13 @@
-import { checkBoolean, checkFunction, checkOneOf, checkOptions, checkSignal } from "../../check.ts";
+import {
+  checkBoolean,
+  checkFunction,
+  checkOneOf,
+  checkOptions,
+  checkSignal,
+} from "../../ground/check.ts";
+import { listPermits, type Permits } from "../../ground/permits.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { AT_ONCE } from "../../limiter/limiter.ts";
-import { listPermits, type Permits } from "../../permits.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { CallLine } from "./call-line.ts";
 

@@ -42,10 +42,10 @@
  * whole at 0 ms, and 26 214 bytes are left for the seventh. It waits until the next piece is granted at
  * 50 ms, and so on. 64 MiB take 161 purchases.
  */
-import { PermitsExceedCapacityError } from "../../errors.ts";
+import { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import type { Permits } from "../../ground/permits.ts";
+import { timesRenumbered } from "../../ground/revision.ts";
 import type { Decision, Limiter } from "../../limiter/face.ts";
-import type { Permits } from "../../permits.ts";
-import { timesRenumbered } from "../../revision.ts";
 import type { CheckedOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */

@@ -6,7 +6,7 @@ import {
   checkSignal,
   checkText,
   show,
-} from "../../check.ts";
+} from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 
 export interface PaceOptions {

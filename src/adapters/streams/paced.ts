@@ -1,4 +1,4 @@
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/face.ts";
 import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";

@@ -33,8 +33,8 @@
  *
  * `fixed-window.lua` is the Lua twin of this file.
  */
-import { aboveZero, checkNumber, checkNumbers, checkOneOf } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
+import { aboveZero, checkNumber, checkNumbers, checkOneOf } from "../../ground/check.ts";
+import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
 

@@ -42,8 +42,8 @@
  * never to an instant at which the permits are not available. Otherwise the last bits of the level are
  * rounded too. `gcra.lua` is the Lua twin of this file.
  */
-import { aboveZero, atLeastZero, checkNumber, checkNumbers } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
+import { aboveZero, atLeastZero, checkNumber, checkNumbers } from "../../ground/check.ts";
+import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 
 export interface GcraPolicy extends Policy {

@@ -24,7 +24,7 @@ import {
   checkNumber,
   checkNumbers,
   show,
-} from "../../check.ts";
+} from "../../ground/check.ts";
 import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
 
 /**

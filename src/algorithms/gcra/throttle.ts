@@ -1,4 +1,4 @@
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 
 /**
  * The reply of redis-cell's `CL.THROTTLE`: 1 if the request was limited, 0 if not; the limit

@@ -43,8 +43,8 @@
  *
  * `sliding-log.lua` is the Lua twin of this file.
  */
-import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
+import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../ground/check.ts";
+import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
 

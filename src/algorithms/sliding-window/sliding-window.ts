@@ -35,8 +35,8 @@
  *
  * `sliding-window.lua` is the Lua twin of this file.
  */
-import { aboveZero, type Bound, checkNumber, checkNumbers } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
+import { aboveZero, type Bound, checkNumber, checkNumbers } from "../../ground/check.ts";
+import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { checkWindow, FAR, wholeMicros } from "../window.ts";
 

@@ -70,8 +70,8 @@ import {
   checkBoolean,
   checkNumber,
   checkNumbers,
-} from "../../check.ts";
-import { toMillis } from "../../clock.ts";
+} from "../../ground/check.ts";
+import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 
 export interface SmoothPolicy extends Policy {

@@ -29,8 +29,8 @@
  * full, so that the rounding of a refill of 0.1 does not accumulate. `token-bucket.lua` is the Lua twin
  * of this file.
  */
-import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../check.ts";
-import { toMillis } from "../../clock.ts";
+import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../ground/check.ts";
+import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
 

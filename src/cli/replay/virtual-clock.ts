@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../clock.ts";
+import type { Clock, Timer } from "../../ground/clock.ts";
 
 interface Alarm {
   readonly atMs: number;

@@ -1,5 +1,5 @@
 /** Subscribes to messages about tickets that become leases, while a caller waits and a little longer. */
-import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
+import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import type { Listening } from "../../stores/lease-store.ts";
 
 /** How long the connection may take to open once a message has been missed, ms. */

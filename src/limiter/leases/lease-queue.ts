@@ -7,7 +7,7 @@ import {
   LimiterClosedError,
   QueueFullError,
   StoreUnavailableError,
-} from "../../errors.ts";
+} from "../../ground/errors.ts";
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import type { Meter } from "../meter.ts";

@@ -15,8 +15,8 @@
  * signal is aborted. (In a suspended process the signal is aborted when the process resumes: its writes
  * to shared data should be fenced.)
  */
-import { checkNumber, wholeAtLeastOne } from "../../check.ts";
-import { asyncDispose } from "../../dispose.ts";
+import { checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
+import { asyncDispose } from "../../ground/dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "../face.ts";
 import { asMember, type PlacesMember } from "../member.ts";

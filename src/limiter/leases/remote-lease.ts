@@ -1,5 +1,5 @@
-import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
-import { asyncDispose } from "../../dispose.ts";
+import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { asyncDispose } from "../../ground/dispose.ts";
 
 /** A lease: the right to run as one of at most `limit` holders in all processes. */
 export interface RemoteLease extends AsyncDisposable {

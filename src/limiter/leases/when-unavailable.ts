@@ -1,5 +1,5 @@
 /** Handles lease requests while the store is away: one class for each `whenUnavailable`. */
-import type { StoreUnavailableError } from "../../errors.ts";
+import type { StoreUnavailableError } from "../../ground/errors.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
 import type { WhenUnavailable } from "../remote/store-link.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-call.ts";

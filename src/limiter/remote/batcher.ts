@@ -9,9 +9,9 @@
  * more than it gains, so it stays in the queue and grows.
  */
 
-import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
-import { atEndOfTurn } from "../../end-of-turn.ts";
-import { noAnswer } from "../../errors.ts";
+import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { atEndOfTurn } from "../../ground/end-of-turn.ts";
+import { noAnswer } from "../../ground/errors.ts";
 
 /** A request that need not be sent once its caller has left (`gone`). */
 export interface Batchable {

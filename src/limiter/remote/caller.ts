@@ -1,7 +1,7 @@
-import { LONGEST_TIMEOUT_MS, toMillis } from "../../clock.ts";
-import type { RefusedMessage } from "../../diagnostics.ts";
-import type { PermitsExceedCapacityError } from "../../errors.ts";
-import { sameAmount, sizeOf } from "../../permits.ts";
+import { LONGEST_TIMEOUT_MS, toMillis } from "../../ground/clock.ts";
+import type { RefusedMessage } from "../../ground/diagnostics.ts";
+import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import { sameAmount, sizeOf } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
 import type { Here, Visitor } from "./permit-request.ts";
 import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";

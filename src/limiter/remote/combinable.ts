@@ -1,5 +1,5 @@
-import type { StoreUnavailableError } from "../../errors.ts";
-import type { Amount, Permits } from "../../permits.ts";
+import type { StoreUnavailableError } from "../../ground/errors.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import type { Cell } from "../../stores/memory.ts";
 import type { Answer, CombinedPart, Place, StoreReply } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";

@@ -7,10 +7,10 @@
  * any member has "throw", the call fails; otherwise, if any has "wait", the call waits; otherwise the
  * fallbacks in this process answer: all are checked first, then the permits are taken from all.
  */
-import { show } from "../../check.ts";
-import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
-import { noAnswer, StoreUnavailableError } from "../../errors.ts";
-import type { Amount, Permits } from "../../permits.ts";
+import { show } from "../../ground/check.ts";
+import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import { decision, passedBy } from "../decision.ts";

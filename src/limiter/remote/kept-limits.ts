@@ -1,7 +1,7 @@
 /** Tracks the limits that operators keep in keys of the store. */
-import { diagnostics, type Teller } from "../../diagnostics.ts";
-import { PermitsExceedCapacityError } from "../../errors.ts";
-import type { Amount } from "../../permits.ts";
+import { diagnostics, type Teller } from "../../ground/diagnostics.ts";
+import { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import type { Amount } from "../../ground/permits.ts";
 import type { LimitNote } from "../../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];

@@ -1,7 +1,7 @@
 /** The counters and outage events of a limiter on a remote store. */
-import { diagnostics, type Teller } from "../../diagnostics.ts";
-import { StoreUnavailableError } from "../../errors.ts";
-import { type Amount, sizeOf } from "../../permits.ts";
+import { diagnostics, type Teller } from "../../ground/diagnostics.ts";
+import { StoreUnavailableError } from "../../ground/errors.ts";
+import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import { Counts, type LimiterStats, Meter } from "../meter.ts";
 

@@ -1,4 +1,4 @@
-import type { Amount } from "../../permits.ts";
+import type { Amount } from "../../ground/permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import { type Answer, REFUSED } from "../../stores/store.ts";
 

@@ -1,5 +1,5 @@
 import { writePolicies } from "../../algorithms/index.ts";
-import type { Amount } from "../../permits.ts";
+import type { Amount } from "../../ground/permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import {

@@ -1,6 +1,6 @@
 /** Requests to a store of permits: their kinds, their outcomes, and how they are packed into a batch. */
-import type { PermitsExceedCapacityError } from "../../errors.ts";
-import { type Amount, type Permits, sameAmount } from "../../permits.ts";
+import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import { type Amount, type Permits, sameAmount } from "../../ground/permits.ts";
 import type { Answer, StoreRequest } from "../../stores/store.ts";
 import type { Decision, LocalReservation } from "../face.ts";
 import type { PendingRequest } from "./store-link.ts";

@@ -25,9 +25,9 @@
  * Order: a caller is never served while an earlier one still waits for its reply. A caller that the
  * buffer cannot serve waits for the refill that is under way, or asks the store before the next refill.
  */
-import { atExit } from "../../at-exit.ts";
-import type { Clock, Timer } from "../../clock.ts";
-import type { Amount } from "../../permits.ts";
+import { atExit } from "../../ground/at-exit.ts";
+import type { Clock, Timer } from "../../ground/clock.ts";
+import type { Amount } from "../../ground/permits.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import type { Answer } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";

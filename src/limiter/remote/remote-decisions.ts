@@ -1,6 +1,6 @@
 /** The requests and answers of `decide` and `peek`. */
 import type { Policy, Quota } from "../../algorithms/algorithm.ts";
-import type { Amount, Permits } from "../../permits.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import { type Cell, openCell } from "../../stores/memory.ts";
 import type { Answer } from "../../stores/store.ts";
 import { decision } from "../decision.ts";

@@ -5,10 +5,10 @@
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../algorithms/index.ts";
-import { atLeastZero, checkNumber } from "../../check.ts";
-import { asyncDispose } from "../../dispose.ts";
-import { LimiterClosedError } from "../../errors.ts";
-import type { Amount, Permits } from "../../permits.ts";
+import { atLeastZero, checkNumber } from "../../ground/check.ts";
+import { asyncDispose } from "../../ground/dispose.ts";
+import { LimiterClosedError } from "../../ground/errors.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import {
   type Cell,
   listPolicies,

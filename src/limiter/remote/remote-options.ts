@@ -1,4 +1,4 @@
-import type { Clock } from "../../clock.ts";
+import type { Clock } from "../../ground/clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { TripCounter } from "../../stores/trip.ts";

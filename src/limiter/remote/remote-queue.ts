@@ -1,7 +1,7 @@
 /** The waiters of one limiter on a store: requests under way, sleeping callers and open reservations. */
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { type PermitsExceedCapacityError, QueueFullError } from "../../errors.ts";
-import { type Amount, type Permits, sizeOf } from "../../permits.ts";
+import { type PermitsExceedCapacityError, QueueFullError } from "../../ground/errors.ts";
+import { type Amount, type Permits, sizeOf } from "../../ground/permits.ts";
 import { type Cell, openCell } from "../../stores/memory.ts";
 import type { Answer } from "../../stores/store.ts";
 import { AbortGroups } from "../abort-groups.ts";

@@ -1,8 +1,8 @@
-import { atLeastZero } from "../../check.ts";
-import { type Timer, toMillis } from "../../clock.ts";
-import type { RefusedMessage } from "../../diagnostics.ts";
-import { QueueFullError, ReservationCancelledError } from "../../errors.ts";
-import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../permits.ts";
+import { atLeastZero } from "../../ground/check.ts";
+import { type Timer, toMillis } from "../../ground/clock.ts";
+import type { RefusedMessage } from "../../ground/diagnostics.ts";
+import { QueueFullError, ReservationCancelledError } from "../../ground/errors.ts";
+import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../face.ts";
 import { checkWaitOptions } from "../options.ts";
 import type { Here } from "./permit-request.ts";

@@ -9,9 +9,9 @@
  * While the store is away a caller may wait in this process instead. Its request is sent again when the
  * store is back.
  */
-import type { RefusedMessage } from "../../diagnostics.ts";
-import type { PermitsExceedCapacityError } from "../../errors.ts";
-import type { Amount, Permits } from "../../permits.ts";
+import type { RefusedMessage } from "../../ground/diagnostics.ts";
+import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import type { Amount, Permits } from "../../ground/permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";
 import { type Here, isGranted, type PermitRequest, reserving } from "./permit-request.ts";

@@ -9,8 +9,8 @@ import {
   checkOptions,
   checkText,
   show,
-} from "../../check.ts";
-import { type Clock, checkClock, systemClock, toMicros } from "../../clock.ts";
+} from "../../ground/check.ts";
+import { type Clock, checkClock, systemClock, toMicros } from "../../ground/clock.ts";
 import type { PolicyList } from "../../stores/memory.ts";
 import type { Instances } from "./instances.ts";
 import type { PrefetchOptions as Prefetch } from "./refill-size.ts";

@@ -3,8 +3,8 @@
  * does not. No batch is sent during an outage: the store might run it after its callers have given up,
  * and the permits would be lost.
  */
-import { LONGEST_TIMEOUT_MS } from "../../clock.ts";
-import { StoreUnavailableError } from "../../errors.ts";
+import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { StoreUnavailableError } from "../../ground/errors.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
 import { LostReplyError } from "../../stores/trip.ts";
 import {

@@ -1,4 +1,4 @@
-import { type Clock, type Timer, toMicros } from "../../clock.ts";
+import { type Clock, type Timer, toMicros } from "../../ground/clock.ts";
 import { Fifo } from "../fifo.ts";
 import { LONGEST_CREDIT } from "../timeline.ts";
 

@@ -1,5 +1,5 @@
 /** Encodes arguments that all stores pass to scripts, and decodes the scripts' replies. */
-import { toMillis } from "../../clock.ts";
+import { toMillis } from "../../ground/clock.ts";
 import {
   type Answer,
   AT_ONCE,

@@ -1,4 +1,4 @@
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 import { isCluster } from "./cluster-slots.ts";
 import { notAClient, whyNoClient } from "./not-a-client.ts";
 import { Redirections } from "./redirections.ts";

@@ -6,7 +6,7 @@
  * error shows that the server is part of a Cluster: from then on only limiters with keys that have the
  * same hash tag (the text in braces) are combined.
  */
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";

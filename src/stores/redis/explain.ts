@@ -1,5 +1,5 @@
 /** Adds the key and its value, or the missing rights, to an error that only the operator can fix. */
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { lua } from "./lua.gen.ts";
 

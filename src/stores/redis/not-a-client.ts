@@ -1,5 +1,5 @@
 /** Errors for arguments that are not a Redis client: what is accepted, and the likely mistake. */
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 
 export const ACCEPTED =
   "a client of ioredis or iovalkey (new Redis(), new Cluster()), " +

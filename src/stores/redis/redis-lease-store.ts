@@ -1,5 +1,5 @@
 /** Keeps leases in Redis: in a sorted set, with `concurrency.lua`. */
-import { show } from "../../check.ts";
+import { show } from "../../ground/check.ts";
 import type { Breaker } from "../breaker.ts";
 import type {
   LeaseReply,

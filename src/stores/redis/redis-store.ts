@@ -2,8 +2,8 @@
  * Runs the requests of a limiter in one script call: `frame.lua` with the twins of the algorithms that
  * the limiter uses.
  */
-import { show } from "../../check.ts";
-import type { Amount } from "../../permits.ts";
+import { show } from "../../ground/check.ts";
+import type { Amount } from "../../ground/permits.ts";
 import type { Breaker } from "../breaker.ts";
 import type { ProcessCounter } from "../process-counter.ts";
 import {

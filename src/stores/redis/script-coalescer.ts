@@ -1,5 +1,5 @@
-import { show } from "../../check.ts";
-import { atEndOfTurn } from "../../end-of-turn.ts";
+import { show } from "../../ground/check.ts";
+import { atEndOfTurn } from "../../ground/end-of-turn.ts";
 import { callScript, type Script, type ScriptRunner } from "./client.ts";
 
 /** A script for one key, and the same script for several keys. */

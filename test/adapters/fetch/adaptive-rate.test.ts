@@ -1,7 +1,7 @@
 import * as assert from "uvu/assert";
 import { AdaptiveRate, checkAdaptive } from "../../../src/adapters/fetch/adaptive-rate.ts";
-import { failure } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("adaptive rate");
 

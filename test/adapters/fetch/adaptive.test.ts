@@ -1,9 +1,7 @@
 import * as assert from "uvu/assert";
 import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
-import { watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { type FakeServer, fakeServer, status } from "./fake-server.ts";
+import { type FakeServer, fakeServer, status } from "../../support/fetch/fake-server.ts";
 import {
   bucket,
   burstsOf,
@@ -11,7 +9,9 @@ import {
   roundsOf,
   silentServer,
   slidingWindow,
-} from "./silent-server.ts";
+} from "../../support/fetch/silent-server.ts";
+import { watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, a rate that is found");
 

@@ -1,7 +1,7 @@
 import * as assert from "uvu/assert";
 import { Budget } from "../../../src/adapters/fetch/budget.ts";
 import type { ServerQuota } from "../../../src/adapters/fetch/rate-limit-fields.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("budget");
 

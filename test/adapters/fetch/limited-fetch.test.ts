@@ -13,10 +13,10 @@ import {
   smoothBursty,
   tokenBucket,
 } from "../../../src/index.ts";
-import { failure, turn, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { elsewhere } from "../streams/forms.ts";
-import { type Answer, fakeServer, inTurn, ok, status } from "./fake-server.ts";
+import { type Answer, fakeServer, inTurn, ok, status } from "../../support/fetch/fake-server.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { elsewhere } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch");
 

@@ -1,8 +1,8 @@
 import * as assert from "uvu/assert";
 import { perKey, perOrigin } from "../../../src/adapters/fetch/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
-import { failure } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("a limiter for each key");
 

@@ -7,7 +7,7 @@ import {
   readRetryAfterMs,
   type ServerQuota,
 } from "../../../src/adapters/fetch/rate-limit-fields.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("rate-limit fields");
 

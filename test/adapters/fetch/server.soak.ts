@@ -3,9 +3,9 @@
 import * as assert from "uvu/assert";
 import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
-import { suite } from "../../suite.ts";
-import { httpServer } from "./http-server.ts";
-import { bursts, WindowCounter } from "./window-server.ts";
+import { httpServer } from "../../support/fetch/http-server.ts";
+import { bursts, WindowCounter } from "../../support/fetch/window-server.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, real servers, long", { timeoutMs: 250_000 });
 

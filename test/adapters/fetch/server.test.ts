@@ -5,11 +5,11 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
-import { RedisRateLimiter } from "../../../src/redis.ts";
-import { failure } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { httpServer } from "./http-server.ts";
-import { bursts, WindowCounter } from "./window-server.ts";
+import { RedisRateLimiter } from "../../../src/redis/index.ts";
+import { httpServer } from "../../support/fetch/http-server.ts";
+import { bursts, WindowCounter } from "../../support/fetch/window-server.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, real servers");
 

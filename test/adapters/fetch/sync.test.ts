@@ -1,10 +1,10 @@
 import * as assert from "uvu/assert";
 import { type LimitedFetchOptions, limitedFetch } from "../../../src/adapters/fetch/index.ts";
 import { Limiter, type LocalLimiter, RateLimiter, tokenBucket } from "../../../src/index.ts";
-import { watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { type FakeServer, fakeServer, refusals, status } from "./fake-server.ts";
-import { bursts, WindowCounter } from "./window-server.ts";
+import { type FakeServer, fakeServer, refusals, status } from "../../support/fetch/fake-server.ts";
+import { bursts, WindowCounter } from "../../support/fetch/window-server.ts";
+import { watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, learning");
 

@@ -12,8 +12,8 @@ import {
   readRules,
   type Verdict,
 } from "../../../src/adapters/http/index.ts";
-import { suite } from "../../suite.ts";
-import { request } from "./request.ts";
+import { request } from "../../support/http/request.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("gateway, Redis away");
 

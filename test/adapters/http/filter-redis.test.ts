@@ -9,12 +9,12 @@ import {
   readRules,
   type Verdict,
 } from "../../../src/adapters/http/index.ts";
-import type { RedisClient, ScriptRunner } from "../../../src/redis.ts";
+import type { RedisClient, ScriptRunner } from "../../../src/redis/index.ts";
 import { scriptRunner } from "../../../src/stores/redis/client.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { connect, RemoteClock } from "../../limiter/remote/remote.ts";
-import { suite } from "../../suite.ts";
-import { request } from "./request.ts";
+import { request } from "../../support/http/request.ts";
+import { connect, RemoteClock } from "../../support/limiter/remote.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("filter with global rules");
 

@@ -9,8 +9,8 @@ import {
   type Verdict,
 } from "../../../src/adapters/http/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { request } from "./request.ts";
+import { request } from "../../support/http/request.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("filter");
 

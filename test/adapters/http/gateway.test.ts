@@ -1,8 +1,8 @@
 import * as assert from "uvu/assert";
 import { createGateway, readRules } from "../../../src/adapters/http/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { request } from "./request.ts";
+import { request } from "../../support/http/request.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("gateway");
 

@@ -6,8 +6,8 @@ import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { createGateway, readRules } from "../../../src/adapters/http/index.ts";
-import { suite } from "../../suite.ts";
-import { request } from "./request.ts";
+import { request } from "../../support/http/request.ts";
+import { suite } from "../../support/suite.ts";
 
 const SECONDS = 4;
 const RATE = 50;

@@ -11,9 +11,9 @@ import {
   type Verdict,
 } from "../../../src/adapters/http/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { turn } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { request } from "./request.ts";
+import { request } from "../../support/http/request.ts";
+import { turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("reloads");
 

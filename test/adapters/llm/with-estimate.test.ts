@@ -3,11 +3,11 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type EstimateOptions, withEstimate } from "../../../src/adapters/llm/index.ts";
 import { Limiter, type Permits, tokenBucket } from "../../../src/index.ts";
-import { RedisLimiter, StoreUnavailableError } from "../../../src/redis.ts";
+import { RedisLimiter, StoreUnavailableError } from "../../../src/redis/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, turn, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { elsewhere } from "../streams/forms.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { elsewhere } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("with an estimate");
 

@@ -3,8 +3,8 @@ import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { Limiter, tokenBucket } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { later } from "./later.ts";
+import { later } from "../../support/p-queue/later.ts";
+import { suite } from "../../support/suite.ts";
 
 // The permits that a queue takes are those of the jobs that it starts: none more, none less, whatever
 // is added, aborted, paused and cleared on the way.

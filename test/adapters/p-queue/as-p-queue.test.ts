@@ -4,8 +4,8 @@ import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { Limiter, tokenBucket } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { turn } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 // Where the limiter never makes anybody wait, a PacedQueue is a PQueue.
 const test = suite("p-queue: as PQueue");

@@ -7,8 +7,8 @@ import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { Limiter, RateLimiter, tokenBucket } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, turn } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { failure, turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: behaviours", { timeoutMs: 20_000 });
 

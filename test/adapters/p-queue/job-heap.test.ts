@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { JobHeap } from "../../../src/adapters/p-queue/job-heap.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: the jobs that wait");
 

@@ -2,8 +2,8 @@ import * as assert from "uvu/assert";
 import { type OnFullQueue, PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { QueueFullError, RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { failure, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: onFull");
 

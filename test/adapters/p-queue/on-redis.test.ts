@@ -1,12 +1,12 @@
 import * as assert from "uvu/assert";
 import { redisServer } from "../../../scripts/redis-server.ts";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
-import { StoreUnavailableError } from "../../../src/errors.ts";
+import { StoreUnavailableError } from "../../../src/ground/errors.ts";
 import { tokenBucket } from "../../../src/index.ts";
-import { RedisLimiter, RedisRateLimiter } from "../../../src/redis.ts";
-import { connect, RemoteClock, type Watched } from "../../limiter/remote/remote.ts";
-import { failure, turn } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { RedisLimiter, RedisRateLimiter } from "../../../src/redis/index.ts";
+import { connect, RemoteClock, type Watched } from "../../support/limiter/remote.ts";
+import { failure, turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: on Redis", { timeoutMs: 60_000 });
 

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import * as assert from "uvu/assert";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 // p-queue 10 declares Node 22, and loads on later versions of Node 20 too: what can be run is run.
 const loads = await import("p-queue-10").then(
@@ -22,7 +22,7 @@ function run(...args: string[]): void {
 }
 
 test("passes the tests that p-queue 9 does", () => {
-  const hook = "./test/adapters/p-queue/use-p-queue-10.ts";
+  const hook = "./test/support/p-queue/use-p-queue-10.ts";
   const files = ["paced-queue", "as-p-queue", "accounts", "rate-limited", "on-full"].map(
     (file) => `p-queue/${file}`,
   );

@@ -1,7 +1,7 @@
 import PQueue, { TimeoutError } from "p-queue";
 import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
-import { StoreUnavailableError } from "../../../src/errors.ts";
+import { StoreUnavailableError } from "../../../src/ground/errors.ts";
 import {
   gcra,
   KeyedLimiter,
@@ -13,9 +13,9 @@ import {
 } from "../../../src/index.ts";
 import type { Limiter as Face } from "../../../src/limiter/face.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, turn, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { later } from "./later.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { later } from "../../support/p-queue/later.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: PacedQueue");
 

@@ -3,9 +3,9 @@ import * as assert from "uvu/assert";
 import { PacedQueue } from "../../../src/adapters/p-queue/index.ts";
 import { Limiter, RateLimiter, tokenBucket } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { turn, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { later } from "./later.ts";
+import { turn, watch } from "../../support/limiter/watch.ts";
+import { later } from "../../support/p-queue/later.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: rate limited, context, requests");
 

@@ -8,9 +8,9 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { later } from "../p-queue/later.ts";
+import { failure, watch } from "../../support/limiter/watch.ts";
+import { later } from "../../support/p-queue/later.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("pace");
 

@@ -8,9 +8,9 @@ import * as assert from "uvu/assert";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
 import { RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, turn, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { chunksOf } from "./forms.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { chunksOf } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("streams, Node's");
 

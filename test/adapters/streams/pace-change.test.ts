@@ -14,8 +14,8 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { counted, elsewhere, endless, forms } from "./forms.ts";
+import { counted, elsewhere, endless, forms } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 const KB = 1000;
 const MB = 1000 * KB;

@@ -2,7 +2,7 @@ import * as assert from "uvu/assert";
 import { paced } from "../../../src/adapters/streams/index.ts";
 import { RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("streams, iterables");
 

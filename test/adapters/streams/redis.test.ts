@@ -1,11 +1,11 @@
 import * as assert from "uvu/assert";
 import { redisServer } from "../../../scripts/redis-server.ts";
 import { smoothBursty, tokenBucket } from "../../../src/index.ts";
-import { RedisLimiter } from "../../../src/redis.ts";
-import { connect, RemoteClock, type Watched } from "../../limiter/remote/remote.ts";
-import { failure, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { endless, forms } from "./forms.ts";
+import { RedisLimiter } from "../../../src/redis/index.ts";
+import { connect, RemoteClock, type Watched } from "../../support/limiter/remote.ts";
+import { failure, watch } from "../../support/limiter/watch.ts";
+import { endless, forms } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 let watched: Watched;
 

@@ -11,9 +11,9 @@ import { runInNewContext } from "node:vm";
 import * as assert from "uvu/assert";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
 import { RateLimiter } from "../../../src/index.ts";
-import { failure } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { chunksOf, endless, forms } from "./forms.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { chunksOf, endless, forms } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 const MIB = 2 ** 20;
 setFlagsFromString("--expose-gc");

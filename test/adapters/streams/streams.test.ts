@@ -19,9 +19,9 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { chunksOf, counted, elsewhere, endless, forms } from "./forms.ts";
+import { failure, watch } from "../../support/limiter/watch.ts";
+import { chunksOf, counted, elsewhere, endless, forms } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 const MIB = 2 ** 20;
 const KIB = 1024;

@@ -10,9 +10,9 @@ import { paced, throttle } from "../../../src/adapters/streams/index.ts";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
 import { RateLimiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, turn, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { endless, webSource } from "./forms.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { endless, webSource } from "../../support/streams/forms.ts";
+import { suite } from "../../support/suite.ts";
 
 /** A clock that knows how many timers are set. */
 class WatchedClock extends FakeClock {

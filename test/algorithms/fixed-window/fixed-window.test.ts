@@ -7,9 +7,9 @@ import {
 } from "../../../src/algorithms/fixed-window/fixed-window.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { instants, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { begin, play, type Row, SECOND } from "../play.ts";
+import { begin, play, type Row, SECOND } from "../../support/algorithms/play.ts";
+import { instants, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 function epoch(limit: number, seconds: number): FixedWindowPolicy {
   return fixedWindow({ limit, windowMs: seconds * 1000 });

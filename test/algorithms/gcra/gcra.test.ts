@@ -4,7 +4,7 @@ import { type GcraPolicy, gcra, gcraAlgorithm } from "../../../src/algorithms/gc
 import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const cells = (limit: number, burst?: number, periodMs = 1000) =>

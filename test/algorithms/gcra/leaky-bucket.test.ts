@@ -11,8 +11,8 @@ import {
   QueueFullError,
 } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { failure, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
+import { failure, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const uber = (slack = 10) => leakyBucket({ permitsPerSecond: 100, capacity: Infinity, slack });

@@ -3,7 +3,7 @@ import { gcra } from "../../../src/algorithms/gcra/gcra.ts";
 import { throttle } from "../../../src/algorithms/gcra/throttle.ts";
 import { Limiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("throttle: redis-cell's five integers");
 

@@ -8,9 +8,9 @@ import {
 } from "../../../src/algorithms/sliding-log/sliding-log.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { instants, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { begin, play, type Row, SECOND } from "../play.ts";
+import { begin, play, type Row, SECOND } from "../../support/algorithms/play.ts";
+import { instants, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 function log(limit: number, seconds: number): SlidingLogPolicy {
   return slidingLog({ limit, windowMs: seconds * 1000 });

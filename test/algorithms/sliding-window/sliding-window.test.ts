@@ -7,9 +7,9 @@ import {
 } from "../../../src/algorithms/sliding-window/sliding-window.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { instants, watch } from "../../limiter/watch.ts";
-import { suite } from "../../suite.ts";
-import { begin, play, type Row, SECOND } from "../play.ts";
+import { begin, play, type Row, SECOND } from "../../support/algorithms/play.ts";
+import { instants, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 function sliding(limit: number, seconds: number, buckets = 10): SlidingWindowPolicy {
   return algorithm.policy([limit, seconds * 1000, buckets]);

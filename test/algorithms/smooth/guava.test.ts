@@ -1,7 +1,7 @@
 import { RateLimiter } from "smooth-limiter";
 import * as assert from "uvu/assert";
-import { type Create, type History, readHistories, replay } from "../../guava.ts";
-import { suite } from "../../suite.ts";
+import { type Create, type History, readHistories, replay } from "../../support/guava.ts";
+import { suite } from "../../support/suite.ts";
 
 const folder = new URL("../../fixtures/guava/", import.meta.url);
 const named = readHistories(new URL("named.txt", folder));

@@ -8,7 +8,7 @@ import {
   smoothBursty,
   smoothWarmingUp,
 } from "../../../src/algorithms/smooth/smooth.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const SECOND = 1_000_000;
 

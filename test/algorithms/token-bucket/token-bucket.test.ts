@@ -5,7 +5,7 @@ import { algorithms, readPolicies, writePolicies } from "../../../src/algorithms
 import { steppedBucket, tokenBucket } from "../../../src/algorithms/token-bucket/token-bucket.ts";
 import { Limiter, PermitsExceedCapacityError, type Policy } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
 const steps = (capacity: number, refill: number, everyMs = 1000) =>

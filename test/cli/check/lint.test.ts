@@ -3,8 +3,8 @@ import * as assert from "uvu/assert";
 import { createGateway, fromHeader, readRules } from "../../../src/adapters/http/index.ts";
 import { lint } from "../../../src/cli/check/lint.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { request } from "../../adapters/http/request.ts";
-import { suite } from "../../suite.ts";
+import { request } from "../../support/http/request.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("lint");
 

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { DEFAULT_FIELDS, LogEntry, readLine } from "../../../src/cli/replay/log-entry.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("lines of access logs");
 

@@ -9,7 +9,7 @@ import { TimeSeries } from "../../../src/cli/replay/time-series.ts";
 import { TopActors } from "../../../src/cli/replay/top-actors.ts";
 import { VirtualClock } from "../../../src/cli/replay/virtual-clock.ts";
 import { WindowPeak } from "../../../src/cli/replay/window-peak.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("parts of a replay");
 

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import * as assert from "uvu/assert";
-import { suite } from "../../suite.ts";
-import { cli, inFolder } from "../run.ts";
+import { cli, inFolder } from "../../support/cli/run.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("replay");
 

@@ -1,13 +1,17 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
-import { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../../../src/errors.ts";
+import {
+  LeaseLostError,
+  LimiterClosedError,
+  StoreUnavailableError,
+} from "../../../src/ground/errors.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
 import type { RemoteLease } from "../../../src/limiter/leases/remote-lease.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
-import { suite } from "../../suite.ts";
-import { failure } from "../watch.ts";
-import { HandLeaseStore, settled } from "./lease-store.ts";
+import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 /** What a listener of a breaker does that has nothing to do. */
 const QUIET = { isIdle: true, isPermanent: () => false, found: () => {}, forgotten: () => {} };

@@ -6,12 +6,12 @@ import {
   LimiterClosedError,
   QueueFullError,
   StoreUnavailableError,
-} from "../../../src/errors.ts";
+} from "../../../src/ground/errors.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
 import type { RemoteLease } from "../../../src/limiter/leases/remote-lease.ts";
-import { suite } from "../../suite.ts";
-import { failure } from "../watch.ts";
-import { HandLeaseStore, settled } from "./lease-store.ts";
+import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
+import { failure } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("remote concurrency");
 let clock: FakeTimers.Clock;

@@ -6,7 +6,7 @@ import {
   type BatchLimits,
   type Sent,
 } from "../../../src/limiter/remote/batcher.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const test = suite("batcher");
 let timers: FakeTimers.Clock;

@@ -3,12 +3,12 @@ import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { smoothBursty } from "../../../src/index.ts";
 import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
-import { LimiterClosedError, StoreUnavailableError } from "../../../src/redis.ts";
+import { LimiterClosedError, StoreUnavailableError } from "../../../src/redis/index.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { failure, turn, watch } from "../watch.ts";
-import { HandStore, onHand } from "./remote.ts";
+import { HandStore, onHand } from "../../support/limiter/remote.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const unsaving = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
 

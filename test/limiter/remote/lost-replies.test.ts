@@ -3,11 +3,11 @@ import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { smoothBursty } from "../../../src/index.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
-import { StoreUnavailableError } from "../../../src/redis.ts";
+import { StoreUnavailableError } from "../../../src/redis/index.ts";
 import { LostReplyError } from "../../../src/stores/trip.ts";
-import { suite } from "../../suite.ts";
-import { failure, turn, watch } from "../watch.ts";
-import { onHand } from "./remote.ts";
+import { onHand } from "../../support/limiter/remote.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 let timers: FakeTimers.Clock;
 

@@ -3,12 +3,12 @@ import * as assert from "uvu/assert";
 import { gcra, QueueFullError, smoothBursty } from "../../../src/index.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
-import { RedisLimiter, StoreUnavailableError } from "../../../src/redis.ts";
-import { suite } from "../../suite.ts";
-import { HandLeaseStore, settled } from "../leases/lease-store.ts";
-import { listener } from "../listen.ts";
-import { failure, turn } from "../watch.ts";
-import { onHand } from "./remote.ts";
+import { RedisLimiter, StoreUnavailableError } from "../../../src/redis/index.ts";
+import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
+import { listener } from "../../support/limiter/listen.ts";
+import { onHand } from "../../support/limiter/remote.ts";
+import { failure, turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const { start, heard, stop } = listener();
 let timers: FakeTimers.Clock;

@@ -4,10 +4,10 @@ import * as assert from "uvu/assert";
 import type { Policy } from "../../../src/index.ts";
 import type { Store } from "../../../src/stores/store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { pacedSamples } from "../../algorithms/samples.ts";
-import { suite } from "../../suite.ts";
-import { turn } from "../watch.ts";
-import { HandStore, onHand } from "./remote.ts";
+import { pacedSamples } from "../../support/algorithms/samples.ts";
+import { HandStore, onHand } from "../../support/limiter/remote.ts";
+import { turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 // The bound of docs/availability.md for `whenUnavailable: "local"`: whatever the arrivals and the
 // outages, all instances together stay within

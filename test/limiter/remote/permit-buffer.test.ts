@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { type Chunk, type Part, PermitBuffer } from "../../../src/limiter/remote/permit-buffer.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 

@@ -1,6 +1,7 @@
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import type { StoreUnavailableError } from "../../../src/errors.ts";
+import type { StoreUnavailableError } from "../../../src/ground/errors.ts";
+import type { Amount } from "../../../src/ground/permits.ts";
 import { smoothBursty } from "../../../src/index.ts";
 import { KeptLimits } from "../../../src/limiter/remote/kept-limits.ts";
 import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
@@ -13,12 +14,11 @@ import {
 import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
 import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
-import type { Amount } from "../../../src/permits.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { listPolicies } from "../../../src/stores/memory.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
 const answerOf = (wait: number, receipts: readonly number[] = []): Answer => ({

@@ -15,11 +15,11 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
-import { StoreUnavailableError } from "../../../src/redis.ts";
+import { StoreUnavailableError } from "../../../src/redis/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { failure, turn, watch } from "../watch.ts";
-import { onHand } from "./remote.ts";
+import { onHand } from "../../support/limiter/remote.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const unsaving = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
 

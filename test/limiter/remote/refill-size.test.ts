@@ -9,7 +9,7 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import { RefillSize } from "../../../src/limiter/remote/refill-size.ts";
-import { suite } from "../../suite.ts";
+import { suite } from "../../support/suite.ts";
 
 const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });
 

@@ -15,12 +15,12 @@ import {
 } from "../../../src/index.ts";
 import type { Limiter } from "../../../src/limiter/face.ts";
 import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
-import { StoreUnavailableError } from "../../../src/redis.ts";
+import { StoreUnavailableError } from "../../../src/redis/index.ts";
 import type { Answer } from "../../../src/stores/store.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { failure, turn, watch } from "../watch.ts";
-import { onHand } from "./remote.ts";
+import { onHand } from "../../support/limiter/remote.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const slow = smoothBursty({ permitsPerSecond: 1 });
 

@@ -1,8 +1,8 @@
 import { getEventListeners } from "node:events";
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
-import type { Timer } from "../../../src/clock.ts";
-import { StoreUnavailableError } from "../../../src/errors.ts";
+import type { Timer } from "../../../src/ground/clock.ts";
+import { StoreUnavailableError } from "../../../src/ground/errors.ts";
 import {
   type Reservation,
   ReservationCancelledError,
@@ -10,9 +10,9 @@ import {
   smoothWarmingUp,
 } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { failure, turn, watch } from "../watch.ts";
-import { onHand } from "./remote.ts";
+import { onHand } from "../../support/limiter/remote.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const MICRO = 0.001;
 

@@ -1,9 +1,9 @@
 import * as assert from "uvu/assert";
-import type { Clock, Timer } from "../../../src/clock.ts";
+import type { Clock, Timer } from "../../../src/ground/clock.ts";
 import { type Promised, type Sleeper, WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { turn } from "../watch.ts";
+import { turn } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 const MICRO = 0.001;
 

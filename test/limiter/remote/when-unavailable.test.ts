@@ -12,12 +12,12 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
-import { StoreUnavailableError } from "../../../src/redis.ts";
+import { StoreUnavailableError } from "../../../src/redis/index.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
-import { suite } from "../../suite.ts";
-import { failure, turn, watch } from "../watch.ts";
-import { HandStore, onHand } from "./remote.ts";
+import { HandStore, onHand } from "../../support/limiter/remote.ts";
+import { failure, turn, watch } from "../../support/limiter/watch.ts";
+import { suite } from "../../support/suite.ts";
 
 // The store is away while `store.away` is set. The limiter's clock is `clock`; the timers tell when
 // the store is looked for, and both move together in `pass`.

@@ -1,4 +1,4 @@
-import { checkText } from "../../../check.ts";
+import { checkText } from "../../../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 
 type Maybe<T> = T | Promise<T>;

@@ -1,5 +1,11 @@
 import ipaddr from "ipaddr.js";
-import { atLeastZero, type Bound, checkNumber, checkOneOf, checkOptions } from "../../../check.ts";
+import {
+  atLeastZero,
+  type Bound,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+} from "../../../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 import { ownActor } from "./actor.ts";
 import { type ForwardedField, forwardedFor } from "./forwarded.ts";

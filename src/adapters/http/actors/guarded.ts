@@ -4,9 +4,9 @@
  * error is reported, and the request counts as one without a value. So a broken token does not
  * exempt a request from other rules.
  */
-import { show } from "../../../check.ts";
-import { type Clock, systemClock } from "../../../clock.ts";
-import { noAnswer } from "../../../errors.ts";
+import { show } from "../../../ground/check.ts";
+import { type Clock, systemClock } from "../../../ground/clock.ts";
+import { noAnswer } from "../../../ground/errors.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
 import { warn } from "./warn.ts";

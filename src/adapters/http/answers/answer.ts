@@ -1,5 +1,5 @@
 /** The response to a refused request. */
-import { type Bound, checkNumber, checkOneOf, checkText, show } from "../../../check.ts";
+import { type Bound, checkNumber, checkOneOf, checkText, show } from "../../../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
 import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
 import type { Screened } from "./screen.ts";

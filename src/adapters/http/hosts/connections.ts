@@ -7,8 +7,8 @@ import {
   checkText,
   show,
   wholeAtLeastOne,
-} from "../../../check.ts";
-import { type Clock, checkClock, systemClock } from "../../../clock.ts";
+} from "../../../ground/check.ts";
+import { type Clock, checkClock, systemClock } from "../../../ground/clock.ts";
 import type { Decision } from "../../../limiter/face.ts";
 import type { Actor } from "../actors/actor.ts";
 import { canonical, fromAddress } from "../actors/address.ts";

@@ -1,7 +1,7 @@
 /**
  * For handlers that take a `Request` and return a `Response`: Deno, Bun, Workers, Next and others.
  */
-import { checkFunction } from "../../../check.ts";
+import { checkFunction } from "../../../ground/check.ts";
 import type { Answer } from "../answers/answer.ts";
 import type { Field } from "../answers/fields.ts";
 import type { Screen } from "../answers/screen.ts";

@@ -2,8 +2,8 @@
  * The part that all server adapters share: it asks the filter and decides what to do. Each adapter
  * passes the request in and carries out the result.
  */
-import { checkOptions, show } from "../../../check.ts";
-import { ReservationCancelledError } from "../../../errors.ts";
+import { checkOptions, show } from "../../../ground/check.ts";
+import { ReservationCancelledError } from "../../../ground/errors.ts";
 import {
   ANSWER_OPTIONS,
   type Answer,

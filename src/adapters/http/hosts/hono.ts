@@ -1,4 +1,4 @@
-import { checkFunction } from "../../../check.ts";
+import { checkFunction } from "../../../ground/check.ts";
 import type { Screen } from "../answers/screen.ts";
 import {
   CLIENT_GONE,

@@ -1,5 +1,5 @@
 /** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
-import { checkFunction } from "../../../check.ts";
+import { checkFunction } from "../../../ground/check.ts";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Screen } from "../answers/screen.ts";
 import { Guard, type HostOptions, type HostRequest, type Ruling } from "./guard.ts";

@@ -1,6 +1,6 @@
 /** Filters WebSocket upgrades and CONNECT, which Node passes to listeners of their own. */
 import { STATUS_CODES } from "node:http";
-import { checkFunction } from "../../../check.ts";
+import { checkFunction } from "../../../ground/check.ts";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Screen } from "../answers/screen.ts";
 import { Guard, type HostOptions, type Ruling } from "./guard.ts";

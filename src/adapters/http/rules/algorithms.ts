@@ -1,5 +1,5 @@
 /** The algorithms by the names that rules use. Registered algorithms have the same interface. */
-import { show } from "../../../check.ts";
+import { show } from "../../../ground/check.ts";
 import {
   fixedWindow,
   gcra,

@@ -1,6 +1,6 @@
 /** Reads rules from YAML, or lists what is wrong, each problem with its line and column. */
 import type * as z from "zod";
-import { checkOptions, checkText, show } from "../../../check.ts";
+import { checkOptions, checkText, show } from "../../../ground/check.ts";
 import { Limiter, PermitsExceedCapacityError } from "../../../index.ts";
 import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";

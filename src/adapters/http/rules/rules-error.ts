@@ -1,4 +1,4 @@
-import { LimiterError } from "../../../errors.ts";
+import { LimiterError } from "../../../ground/errors.ts";
 import type { Place } from "./rule.ts";
 
 /** A problem in a file of rules. */

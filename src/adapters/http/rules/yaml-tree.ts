@@ -16,7 +16,7 @@ import {
   type ScalarEvent,
   YAMLException,
 } from "js-yaml";
-import { show } from "../../../check.ts";
+import { show } from "../../../ground/check.ts";
 
 /** Rules need five levels; a registered algorithm may need some more. */
 const DEEPEST = 32;

@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { watch } from "chokidar";
-import { checkText } from "../../../check.ts";
+import { checkText } from "../../../ground/check.ts";
 import { poll } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 

@@ -1,4 +1,4 @@
-import { checkOptions, checkText, show } from "../../../check.ts";
+import { checkOptions, checkText, show } from "../../../ground/check.ts";
 import type { Rule } from "../rules/rule.ts";
 import { checkPeriod, poll, within } from "./poll.ts";
 import type { RuleSource } from "./source.ts";

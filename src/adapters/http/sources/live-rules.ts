@@ -2,7 +2,7 @@
  * The rules in force, from several sources: those of the first source with valid rules. An invalid
  * version is rejected as a whole and reported, and the rules before it stay in force.
  */
-import { show } from "../../../check.ts";
+import { show } from "../../../ground/check.ts";
 import type { Rule } from "../rules/rule.ts";
 import type { RuleSource } from "./source.ts";
 

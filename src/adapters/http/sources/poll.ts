@@ -1,4 +1,4 @@
-import { aboveZero, type Bound, checkNumber } from "../../../check.ts";
+import { aboveZero, type Bound, checkNumber } from "../../../ground/check.ts";
 
 const period: Bound = {
   words: "a number of ms above 0, at most 1000000000",

@@ -1,5 +1,5 @@
-import { checkOptions, checkText } from "../../../check.ts";
-import type { RedisSubscriber } from "../../../redis.ts";
+import { checkOptions, checkText } from "../../../ground/check.ts";
+import type { RedisSubscriber } from "../../../redis/index.ts";
 import { checkPeriod, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 

@@ -1,4 +1,4 @@
-import { checkFunction, checkOptions, checkText, show } from "../../../check.ts";
+import { checkFunction, checkOptions, checkText, show } from "../../../ground/check.ts";
 import { checkPeriod, poll, within } from "./poll.ts";
 import { LONGEST_TEXT, type RuleSource, tooLong } from "./source.ts";
 

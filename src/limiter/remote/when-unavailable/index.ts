@@ -1,4 +1,4 @@
-import type { Amount } from "../../../permits.ts";
+import type { Amount } from "../../../ground/permits.ts";
 import { AllowWhenUnavailable } from "./allow.ts";
 import type { HereOptions } from "./answer-here.ts";
 import { LocalWhenUnavailable } from "./local.ts";

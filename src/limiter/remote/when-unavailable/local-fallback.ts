@@ -5,9 +5,9 @@
  */
 import type { Policy } from "../../../algorithms/algorithm.ts";
 import { share } from "../../../algorithms/index.ts";
-import type { Clock } from "../../../clock.ts";
-import type { PermitsExceedCapacityError } from "../../../errors.ts";
-import type { Amount, Permits } from "../../../permits.ts";
+import type { Clock } from "../../../ground/clock.ts";
+import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
+import type { Amount, Permits } from "../../../ground/permits.ts";
 import type { Cell, PolicyList } from "../../../stores/memory.ts";
 import type { OutageCell } from "../../../stores/outage-cell.ts";
 import type { Decision, LocalReservation } from "../../face.ts";

@@ -1,5 +1,5 @@
 import type { Policy } from "../../../algorithms/algorithm.ts";
-import type { Amount } from "../../../permits.ts";
+import type { Amount } from "../../../ground/permits.ts";
 import { type OutageCell, ShareCell } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { PermitRequest } from "../permit-request.ts";

@@ -1,4 +1,4 @@
-import { type Amount, combine, sizeOf } from "../../../permits.ts";
+import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
 import type { Snapshot } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
 import { type PermitRequest, StoreCall } from "../permit-request.ts";

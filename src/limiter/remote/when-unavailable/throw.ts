@@ -1,4 +1,4 @@
-import type { StoreUnavailableError } from "../../../errors.ts";
+import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { Here, PermitRequest } from "../permit-request.ts";
 import type { WhenUnavailable } from "../store-link.ts";

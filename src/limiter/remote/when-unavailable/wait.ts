@@ -1,4 +1,4 @@
-import type { StoreUnavailableError } from "../../../errors.ts";
+import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { PermitRequest } from "../permit-request.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";

@@ -3,8 +3,8 @@ import ipaddr from "ipaddr.js";
 import * as assert from "uvu/assert";
 import { exemption } from "../../../../src/adapters/http/actors/exemption.ts";
 import { fromAddress, fromHeader } from "../../../../src/adapters/http/index.ts";
-import { suite } from "../../../suite.ts";
-import { request } from "../request.ts";
+import { request } from "../../../support/http/request.ts";
+import { suite } from "../../../support/suite.ts";
 
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;

@@ -5,8 +5,8 @@ import {
   limitConnections,
   type Screened,
 } from "../../../../src/adapters/http/index.ts";
-import { suite } from "../../../suite.ts";
-import { request } from "../request.ts";
+import { request } from "../../../support/http/request.ts";
+import { suite } from "../../../support/suite.ts";
 
 const test = suite("connections");
 

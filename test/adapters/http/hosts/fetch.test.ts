@@ -10,7 +10,7 @@ import {
   readRules,
   type Screen,
 } from "../../../../src/adapters/http/index.ts";
-import { suite } from "../../../suite.ts";
+import { suite } from "../../../support/suite.ts";
 
 const test = suite("fetch-style handlers");
 

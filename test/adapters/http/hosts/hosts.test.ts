@@ -14,8 +14,8 @@ import {
   type Screened,
 } from "../../../../src/adapters/http/index.ts";
 import { FakeClock } from "../../../../src/testing/index.ts";
-import { suite } from "../../../suite.ts";
-import { HOSTS, type Host, type Running } from "./servers.ts";
+import { HOSTS, type Host, type Running } from "../../../support/http/servers.ts";
+import { suite } from "../../../support/suite.ts";
 
 const ACTORS = { account: fromHeader("x-account"), teapot: () => Promise.reject(new Error("tea")) };
 

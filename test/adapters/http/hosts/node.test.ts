@@ -15,7 +15,7 @@ import {
   type Screen,
 } from "../../../../src/adapters/http/index.ts";
 import { FakeClock } from "../../../../src/testing/index.ts";
-import { suite } from "../../../suite.ts";
+import { suite } from "../../../support/suite.ts";
 
 const test = suite("Node's servers");
 

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { PathTree } from "../../../../src/adapters/http/match/tree.ts";
-import { suite } from "../../../suite.ts";
+import { suite } from "../../../support/suite.ts";
 
 const test = suite("matching");
 

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { type ReadOptions, RulesError, readRules } from "../../../../src/adapters/http/index.ts";
 import { gcra, tokenBucket } from "../../../../src/index.ts";
-import { suite } from "../../../suite.ts";
+import { suite } from "../../../support/suite.ts";
 
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;

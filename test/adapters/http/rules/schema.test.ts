@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import * as assert from "uvu/assert";
 import * as z from "zod";
 import { rulesJsonSchema } from "../../../../src/adapters/http/rules/schema.ts";
-import { suite } from "../../../suite.ts";
+import { suite } from "../../../support/suite.ts";
 
 const test = suite("JSON Schema of rules");
 

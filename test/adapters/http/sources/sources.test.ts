@@ -16,8 +16,8 @@ import {
   redisSource,
   urlSource,
 } from "../../../../src/adapters/http/index.ts";
-import type { RedisSubscriber } from "../../../../src/redis.ts";
-import { suite } from "../../../suite.ts";
+import type { RedisSubscriber } from "../../../../src/redis/index.ts";
+import { suite } from "../../../support/suite.ts";
 
 const test = suite("sources");
 

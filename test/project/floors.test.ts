@@ -1,0 +1,205 @@
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import * as assert from "uvu/assert";
+import { suite } from "../support/suite.ts";
+
+interface Room {
+  file: string;
+  allowed: string[];
+  refused: string[];
+}
+
+// What each room may import, and what it must not: the floors of CONTRIBUTING.md, asked of biome.json.
+const rooms: Room[] = [
+  {
+    file: "src/ground/ground.ts",
+    allowed: ["./clock.ts"],
+    refused: [
+      "../algorithms/index.ts",
+      "../limiter/limiter.ts",
+      "../index.ts",
+      "../store.ts",
+      "ioredis",
+      "node:fs",
+    ],
+  },
+  {
+    file: "src/algorithms/algorithm.ts",
+    allowed: ["../ground/permits.ts", "./quota.ts"],
+    refused: ["./smooth/smooth.ts", "./index.ts", "../stores/store.ts", "../index.ts"],
+  },
+  {
+    file: "src/algorithms/smooth/price.ts",
+    allowed: ["../algorithm.ts", "../../ground/check.ts", "./smooth.ts", "../gcra/gcra.ts"],
+    refused: [
+      "../../stores/store.ts",
+      "../../limiter/limiter.ts",
+      "../../adapters/http/index.ts",
+      "../../testing/index.ts",
+      "../../redis/index.ts",
+      "ioredis",
+      "node:fs",
+    ],
+  },
+  {
+    file: "src/stores/memory.ts",
+    allowed: ["./store.ts", "../ground/clock.ts", "../algorithms/algorithm.ts"],
+    refused: [
+      "./redis/client.ts",
+      "../limiter/limiter.ts",
+      "../adapters/http/index.ts",
+      "../store.ts",
+      "ioredis",
+    ],
+  },
+  {
+    file: "src/stores/redis/store.ts",
+    allowed: ["ioredis", "../store.ts", "./client.ts", "../../algorithms/index.ts"],
+    refused: [
+      "../../limiter/limiter.ts",
+      "../../redis/index.ts",
+      "../../testing/index.ts",
+      "p-queue",
+    ],
+  },
+  {
+    file: "src/limiter/limiter.ts",
+    allowed: [
+      "./reservation.ts",
+      "../stores/memory.ts",
+      "../algorithms/index.ts",
+      "../ground/clock.ts",
+    ],
+    refused: [
+      "../adapters/http/index.ts",
+      "../stores/redis/store.ts",
+      "../redis/index.ts",
+      "../store.ts",
+      "ioredis",
+    ],
+  },
+  {
+    file: "src/adapters/p-queue/index.ts",
+    allowed: ["p-queue", "node:http", "../../limiter/limiter.ts", "../../ground/clock.ts"],
+    refused: [
+      "../../stores/store.ts",
+      "../../algorithms/index.ts",
+      "../../redis/index.ts",
+      "ioredis",
+    ],
+  },
+  {
+    file: "src/adapters/http/gateway.ts",
+    allowed: [
+      "yaml",
+      "../../index.ts",
+      "../../redis/index.ts",
+      "../../limiter/face.ts",
+      "../../limiter/together.ts",
+      "../../ground/clock.ts",
+      "./rules/algorithms.ts",
+    ],
+    refused: [
+      "../../limiter/keyed.ts",
+      "../../stores/redis/client.ts",
+      "../../algorithms/index.ts",
+      "../../testing/index.ts",
+      "ioredis",
+    ],
+  },
+  {
+    file: "src/cli/replay/replay.ts",
+    allowed: ["commander", "node:fs", "../../adapters/http/index.ts", "../../index.ts"],
+    refused: [
+      "../../limiter/keyed.ts",
+      "../../algorithms/index.ts",
+      "../../stores/memory.ts",
+      "../../testing/index.ts",
+      "ioredis",
+    ],
+  },
+  {
+    file: "src/testing/fake-clock.ts",
+    allowed: ["../ground/clock.ts", "./index.ts", "../stores/frame-store.ts"],
+    refused: [
+      "../limiter/limiter.ts",
+      "../algorithms/index.ts",
+      "../stores/redis/store.ts",
+      "../index.ts",
+      "../store.ts",
+      "uvu",
+    ],
+  },
+  {
+    file: "src/index.ts",
+    allowed: [
+      "./ground/clock.ts",
+      "./limiter/limiter.ts",
+      "./algorithms/index.ts",
+      "./stores/memory.ts",
+    ],
+    refused: ["./stores/redis/store.ts", "./redis/index.ts", "./adapters/http/index.ts", "ioredis"],
+  },
+  {
+    file: "src/store.ts",
+    allowed: ["./stores/cas-store.ts", "./limiter/remote/remote-limiter.ts", "./ground/check.ts"],
+    refused: ["./stores/redis/store.ts", "./redis/index.ts", "./testing/index.ts", "ioredis"],
+  },
+  { file: "src/redis/index.ts", allowed: ["ioredis", "./stores/redis/store.ts"], refused: [] },
+];
+
+/** The `file:line` of each place in a scratch project where `rule` fires. */
+function lint(rule: string, sources: Record<string, string>): string[] {
+  const project = mkdtempSync(join(tmpdir(), "smooth-limiter-floors-"));
+  try {
+    for (const name of ["biome.json", ".gitignore", "package.json"])
+      cpSync(name, join(project, name));
+    for (const [name, text] of Object.entries(sources)) {
+      mkdirSync(dirname(join(project, name)), { recursive: true });
+      writeFileSync(join(project, name), text);
+    }
+    const biome = resolve("node_modules/@biomejs/biome/bin/biome");
+    const options = ["--reporter=github", "--max-diagnostics=none", `--only=${rule}`];
+    const { stdout, status } = spawnSync(process.execPath, [biome, "lint", ...options, "src"], {
+      cwd: project,
+      encoding: "utf8",
+      env: { ...process.env, NODE_V8_COVERAGE: "" },
+    });
+    const found = [...stdout.matchAll(/^::error title=lint.*file=[^,]*(src\/[^,]+),line=(\d+)/gm)];
+    assert.is(status, found.length > 0 ? 1 : 0, stdout);
+    return found.map(([, file, line]) => `${file}:${line}`).sort();
+  } finally {
+    rmSync(project, { recursive: true, force: true });
+  }
+}
+
+const floors = suite("floors");
+
+floors("each room imports only from the floors below and from itself", () => {
+  const sources: Record<string, string> = {};
+  const refusals: string[] = [];
+  for (const { file, allowed, refused } of rooms) {
+    const imports = [...allowed, ...refused];
+    sources[file] = imports.map((from, i) => `export * as name${i} from "${from}";\n`).join("");
+    refused.forEach((_, i) => void refusals.push(`${file}:${allowed.length + i + 1}`));
+  }
+  assert.equal(lint("style/noRestrictedImports", sources), refusals.sort());
+});
+
+floors("no cycle of imports, not even of types", () => {
+  const sources = {
+    "src/a.ts": 'import { b } from "./b.ts";\nexport const a = b;\n',
+    "src/b.ts": 'import type { C } from "./c.ts";\nexport const b: C = 1;\n',
+    "src/c.ts": 'import type { a } from "./a.ts";\nexport type C = typeof a;\n',
+    "src/d.ts": 'import { a } from "./a.ts";\nexport const d = a;\n',
+  };
+  assert.equal(lint("suspicious/noImportCycles", sources), [
+    "src/a.ts:1",
+    "src/b.ts:1",
+    "src/c.ts:1",
+  ]);
+});
+
+floors.run();

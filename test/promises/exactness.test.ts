@@ -1,0 +1,83 @@
+import { RateLimiter } from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
+import {
+  acquireOnTheSpot,
+  DAY,
+  EPOCH_MS,
+  everything,
+  isExact,
+  KINDS,
+  RATES,
+  STRETCH,
+  takeOnTheSpot,
+  tryAtEveryMs,
+} from "../support/exactness.ts";
+import { suite } from "../support/suite.ts";
+
+const cases = RATES.flatMap((rate) =>
+  Object.entries(KINDS).map(([kind, options]) => ({ rate, kind, options })),
+);
+
+const maths = suite("exactness of the maths", { timeoutMs: 60_000 });
+
+for (const { rate, kind, options } of cases) {
+  // one by one at a million a second takes seconds: see exactness.soak.ts
+  for (const permits of rate > 300_000 ? [1000] : [1, 1000]) {
+    maths(`${rate}/s, ${kind}, ${permits} at a time`, () => takeOnTheSpot(rate, options, permits));
+  }
+  // above it a day's microseconds leave too few bits for an interval: limiters count anew in time
+  if (rate <= 300_000) {
+    maths(`${rate}/s, ${kind}, a day later`, () => takeOnTheSpot(rate, options, 1, DAY));
+  }
+}
+
+maths.run();
+
+const limiter = suite("exactness of the limiter", { timeoutMs: 60_000 });
+
+for (const startMs of [0, EPOCH_MS]) {
+  for (const { rate, kind, options } of cases) {
+    for (const permits of rate < 10 ? [1, 1000] : [1000]) {
+      limiter(`${rate}/s, ${kind}, acquire(${permits}), from ${startMs} ms`, async () => {
+        const clock = new FakeClock(startMs);
+        const paced = RateLimiter.create(rate, { ...options, clock });
+        const micros = () => Math.round(clock.now() * 1000);
+        const stretchMs = STRETCH / 1000 + (1000 * permits) / rate;
+        let start = 0;
+        let taken = 0;
+        let took = 0;
+        const worker = async () => {
+          await paced.acquire(everything(rate));
+          await paced.acquire(permits);
+          start = micros();
+          for (; took < STRETCH; took = micros() - start) {
+            await paced.acquire(permits);
+            taken += permits;
+          }
+        };
+        const working = worker();
+        // what everything costs: a second, warming up from cold a second and a half
+        await clock.advance(1500 + (1000 * permits) / rate + stretchMs);
+        await working;
+        isExact(rate, taken, took);
+      });
+    }
+  }
+
+  for (const rate of RATES.slice(2)) {
+    for (const permits of rate > 300_000 ? [1000] : [1, 1000]) {
+      limiter(`${rate}/s, tryAcquire(${permits}) at every ms, from ${startMs} ms`, () =>
+        tryAtEveryMs(rate, permits, startMs),
+      );
+    }
+  }
+}
+
+// more would take too long here: see the soak
+for (const { rate, kind, options } of cases) {
+  if (rate === 80_000) {
+    limiter(`${rate}/s, ${kind}, acquire(1)`, () => acquireOnTheSpot(rate, options, 1, 0));
+  }
+}
+
+limiter.run();

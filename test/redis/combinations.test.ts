@@ -1,0 +1,483 @@
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { createGateway, readRules } from "../../src/adapters/http/index.ts";
+import {
+  allOf,
+  ConcurrencyLimiter,
+  diagnostics,
+  fixedWindow,
+  gcra,
+  Limiter,
+  leakyBucket,
+  PermitsExceedCapacityError,
+} from "../../src/index.ts";
+import {
+  RedisConcurrencyLimiter,
+  RedisLimiter,
+  type RedisPoliciesOptions,
+  type ScriptRunner,
+  StoreUnavailableError,
+} from "../../src/redis/index.ts";
+import { scriptRunner } from "../../src/stores/redis/client.ts";
+import { FakeClock } from "../../src/testing/index.ts";
+import { request } from "../support/http/request.ts";
+import { failure, turn } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
+
+const HOUR = 3_600_000;
+const hour = (limit: number) => fixedWindow({ limit, windowMs: HOUR, align: "first" });
+let redis: Redis;
+let other: Redis;
+
+async function state(): Promise<Record<string, string>> {
+  // which processes there are is written in the background
+  const keys = (await redis.keys("*")).filter((key) => !key.endsWith("%processes")).sort();
+  const values = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));
+  return Object.fromEntries(keys.map((key, i) => [key, String(values[i]?.toString("hex"))]));
+}
+
+function suiteOnRedis(name: string) {
+  const test = suite(name, { timeoutMs: 180_000 });
+  test.before(async () => {
+    await redisServer();
+    const url = await freshUrl();
+    redis = new Redis(url);
+    other = new Redis(url);
+  });
+  test.before.each(async () => {
+    await redis.flushdb();
+  });
+  test.after(() => {
+    redis.disconnect();
+    other.disconnect();
+  });
+  return test;
+}
+
+const test = suiteOnRedis("combinations on Redis");
+
+/** On a busy machine a reply may take long. */
+const patience = { timeoutMs: 30_000 };
+
+type Ask = (client: 0 | 1, device: string) => Promise<boolean>;
+
+/** The requests of one device, refused, stay in flight while others come. */
+async function contest(inFlight: number, ask: Ask): Promise<void> {
+  assert.ok(await ask(0, "bad"));
+  const before = await state();
+  let isOver = false;
+  const flood = async () => {
+    do assert.not(await ask(0, "bad"));
+    while (!isOver);
+  };
+  const refused = Array.from({ length: inFlight }, flood);
+  await turn();
+  isOver = true;
+  await Promise.all(refused);
+  assert.equal(await state(), before, "refused requests have changed nothing");
+  isOver = false;
+  const more = Array.from({ length: inFlight }, flood);
+  let passed = 0;
+  try {
+    for (let i = 0; i < 15; i++) if (await ask(1, `good ${i}`)) passed += 1;
+  } finally {
+    isOver = true;
+    await Promise.all(more);
+  }
+  assert.is(passed, 15);
+}
+
+for (const inFlight of [100, 1000]) {
+  test(`${inFlight} refused requests in flight keep no permit from others: allOf`, async () => {
+    const clients = [redis, other];
+    const common = clients.map((client) =>
+      RedisLimiter.create(client, "common", hour(20), patience),
+    );
+    const devices = clients.map((client) =>
+      RedisLimiter.create(client, "devices", hour(1), patience),
+    );
+    await contest(inFlight, async (client, device) =>
+      allOf(
+        common[client] as RedisLimiter,
+        (devices[client] as RedisLimiter).for(device),
+      ).tryAcquire(),
+    );
+  });
+
+  test(`${inFlight} refused requests in flight keep no permit from others: gateway`, async () => {
+    const rules = readRules(`
+url: /
+rules:
+  - { actor: all, unit: day, rpu: 20, algo: SL, scope: global }
+  - { actor: device, unit: day, rpu: 1, algo: SL, scope: global }
+  - { actor: device, unit: day, rpu: 1, algo: SL, scope: global, mode: shadow, name: shadow }
+`);
+    const gateways = await Promise.all(
+      [redis, other].map((client) => createGateway({ rules, redis: client, ...patience })),
+    );
+    const addressOf = (device: string) =>
+      device === "bad" ? "10.0.0.1" : `10.0.1.${device.split(" ")[1]}`;
+    await contest(inFlight, async (client, device) => {
+      const verdict = await gateways[client]?.check(
+        request("/", { remoteAddress: addressOf(device) }),
+      );
+      return verdict?.allowed === true;
+    });
+    await Promise.all(gateways.map((gateway) => gateway.close()));
+  });
+}
+
+test("a decision says of each rule whether it let the request pass", async () => {
+  const common = RedisLimiter.create(redis, "common", { common: hour(2) });
+  const device = RedisLimiter.create(redis, "device", { second: hour(1), third: hour(9) });
+  const limiter = allOf(common, device);
+  const first = await limiter.decide();
+  assert.ok(first.allowed && Object.values(first.policies).every(({ allowed }) => allowed));
+  const { allowed, policy, policies } = await limiter.decide();
+  assert.equal([allowed, policy], [false, "second"]);
+  assert.equal(
+    Object.entries(policies).map(([name, status]) => [name, status.allowed, status.remaining]),
+    [
+      ["common", true, 1],
+      ["second", false, 0],
+      ["third", true, 8],
+    ],
+  );
+});
+
+test("reserve books each member at its own instant; cancel gives all back", async () => {
+  const window = RedisLimiter.create(redis, "window", hour(9));
+  const line = RedisLimiter.create(
+    redis,
+    "line",
+    leakyBucket({ permitsPerSecond: 1, capacity: 2 }),
+  );
+  const limiter = allOf(window, line);
+  await limiter.acquire();
+  const before = await state();
+  const reserved = await limiter.reserve();
+  assert.ok(reserved.waitMs > 900 && reserved.waitMs <= 1000);
+  const last = await limiter.reserve();
+  assert.match(`${await failure(() => limiter.reserve())}`, "QueueFullError");
+  assert.not(await limiter.tryAcquire(1, 5000));
+  assert.is((await window.peek()).remaining, 6);
+  assert.ok(await last.cancel());
+  assert.is((await window.peek()).remaining, 7);
+  assert.is(Object.keys(before).length, 2);
+  assert.ok(await limiter.tryAcquire(1, 3000));
+});
+
+test("two limiters of one name share one state, and must have the same policies", async () => {
+  const clock = new FakeClock(Date.now());
+  const same = [1, 2].map(() => RedisLimiter.create(redis, "same", hour(4), { clock }));
+  const twice = allOf(...same, ...same);
+  assert.ok(await twice.tryAcquire());
+  assert.is((await (same[0] as RedisLimiter).peek()).remaining, 0, "one permit for each mention");
+  const before = await state();
+  assert.not(await twice.tryAcquire());
+  const other = RedisLimiter.create(redis, "same", hour(5), { clock });
+  const mixed = allOf(...same, other);
+  const asks = [() => mixed.tryAcquire(), () => mixed.peek(), () => mixed.acquire()];
+  for (const ask of asks) {
+    const error = await failure(ask);
+    assert.instance(error, TypeError);
+    assert.match(`${error}`, /two limiters that are named "same".*give each its own name/);
+  }
+  assert.equal(await state(), before);
+  const users = RedisLimiter.create(redis, "user", hour(4));
+  assert.ok(await allOf(users.for("a"), users.for("b"), users.for("a")).tryAcquire());
+  assert.is((await users.for("a").peek()).remaining, 2);
+});
+
+for (const value of ["0", "-3", "many"]) {
+  test(`limitKey holds ${JSON.stringify(value)}`, async () => {
+    const ignored: unknown[] = [];
+    const listener = (message: unknown) => ignored.push(message);
+    diagnostics.limitIgnored.subscribe(listener);
+    await redis.set("kept limit", value);
+    const common = RedisLimiter.create(redis, "common", { common: hour(9) });
+    const kept = RedisLimiter.create(
+      redis,
+      "kept",
+      { kept: hour(2), free: hour(7) },
+      { limitKey: { kept: "kept limit" } },
+    );
+    const limiter = allOf(common, kept);
+    const first = await limiter.peek();
+    const isShut = value === "0";
+    assert.equal([first.allowed, first.policies.kept?.limit], [!isShut, isShut ? 0 : 2]);
+    const before = await state();
+    if (isShut) {
+      for (let i = 0; i < 2; i++) {
+        const { allowed, waitMs, policy, limit, policies } = await limiter.decide();
+        assert.equal([allowed, waitMs, policy, limit], [false, Infinity, "kept", 0]);
+        assert.equal(
+          Object.entries(policies).map(([name, one]) => [name, one.allowed, one.remaining]),
+          [
+            ["common", true, 9],
+            ["kept", false, 0],
+            ["free", true, 7],
+          ],
+        );
+        assert.not(await limiter.tryAcquire());
+        assert.not(await limiter.tryAcquire(1, 5000), "waiting does not help");
+      }
+      const verbs = [() => limiter.reserve(), () => limiter.acquire()];
+      for (const verb of verbs) assert.instance(await failure(verb), PermitsExceedCapacityError);
+      assert.equal(await state(), before, "refusals write nothing");
+    } else {
+      assert.ok(await limiter.tryAcquire());
+      assert.ok(await limiter.tryAcquire());
+      assert.not(await limiter.tryAcquire());
+      assert.is((await common.peek()).remaining, 7);
+    }
+    assert.equal(
+      ignored,
+      isShut ? [] : [{ limiter: "kept", policy: "kept", value }],
+      "reported once",
+    );
+    diagnostics.limitIgnored.unsubscribe(listener);
+  });
+}
+
+test("places on Redis: a refused caller takes none", async () => {
+  const places = RedisConcurrencyLimiter.create(redis, "places", 2);
+  const window = RedisLimiter.create(redis, "window", hour(2));
+  const limiter = allOf(places, window);
+  const first = await limiter.tryAcquire();
+  const second = await limiter.acquire();
+  assert.is(await limiter.tryAcquire(), undefined);
+  await first?.release();
+  assert.is(await limiter.tryAcquire(), undefined, "no permit is left");
+  assert.equal([(await places.peek()).active, second.signal.aborted], [1, false]);
+  await second[Symbol.asyncDispose]();
+  assert.is((await places.peek()).active, 0);
+  assert.is(await limiter.tryAcquire(20), undefined, "no permit within that time");
+  assert.is((await places.peek()).active, 0);
+  const local = allOf(places, Limiter.create(gcra({ limit: 100, periodMs: 1000, burst: 0 })));
+  const held = [await local.tryAcquire(5000), await local.tryAcquire(5000)];
+  assert.is(await local.tryAcquire({ timeoutMs: 30 }), undefined, "no place within that time");
+  setTimeout(() => void held[0]?.release(), 20);
+  const late = await local.tryAcquire({ timeoutMs: 30_000 });
+  for (const lease of [late, held[1]]) await lease?.release();
+  assert.is((await places.peek()).active, 0);
+  const leaving = new AbortController();
+  const waiting = failure(() => limiter.acquire({ signal: leaving.signal }));
+  setTimeout(() => leaving.abort(new Error("enough")), 50);
+  assert.match(`${await waiting}`, "enough");
+  assert.is((await places.peek()).active, 0);
+  await places.close();
+});
+
+test("a shared limiter waits in turn with a local one", async () => {
+  const local = Limiter.create(fixedWindow({ limit: 9, windowMs: HOUR }));
+  const shared = RedisLimiter.create(redis, "pace", gcra({ limit: 20, periodMs: 1000, burst: 0 }));
+  const waits = await Promise.all([1, 2, 3].map(() => allOf(local, shared).acquire()));
+  // a loaded machine may be late, never early
+  assert.ok(waits.every((ms, i) => ms > i * 50 - 45));
+  assert.is(local.peek().remaining, 6);
+  const leaving = new AbortController();
+  const left = allOf(local, shared).acquire(1, { signal: leaving.signal });
+  leaving.abort(new Error("enough"));
+  assert.match(`${await failure(() => left)}`, "enough");
+});
+
+test("refusals are published by those that refuse, and only where the request is refused", async () => {
+  const refused: string[] = [];
+  const listener = (message: unknown) => {
+    refused.push(String((message as { limiter: string }).limiter));
+  };
+  diagnostics.refused.subscribe(listener);
+  const gateway = await createGateway({
+    redis,
+    rules: readRules(`
+- url: /
+  rules:
+    - { actor: all, unit: day, rpu: 1, mode: shadow, name: shadow }
+    - { actor: all, unit: day, rpu: 1, mode: shadow, scope: global, name: shared shadow }
+    - { actor: all, unit: day, rpu: 2, name: local }
+    - { actor: all, unit: day, rpu: 9, scope: global, name: shared }
+- url: /shadow
+  rules: [{ actor: all, unit: day, rpu: 1, mode: shadow, name: lone }]
+`),
+  });
+  await gateway.check(request("/"));
+  await gateway.check(request("/"));
+  await gateway.check(request("/shadow"));
+  assert.equal(refused, ["local"]);
+  const verdict = await gateway.check(request("/"));
+  assert.equal([verdict.allowed, refused], [false, ["local", "local"]]);
+  diagnostics.refused.unsubscribe(listener);
+  await gateway.close();
+});
+
+test("keys in several slots: looked at first; a hash tag brings them together", async () => {
+  const plain = scriptRunner(redis);
+  let calls = 0;
+  /** As a Cluster answers. */
+  const runner: ScriptRunner = {
+    runScript(script, keys, args) {
+      calls += 1;
+      const tags = new Set(keys.map((key) => /\{([^}]+)\}/.exec(key)?.[1] ?? key));
+      if (tags.size === 1) return plain.runScript(script, keys, args);
+      return Promise.reject(new Error("CROSSSLOT Keys in request don't hash to the same slot"));
+    },
+  };
+  const make = (options: RedisPoliciesOptions) => {
+    const common = RedisLimiter.create(runner, "common", hour(3), options);
+    const device = RedisLimiter.create(runner, "device", hour(1), options);
+    return { common, of: (name: string) => allOf(common, device.for(name)) };
+  };
+  const scattered = make({});
+  assert.ok(await scattered.of("a").tryAcquire());
+  const before = await state();
+  assert.not(await scattered.of("a").tryAcquire());
+  assert.equal(await state(), before);
+  assert.is((await scattered.of("b").decide()).allowed, true);
+  // two requests between whose look and take the last permit goes
+  const both = await Promise.all(["c", "d"].map((name) => scattered.of(name).tryAcquire()));
+  assert.is(both.filter(Boolean).length, 1);
+  assert.is((await scattered.common.peek()).remaining, 0);
+  const loser = both[0] ? "d" : "c";
+  const { policies } = await scattered.of(loser).peek();
+  assert.is(policies["default#2"]?.remaining, 1, "what was taken is given back");
+
+  const tagged = make({ hashTag: "shop" });
+  calls = 0;
+  assert.ok(await tagged.of("a").tryAcquire());
+  assert.not(await tagged.of("a").tryAcquire());
+  assert.is(calls, 2);
+  for (const hashTag of ["", "a{b", "}"]) {
+    assert.throws(() => make({ hashTag }), /hashTag must be a text without braces/);
+  }
+});
+
+test("while Redis is away: as the members' whenUnavailable says", async () => {
+  let away: Error | undefined = new Error("connection refused");
+  const plain = scriptRunner(redis);
+  const make = (options: RedisPoliciesOptions) => {
+    const runner: ScriptRunner = {
+      runScript: (...args) => (away ? Promise.reject(away) : plain.runScript(...args)),
+    };
+    const common = RedisLimiter.create(runner, "common", hour(4), options);
+    const device = RedisLimiter.create(runner, "device", hour(1), options);
+    return { common, of: (name: string) => allOf(common, device.for(name)) };
+  };
+  const thrown = make({});
+  assert.instance(await failure(() => thrown.of("a").tryAcquire()), StoreUnavailableError);
+  assert.ok(thrown.common.stats.failed > 0);
+
+  const local = make({ whenUnavailable: "local", instances: 2 });
+  assert.ok(await local.of("a").tryAcquire());
+  assert.not(await local.of("a").tryAcquire());
+  assert.is((await local.common.peek()).remaining, 1);
+  assert.ok((await local.of("b").decide()).allowed);
+  assert.not((await local.of("c").peek()).allowed);
+  const booked = await local.of("b").reserve();
+  assert.ok(booked.waitMs > 0 && (await booked.cancel()));
+
+  const open = make({ whenUnavailable: "allow" });
+  for (let i = 0; i < 9; i++) assert.ok(await open.of("a").tryAcquire());
+
+  const patient = make({ whenUnavailable: "wait" });
+  assert.not(await patient.of("a").tryAcquire(), "does not wait longer than for permits");
+  assert.not(await patient.of("a").tryAcquire(1, 20));
+  const place = ConcurrencyLimiter.create(1);
+  assert.is(await allOf(place, patient.of("a")).tryAcquire(20), undefined);
+  assert.is(await allOf(place, patient.of("a")).tryAcquire(), undefined);
+  assert.is(place.active, 0);
+  const decided = patient.of("z").decide();
+  const acquired = patient.of("y").acquire();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  away = undefined;
+  assert.ok((await decided).allowed);
+  assert.is(await acquired, 0);
+  const limiters = [thrown, local, open, patient];
+  await Promise.all(limiters.map(({ common }) => common.close()));
+});
+
+test("while Redis is away the fallbacks refuse what is too much for them", async () => {
+  const runner: ScriptRunner = { runScript: () => Promise.reject(new Error("connection refused")) };
+  const options = { whenUnavailable: "local", instances: 1 } as const;
+  const common = RedisLimiter.create(runner, "common", hour(3), options);
+  const pace = RedisLimiter.create(runner, "pace", gcra({ limit: 1, periodMs: HOUR }), options);
+  assert.not(await allOf(common, pace, pace).tryAcquire());
+  assert.ok(await allOf(pace).tryAcquire());
+  assert.not(await allOf(common, pace, pace).tryAcquire(1, 1.5 * HOUR));
+  assert.is((await common.peek()).remaining, 3);
+  await Promise.all([common, pace].map((limiter) => limiter.close()));
+
+  const refused: ScriptRunner = {
+    runScript: () => Promise.reject(new Error("NOPERM this user has no permissions")),
+  };
+  const other = RedisLimiter.create(refused, "other", hour(3), options);
+  assert.instance(await failure(() => allOf(other).tryAcquire()), StoreUnavailableError);
+});
+
+test("a reply that is lost: limiters that wait for Redis ask again", async () => {
+  const plain = scriptRunner(redis);
+  let isLost = true;
+  const runner: ScriptRunner = {
+    runScript(...args) {
+      if (!isLost) return plain.runScript(...args);
+      isLost = false;
+      return new Promise(() => {});
+    },
+  };
+  const options = { timeoutMs: 30, whenUnavailable: "wait" } as const;
+  const common = RedisLimiter.create(runner, "common", hour(3), options);
+  assert.ok((await allOf(common).decide()).allowed);
+  assert.is((await common.peek()).remaining, 2);
+  await common.close();
+});
+
+test("what is more than the capacity, or may not wait, is refused", async () => {
+  const common = RedisLimiter.create(redis, "common", hour(3));
+  const pace = RedisLimiter.create(redis, "pace", gcra({ limit: 1, periodMs: 1000, burst: 0 }), {
+    maxWaiting: 0,
+  });
+  const limiter = allOf(common, pace);
+  assert.instance(await failure(() => limiter.tryAcquire(4)), PermitsExceedCapacityError);
+  assert.ok(await limiter.tryAcquire());
+  assert.not(await limiter.tryAcquire(1, 5000));
+  assert.is((await common.peek()).remaining, 2);
+});
+
+test("a reply that comes too late is given back to each", async () => {
+  const plain = scriptRunner(redis);
+  let release: () => void = () => {};
+  let isHeld = true;
+  const runner: ScriptRunner = {
+    async runScript(...args) {
+      const reply = await plain.runScript(...args);
+      if (isHeld) {
+        isHeld = false;
+        await new Promise<void>((resolve) => {
+          release = resolve;
+        });
+      }
+      return reply;
+    },
+  };
+  const options = { timeoutMs: 50 };
+  const common = RedisLimiter.create(runner, "common", hour(4), options);
+  const device = RedisLimiter.create(runner, "device", hour(2), options);
+  const limiter = allOf(common, device);
+  const error = await failure(() => limiter.tryAcquire());
+  assert.instance(error, StoreUnavailableError);
+  release();
+  const deadline = Date.now() + 5000;
+  const used = async () => {
+    const looks = await Promise.all(
+      [common, device].map((one) => one.peek().catch(() => undefined)),
+    );
+    return looks.some((look) => look === undefined || look.remaining < look.limit);
+  };
+  while ((await used()) && Date.now() < deadline) await turn();
+  assert.equal([(await common.peek()).remaining, (await device.peek()).remaining], [4, 2]);
+  assert.ok(await limiter.tryAcquire());
+});
+
+test.run();

@@ -1,0 +1,162 @@
+import * as assert from "uvu/assert";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { fixedWindow } from "../../src/index.ts";
+import {
+  LimiterClosedError,
+  RedisConcurrencyLimiter,
+  RedisLimiter,
+  RedisRateLimiter,
+  type RedisSubscriber,
+  type ScriptRunner,
+} from "../../src/redis/index.ts";
+import { limiterSuite } from "../limiter/limiter.suite.ts";
+import { pacedPolicies } from "../support/algorithms/samples.ts";
+import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
+
+let watched: Watched;
+
+const opening = suite("prefetching limiters on Redis, before");
+opening.before(async () => {
+  await redisServer();
+  watched = await connect();
+});
+opening("a server is there", () => {});
+opening.run();
+
+for (const [name, { at: policies, together = 1 }] of pacedPolicies) {
+  limiterSuite(
+    `RedisLimiter that prefetches, ${name}`,
+    (clock, { name: own = watched.fresh(), ...options } = {}) =>
+      RedisLimiter.create(watched.runner, own, policies(7), {
+        ...{ timeoutMs: 60_000, clock, prefetch: { permits: 3 } },
+        ...options,
+      }),
+    {
+      together,
+      policies: policies(7),
+      faster: policies(11),
+      slower: policies(2),
+      makeClock: () => new RemoteClock(),
+    },
+  );
+}
+
+const own = suite("prefetching limiters on Redis, by the server's clock");
+
+/** How many scripts travel. */
+function counted(): { readonly redis: ScriptRunner; readonly trips: number } {
+  let trips = 0;
+  const runScript: ScriptRunner["runScript"] = (...args) => {
+    trips += 1;
+    return watched.runner.runScript(...args);
+  };
+  return {
+    redis: { runScript },
+    get trips() {
+      return trips;
+    },
+  };
+}
+
+for (const prefetch of [{ permits: 2000 }, "auto"] as const) {
+  own(`the mean rate is kept with few trips: ${JSON.stringify(prefetch)}`, async () => {
+    const client = counted();
+    const rate = 20_000;
+    const limiter = RedisRateLimiter.create(client.redis, watched.fresh(), rate, {
+      ...{ burstSeconds: 0, timeoutMs: 20_000, prefetch },
+    });
+    const start = performance.now();
+    let used = 0;
+    for (let now = start; now < start + 600; now = performance.now()) {
+      await limiter.acquire();
+      used += 1;
+      // a piece is 20, and instants are told from the arrival of the first reply on
+      assert.ok(used <= ((performance.now() - start) * rate) / 1000 + 21, `${used}`);
+    }
+    // a busy machine may lose some
+    assert.ok(used > 0.3 * rate * 0.6, `${used}`);
+    assert.ok(client.trips < used / 50, `${client.trips} trips for ${used}`);
+    await limiter.close();
+  });
+}
+
+own("each key has a stock of its own, and all are closed together", async () => {
+  const name = watched.fresh();
+  const limiter = RedisLimiter.create(
+    watched.runner,
+    name,
+    fixedWindow({ limit: 10, windowMs: 3_600_000, align: "first" }),
+    { timeoutMs: 20_000, prefetch: { permits: 4, maxAgeMs: 60_000 } },
+  );
+  const [ann, bob] = [limiter.for("ann"), limiter.for("bob")];
+  for (const each of [limiter, ann, bob, ann]) assert.is(await each.acquire(), 0);
+  const fresh = RedisLimiter.create(
+    watched.runner,
+    name,
+    fixedWindow({ limit: 10, windowMs: 3_600_000, align: "first" }),
+    { timeoutMs: 20_000 },
+  );
+  const remaining = async () => [
+    (await fresh.peek()).remaining,
+    (await fresh.for("ann").peek()).remaining,
+  ];
+  assert.equal(await remaining(), [5, 5]);
+  await limiter.close();
+  assert.equal(await remaining(), [9, 8]);
+  assert.instance(await failure(() => ann.acquire()), LimiterClosedError);
+  assert.throws(
+    () => limiter.for("carl"),
+    (error: unknown) => error instanceof LimiterClosedError,
+  );
+  assert.is(limiter.for("bob"), bob);
+  await limiter.close();
+  await fresh.close();
+});
+
+own("a limit on how many run is ended by `await using`, too", async () => {
+  const subscriber = {
+    subscribe: async () => {},
+    unsubscribe: async () => {},
+    on: () => {},
+    off: () => {},
+  };
+  const limiter = RedisConcurrencyLimiter.create(watched.runner, watched.fresh(), 1, {
+    subscriber: subscriber as unknown as RedisSubscriber,
+  });
+  {
+    await using same = limiter;
+    await same.peek();
+  }
+  assert.instance(await failure(() => limiter.acquire()), LimiterClosedError);
+});
+
+own("bad options are refused", () => {
+  const create = (prefetch: unknown) =>
+    RedisRateLimiter.create(watched.runner, "never asked", 5, { prefetch: prefetch as "auto" });
+  const rows: [prefetch: unknown, error: RegExp][] = [
+    [0, /prefetch must be "auto" or .*, got 0/],
+    [null, /prefetch must be "auto" or .*, got null/],
+    ["manual", /prefetch must be "auto" or .*, got "manual"/],
+    [{ permit: 5 }, /prefetch has no "permit"; expected one of permits, maxAgeMs/],
+    [{ permits: 0 }, /prefetch\.permits must be a finite number above 0, or "auto", got 0/],
+    [
+      { permits: Infinity },
+      /prefetch\.permits must be a finite number above 0, or "auto", got Infinity/,
+    ],
+    [{ permits: "all" }, /prefetch\.permits must be a finite number above 0, or "auto", got "all"/],
+    [{ maxAgeMs: 0 }, /prefetch\.maxAgeMs must be a finite number above 0, got 0/],
+    [{ permits: 5, maxAgeMs: -1 }, /prefetch\.maxAgeMs must be a finite number above 0, got -1/],
+  ];
+  for (const [prefetch, error] of rows) assert.throws(() => create(prefetch), error);
+  for (const good of ["auto", {}, { permits: "auto" }, { permits: 0.5, maxAgeMs: 1 }, undefined]) {
+    assert.ok(create(good) instanceof RedisRateLimiter);
+  }
+});
+
+own.run();
+
+const closing = suite("prefetching limiters on Redis, after");
+closing("the client ends", () => watched.redis.disconnect());
+closing.run();

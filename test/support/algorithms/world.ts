@@ -1,0 +1,93 @@
+/** Random histories of one state, through the contract of an algorithm. */
+import type { Policy } from "../../../src/algorithms/algorithm.ts";
+
+/**
+ * `edge`: time goes on to where that many permits can go, or where everything is as new, or by one
+ * microsecond less or more. `charge` is for properties that hold after debts, too.
+ */
+export type Deed =
+  | { readonly verb: "step"; readonly micros: number }
+  | {
+      readonly verb: "edge";
+      readonly permits: number;
+      readonly fresh: boolean;
+      readonly by: number;
+    }
+  | { readonly verb: "ask"; readonly permits: number; readonly longest: number }
+  | { readonly verb: "cancel"; readonly which: number }
+  | { readonly verb: "pause"; readonly micros: number }
+  | { readonly verb: "charge"; readonly permits: number }
+  | { readonly verb: "refund"; readonly permits: number };
+
+interface Grant {
+  readonly at: number;
+  readonly permits: number;
+  readonly receipt: number;
+}
+
+/** A state under a policy, and all that happened to it. */
+export class World {
+  readonly policy: Policy;
+  readonly grants: Grant[] = [];
+  readonly start: number;
+  readonly epoch: number;
+  state: unknown;
+  now: number;
+  #heldUntil = 0;
+
+  constructor(policy: Policy, now: number, epoch: number) {
+    this.policy = policy;
+    this.start = now;
+    this.epoch = epoch;
+    this.now = now;
+    this.state = this.fresh(now);
+  }
+
+  fresh(now: number): unknown {
+    const state = this.policy.algorithm.start(this.policy, now);
+    this.policy.algorithm.align?.(this.policy, state, this.epoch);
+    return state;
+  }
+
+  owed(at = this.now, state = this.state): number {
+    return this.policy.algorithm.owed(this.policy, state, at);
+  }
+
+  copy(): unknown {
+    return this.policy.algorithm.copy(this.state);
+  }
+
+  earliest(from: number, permits: number, state = this.state): number {
+    return this.policy.algorithm.earliest(this.policy, state, from, permits);
+  }
+
+  do(deed: Deed): void {
+    const { policy, state } = this;
+    const { algorithm } = policy;
+    if (deed.verb === "step") this.now += deed.micros;
+    else if (deed.verb === "edge") this.#toEdge(deed.permits, deed.fresh, deed.by);
+    else if (deed.verb === "pause") this.#heldUntil = this.now + deed.micros;
+    else if (deed.verb === "charge") algorithm.take(policy, state, this.now, deed.permits);
+    else if (deed.verb === "refund") algorithm.giveBack(policy, state, this.now, deed.permits);
+    else if (deed.verb === "ask") {
+      const { permits } = deed;
+      const at = this.earliest(Math.max(this.now, this.#heldUntil), permits);
+      if (at === Infinity || at - this.now > deed.longest) return;
+      if (at > this.now && algorithm.overflows?.(policy, state, this.now, permits)) return;
+      this.grants.push({ at, permits, receipt: algorithm.take(policy, state, at, permits) });
+    } else {
+      const index = deed.which % Math.max(1, this.grants.length);
+      const grant = this.grants[index];
+      if (grant === undefined || grant.at <= this.now) return;
+      this.grants.splice(index, 1);
+      algorithm.giveBack(policy, state, this.now, grant.permits, grant.receipt);
+    }
+  }
+
+  #toEdge(permits: number, fresh: boolean, by: number): void {
+    const reset = this.now + this.policy.algorithm.lifetime(this.policy, this.state, this.now);
+    const at = fresh ? reset : this.earliest(this.now, permits);
+    // what is an hour away, or never comes, is no edge to be seen
+    if (at - this.now <= 3.6e9) this.now = Math.max(this.now, Math.ceil(at) + by);
+  }
+}

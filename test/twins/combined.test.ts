@@ -1,0 +1,262 @@
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import { Redis } from "ioredis";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { redisServer } from "../../scripts/redis-server.ts";
+import { writePolicies } from "../../src/algorithms/index.ts";
+import { FrameStore } from "../../src/stores/frame-store.ts";
+import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
+import { RedisStore } from "../../src/stores/redis/redis-store.ts";
+import { describeState } from "../../src/stores/state-bytes.ts";
+import type { CombinedPart, StoreRequest } from "../../src/stores/store.ts";
+import { LostReplyError, type Trip } from "../../src/stores/trip.ts";
+import { samplePolicies } from "../support/algorithms/samples.ts";
+import { suite } from "../support/suite.ts";
+
+const HISTORIES = Number(process.env.TWINS_BATCHES ?? 10) * 60;
+const PREFIX = "twins-combined:";
+
+// -- what histories are made of --
+
+/** Keys in which operators keep limits. */
+const LIMIT_KEYS = ["limit 1", "limit 2"];
+const keptAt = fc.constantFrom(undefined, undefined, 1, 2);
+const keptLimit = fc.constantFrom(undefined, undefined, "0", "3", "-1", "many", "2.5", "1e3");
+
+/**
+ * One or two policies; each limiter is declared with one of two sets of numbers. Limits of some
+ * policies are kept in keys.
+ */
+const limiter = fc
+  .array(fc.constantFrom(...samplePolicies), { minLength: 1, maxLength: 2 })
+  .chain((kinds) => {
+    const numbers = fc.tuple(...kinds.map((kind) => fc.constantFrom(...kind)));
+    return fc.tuple(fc.tuple(numbers, numbers), fc.tuple(...kinds.map(() => keptAt)));
+  })
+  .map(([both, kept]) => ({
+    names: both[0].map(({ algorithm }) => algorithm.name),
+    declared: both.map((policies) => writePolicies(policies, kept)),
+    set: writePolicies(both[1]),
+  }));
+const permits = fc.constantFrom(1, 1, 1, 2, 3, 0.5, 7, 1e6);
+const micros = fc.oneof(
+  fc.constantFrom(0, 0, 1, 1000, 200_000, 1_000_000),
+  fc.integer({ min: 0, max: 3_000_000 }),
+);
+const part = fc.record({
+  amount: fc.tuple(permits, permits),
+  longest: fc.oneof(fc.constantFrom(0, 0, Infinity), micros),
+  late: fc.constantFrom(0, 0, 0, 500),
+  isOptional: fc.boolean(),
+  /** How much later this part has read its clock. */
+  ahead: fc.constantFrom(0, 0, 0, 1),
+});
+/** Some combinations of the same limiters, which share a call. */
+const combinations = fc.record({
+  members: fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }),
+  requests: fc.array(
+    fc.record({
+      verb: fc.constantFrom<"take" | "peek">("take", "take", "take", "peek"),
+      /** Which of its numbers each limiter is declared with. */
+      declared: fc.tuple(...[0, 1, 2].map(() => fc.constantFrom(0, 0, 0, 1))),
+      parts: fc.tuple(part, part, part, part),
+    }),
+    { minLength: 1, maxLength: 3 },
+  ),
+});
+const other = fc.record({
+  member: fc.nat({ max: 2 }),
+  verb: fc.constantFrom("back", "pause", "charge", "set"),
+  micros,
+  grant: fc.nat({ max: 9 }),
+  /** How often it is sent: all but the last reply are lost. */
+  times: fc.constantFrom(1, 1, 2),
+});
+const history = fc.record({
+  limiters: fc.tuple(limiter, limiter, limiter),
+  steps: fc.array(
+    fc.record({
+      step: fc.oneof(micros, fc.constant(-5)),
+      limits: fc.tuple(keptLimit, keptLimit),
+      combinations,
+      /** The call is sent twice, and the first reply is lost. */
+      isSentTwice: fc.constantFrom(false, false, true),
+      other,
+    }),
+    { minLength: 1, maxLength: 6, size: "max" },
+  ),
+});
+type History = typeof history extends fc.Arbitrary<infer T> ? T : never;
+
+// -- how they are run --
+
+/** A grant, to be given back: of which limiter, as it was declared. */
+interface Grant {
+  readonly member: number;
+  readonly declared: string;
+  readonly request: StoreRequest;
+}
+
+let redis: Redis;
+let isSentTwice = false;
+/** The trips of the combinations in the last call. */
+let sent: Trip[] = [];
+
+const runner: ScriptRunner = {
+  async runScript(script, keys, args) {
+    sent = [];
+    for (let at = 0; at < args.length; at += 3 + Number(args[at + 2])) {
+      sent.push({ caller: String(args[at + 6]), number: Number(args[at + 7]) });
+    }
+    if (isSentTwice) await scriptRunner(redis).runScript(script, keys, args);
+    return scriptRunner(redis).runScript(script, keys, args);
+  },
+};
+
+/** What comes of the last time, as the caller learns it. */
+function orLost<T>(run: () => T, times: number): T | LostReplyError {
+  try {
+    for (let i = 1; i < times; i++) run();
+    return run();
+  } catch (error) {
+    if (error instanceof LostReplyError) return error;
+    throw error;
+  }
+}
+
+async function outcome<T>(promise: Promise<T>): Promise<T | LostReplyError> {
+  const [settled] = await Promise.allSettled([promise]);
+  if (settled.status === "fulfilled") return settled.value;
+  if (settled.reason instanceof LostReplyError) return settled.reason;
+  throw settled.reason;
+}
+
+async function agree({ limiters, steps }: History, id: number): Promise<number> {
+  const frame = new FrameStore();
+  const stores = limiters.map(({ names }) => new RedisStore(runner, PREFIX, names, LIMIT_KEYS));
+  const key = (member: number) => `${id}:${member}`;
+  const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
+  const grants: Grant[] = [];
+  let now = 1_700_000_000_000_000 + id;
+  let count = 0;
+
+  const same = async (what: unknown, here: unknown, there: unknown) => {
+    if (!isDeepStrictEqual(there, here)) {
+      const shown = [what, there, here].map((one) => JSON.stringify(one));
+      throw new Error(`${shown[0]}: Redis answers\n${shown[1]}\nexpected\n${shown[2]}`);
+    }
+    for (const member of [0, 1, 2]) {
+      const bytes = await redis.getBuffer(PREFIX + key(member));
+      const expected = frame.saved(key(member))?.bytes;
+      if (describeState(bytes) === describeState(expected)) continue;
+      throw new Error(
+        `${JSON.stringify(what)}: Redis keeps\n${describeState(bytes)}\nexpected\n${describeState(expected)}`,
+      );
+    }
+  };
+
+  let number = 0;
+  for (const { step, limits, combinations, other, ...call } of steps) {
+    now += step;
+    for (const [i, key] of LIMIT_KEYS.entries()) {
+      const limit = limits[i];
+      if (limit === undefined) {
+        frame.limits.delete(key);
+        await redis.del(key);
+      } else {
+        frame.limits.set(key, limit);
+        await redis.set(key, limit);
+      }
+    }
+    const requests = combinations.requests.map((request) => ({
+      verb: request.verb,
+      parts: combinations.members.map((member, i) => {
+        const { ahead, ...part } = request.parts[i] as (typeof request.parts)[number];
+        const declared = numbers(member, request.declared[member] ?? 0);
+        return { ...part, member, declared, now: now + ahead };
+      }),
+    }));
+    isSentTwice = call.isSentTwice;
+    const there = await Promise.all(
+      requests.map(({ verb, parts }) => {
+        const placed = parts.map(({ member, ...each }): CombinedPart => {
+          return { ...each, place: (stores[member] as RedisStore).place(key(member)) };
+        });
+        const { store } = (placed[0] as CombinedPart).place;
+        return outcome(store.runTogether(verb, placed));
+      }),
+    );
+    const combine = () =>
+      requests.map(({ verb, parts }, i) => {
+        const placed = parts.map((each) => {
+          const store = stores[each.member] as RedisStore;
+          const place = { ...store.place(key(each.member)), key: key(each.member) };
+          return { ...each, place: { ...place, limitKeys: LIMIT_KEYS } };
+        });
+        return orLost(() => frame.combination(verb, placed, sent[i]), 1);
+      });
+    if (isSentTwice) combine();
+    const here = combine();
+    isSentTwice = false;
+    await same(requests, here, there);
+    count += here.length;
+    requests.forEach(({ verb, parts }, i) => {
+      const reply = here[i];
+      if (verb === "peek" || reply instanceof LostReplyError || !reply?.passes) return;
+      parts.forEach(({ member, declared, amount }, at) => {
+        const told = reply.parts[at];
+        if (told?.fate !== "passes") return;
+        const { receipts } = told.answer;
+        grants.push({ member, declared, request: { verb: "back", amount, receipts } });
+      });
+    });
+
+    const grant = grants[other.grant % Math.max(1, grants.length)];
+    const member = (other.verb === "back" && grant?.member) || other.member;
+    const request = (): StoreRequest => {
+      switch (other.verb) {
+        case "back":
+          return grant?.member === member ? grant.request : { verb: "owed" };
+        case "charge":
+          return { verb: "charge", amount: [1, 1] };
+        case "set":
+          return { verb: "set", numbers: String(limiters[member]?.set) };
+        default:
+          return { verb: "pause", micros: other.micros };
+      }
+    };
+    const granted = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
+    const declared = granted ?? numbers(member, 0);
+    const trip = { caller: "process0", number: ++number };
+    const own = () => frame.trip(key(member), declared, [request()], now, LIMIT_KEYS, trip);
+    const store = stores[member] as RedisStore;
+    const run = () => store.run(key(member), declared, [request()], now, trip);
+    for (let i = 1; i < other.times; i++) await run();
+    await same(other, orLost(own, other.times), await outcome(run()));
+  }
+  return count;
+}
+
+const twins = suite("twins, several limiters at once", { timeoutMs: 120_000 });
+
+twins.before(async () => {
+  await redisServer();
+  redis = new Redis(await freshUrl());
+});
+
+twins.after(() => {
+  redis.disconnect();
+});
+
+twins("Redis answers and saves what TypeScript does, to the last bit", async () => {
+  const seed = Number(process.env.TWINS_SEED ?? 20_261_122);
+  let id = 0;
+  let combinations = 0;
+  const property = fc.asyncProperty(history, async (one) => {
+    combinations += await agree(one, id++);
+  });
+  await fc.assert(property, { seed, numRuns: HISTORIES, includeErrorInReport: true });
+  console.log(`  ${HISTORIES} histories, ${combinations} combinations, seed ${seed}`);
+});
+
+twins.run();
