@@ -87,7 +87,10 @@ async function socketsHaveClosed(): Promise<void> {
   });
 }
 
-/** How long a timer may outlive its suite, ms. A longer one would fire beside the next tests. */
+/**
+ * How long a timer may outlive its suite, ms. A longer one would fire beside the next tests. (A client of
+ * ioredis whose server is gone leaves one of `disconnectTimeout`, 2 s by default.)
+ */
 const LONGEST_LEFT_MS = 500;
 
 /** Waits until no timer keeps the process alive. @returns how many still do after `LONGEST_LEFT_MS` */
