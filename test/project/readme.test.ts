@@ -1,3 +1,10 @@
 import { testPages } from "../support/docs/pages.ts";
 
-testPages("README", ["README.md", "bench/RESULTS.md", "CONTRIBUTING.md", "ARCHITECTURE.md"]);
+testPages("README", [
+  "README.md",
+  "ARCHITECTURE.md",
+  "CONTRIBUTING.md",
+  "SECURITY.md",
+  "bench/RESULTS.md",
+  "gateway/README.md",
+]);
