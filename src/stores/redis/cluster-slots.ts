@@ -11,11 +11,6 @@ export interface ClusterClient {
   readonly options?: { readonly keyPrefix?: string };
 }
 
-/** Whether the client is one for a Cluster: `nodes` is a method of ioredis, `nodeClient` of node-redis. */
-export function isCluster(client: object): boolean {
-  return "nodes" in client || "nodeClient" in client;
-}
-
 /** Returns the address of the master that serves the key; empty if the client does not know it. */
 export function nodeOf(client: ClusterClient, key: string): string {
   const prefix = client.options?.keyPrefix ?? "";

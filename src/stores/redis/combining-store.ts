@@ -10,8 +10,8 @@ import { show } from "../../ground/check.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The most limiters in a call: the server runs nothing else while a script runs. */
