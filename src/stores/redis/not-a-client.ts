@@ -18,11 +18,7 @@ export function whyNoClient(client: unknown): string | undefined {
     return "a function: if it is the class of a client, create one with new";
   }
   if (byHash) {
-    const { isPipeline } = client as { isPipeline?: unknown };
-    // of ioredis, of node-redis, of @upstash/redis
-    if (isPipeline === true || has(client, "execAsPipeline") || has(client, "exec", "chain")) {
-      return "a pipeline or transaction: give the client that it belongs to";
-    }
+    if (isPipeline(client)) return "a pipeline or transaction: give the client that it belongs to";
     if (has(client, "internal_send_command")) {
       return "a client of node-redis 3, which takes callbacks: use 4 or newer";
     }
@@ -31,6 +27,12 @@ export function whyNoClient(client: unknown): string | undefined {
   // `Bun.RedisClient`; other objects that send are sockets
   if (has(client, "send", "hmget")) return undefined;
   return show(client);
+}
+
+/** The pipelines of ioredis, of node-redis and of @upstash/redis, whose client has `chain` too. */
+function isPipeline(client: unknown): boolean {
+  if ((client as { isPipeline?: unknown }).isPipeline === true) return true;
+  return has(client, "execAsPipeline") || (has(client, "chain") && !has(client, "createScript"));
 }
 
 export function notAClient(what: string): TypeError {
