@@ -133,7 +133,7 @@ export class RedisCombiningStore implements CombiningStore {
   }
 
   #refuse({ keys, reject }: Pending, error: unknown): void {
-    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject);
+    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
   }
 }
 

@@ -174,7 +174,7 @@ function decodeReply(
   const all = String(reply);
   const end = all.indexOf("\t");
   // the hot path omits the head: its numbers are the declared ones, and it has no notes
-  const isHot = end < 0 && /^[\dn]/.test(all);
+  const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
   const head = isHot ? "" : all.slice(0, end);
   // for a short text `split` costs more than the rest of the decoding
   const isOne = end === all.lastIndexOf("\t");
