@@ -1,7 +1,7 @@
 import { ProcessCounter } from "../process-counter.ts";
 import { encodeTrip } from "./answers.ts";
-import type { ScriptRunner } from "./client.ts";
 import { ScriptCoalescer } from "./script-coalescer.ts";
+import type { ScriptRunner } from "./script-runner.ts";
 import { processScript } from "./scripts.ts";
 
 const processId = crypto.randomUUID();
