@@ -1,4 +1,5 @@
 import { show } from "../../ground/check.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import { isCluster } from "./cluster-slots.ts";
 import { notAClient, whyNoClient } from "./not-a-client.ts";
 import { Redirections } from "./redirections.ts";
@@ -40,7 +41,10 @@ export function callScript(
   }
 }
 
-const runners = new WeakMap<RedisClient, ScriptRunner>();
+const runners = /* @__PURE__ */ oncePerProcess(
+  "script runners",
+  () => new WeakMap<RedisClient, ScriptRunner>(),
+);
 
 /** Returns the runner of a client, chosen by the client's methods. The same for the same client. */
 export function scriptRunner(client: RedisClient): ScriptRunner {
