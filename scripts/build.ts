@@ -1,6 +1,5 @@
-// Builds a package of this repository into its dist/, from its package.json and tsconfig.build.json:
-//
-//   build.ts [folder]          the root package, or the package in that folder
+// Builds packages of this repository: build.ts <folder>… makes the dist/ of each folder from its
+// tsconfig.build.json and the "exports" of its package.json.
 //
 //   dist/**/*.js               the ES modules, one for each source
 //   dist/cjs/**/*.js           the same as CommonJS, one for each entry and what several entries share
@@ -23,28 +22,27 @@ import { minify } from "terser";
 const ES_ONLY = ["p-queue"];
 
 const typescript = resolve("node_modules/typescript/bin/tsc");
-process.chdir(process.argv[2] ?? ".");
+const root = process.cwd();
 
-const { exports } = JSON.parse(readFileSync("package.json", "utf8")) as {
-  exports: Record<string, string | { import: { default: string } }>;
-};
-const entries = Object.values(exports)
-  .filter((target) => typeof target !== "string")
-  .map((target) => target.import.default);
+for (const folder of process.argv.slice(2)) {
+  process.chdir(resolve(root, folder));
+  const { exports } = JSON.parse(readFileSync("package.json", "utf8"));
+  const targets = JSON.stringify(exports).match(/\.\/dist\/(?!cjs\/)[^"]+\.js/g);
+  const entries = [...new Set(targets)];
+  rmSync("dist", { recursive: true, force: true });
+  const { status } = spawnSync(process.execPath, [typescript, "-p", "tsconfig.build.json"], {
+    stdio: "inherit",
+  });
+  if (status !== 0) process.exit(1);
+  await buildCommonJs(entries);
+  moveTypes(entries);
+  for (const file of list("dist", ".js")) writeFileSync(file, await shorten(file));
+}
 
-rmSync("dist", { recursive: true, force: true });
-const { status } = spawnSync(process.execPath, [typescript, "-p", "tsconfig.build.json"], {
-  stdio: "inherit",
-});
-if (status !== 0) process.exit(1);
-
-await buildCommonJs();
-moveTypes();
-for (const file of list("dist", ".js")) writeFileSync(file, await shorten(file));
-
-async function buildCommonJs(): Promise<void> {
+async function buildCommonJs(entries: readonly string[]): Promise<void> {
   const { outputFiles } = await build({
-    entryPoints: entries,
+    absWorkingDir: process.cwd(),
+    entryPoints: [...entries],
     outbase: "dist",
     outdir: "dist/cjs",
     bundle: true,
@@ -64,7 +62,7 @@ async function buildCommonJs(): Promise<void> {
 }
 
 /** Moves the declarations that the entries reach to dist/cjs, and removes the others. */
-function moveTypes(): void {
+function moveTypes(entries: readonly string[]): void {
   const declarations = entries.map(declarationOf);
   const reached = new Set(declarations);
   for (const file of reached) {
