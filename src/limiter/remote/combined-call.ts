@@ -9,6 +9,7 @@
  */
 import { show } from "../../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
@@ -31,7 +32,10 @@ import { ScatteredError } from "../together.ts";
 import type { Combinable } from "./combinable.ts";
 import type { Here } from "./permit-request.ts";
 
-const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
+const stepsOf = /* @__PURE__ */ oncePerProcess(
+  "remote steps",
+  () => new WeakMap<CombiningStore, RemoteSteps>(),
+);
 
 /** Returns the member for a combination; undefined if the limiter's store does not support combinations. */
 export function remoteMember(limiter: Combinable): RateMember | undefined {
@@ -178,7 +182,7 @@ class RemoteSteps implements Steps {
         return told;
       },
       (cause: unknown) => {
-        if (isScattered(asked)) throw new ScatteredError("several slots", { cause });
+        if (isScattered(asked)) throw new ScatteredError(cause);
         if (isOpen) for (const { limiter } of asked) limiter.lost(cause, false);
         throw new StoreUnavailableError(name, timeoutMs, cause);
       },
