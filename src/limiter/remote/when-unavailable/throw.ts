@@ -1,4 +1,5 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
+import type { Breaker } from "../../../stores/breaker.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { Here, PermitRequest } from "../permit-request.ts";
 import type { WhenUnavailable } from "../store-link.ts";
@@ -13,8 +14,6 @@ export interface PermitStrategy extends WhenUnavailable<PermitRequest, Answer> {
   piggyback(): PermitRequest | undefined;
   /** Called when the last known state of the store is outdated. */
   outdated(): void;
-  /** Called for each answer that arrives in time. */
-  answered(request: PermitRequest, answer: Answer): void;
 }
 
 /**
@@ -24,7 +23,6 @@ export interface PermitStrategy extends WhenUnavailable<PermitRequest, Answer> {
 export class ThrowWhenUnavailable implements PermitStrategy {
   readonly awayOnError: boolean = false;
   readonly awayOnDisconnect: boolean = false;
-  readonly acceptsLate: boolean = false;
   readonly #kept: PermitRequest[] = [];
 
   get isAwaited(): boolean {
@@ -45,6 +43,10 @@ export class ThrowWhenUnavailable implements PermitStrategy {
 
   get here(): Here | undefined {
     return undefined;
+  }
+
+  breaker(breaker: Breaker): Breaker {
+    return breaker;
   }
 
   failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
