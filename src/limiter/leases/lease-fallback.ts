@@ -39,7 +39,7 @@ abstract class KeepsCallers extends ThrowWhenUnavailable {
     if (host.active < this.share) {
       this.#grantOne(claim);
     } else if (host.mayWait(claim)) {
-      host.park(claim);
+      host.wait(claim, "parked");
       this.#line.append(claim);
       host.keeper.wakeIn(SHARE_HOLDS_MS);
     } else {

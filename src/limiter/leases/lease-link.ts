@@ -7,7 +7,8 @@ import type {
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
-import { type PendingRequest, StoreLink, type WhenUnavailable } from "../remote/store-link.ts";
+import { StoreLink } from "../remote/store-link.ts";
+import type { PendingRequest, Strategy } from "../remote/strategy.ts";
 
 export interface LeaseAnswer {
   readonly standing: Standing;
@@ -54,7 +55,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
     store: LeaseStore,
     key: string,
     declared: number,
-    strategy: WhenUnavailable<LeaseCall, LeaseAnswer>,
+    strategy: Strategy<LeaseCall, LeaseAnswer>,
     options: LeaseLinkOptions,
   ) {
     super(store, key, options, strategy, { mostRequests: 1024 });

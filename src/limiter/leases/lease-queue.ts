@@ -58,19 +58,17 @@ export class LeaseQueue implements LeaseHost {
     const { name, leaseMs, timeoutMs } = options;
     const processes = counterOf(options, store, key);
     const instances = instancesOf(options.instances, processes);
-    const stats = new OutageStats(name, processes);
-    const strategy = whenUnavailable(options.whenUnavailable, this, instances);
+    this.stats = new OutageStats(name, processes);
     this.#declared = declared;
     this.#limit = declared;
     this.#options = options;
-    this.stats = stats;
-    this.#meter = stats.meter([], undefined);
-    this.#strategy = strategy;
-    const linkOptions = { name, timeoutMs, processes, stats };
-    this.#link = new LeaseLink(store, key, declared, strategy, linkOptions);
+    this.#meter = this.stats.meter([], undefined);
+    this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
+    const linked = { ...options, stats: this.stats, processes };
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, linked);
     this.keeper = new LeaseKeeper(
       this.#link,
-      { leaseMs, isStrict: strategy.losesLeases },
+      { leaseMs, isStrict: this.#strategy.losesLeases },
       {
         granted: (claim) => {
           this.#listener.missed();
@@ -100,7 +98,6 @@ export class LeaseQueue implements LeaseHost {
   get active(): number {
     return this.#active;
   }
-
   get waiting(): number {
     return this.#waiting;
   }
@@ -215,7 +212,7 @@ export class LeaseQueue implements LeaseHost {
     if (standing === "held") {
       this.#letIn(claim);
     } else if (standing === "waiting" && this.mayWait(claim)) {
-      this.#seat(claim, "waiting");
+      this.wait(claim, "waiting");
       this.#listener.listen();
       this.keeper.wakeAtLapse(reply);
     } else {
@@ -242,7 +239,7 @@ export class LeaseQueue implements LeaseHost {
     claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
   }
 
-  #seat(claim: Claim, state: "waiting" | "parked"): void {
+  wait(claim: Claim, state: "waiting" | "parked"): void {
     claim.state = state;
     if (!claim.seated) this.#waiting += 1;
     claim.seated = true;
@@ -324,10 +321,6 @@ export class LeaseQueue implements LeaseHost {
 
   mayWait(claim: Claim): boolean {
     return claim.waits && !claim.overdue && (claim.seated || this.#hasRoom());
-  }
-
-  park(claim: Claim): void {
-    this.#seat(claim, "parked");
   }
 
   grant(claim: Claim): void {

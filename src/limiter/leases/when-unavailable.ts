@@ -1,7 +1,5 @@
-import type { StoreUnavailableError } from "../../ground/errors.ts";
-import type { Breaker } from "../../stores/breaker.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import type { WhenUnavailable } from "../remote/store-link.ts";
+import { Strategy } from "../remote/strategy.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
 import type { Claim } from "./remote-lease.ts";
@@ -14,7 +12,8 @@ export interface LeaseHost {
   readonly active: number;
   readonly isAway: boolean;
   mayWait(claim: Claim): boolean;
-  park(claim: Claim): void;
+  /** Counts the claim as waiting. */
+  wait(claim: Claim, state: "parked"): void;
   refuse(claim: Claim): void;
   /** Grants a lease that the store does not know. */
   grant(claim: Claim): void;
@@ -27,14 +26,13 @@ export interface LeaseHost {
 }
 
 /** Fails all calls; a lease that could not be renewed in time is lost. */
-export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAnswer> {
-  readonly awayOnError: boolean = false;
-  readonly awayOnDisconnect: boolean = false;
+export class ThrowWhenUnavailable extends Strategy<LeaseCall, LeaseAnswer> {
   /** Whether a lease that was not renewed in time is lost; if false, only one unknown to the store is. */
   readonly losesLeases: boolean = true;
   protected readonly host: LeaseHost;
 
   constructor(host: LeaseHost) {
+    super();
     this.host = host;
   }
 
@@ -78,41 +76,19 @@ export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAns
 
   // -- for the link --
 
-  get isAwaited(): boolean {
-    return false;
-  }
-
-  get holdsRequests(): boolean {
-    return false;
-  }
-
-  get isIdle(): boolean {
+  override get isIdle(): boolean {
     return this.host.keeper.claims.size === 0;
   }
 
-  breaker(breaker: Breaker): Breaker {
-    return breaker;
-  }
-
-  answered(_call: LeaseCall, { reply }: LeaseAnswer): void {
+  override answered(_call: LeaseCall, { reply }: LeaseAnswer): void {
     this.host.replied(reply);
   }
 
-  failed(call: LeaseCall, error: StoreUnavailableError, _isSent: boolean): void {
-    call.fail(error);
-  }
-
-  late(call: LeaseCall, answer: LeaseAnswer): void {
+  override late(call: LeaseCall, answer: LeaseAnswer): void {
     if (answer.standing !== "none") this.host.late(call.what, answer);
   }
 
-  lost(): void {}
-
-  recovered(_send: (call: LeaseCall) => void): void {
+  override recovered(_send: (call: LeaseCall) => void): void {
     this.host.keeper.wake();
-  }
-
-  abandon(): Iterable<LeaseCall> {
-    return [];
   }
 }

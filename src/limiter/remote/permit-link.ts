@@ -13,7 +13,7 @@ import { LostReplyError, type Trip, TripCounter } from "../../stores/trip.ts";
 import type { Parts } from "./parts.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import { StoreLink } from "./store-link.ts";
-import type { PermitStrategy } from "./when-unavailable/throw.ts";
+import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
 /** The source of permits: the store, or a prefetcher in front of it. */
 export interface PermitSource {
@@ -30,12 +30,12 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #store: Store;
   readonly #key: string;
   readonly #parts: Parts;
-  readonly #strategy: PermitStrategy;
+  readonly #strategy: ThrowWhenUnavailable;
   readonly #declared: string;
   /** Numbers the batches. */
   readonly #trips: TripCounter;
 
-  constructor(store: Store, key: string, parts: Parts, strategy: PermitStrategy) {
+  constructor(store: Store, key: string, parts: Parts, strategy: ThrowWhenUnavailable) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
     const isOrdered = store.isOrdered === true && parts.prefetch === undefined;
     super(store, key, parts, strategy, { mostRequests: 4096, isOrdered });

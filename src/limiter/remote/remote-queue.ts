@@ -22,13 +22,13 @@ import { Prefetcher } from "./prefetcher.ts";
 import type { RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
 import type { HereHost } from "./when-unavailable/answer-here.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
-import type { PermitStrategy } from "./when-unavailable/throw.ts";
+import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
 type Reserved = Parameters<WaiterHost["reserved"]>[0];
 
 export class RemoteQueue implements WaiterHost, HereHost {
   readonly parts: Parts;
-  readonly strategy: PermitStrategy;
+  readonly strategy: ThrowWhenUnavailable;
   readonly link: PermitLink;
   readonly prefetcher: Prefetcher | undefined;
   readonly #source: PermitSource;

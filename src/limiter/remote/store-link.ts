@@ -8,54 +8,9 @@ import { StoreUnavailableError } from "../../ground/errors.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
 import type { Store } from "../../stores/store.ts";
 import { LostReplyError } from "../../stores/trip.ts";
-import {
-  type Batchable,
-  Batcher,
-  type BatchHandler,
-  type BatchLimits,
-  type Sent,
-} from "./batcher.ts";
+import { Batcher, type BatchHandler, type BatchLimits, type Sent } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
-
-/** A request to a store, with a method for each outcome. */
-export interface PendingRequest<Answer> extends Batchable {
-  answer(answer: Answer, sentAt: number): void;
-  fail(error: unknown): void;
-  /** Returns the granted permits: the caller has left before the reply. */
-  returnToStore?(answer: Answer): void;
-}
-
-/** Handles requests while the store is away: one strategy for each value of `whenUnavailable`. */
-export interface WhenUnavailable<Request, Answer> {
-  /** Whether an error reply means that the store is away; a time-out always does. */
-  readonly awayOnError: boolean;
-  /** Whether the store counts as away when the client reports that it has no connection. */
-  readonly awayOnDisconnect: boolean;
-  /** Whether a caller waits for the store. */
-  readonly isAwaited: boolean;
-  /** Whether the strategy holds requests that it sends when the store is back. */
-  readonly holdsRequests: boolean;
-  /** Whether the outage leaves nothing to do when the store is back. */
-  readonly isIdle: boolean;
-  /** Returns the breaker to use, of those of a connection. */
-  breaker(breaker: Breaker): Breaker;
-  /**
-   * Handles a request that the store did not answer.
-   *
-   * @param isSent the request was sent: the store may have run it, or may still run it
-   */
-  failed(request: Request, error: StoreUnavailableError, isSent: boolean): void;
-  /** Handles the late reply to a request that has failed. */
-  late(request: Request, answer: Answer, sentAt: number): void;
-  /** Called for each answer that arrives in time. */
-  answered(request: Request, answer: Answer): void;
-  /** Called when an outage begins. */
-  lost(): void;
-  /** Called when the store is back. @param send sends a request ahead of all later ones */
-  recovered(send: (request: Request) => void): void;
-  /** Called when the limiter is closed. @returns the requests that the strategy holds */
-  abandon(): Iterable<Request>;
-}
+import type { PendingRequest, Strategy } from "./strategy.ts";
 
 export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   implements BreakerListener, BatchHandler<Request, Answer | undefined>
@@ -63,7 +18,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   readonly timeoutMs: number;
   readonly #name: string;
   readonly #stats: OutageStats;
-  readonly #strategy: WhenUnavailable<Request, Answer>;
+  readonly #strategy: Strategy<Request, Answer>;
   readonly #batcher: Batcher<Request, Answer | undefined>;
   readonly #findBreaker: () => Breaker;
   readonly #isPermanent: (cause: unknown) => boolean;
@@ -79,7 +34,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     store: Pick<Store, "breakerOf" | "isPermanent">,
     key: string,
     { name, timeoutMs, stats }: { name: string; timeoutMs: number; stats: OutageStats },
-    strategy: WhenUnavailable<Request, Answer>,
+    strategy: Strategy<Request, Answer>,
     limits: Omit<BatchLimits, "timeoutMs">,
   ) {
     const own = new Breaker();

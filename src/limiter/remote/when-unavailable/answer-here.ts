@@ -59,11 +59,11 @@ export abstract class AnswerHere extends ThrowWhenUnavailable implements Share {
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
     const isKept = request.promisedUntil !== undefined && !isSent;
     if (isKept || request.runHere === undefined) super.failed(request, error, isSent);
-    else if (isSent) request.runHere(this.here, true);
+    else if (isSent) request.runHere(this.#here, true);
     else this.#gate.pass(() => this.#runLater(request));
   }
 
-  override get here(): Here {
+  get #here(): Here {
     if (this.#fallback === undefined) {
       this.#fallback = new LocalFallback(this.parts, this.host, this);
       // callers with permits promised by the store go first
@@ -75,7 +75,7 @@ export abstract class AnswerHere extends ThrowWhenUnavailable implements Share {
   #runLater(request: PermitRequest): void {
     if (request.gone) return;
     // the store may be back by now
-    if (this.#isAway) request.runHere?.(this.here, false);
+    if (this.#isAway) request.runHere?.(this.#here, false);
     else this.host.send(request);
   }
 

@@ -3,7 +3,7 @@ import type { Parts } from "../parts.ts";
 import { AllowWhenUnavailable } from "./allow.ts";
 import type { HereHost } from "./answer-here.ts";
 import { LocalWhenUnavailable } from "./local.ts";
-import { type PermitStrategy, ThrowWhenUnavailable } from "./throw.ts";
+import { ThrowWhenUnavailable } from "./throw.ts";
 import { WaitWhenUnavailable } from "./wait.ts";
 
 const STRATEGIES = {
@@ -15,6 +15,6 @@ const STRATEGIES = {
 };
 
 /** Returns the strategy of the limiter's `whenUnavailable`. */
-export function whenUnavailable(parts: Parts, host: HereHost): PermitStrategy {
+export function whenUnavailable(parts: Parts, host: HereHost): ThrowWhenUnavailable {
   return STRATEGIES[parts.whenUnavailable](parts, host);
 }
