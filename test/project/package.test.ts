@@ -5,6 +5,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import * as assert from "uvu/assert";
+import { VERSION } from "../../src/ground/copies.ts";
 import { suite } from "../support/suite.ts";
 
 // The packages as their users get them: built and packed from a copy of the project, so that the
@@ -222,10 +223,17 @@ test("works from an ES module", () => {
   run(consumer, process.execPath, "esm.js");
 });
 
-test("works through require, or says clearly that this Node cannot", () => {
-  const requiring = () => run(consumer, process.execPath, "required.cjs");
-  if ("require_module" in process.features && process.features.require_module) requiring();
-  else assert.throws(requiring, /ERR_REQUIRE_ESM/);
+test("works through require", () => {
+  run(consumer, process.execPath, "--no-experimental-require-module", "required.cjs");
+});
+
+test("its ES modules and its CommonJS build work together in one process", () => {
+  run(consumer, process.execPath, "both-builds.js");
+});
+
+test("the version that copies of the package recognise each other by is its own", () => {
+  const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
+  assert.equal(VERSION, version);
 });
 
 test("npx smooth-limiter-gateway runs where it is installed", () => {
