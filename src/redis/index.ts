@@ -36,7 +36,7 @@ import {
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
 export type { RemoteLimiter } from "../limiter/face.ts";
-export type { ConcurrencyStatus } from "../limiter/leases/lease-options.ts";
+export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";

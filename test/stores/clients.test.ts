@@ -270,7 +270,7 @@ single("calls of one's own client may share the turn with ours", async () => {
 single("a client that is not connected yet, or no longer, is no reason to hang", async () => {
   const closed = new Redis(server.url);
   closed.disconnect();
-  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true });
+  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true, disconnectTimeout: 50 });
   nobody.on("error", () => {});
   const never = createClient({ url: server.url });
   never.on("error", () => {});

@@ -1,4 +1,5 @@
 /** Chooses the adapter of a client, by the client's methods. */
+import { oncePerProcess } from "../../ground/copies.ts";
 import type { ClientAdapter, Connection } from "./clients/adapter.ts";
 import { type BunRedisLike, bunAdapter } from "./clients/bun.ts";
 import { type IoredisLike, ioredisAdapter } from "./clients/ioredis.ts";
@@ -13,7 +14,10 @@ export type { BunRedisLike, IoredisLike, NodeRedisLike, UpstashLike };
 
 export type RedisClient = IoredisLike | NodeRedisLike | BunRedisLike | UpstashLike | ScriptRunner;
 
-const adapters = new WeakMap<RedisClient, ClientAdapter>();
+const adapters = /* @__PURE__ */ oncePerProcess(
+  "client adapters",
+  () => new WeakMap<RedisClient, ClientAdapter>(),
+);
 
 /**
  * Returns the adapter of a client: the same for the same client.

@@ -7,6 +7,7 @@
  * same hash tag (the text in braces) are combined.
  */
 import { show } from "../../ground/check.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
@@ -33,7 +34,10 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-const combiningStores = new WeakMap<ScriptRunner, RedisCombiningStore>();
+const combiningStores = /* @__PURE__ */ oncePerProcess(
+  "combining stores",
+  () => new WeakMap<ScriptRunner, RedisCombiningStore>(),
+);
 
 export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;

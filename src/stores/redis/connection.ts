@@ -1,4 +1,5 @@
 /** Breakers by connection, and the connection events of a client. */
+import { oncePerProcess } from "../../ground/copies.ts";
 import { Breaker } from "../breaker.ts";
 import { adapterOf, type RedisClient } from "./client.ts";
 import type { Connection } from "./clients/adapter.ts";
@@ -6,10 +7,16 @@ import type { Connection } from "./clients/adapter.ts";
 /** Returns the breaker that this key, prefix included, shares with the other keys of its server. */
 export type BreakerOf = (key: string) => Breaker;
 
-const known = new WeakMap<RedisClient, BreakerOf>();
+const known = /* @__PURE__ */ oncePerProcess(
+  "breakers",
+  () => new WeakMap<RedisClient, BreakerOf>(),
+);
 
 /** The clients with event listeners: one listener for each event, for any number of limiters. */
-const heeded = new WeakSet<RedisClient>();
+const heeded = /* @__PURE__ */ oncePerProcess(
+  "clients with listeners",
+  () => new WeakSet<RedisClient>(),
+);
 
 /**
  * Returns one breaker for all limiters of a client; on Cluster, where one server may be unavailable while
