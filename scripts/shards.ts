@@ -18,7 +18,7 @@ const LAST_OUTPUT_MS = 2000;
  * @param claims a folder, empty at first, that all shards share
  */
 export function* claimedFiles(files: readonly string[], claims: string): Generator<string> {
-  const sized = files.map((file) => ({ file, bytes: statSync(join("test", file)).size }));
+  const sized = files.map((file) => ({ file, bytes: statSync(file).size }));
   for (const [i, { file }] of sized.sort((a, b) => b.bytes - a.bytes).entries()) {
     if (claim(join(claims, `${i}`))) yield file;
   }

@@ -13,7 +13,7 @@ import { LostReplyError, type Trip } from "../../src/stores/trip.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
 import { suite } from "../support/suite.ts";
 
-const HISTORIES = Number(process.env.TWINS_BATCHES ?? 10) * 60;
+const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 10) * 60;
 const PREFIX = "twins-combined:";
 
 // -- what histories are made of --

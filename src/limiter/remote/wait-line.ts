@@ -40,6 +40,7 @@ const JITTER = 1000;
  */
 export class WaitLine {
   readonly #clock: Clock;
+  readonly #sendsTime: boolean;
   /** In the order of their instants. */
   readonly #sleepers = new Fifo<Sleeper>();
   readonly #aside = new Map<Sleeper, Timer>();
@@ -51,12 +52,19 @@ export class WaitLine {
   #isClosing = false;
   #permits = 0;
 
-  constructor(clock: Clock) {
+  /** @param sendsTime whether the store uses this clock, which every batch then carries */
+  constructor(clock: Clock, sendsTime = false) {
     this.#clock = clock;
+    this.#sendsTime = sendsTime;
   }
 
   now(): number {
     return toMicros(this.#clock.now());
+  }
+
+  /** Returns when the wait of an answer is over. @param sentAt when its batch was sent */
+  dueAt(wait: number, sentAt: number): number {
+    return wait + (this.#sendsTime ? sentAt : this.now());
   }
 
   /** How long the last caller in the line still sleeps, microseconds. */
