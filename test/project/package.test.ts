@@ -5,7 +5,6 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import * as assert from "uvu/assert";
-import { VERSION } from "../../src/ground/copies.ts";
 import { suite } from "../support/suite.ts";
 
 // The packages as their users get them: built and packed from a copy of the project, so that the
