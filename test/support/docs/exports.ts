@@ -12,8 +12,8 @@ export interface Export {
 export function entries(): ReadonlyMap<string, string> {
   const { name, exports } = JSON.parse(readFileSync("package.json", "utf8"));
   const sources = new Map<string, string>();
-  for (const [path, target] of Object.entries<{ default?: string }>(exports)) {
-    const file = target.default?.replace("./dist/", "src/").replace(/\.js$/, ".ts");
+  for (const [path, target] of Object.entries<{ import?: { default: string } }>(exports)) {
+    const file = target.import?.default.replace("./dist/", "src/").replace(/\.js$/, ".ts");
     if (file !== undefined) sources.set(join(name, path), file);
   }
   return sources;

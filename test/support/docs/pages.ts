@@ -7,13 +7,15 @@ import * as assert from "uvu/assert";
 import { freshUrl } from "../../../scripts/redis/server.ts";
 import { suite } from "../suite.ts";
 
-/** Packages that pages show and the project does not install: their blocks are compiled only. */
-const NOT_INSTALLED = ["@jest/globals", "@upstash/ratelimit", "@upstash/redis", "sinon", "vitest"];
+/** Packages whose blocks are compiled only: the project does not install them, or they need a server. */
+const COMPILED_ONLY = ["@jest/globals", "@upstash/ratelimit", "@upstash/redis", "sinon", "vitest"];
 
 /** Languages of blocks that are no programs of this package. */
 const SHOWN_ONLY = ["go", "java", "lua", "sh", "sql", "text", "yaml"];
 
-const AMBIENT = NOT_INSTALLED.map((name) => `declare module "${name}";\n`).join("");
+const AMBIENT = COMPILED_ONLY.filter((name) => !existsSync(join("node_modules", name)))
+  .map((name) => `declare module "${name}";\n`)
+  .join("");
 
 interface Block {
   readonly page: string;
@@ -47,7 +49,7 @@ export function testPages(title: string, paths: readonly string[]): void {
   });
 
   for (const { title, code, file } of blocks) {
-    if (NOT_INSTALLED.some((name) => imports(code, name))) continue;
+    if (COMPILED_ONLY.some((name) => imports(code, name))) continue;
     if (imports(code, "node:test")) {
       test(`${title}: passes`, () => {
         const { status, stdout } = runNode("--import", "tsx", "--test", file);
