@@ -13,7 +13,7 @@ import {
   SHARED_OPTIONS,
   type SharedOptions,
 } from "./limiter/remote/shared-options.ts";
-import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
+import { listPolicies, type Policies, type PolicyList } from "./stores/policies.ts";
 import type { Store } from "./stores/store.ts";
 
 export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";

@@ -3,7 +3,7 @@
  * on this file only.
  */
 import type { Permits } from "../ground/permits.ts";
-import type { Policies } from "../stores/memory.ts";
+import type { Policies } from "../stores/policies.ts";
 import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
 export interface WaitOptions {

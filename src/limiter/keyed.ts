@@ -2,7 +2,7 @@
 import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Policies } from "../stores/memory.ts";
+import type { Policies } from "../stores/policies.ts";
 import type {
   Decision,
   LocalLimiter,
@@ -12,7 +12,7 @@ import type {
   WaitOptions,
 } from "./face.ts";
 import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
-import { asMember, LocalMember, type RateMember } from "./member.ts";
+import { asMember, type LocalAsked } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
@@ -140,14 +140,16 @@ export class KeyLimiter implements LocalLimiter {
     return this.#keys.peek(this.#key, permits);
   }
 
-  [asMember](): RateMember {
+  [asMember](): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
-    return new LocalMember(this, {
-      look: (permits, longestMs) => keys.look(key, permits, longestMs),
+    return {
+      get meter() {
+        return keys.meterOf(key);
+      },
+      amount: (permits) => keys.states.cell.amount(permits),
       decide: (permits) => keys.decide(key, permits, false),
-      refused: (permits, look) => keys.refusedTogether(key, permits, look),
       full: (permits) => keys.full(key, permits),
-    });
+    };
   }
 
   charge(permits: Permits): void {

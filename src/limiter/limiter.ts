@@ -6,7 +6,9 @@ import { toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
+import { openCell } from "../stores/joint-cell.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {
   Decision,
@@ -17,7 +19,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import { asMember, LocalMember, lookWithin, reportRefusal } from "./member.ts";
+import { asMember, type LocalAsked } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -57,7 +59,7 @@ export const Limiter = {
     checkOptions("options", options, LIMITER_OPTIONS);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
-    return new QueueingLimiter(...opened(listed, options));
+    return new QueueingLimiter(...opened(listed, options, openCell));
   },
 };
 
@@ -74,9 +76,11 @@ export const AT_ONCE = Promise.resolve(0);
 export function opened(
   policies: PolicyList,
   options: LimiterOptions,
+  open: (policies: PolicyList, now: number, epoch: number) => Cell,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
-  return [WaiterQueue.open(checked.clock, policies), policies, checked];
+  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch));
+  return [queue, policies, checked];
 }
 
 export class QueueingLimiter implements LocalLimiter, Counted {
@@ -124,7 +128,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
     if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) this.#refuseFull(now, amount);
     return new Promise((resolve) => {
-      this.#queue.add(new Acquirer(this.#meter, now, amount, signal, resolve));
+      this.#queue.add(new Caller(this.#meter, now, amount, signal, resolve));
     });
   }
 
@@ -164,7 +168,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
         return Promise.resolve(false);
       }
       return new Promise((resolve) => {
-        this.#queue.add(new Trier(this.#meter, now, amount, signal, resolve, deadline));
+        this.#queue.add(new Caller(this.#meter, now, amount, signal, resolve, deadline));
       });
     } catch (error) {
       return Promise.reject(error);
@@ -234,12 +238,12 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   reset(): void {
-    this.#queue.reset(this.#policies);
+    this.#queue.reset();
   }
 
   update(policies: Policies): void {
     this.#policies = renumber(this.#policies, listPolicies(policies));
-    this.#queue.resize(this.#policies);
+    this.#queue.resize(this.policies);
   }
 
   /** The current counters, as a plain object. `LimiterStats` says what each counts. */
@@ -252,15 +256,13 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#policies.list;
   }
 
-  [asMember](): LocalMember {
-    return new LocalMember(this, {
-      look: (permits, longestMs) => lookWithin(this.peek(permits), longestMs),
+  [asMember](): LocalAsked {
+    return {
+      meter: this.#meter,
+      amount: (permits) => this.#queue.cell.amount(permits),
       decide: (permits) => this.#decide(permits, false),
-      refused: (permits, look) => {
-        reportRefusal(this.#meter, this.#queue.cell.amount(permits), look);
-      },
       full: (permits) => this.#full(this.#queue.cell.amount(permits)),
-    });
+    };
   }
 
   #hasRoom(now: number, amount: Amount): boolean {
@@ -297,67 +299,35 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 }
 
-class Acquirer extends Waiter {
+/** A caller of `acquire`, or one of `tryAcquire`, which has a deadline and is answered yes or no. */
+class Caller extends Waiter {
   readonly #meter: Meter;
-  readonly #resolve: Resolve<number>;
+  readonly #resolve: Resolve<number | boolean>;
+  readonly #deadline: number | undefined;
 
   constructor(
     meter: Meter,
     asked: number,
     amount: Amount,
     signal: AbortSignal | undefined,
-    resolve: Resolve<number>,
+    resolve: Resolve<never>,
+    deadline?: number,
   ) {
     super(asked, amount, signal);
     this.#meter = meter;
-    this.#resolve = resolve;
+    this.#resolve = resolve as Resolve<number | boolean>;
+    this.#deadline = deadline;
     meter.seat();
+  }
+
+  override get deadline(): number {
+    return this.#deadline ?? Infinity;
   }
 
   override release(_at: number, now: number): void {
     const waited = now - this.asked;
     this.#meter.released(this.amount, waited);
-    this.#resolve(toMillis(waited));
-  }
-
-  override drop(reason: Error, now: number): void {
-    this.#meter.expired(this.amount, now - this.asked, "queue-full");
-    this.#resolve(Promise.reject(reason));
-  }
-
-  override abort(reason: unknown, now: number): void {
-    this.#meter.left(this.amount, now - this.asked, reason);
-    this.#resolve(Promise.reject(reason));
-  }
-}
-
-class Trier extends Waiter {
-  readonly #meter: Meter;
-  readonly #deadline: number;
-  readonly #resolve: Resolve<boolean>;
-
-  constructor(
-    meter: Meter,
-    asked: number,
-    amount: Amount,
-    signal: AbortSignal | undefined,
-    resolve: Resolve<boolean>,
-    deadline: number,
-  ) {
-    super(asked, amount, signal);
-    this.#meter = meter;
-    this.#deadline = deadline;
-    this.#resolve = resolve;
-    meter.seat();
-  }
-
-  override get deadline(): number {
-    return this.#deadline;
-  }
-
-  override release(_at: number, now: number): void {
-    this.#meter.released(this.amount, now - this.asked);
-    this.#resolve(true);
+    this.#resolve(this.#deadline === undefined ? toMillis(waited) : true);
   }
 
   override refuse(now: number): void {
@@ -365,9 +335,9 @@ class Trier extends Waiter {
     this.#resolve(false);
   }
 
-  override drop(_reason: Error, now: number): void {
+  override drop(reason: Error, now: number): void {
     this.#meter.expired(this.amount, now - this.asked, "queue-full");
-    this.#resolve(false);
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : false);
   }
 
   override abort(reason: unknown, now: number): void {

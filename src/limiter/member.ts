@@ -2,6 +2,7 @@
  * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
  * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
+
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
@@ -109,12 +110,13 @@ export interface PlaceQueue {
 
 export const asMember = Symbol("smooth-limiter.asMember");
 
-export interface Participant {
-  [asMember](): RateMember;
-}
+/** A limiter on a store makes its member itself; one in this process says what its member needs. */
+export type Participant = Limiter & { [asMember](): LocalAsked | RateMember };
 
 export function memberOf(limiter: Limiter | Participant): RateMember {
-  return asMember in limiter ? limiter[asMember]() : new ForeignMember(limiter);
+  if (!(asMember in limiter)) return new ForeignMember(limiter);
+  const asked = limiter[asMember]();
+  return "steps" in asked ? asked : new LocalMember(limiter as LocalLimiter, asked);
 }
 
 /** Counts and publishes a refusal, as the limiter's own verbs do. */
@@ -143,10 +145,12 @@ export function refusalOf(error: unknown, decision: Decision): Look {
 
 /** What a limiter in this process must offer to its member. */
 export interface LocalAsked {
-  look(permits: Permits, longestMs: number): Look;
   /** Like `decide`, but does not report a refusal. */
   decide(permits: Permits): Decision;
-  refused(permits: Permits, look: Look): void;
+  /** Checks the permits of a request. */
+  amount(permits: Permits): Amount;
+  /** Counts and publishes refusals. */
+  readonly meter: Meter;
   full(permits: Permits): Error;
 }
 
@@ -199,7 +203,7 @@ export class LocalMember implements RateMember, Takeable {
   }
 
   look(permits: Permits, longestMs: number): Look {
-    return this.#asked.look(permits, longestMs);
+    return lookWithin(this.#limiter.peek(permits), longestMs);
   }
 
   take(permits: Permits, longestMs: number): Look {
@@ -219,7 +223,7 @@ export class LocalMember implements RateMember, Takeable {
   }
 
   refused(permits: Permits, look: Look): void {
-    this.#asked.refused(permits, look);
+    reportRefusal(this.#asked.meter, this.#asked.amount(permits), look);
   }
 
   full(permits: Permits): Error {

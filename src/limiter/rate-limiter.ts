@@ -12,7 +12,8 @@ import {
   checkNumber,
   checkOptions,
 } from "../ground/check.ts";
-import { listPolicies } from "../stores/memory.ts";
+import { openOne } from "../stores/cell.ts";
+import { listPolicies } from "../stores/policies.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 
@@ -69,7 +70,7 @@ export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): 
 export class RateLimiter extends QueueingLimiter {
   private constructor(made: typeof CREATE, policy: SmoothPolicy, options: LimiterOptions) {
     checkCreated("RateLimiter", made);
-    super(...opened(listPolicies(policy), options));
+    super(...opened(listPolicies(policy), options, openOne));
   }
 
   /**

@@ -20,7 +20,7 @@ import { SMOOTH_OPTIONS, smoothPolicy } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import { RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { checkName, checkUnavailable } from "../limiter/remote/shared-options.ts";
-import { listPolicies, type Policies } from "../stores/memory.ts";
+import { listPolicies, type Policies } from "../stores/policies.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";

@@ -8,7 +8,7 @@ import {
   SHARED_OPTIONS,
   type SharedOptions,
 } from "../limiter/remote/shared-options.ts";
-import type { PolicyList } from "../stores/memory.ts";
+import type { PolicyList } from "../stores/policies.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
 import { breakersOf, keepsOrder } from "../stores/redis/connection.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";

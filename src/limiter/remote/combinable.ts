@@ -1,6 +1,6 @@
 import type { StoreUnavailableError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
-import type { Cell } from "../../stores/memory.ts";
+import type { Cell } from "../../stores/cell.ts";
 import type { Answer, CombinedPart, Place, StoreReply } from "../../stores/store.ts";
 import type { Meter } from "../meter.ts";
 import type { PermitLink } from "./permit-link.ts";

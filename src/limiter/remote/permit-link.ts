@@ -1,6 +1,6 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { PolicyList } from "../../stores/memory.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import {
   type Answer,

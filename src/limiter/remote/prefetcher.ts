@@ -28,7 +28,7 @@
 import { atExit } from "../../ground/at-exit.ts";
 import type { Clock, Timer } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { PolicyList } from "../../stores/memory.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { Answer } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
 import {

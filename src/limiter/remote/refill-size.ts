@@ -1,5 +1,5 @@
 import { readPolicies } from "../../algorithms/index.ts";
-import { openCell } from "../../stores/memory.ts";
+import { openCell } from "../../stores/joint-cell.ts";
 
 /** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
 const MOST_CHUNKS = 1024;

@@ -1,7 +1,8 @@
 /** The requests and answers of `decide` and `peek`. */
 import type { Policy, Quota } from "../../algorithms/algorithm.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
-import { type Cell, openCell } from "../../stores/memory.ts";
+import type { Cell } from "../../stores/cell.ts";
+import { openCell } from "../../stores/joint-cell.ts";
 import type { Answer } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
 import type { Decision } from "../face.ts";

@@ -2,7 +2,8 @@
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { type PermitsExceedCapacityError, QueueFullError } from "../../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../../ground/permits.ts";
-import { type Cell, openCell } from "../../stores/memory.ts";
+import type { Cell } from "../../stores/cell.ts";
+import { openCell } from "../../stores/joint-cell.ts";
 import type { Answer } from "../../stores/store.ts";
 import { AbortGroups } from "../abort-groups.ts";
 import type { Meter } from "../meter.ts";

@@ -2,7 +2,7 @@ import type { Policy } from "../../../algorithms/algorithm.ts";
 import type { Clock } from "../../../ground/clock.ts";
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import { type Amount, combine } from "../../../ground/permits.ts";
-import { openCell } from "../../../stores/memory.ts";
+import { openCell } from "../../../stores/joint-cell.ts";
 import type { OutageCell } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { Meter } from "../../meter.ts";
