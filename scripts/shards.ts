@@ -2,7 +2,6 @@
 
 import { spawn } from "node:child_process";
 import { statSync } from "node:fs";
-import { join } from "node:path";
 
 const SHARDS = ["0", "1"] as const;
 
@@ -11,7 +10,7 @@ const LAST_WORDS_MS = 2000;
 
 /** The files of a shard: the largest first, each to the shard that has least. */
 export function shardOf(files: readonly string[], shard: string): readonly string[] {
-  const sized = files.map((file) => ({ file, bytes: statSync(join("test", file)).size }));
+  const sized = files.map((file) => ({ file, bytes: statSync(file).size }));
   const parts = SHARDS.map(() => ({ files: [] as string[], bytes: 0 }));
   for (const { file, bytes } of sized.sort((a, b) => b.bytes - a.bytes)) {
     const least = parts.reduce((one, other) => (other.bytes < one.bytes ? other : one));

@@ -1,9 +1,9 @@
 // Runs test files as uvu's own command would, but also fails where that one stays silent or hangs.
 // All of them are run by two processes, each its part (scripts/shards.ts).
 //
-//   npm test                    every test/**/*.test.ts
+//   npm test                    every *.test.ts below test and gateway/test
 //   npm test -- smooth clock    those whose path contains one of the words
-//   npm run test:soak           every test/**/*.soak.ts
+//   npm run test:soak           every *.soak.ts there
 //
 // Random tests have the same seed in every run, in the soaks a fresh one, which is printed: SEED=<number> repeats it.
 
@@ -19,7 +19,9 @@ const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const suffix = soak ? ".soak.ts" : ".test.ts";
 const limitMs = (soak ? 1440 : 420) * 1000;
 
-const files = readdirSync("test", { recursive: true, encoding: "utf8" })
+const filesOf = (folder: string) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
+const files = [...filesOf("test"), ...filesOf("gateway/test")]
   .filter((file) => file.endsWith(suffix))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
@@ -44,7 +46,7 @@ if (soak) console.log(`random tests with SEED=${seed}`);
 const own = shard === undefined ? files : shardOf(files, shard);
 for (const file of own) {
   uvuGlobals.UVU_INDEX = queue.push([file]) - 1;
-  await import(pathToFileURL(join("test", file)).href);
+  await import(pathToFileURL(file).href);
 }
 
 const complaints = queue
@@ -61,10 +63,10 @@ if (complaints.length > 0) process.exitCode = 1;
 
 // Under c8: a source that no test loads has to count as uncovered instead of not at all.
 if (process.env.NODE_V8_COVERAGE && shard !== "1") {
-  for (const file of readdirSync("src", { recursive: true, encoding: "utf8" })) {
+  for (const file of [...filesOf("src"), ...filesOf("gateway/src")]) {
     // a program: to load it is to run it
-    if (file === join("cli", "index.ts")) continue;
-    if (file.endsWith(".ts")) await import(pathToFileURL(join("src", file)).href);
+    if (file === join("gateway", "src", "cli", "index.ts")) continue;
+    if (file.endsWith(".ts")) await import(pathToFileURL(file).href);
   }
 }
 

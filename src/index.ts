@@ -59,4 +59,10 @@ export { Limiter } from "./limiter/limiter.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
+export {
+  type TakenFromAll,
+  type TakeRequest,
+  type TakeResult,
+  takeFromAll,
+} from "./limiter/take-from-all.ts";
 export type { Policies } from "./stores/policies.ts";

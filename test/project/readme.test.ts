@@ -17,17 +17,20 @@ const PAGES = [
   "docs/choose.md",
   "docs/diagnostics.md",
   "docs/fetch.md",
-  "docs/gateway.md",
   "docs/guarantees.md",
   "docs/guava.md",
-  "docs/http.md",
   "docs/job-queues.md",
   "docs/llm.md",
-  "docs/nginx.md",
   "docs/stores.md",
   "docs/streams.md",
   "docs/testing.md",
   "bench/RESULTS.md",
+  "gateway/README.md",
+  "gateway/docs/cli.md",
+  "gateway/docs/gateway.md",
+  "gateway/docs/http.md",
+  "gateway/docs/nginx.md",
+  "gateway/docs/security.md",
 ];
 const pages = PAGES.map((page) => ({ page, text: readFileSync(page, "utf8") }));
 mkdirSync(".cache", { recursive: true });

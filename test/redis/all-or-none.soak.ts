@@ -7,11 +7,11 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
+import { createGateway, readRules } from "../../gateway/src/index.ts";
+import { request } from "../../gateway/test/support/http/request.ts";
 import { freshUrl } from "../../scripts/redis/server.ts";
-import { createGateway, readRules } from "../../src/adapters/http/index.ts";
 import { allOf, fixedWindow } from "../../src/index.ts";
 import { RedisLimiter } from "../../src/redis/index.ts";
-import { request } from "../support/http/request.ts";
 import { suite } from "../support/suite.ts";
 
 const DAY = 86_400_000;

@@ -1,8 +1,9 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
+import { createGateway, readRules } from "../../gateway/src/index.ts";
+import { request } from "../../gateway/test/support/http/request.ts";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { createGateway, readRules } from "../../src/adapters/http/index.ts";
 import {
   allOf,
   ConcurrencyLimiter,
@@ -22,7 +23,6 @@ import {
 } from "../../src/redis/index.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { request } from "../support/http/request.ts";
 import { failure, turn } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
