@@ -23,6 +23,8 @@ import { checkName, checkUnavailable } from "../limiter/remote/shared-options.ts
 import { listPolicies, type Policies } from "../stores/policies.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
+import { luaTwins, smooth } from "../stores/redis/lua.gen.ts";
+import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptions } from "../stores/redis/subscriber.ts";
 import {
@@ -84,7 +86,8 @@ export class RedisLimiter extends KeyedRemoteLimiter {
     checkOptions("options", options, [...REDIS_OPTIONS, "limitKey"]);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
-    return new RedisLimiter(CREATE, ...open(redis, name, listed, options));
+    const twins = listed.list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
+    return new RedisLimiter(CREATE, ...open(redis, name, listed, twins, options));
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {
@@ -120,7 +123,7 @@ export class RedisRateLimiter extends RemoteRateLimiter {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
-    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, options));
+    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, [smooth], options));
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {

@@ -11,6 +11,7 @@ import {
 import type { PolicyList } from "../stores/policies.ts";
 import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
 import { breakersOf, keepsOrder } from "../stores/redis/connection.ts";
+import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions extends SharedOptions {
@@ -47,16 +48,16 @@ export function open(
   redis: RedisClient,
   name: string,
   policies: PolicyList,
+  twins: readonly LuaTwin[],
   options: RedisPoliciesOptions,
 ): Opened {
   const shared = checkShared(name, policies, options);
-  const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
   const runner = scriptRunner(redis);
   const breakerOf = breakersOf(redis, letsIn(shared.options));
   const prefix = shared.prefix + tagOf(options.hashTag);
   const { key, limitKeys } = shared;
   const isOrdered = keepsOrder(redis);
-  const store = new RedisStore(runner, prefix, algorithms, limitKeys, breakerOf, isOrdered);
+  const store = new RedisStore(runner, prefix, twins, limitKeys, breakerOf, isOrdered);
   return [store, key, policies, shared.options];
 }
 
