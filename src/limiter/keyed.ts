@@ -2,7 +2,7 @@
 import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Policies } from "../stores/policies.ts";
+import type { NamesOf, Policies } from "../stores/policies.ts";
 import type {
   Decision,
   LocalLimiter,
@@ -17,7 +17,7 @@ import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
 /** A limiter for each key. */
-export class KeyedLimiter implements Counted {
+export class KeyedLimiter<Name extends string = string> implements Counted {
   readonly #keys: Keyring;
 
   /**
@@ -32,7 +32,10 @@ export class KeyedLimiter implements Counted {
    * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
    * if (!users.for(user).tryAcquire()) return tooManyRequests();
    */
-  static create(policies: Policies, options: KeyedLimiterOptions = {}): KeyedLimiter {
+  static create<P extends Policies>(
+    policies: P,
+    options: KeyedLimiterOptions = {},
+  ): KeyedLimiter<NamesOf<P>> {
     return new KeyedLimiter(CREATE, policies, options);
   }
 
@@ -62,8 +65,9 @@ export class KeyedLimiter implements Counted {
    *
    * @param key any string
    */
-  for(key: string): LocalLimiter {
-    return new KeyLimiter(this.#keys, checkText("key", key));
+  for(key: string): LocalLimiter<Name> {
+    const limiter: LocalLimiter = new KeyLimiter(this.#keys, checkText("key", key));
+    return limiter as LocalLimiter<Name>;
   }
 
   /**

@@ -8,7 +8,13 @@ import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import type { Cell } from "../stores/cell.ts";
 import { openCell } from "../stores/joint-cell.ts";
-import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
+import {
+  listPolicies,
+  type NamesOf,
+  type Policies,
+  type PolicyList,
+  renumber,
+} from "../stores/policies.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {
   Decision,
@@ -36,7 +42,7 @@ import { type Account, GrantedReservation, QueuedReservation } from "./reservati
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
-export type Limiter = Face;
+export type Limiter<Name extends string = string> = Face<Name>;
 
 export const Limiter = {
   /**
@@ -55,11 +61,17 @@ export const Limiter = {
    * });
    * await limiter.acquire({ requests: 1, tokens: 1200 });
    */
-  create(policies: Policies, options: LimiterOptions = {}): LocalLimiter & Counted {
+  create<P extends Policies>(
+    policies: P,
+    options: LimiterOptions = {},
+  ): LocalLimiter<NamesOf<P>> & Counted {
     checkOptions("options", options, LIMITER_OPTIONS);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
-    return new QueueingLimiter(...opened(listed, options, openCell));
+    const limiter: LocalLimiter & Counted = new QueueingLimiter(
+      ...opened(listed, options, openCell),
+    );
+    return limiter as LocalLimiter<NamesOf<P>> & Counted;
   },
 };
 

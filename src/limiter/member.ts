@@ -4,6 +4,7 @@
  */
 
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   Decision,
@@ -14,8 +15,6 @@ import type {
   WaitOptions,
 } from "./face.ts";
 import type { Meter } from "./meter.ts";
-
-export type Maybe<T> = T | Promise<T>;
 
 /** The answer of one limiter to a request. */
 export interface Look {
@@ -233,15 +232,7 @@ export class LocalMember implements RateMember, Takeable {
 
 function booked(reservation: Reservation, after: Decision): Look {
   const decision = { ...after, allowed: true, waitMs: reservation.waitMs };
-  const undo = () => withdraw(reservation);
-  return { decision, passes: true, taken: { undo, reservation } };
-}
-
-/** Undoes the reservation. */
-export function withdraw(reservation: Reservation): Maybe<unknown> {
-  return chain(reservation.cancel(), (isCancelled) =>
-    isCancelled ? undefined : reservation.settle(0),
-  );
+  return { decision, passes: true, taken: { undo: () => reservation.undo(), reservation } };
 }
 
 // -- limiters from outside this package --
@@ -289,11 +280,7 @@ function takeFrom(limiter: Limiter, part: Part): Maybe<Look> {
     if (!look.passes) return look;
     return chain(limiter.reserve(permits), (reservation) => {
       if (reservation.waitMs <= longestMs) return booked(reservation, before);
-      return chain(withdraw(reservation), () => ({ decision: before, passes: false }));
+      return chain(reservation.undo(), () => ({ decision: before, passes: false }));
     });
   });
-}
-
-export function chain<T, R>(answer: Maybe<T>, go: (answer: T) => Maybe<R>): Maybe<R> {
-  return answer instanceof Promise ? answer.then(go) : go(answer);
 }

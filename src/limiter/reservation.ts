@@ -98,6 +98,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     }
   }
 
+  undo(): void {
+    if (!this.cancel()) this.settle(0);
+  }
+
   override get taken(): Amount {
     return this.#taken;
   }
@@ -173,6 +177,10 @@ export class GrantedReservation implements LocalReservation {
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
     correct(this.#account, before, used);
+  }
+
+  undo(): void {
+    this.settle(0);
   }
 }
 

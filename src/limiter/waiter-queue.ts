@@ -14,10 +14,10 @@
  * All times are those of the limiter's `Timeline`.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
+import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock, Timer } from "../ground/clock.ts";
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { Cell } from "../stores/cell.ts";
-import { AbortGroups } from "./abort-groups.ts";
 import { held, statusesOf } from "./decision.ts";
 import type { PolicyStatus } from "./face.ts";
 import { Line } from "./line.ts";

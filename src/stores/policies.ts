@@ -8,6 +8,9 @@ import { ONLY_NAMES } from "./cell.ts";
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;
 
+/** The names of the policies; a policy without a name is called "default". */
+export type NamesOf<P extends Policies> = P extends Policy ? "default" : keyof P & string;
+
 /** Policies and their names, in the same order. */
 export interface PolicyList {
   readonly names: readonly string[];

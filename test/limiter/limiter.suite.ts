@@ -220,6 +220,21 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await kept.ready(), waitMs);
   });
 
+  test("undo gives back a reservation whose time has come, and one that still waits", async () => {
+    for (const isLate of [false, true]) {
+      const { clock, limiter, waitMs } = await makeDrained();
+      const before = (await limiter.peek()).waitMs;
+      const reservation = await limiter.reserve();
+      if (isLate) await clock.advance(waitMs);
+      await reservation.undo();
+      await reservation.undo();
+      const twin = await makeDrained();
+      if (isLate) await twin.clock.advance(waitMs);
+      else assert.is((await limiter.peek()).waitMs, before);
+      assert.equal(await limiter.peek(), await twin.limiter.peek(), `late: ${isLate}`);
+    }
+  });
+
   test("settle: more is as if more had been charged, less as if it had been refunded", async () => {
     for (const actual of [0, 1, 3]) {
       const { limiter } = await make();

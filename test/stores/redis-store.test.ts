@@ -25,6 +25,7 @@ import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
+import type { RemoteLimiter } from "../../src/limiter/face.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
@@ -291,11 +292,12 @@ const trace = redisSuite("redis store, refusals and looks");
 trace("write nothing: neither the state nor its expiry", async () => {
   const policies = { requests: smoothBursty({ permitsPerSecond: 0.01 }) };
   const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
-  for (const [name, limiter] of [
+  const limiters: readonly (readonly [string, RemoteLimiter])[] = [
     ["rate", open("rate", 0.01, { maxWaiting: 0 })],
     ["one", RedisLimiter.create(redis, "one", policies, { ...PATIENT, maxWaiting: 0 })],
     ["two", RedisLimiter.create(redis, "two", more, { ...PATIENT, maxWaiting: 0 })],
-  ] as const) {
+  ];
+  for (const [name, limiter] of limiters) {
     await limiter.peek();
     assert.is(await redis.exists(`l:${name}`), 0);
     await limiter.charge(1);

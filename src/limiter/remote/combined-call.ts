@@ -12,7 +12,7 @@ import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
-import { AbortGroups } from "../abort-groups.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import { decision, passedBy } from "../decision.ts";
 import {
   GaveUpError,

@@ -5,7 +5,7 @@ import { type Amount, type Permits, sizeOf } from "../../ground/permits.ts";
 import type { Cell } from "../../stores/cell.ts";
 import { openCell } from "../../stores/joint-cell.ts";
 import type { Answer } from "../../stores/store.ts";
-import { AbortGroups } from "../abort-groups.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import type { Meter } from "../meter.ts";
 import { mostWaiting } from "../options.ts";
 import type { Caller } from "./caller.ts";
