@@ -4,7 +4,13 @@
  */
 import { all, chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
-import { AllOfWithPlaces, type LeasingLimiter, type LocalLeasingLimiter } from "./all-of-places.ts";
+import {
+  AllOfWithPlaces,
+  type Combination,
+  combined,
+  type LeasingLimiter,
+  type LocalLeasingLimiter,
+} from "./all-of-places.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type {
   Decision,
@@ -69,11 +75,9 @@ export function allOf(
   const rates: Entry[] = [];
   const places: PlacesMember[] = [];
   for (const [i, limiter] of limiters.entries()) {
-    if (limiter instanceof AllOf) {
-      rates.push(...limiter.entries);
-    } else if (limiter instanceof AllOfWithPlaces) {
-      rates.push(...limiter.rates);
-      places.push(...limiter.places);
+    if (isCombination(limiter)) {
+      rates.push(...limiter[combined].rates);
+      places.push(...limiter[combined].places);
     } else if (isRate(limiter)) {
       rates.push({ limiter, member: memberOf(limiter) });
     } else if (isPlaces(limiter)) {
@@ -89,6 +93,10 @@ export function allOf(
     | LeasingLimiter;
 }
 
+function isCombination(limiter: unknown): limiter is Combination {
+  return combined in Object(limiter);
+}
+
 function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
@@ -97,11 +105,15 @@ function isPlaces(limiter: unknown): limiter is Places {
   return typeof limiter === "object" && limiter !== null && asMember in limiter;
 }
 
-class AllOf implements Limiter {
+class AllOf implements Limiter, Combination {
   readonly entries: readonly Entry[];
 
   constructor(entries: readonly Entry[]) {
     this.entries = entries;
+  }
+
+  get [combined](): Combination[typeof combined] {
+    return { rates: this.entries, places: [] };
   }
 
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {

@@ -22,6 +22,7 @@
  *   trip.
  */
 import { all, chain, type Maybe } from "../ground/maybe.ts";
+import { LimiterError } from "../ground/errors.ts";
 import type { Decision } from "./face.ts";
 import { type Look, localSteps, type Part, type Steps, type Terms } from "./member.ts";
 
@@ -35,7 +36,13 @@ export interface Together {
 }
 
 /** Thrown by steps whose members are not in one slot after all. Nothing has changed then. */
-export class ScatteredError extends Error {}
+export class ScatteredError extends LimiterError {
+  static readonly code = "SCATTERED";
+
+  constructor(cause: unknown) {
+    super(ScatteredError.code, "the members are in several slots", {}, { cause });
+  }
+}
 
 interface Group {
   readonly steps: Steps;

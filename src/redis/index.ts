@@ -23,12 +23,12 @@ import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-
 import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { checkName, checkUnavailable } from "../limiter/remote/shared-options.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
-import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
+import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { luaTwins, smooth } from "../stores/redis/lua.gen.ts";
 import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";
-import { type RedisSubscriber, subscriptions } from "../stores/redis/subscriber.ts";
+import { type RedisSubscriber, subscriptionsOn } from "../stores/redis/subscriber.ts";
 import {
   letsIn,
   open,
@@ -40,17 +40,19 @@ import {
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
 export type { RemoteLimiter } from "../limiter/face.ts";
-export type { ConcurrencyStatus } from "../limiter/leases/lease-options.ts";
+export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
 export type { PrefetchOptions } from "../limiter/remote/shared-options.ts";
 export type {
+  BunRedisLike,
   IoredisLike,
   NodeRedisLike,
   RedisClient,
   Script,
   ScriptRunner,
+  UpstashLike,
 } from "../stores/redis/client.ts";
 export type {
   IoredisSubscriber,
@@ -273,9 +275,15 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
   ): RedisConcurrencyLimiter {
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
-    const runner = scriptRunner(redis);
+    const { runner, subscribe } = adapterOf(redis);
     checkText("prefix", prefix);
-    const messages = subscriptions(redis, options.subscriber);
+    const messages =
+      options.subscriber === undefined ? subscribe : subscriptionsOn(options.subscriber);
+    if (messages === undefined) {
+      throw new TypeError(
+        "redis cannot be duplicated, or not subscribe: give a client that can, as options.subscriber",
+      );
+    }
     const unavailable = checkUnavailable(options);
     const breakerOf = breakersOf(redis, letsIn(unavailable));
     const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breakerOf);

@@ -9,8 +9,8 @@ import {
   type SharedOptions,
 } from "../limiter/remote/shared-options.ts";
 import type { PolicyList } from "../stores/policies.ts";
-import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
-import { breakersOf, keepsOrder } from "../stores/redis/connection.ts";
+import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
+import { breakersOf } from "../stores/redis/connection.ts";
 import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
@@ -52,11 +52,10 @@ export function open(
   options: RedisPoliciesOptions,
 ): Opened {
   const shared = checkShared(name, policies, options);
-  const runner = scriptRunner(redis);
+  const { runner, isOrdered } = adapterOf(redis);
   const breakerOf = breakersOf(redis, letsIn(shared.options));
   const prefix = shared.prefix + tagOf(options.hashTag);
   const { key, limitKeys } = shared;
-  const isOrdered = keepsOrder(redis);
   const store = new RedisStore(runner, prefix, twins, limitKeys, breakerOf, isOrdered);
   return [store, key, policies, shared.options];
 }

@@ -39,8 +39,6 @@ export interface Snapshot {
   readonly ago: number;
   /** The permits that this process has taken since: charged in full to its share. */
   readonly since: Amount;
-  /** How long no request is granted, microseconds. */
-  readonly held: number;
 }
 
 abstract class DelegatingCell implements Cell {

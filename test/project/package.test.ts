@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import * as assert from "uvu/assert";
+import { VERSION } from "../../src/ground/copies.ts";
 import { suite } from "../support/suite.ts";
 
 // The package as its users get it: built and packed from a copy of the project, so that the
@@ -71,10 +72,17 @@ test("works from an ES module", () => {
   run(consumer, process.execPath, "esm.js");
 });
 
-test("works through require, or says clearly that this Node cannot", () => {
-  const requiring = () => run(consumer, process.execPath, "required.cjs");
-  if ("require_module" in process.features && process.features.require_module) requiring();
-  else assert.throws(requiring, /ERR_REQUIRE_ESM/);
+test("works through require", () => {
+  run(consumer, process.execPath, "--no-experimental-require-module", "required.cjs");
+});
+
+test("its ES modules and its CommonJS build work together in one process", () => {
+  run(consumer, process.execPath, "both-builds.js");
+});
+
+test("the version that copies of the package recognise each other by is its own", () => {
+  const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
+  assert.equal(VERSION, version);
 });
 
 test("has a command that runs where it is installed", () => {

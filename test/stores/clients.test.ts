@@ -1,7 +1,9 @@
+import { type RedisConfigNodejs, Redis as Upstash } from "@upstash/redis";
 import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis-5";
 import { Redis as Valkey, Cluster as ValkeyCluster } from "iovalkey";
 import { createClient, createClientPool, createCluster } from "redis";
+import * as v4 from "redis-4";
 import * as v5 from "redis-5";
 import * as assert from "uvu/assert";
 import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
@@ -18,6 +20,7 @@ import {
 import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
 import { isPermanent } from "../../src/stores/redis/permanent.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { startUpstash, TOKEN } from "../support/redis/upstash-server.ts";
 import { suite } from "../support/suite.ts";
 
 /** A client, and whether it still answers: it is never ours to close. */
@@ -61,6 +64,19 @@ function likeNodeRedis(
   };
 }
 
+function likeUpstash(options: Partial<RedisConfigNodejs>): Open {
+  return async ({ url }) => {
+    const upstash = await startUpstash(url);
+    const redis = new Upstash({ url: upstash.url, token: TOKEN, ...options });
+    return {
+      client: redis,
+      flushScripts: () => redis.scriptFlush(),
+      isAlive: async () => assert.is(await redis.ping(), "PONG"),
+      close: () => upstash.close(),
+    };
+  };
+}
+
 async function connected<T extends { connect(): Promise<unknown> }>(pool: T): Promise<T> {
   await pool.connect();
   return pool;
@@ -80,6 +96,22 @@ const clients: Record<string, Open> = {
   "redis 5": async ({ url }) => likeNodeRedis(await v5.createClient({ url }).connect()),
   "redis 5, a pool": async ({ url }) =>
     likeNodeRedis(await connected(v5.createClientPool({ url }))),
+  "redis 4": async ({ url }) => {
+    const redis = v4.createClient({ url });
+    await redis.connect();
+    return {
+      client: redis,
+      flushScripts: () => redis.scriptFlush(),
+      isAlive: async () => assert.is(await redis.ping(), "PONG"),
+      close: () => redis.disconnect(),
+    };
+  },
+  "@upstash/redis": likeUpstash({}),
+  "@upstash/redis, without pipelining by itself": likeUpstash({ enableAutoPipelining: false }),
+  "@upstash/redis, as text": likeUpstash({
+    responseEncoding: false,
+    automaticDeserialization: false,
+  }),
   "something of one's own": ({ url }) => {
     const redis = new Redis(url);
     const runner: ScriptRunner = {
@@ -177,7 +209,7 @@ single("calls of one's own client may share the turn with ours", async () => {
 single("a client that is not connected yet, or no longer, is no reason to hang", async () => {
   const closed = new Redis(server.url);
   closed.disconnect();
-  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true });
+  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true, disconnectTimeout: 50 });
   nobody.on("error", () => {});
   const never = createClient({ url: server.url });
   never.on("error", () => {});
@@ -236,6 +268,16 @@ const clusterClients: Record<string, OpenCluster> = {
       client,
       isAlive: async () => assert.is(await client.get("nothing"), null),
       close: () => client.destroy(),
+    };
+  },
+  "redis 4": async (nodes) => {
+    const client = v4.createCluster({ rootNodes: nodes.map(({ url }) => ({ url })) });
+    await client.connect();
+    return {
+      ...ofCluster,
+      client,
+      isAlive: async () => assert.is(await client.get("nothing"), null),
+      close: () => client.disconnect(),
     };
   },
   "redis 5": async (nodes) => {
@@ -404,7 +446,12 @@ choosing("what only looks like a client is refused, with the likely mistake", as
     [ioredis.multi(), /got a pipeline or transaction/],
     [nodeRedis.multi(), /got a pipeline or transaction/],
     [{ evalsha: verb, eval: verb, internal_send_command: verb }, /got a client of node-redis 3/],
-    [{ evalsha: verb, eval: verb, createScript: verb }, /got a client over HTTP.*runScript:/],
+    [
+      new Upstash({ url: "http://localhost", token: "x" }).pipeline(),
+      /got a pipeline or transaction/,
+    ],
+    [new Upstash({ url: "http://localhost", token: "x" }).multi(), /got a pipeline or transaction/],
+    [{ send: verb, close: verb }, /got an object/],
     [{ evalsha: verb }, /but no eval/],
     [{ evalSha: verb }, /but no eval/],
     [{}, /got an object/],

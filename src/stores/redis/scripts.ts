@@ -1,5 +1,5 @@
 /** Builds the scripts: frame.lua, or steps of it, with the twins of the algorithms that are used. */
-import type { Script } from "./client.ts";
+
 import {
   combined as combinedLua,
   frame as frameLua,
@@ -9,6 +9,7 @@ import {
 } from "./lua.gen.ts";
 import type { LuaTwin } from "./lua-twin.ts";
 import type { KeyScript } from "./script-coalescer.ts";
+import type { Script } from "./script-runner.ts";
 
 interface HotPath {
   readonly make: string;

@@ -415,8 +415,7 @@ away("reservations keep their instants; corrections find the state, wherever it 
   assert.ok(gone.error);
   assert.is(Math.round(before.waitMs - (await limiter.peek()).waitMs), 500);
   await pass(1000);
-  // whoever waits for it pays for the one more
-  assert.is(ready.value, 900);
+  assert.is(ready.value, 500);
 });
 
 away("what the store granted is corrected here while it is away", async () => {

@@ -1,24 +1,32 @@
-/** Tracks the limits that operators keep in keys of the store. */
-import { diagnostics, type Teller } from "../../ground/diagnostics.ts";
+/** The limits by the store's last reply: the numbers in force, and limits that operators keep in keys. */
+import type { Policy } from "../../algorithms/algorithm.ts";
+import { readPolicies, writePolicies } from "../../algorithms/index.ts";
+import { diagnostics } from "../../ground/diagnostics.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { LimitNote } from "../../stores/store.ts";
+import type { Cell } from "../../stores/cell.ts";
+import { openCell } from "../../stores/joint-cell.ts";
+import type { PolicyList } from "../../stores/policies.ts";
+import type { LimitNote, StoreReply } from "../../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];
 
-export class KeptLimits {
-  readonly #teller: Teller;
+export class InForce {
+  /** The policies' numbers, in the store's notation. */
+  numbers: string;
+  readonly #limiter: string;
   readonly #names: readonly string[];
   #notes = NONE;
 
-  /** @param names the names of the policies */
-  constructor(teller: Teller, names: readonly string[]) {
-    this.#teller = teller;
+  constructor(limiter: string, { names, list }: PolicyList) {
+    this.#limiter = limiter;
     this.#names = names;
+    this.numbers = writePolicies(list);
   }
 
-  /** Processes the notes of a reply. A value that is not a limit is published when it first appears. */
-  noted(notes = NONE): void {
+  /** Processes a reply. A value that is not a limit is published when it first appears. */
+  replied({ inForce, notes = NONE }: Pick<StoreReply, "inForce" | "notes">): void {
+    this.numbers = inForce;
     if (notes === this.#notes) return;
     const before = this.#notes;
     this.#notes = notes;
@@ -26,8 +34,17 @@ export class KeptLimits {
       const known = before.some((one) => one.policy === policy && one.ignored === ignored);
       if (known || ignored === undefined || !diagnostics.limitIgnored.hasSubscribers) continue;
       const name = String(this.#names[policy]);
-      diagnostics.limitIgnored.publish({ ...this.#teller, policy: name, value: ignored });
+      diagnostics.limitIgnored.publish({ limiter: this.#limiter, policy: name, value: ignored });
     }
+  }
+
+  get policies(): readonly Policy[] {
+    return readPolicies(this.numbers);
+  }
+
+  /** A new state under the policies in force. */
+  get cell(): Cell {
+    return openCell({ names: this.#names, list: this.policies }, 0, 0);
   }
 
   /** Returns the index of a requested policy that has the limit 0 now; -1 if there is none. */
@@ -47,5 +64,10 @@ export class KeptLimits {
     if (policy < 0) return undefined;
     const permits = typeof amount === "number" ? amount : Number(amount[policy]);
     return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
+  }
+
+  /** Returns the error for a request that can never be let through. */
+  excess(amount: Amount): PermitsExceedCapacityError {
+    return this.refusal(amount) ?? this.cell.excess(0, amount);
   }
 }
