@@ -15,6 +15,7 @@ import {
   type PolicyList,
   renumber,
 } from "../stores/policies.ts";
+import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {
   Decision,
@@ -95,7 +96,7 @@ export function opened(
   return [queue, policies, checked];
 }
 
-export class QueueingLimiter implements LocalLimiter, Counted {
+export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #maxWaiting: number;
@@ -188,13 +189,22 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   reserve(permits: Permits = 1): LocalReservation {
+    return this.#reserve(permits, undefined);
+  }
+
+  [reserveBehind](permits: Permits, backlog: Backlog): LocalReservation {
+    return this.#reserve(permits, backlog);
+  }
+
+  #reserve(permits: Permits, backlog: Backlog | undefined): LocalReservation {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) {
+    if (this.#queue.grant(now, amount, backlog?.since)) {
       this.#counts.granted += 1;
       return new GrantedReservation(this.#account, this.#queue.cell, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount);
+    if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
     return this.reservation(permits, now, amount, waitMs);
   }

@@ -37,7 +37,7 @@ export class Schedule {
   readonly #replay: Replay;
   readonly #late = new LateCredit();
 
-  /** No waiter is released before these: the instant of the last release, and the end of a pause. */
+  /** No waiter is released before these: the instant of the last grant, and the end of a pause. */
   #floor = 0;
   #pausedUntil = 0;
   /** Before this instant, `grant` has to consider a pause or the lateness of the timer. */
@@ -85,22 +85,28 @@ export class Schedule {
     return this.#instantOf(head);
   }
 
-  /** Takes the permits if they can be used now and no caller waits. */
-  grant(now: number, amount: Amount): boolean {
-    const free = this.#line.head === undefined && now >= this.#specialUntil;
-    const at = this.#released.earliest(free ? now : this.#turn(now, amount), amount);
+  /**
+   * Takes the permits if they can be used now and no caller waits.
+   *
+   * @param since from when the request counts as one that waits, if that is earlier than `now`: see `Backlog`
+   */
+  grant(now: number, amount: Amount, since = Infinity): boolean {
+    const free = this.#line.head === undefined && now >= this.#specialUntil && now <= since;
+    const at = this.#released.earliest(free ? now : this.#turn(now, amount, since), amount);
     if (at > now) {
       this.possible(at, amount);
       return false;
     }
     this.#released.take(at, amount, now);
+    this.#floor = Math.max(this.#floor, at);
     return true;
   }
 
   /** Releases due waiters, then returns from when a new request may go: later than `now` if any remain. */
-  #turn(now: number, amount: Amount): number {
+  #turn(now: number, amount: Amount, since: number): number {
     this.release(now);
     if (!this.isEmpty) return now + 1;
+    if (since < now) return Math.max(since, this.#floor, this.#pausedUntil);
     const from = this.#from(now, amount);
     if (from === now) this.#late.end();
     return from;

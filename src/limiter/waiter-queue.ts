@@ -83,9 +83,9 @@ export class WaiterQueue {
     return this.#time.now();
   }
 
-  /** Takes the permits if they can be used now and no caller waits. */
-  grant(now: number, amount: Amount): boolean {
-    return this.#schedule.grant(now, amount);
+  /** Takes the permits if they can be used now and no caller waits. @param since see `Backlog` */
+  grant(now: number, amount: Amount, since?: number): boolean {
+    return this.#schedule.grant(now, amount, since);
   }
 
   /** Returns the prospects of a request that is made now. */

@@ -85,8 +85,8 @@ interface RedisLimiterClass extends LimiterClass<RedisLimiter> {
   /**
    * Creates a limiter on Redis: all code that uses the same name shares it, on any number of machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
-   *   closed. Or anything with `runScript`
+   * @param redis a client of ioredis, iovalkey or node-redis (single or Cluster), of `@upstash/redis` or
+   *   `Bun.RedisClient`; it is never closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `RedisPoliciesOptions`
@@ -152,8 +152,8 @@ interface RedisRateLimiterClass extends LimiterClass<RedisRateLimiter> {
    * Creates a `RateLimiter` on Redis: all code that uses the same name shares it, however many
    * processes and machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
-   *   closed. Or anything with `runScript`
+   * @param redis a client of ioredis, iovalkey or node-redis (single or Cluster), of `@upstash/redis` or
+   *   `Bun.RedisClient`; it is never closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
@@ -228,8 +228,9 @@ export interface RedisConcurrencyOptions {
   /** As for other limiters on Redis; on Cluster it determines the node with the state. Default: none. */
   readonly hashTag?: string | undefined;
   /**
-   * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
-   * opened when a caller first waits and closed a second after the last one.
+   * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()` (for
+   * `@upstash/redis` a stream over HTTP), opened when a caller first waits and closed a second after the
+   * last one.
    */
   readonly subscriber?: RedisSubscriber | undefined;
 }
@@ -256,8 +257,8 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
    * Creates a limit on how many calls run at once: all code that uses the same name shares it, however
    * many processes and machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
-   *   closed. Or anything with `runScript`, and a `subscriber` with it
+   * @param redis a client of ioredis, iovalkey or node-redis (single or Cluster), of `@upstash/redis` or
+   *   `Bun.RedisClient`; it is never closed. Or anything with `runScript`, and a `subscriber` with it
    * @param name of the limiter: any text but an empty one
    * @param limit how many calls may run at once, a whole number, 1 or more
    * @param options see `RedisConcurrencyOptions`

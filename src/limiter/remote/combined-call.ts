@@ -12,27 +12,23 @@ import { show } from "../../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
-import type { Amount, Permits } from "../../ground/permits.ts";
+import type { Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
 import { AbortGroups } from "../../ground/abort-groups.ts";
 import { decision, passedBy } from "../decision.ts";
 import {
   GaveUpError,
   type Look,
-  lookAtOnce,
-  lookWithin,
   type Part,
   type RateMember,
   reportRefusal,
   type Steps,
-  type Takeable,
   type Terms,
-  takeAtOnce,
 } from "../member.ts";
 import { ScatteredError } from "../together.ts";
+import { type Asked, answerHere, reservationOf } from "./combined-fallback.ts";
 import { type Here, StoreCall } from "./permit-request.ts";
 import type { RemoteQueue } from "./remote-queue.ts";
-import { RemoteReservation } from "./remote-reservation.ts";
 
 const stepsOf = /* @__PURE__ */ oncePerProcess(
   "remote steps",
@@ -71,15 +67,6 @@ class RemoteMember implements RateMember {
     const amount = cell.amount(permits);
     return decision.limit === 0 ? inForce.excess(amount) : this.queue.full(amount);
   }
-}
-
-/** The request to one of the limiters. */
-interface Asked {
-  readonly queue: RemoteQueue;
-  readonly permits: Permits;
-  readonly amount: Amount;
-  readonly longestMs: number;
-  readonly isOptional: boolean;
 }
 
 type Verb = "peek" | "take";
@@ -134,21 +121,19 @@ class RemoteSteps implements Steps {
       if (isOpen) for (const { queue } of asked) queue.link.failed([], cause, isOverdue);
       return new StoreUnavailableError(String(asked[0]?.queue.parts.name), timeoutMs, cause);
     };
+    const instead = (error: unknown) => this.#instead(verb, asked, error, end);
     const send = () => {
       const reply = this.#send(verb, asked, () => isOpen, failed);
       const overdue = new Promise<readonly Look[] | undefined>((resolve) => {
-        const expire = () =>
-          resolve(this.#instead(verb, asked, failed(noAnswer(timeoutMs), true), end));
+        const expire = () => resolve(instead(failed(noAnswer(timeoutMs), true)));
         timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
       });
-      return Promise.race([
-        reply.catch((error) => this.#instead(verb, asked, error, end)),
-        overdue,
-      ]);
+      const answered = reply.catch((error) => (isOpen ? instead(error) : undefined));
+      return Promise.race([answered, overdue]);
     };
     const [refusal] = asked.flatMap(({ queue }) => queue.link.refusal() ?? []);
     try {
-      const looks = refusal === undefined ? send() : this.#instead(verb, asked, refusal, end);
+      const looks = refusal === undefined ? send() : instead(refusal);
       return await this.#until(looks, signal, Infinity);
     } finally {
       isOpen = false;
@@ -310,60 +295,4 @@ function lookOf(
     passes,
     taken: { undo: () => reservation.undo(), reservation },
   };
-}
-
-function reservationOf(queue: RemoteQueue, permits: Permits, amount: Amount): RemoteReservation {
-  return new RemoteReservation(queue, { permits, amount, longest: Infinity, signal: undefined });
-}
-
-// -- while the store is away --
-
-function answerHere(verb: Verb, asked: readonly Asked[], heres: readonly Here[]): readonly Look[] {
-  const parts = asked.map((one, i) => ({
-    ...one,
-    member: new FallbackMember(heres[i] as Here, one),
-  }));
-  if (verb === "peek") return lookAtOnce(parts);
-  const looks = takeAtOnce(parts);
-  asked.forEach(({ queue, amount }, i) => {
-    const taken = looks[i]?.taken;
-    if (taken !== undefined && taken.reservation === undefined)
-      queue.parts.meter.granted(amount, 0);
-  });
-  return looks;
-}
-
-class FallbackMember implements Takeable {
-  readonly #here: Here;
-  readonly #asked: Asked;
-
-  constructor(here: Here, asked: Asked) {
-    this.#here = here;
-    this.#asked = asked;
-  }
-
-  look(_permits: Permits, longestMs: number): Look {
-    return lookWithin(this.#here.decide("peek", this.#asked.amount), longestMs);
-  }
-
-  take(permits: Permits, longestMs: number): Look {
-    const here = this.#here;
-    const { queue, amount } = this.#asked;
-    if (longestMs === 0) {
-      const decision = here.decide("decide", amount);
-      if (!decision.allowed) return { decision, passes: false };
-      return {
-        decision,
-        passes: true,
-        taken: { undo: () => here.change("refund", amount, false) },
-      };
-    }
-    const before = this.look(permits, longestMs);
-    if (!before.passes) return before;
-    const reservation = reservationOf(queue, permits, amount);
-    reservation.runHere(here);
-    const { waitMs } = reservation;
-    const decision = { ...here.decide("peek", amount), allowed: true, waitMs };
-    return { decision, passes: true, taken: { undo: () => reservation.undo(), reservation } };
-  }
 }

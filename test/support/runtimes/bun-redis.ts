@@ -52,7 +52,8 @@ await assert.rejects(
 );
 
 // without a message a free place would be noticed after a third of leaseMs
-const places = () => RedisConcurrencyLimiter.create(redis, "places", 1, { leaseMs: 60_000, ...PATIENT });
+const places = () =>
+  RedisConcurrencyLimiter.create(redis, "places", 1, { leaseMs: 60_000, ...PATIENT });
 const [one, other] = [places(), places()];
 const lease = await one.acquire();
 const waiting = other.acquire();

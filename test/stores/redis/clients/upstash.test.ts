@@ -288,7 +288,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
   });
 
   test(`${kind}: a wrong token is an error that waiting does not mend`, async () => {
-    for (const token of ["wrong", ""]) {
+    for (const token of ["wrong", "wrong again"]) {
       const client = connect({ ...options, token });
       const limiter = limiterOf(client, { whenUnavailable: "wait" });
       const error = (await failure(() => limiter.acquire())) as Error;
