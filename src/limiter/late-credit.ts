@@ -1,5 +1,5 @@
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 
 /** The longest lateness of a timer that is made up for, µs. More than this is a blocked event loop. */
 const LONGEST_CREDIT = 10_000;

@@ -1,5 +1,5 @@
 import { type Amount, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** The places of one limiter, first in first out. Any place can be removed in one step. */

@@ -1,5 +1,5 @@
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 import { held, statusesOf } from "./decision.ts";
 import type { PolicyStatus } from "./face.ts";
 

@@ -1,4 +1,4 @@
-import type { Cell } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 import type { Line } from "./line.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 

@@ -13,7 +13,7 @@
  * time: see `LateCredit`.
  */
 import type { Amount } from "../ground/permits.ts";
-import { type Cell, type PolicyList, restart } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 import { LateCredit } from "./late-credit.ts";
 import { Line } from "./line.ts";
 import { Replay } from "./replay.ts";
@@ -187,10 +187,10 @@ export class Schedule {
   }
 
   /** Replaces the state by a new one, and ends any pause. */
-  reset(policies: PolicyList): void {
+  reset(): void {
     const { last: now, epoch } = this.#time;
     this.#line.applyChanges(this.#released);
-    restart(this.#released, policies, now, epoch);
+    this.#released.restart(now, epoch);
     this.#floor = now;
     this.#pausedUntil = now;
     this.#late.grant(0, now);

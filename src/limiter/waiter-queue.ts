@@ -5,10 +5,11 @@
  *
  * All times are those of the limiter's `Timeline`.
  */
+import type { Policy } from "../algorithms/algorithm.ts";
 import type { Clock } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import { type Cell, openCell, type PolicyList } from "../stores/memory.ts";
-import { AbortGroups } from "./abort-groups.ts";
+import type { Cell } from "../stores/cell.ts";
+import { AbortGroups } from "../ground/abort-groups.ts";
 import { HeadTimer } from "./head-timer.ts";
 import { type Outlook, outlookOf } from "./outlook.ts";
 import { Schedule } from "./schedule.ts";
@@ -29,12 +30,11 @@ export class WaiterQueue {
   /** The waiters' instants have changed since they were last computed. */
   #stale = false;
 
-  /** Creates a queue with a timeline of its own. */
-  static open(clock: Clock, policies: PolicyList): WaiterQueue {
-    return WaiterQueue.over(clock, (now, epoch) => openCell(policies, now, epoch));
-  }
-
-  /** @param open creates the state at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds */
+  /**
+   * Creates a queue with a timeline of its own.
+   *
+   * @param open creates the state at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
+   */
   static over(clock: Clock, open: (now: number, epoch: number) => Cell): WaiterQueue {
     const time = new Timeline(
       clock,
@@ -184,19 +184,17 @@ export class WaiterQueue {
     this.change((cell, now) => cell.giveBack(now, amount));
   }
 
-  resize(policies: PolicyList): void {
-    this.change((cell, now, epoch) => cell.resize(now, policies.list, epoch));
+  resize(policies: readonly Policy[]): void {
+    this.change((cell, now, epoch) => cell.resize(now, policies, epoch));
   }
 
   /**
    * Replaces the state by a new one and ends any pause. The waiters in the line take from the new state,
    * in order.
-   *
-   * @param policies the policies in force after every change that is still in the line
    */
-  reset(policies: PolicyList): void {
+  reset(): void {
     this.catchUp();
-    this.#schedule.reset(policies);
+    this.#schedule.reset();
     this.#retimed();
   }
 

@@ -2,6 +2,7 @@
  * `smooth-limiter/redis`: limiters with their state in Redis, one for all processes that use the same
  * name.
  */
+import type { Policy } from "../algorithms/algorithm.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import {
   aboveZero,
@@ -15,14 +16,17 @@ import {
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
+import type { LimiterClass, RemoteLimiter } from "../limiter/face.ts";
 import { RemoteConcurrency } from "../limiter/leases/remote-concurrency.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
-import { RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
+import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { checkName, checkUnavailable } from "../limiter/remote/shared-options.ts";
-import { listPolicies, type Policies } from "../stores/memory.ts";
+import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
+import { luaTwins, smooth } from "../stores/redis/lua.gen.ts";
+import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";
 import { type RedisSubscriber, subscriptionsOn } from "../stores/redis/subscriber.ts";
 import {
@@ -62,7 +66,22 @@ export type {
 } from "./options.ts";
 
 /** A limiter on Redis under any policies. */
-export class RedisLimiter extends KeyedRemoteLimiter {
+export interface RedisLimiter<Name extends string = string> extends RemoteLimiter<Name> {
+  /**
+   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
+   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
+   *
+   * @param key any well-formed text
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
+   */
+  for(key: string): RemoteLimiter<Name>;
+  /** The policies in force, by the last reply; before the first reply, the declared ones. */
+  readonly policies: readonly Policy[];
+}
+
+interface RedisLimiterClass extends LimiterClass<RedisLimiter> {
   /**
    * Creates a limiter on Redis: all code that uses the same name shares it, on any number of machines.
    *
@@ -77,26 +96,58 @@ export class RedisLimiter extends KeyedRemoteLimiter {
    * const limiter = RedisLimiter.create(redis, "github", smoothBursty({ permitsPerSecond: 5 }));
    * await limiter.acquire();
    */
+  create<P extends Policies>(
+    redis: RedisClient,
+    name: string,
+    policies: P,
+    options?: RedisPoliciesOptions,
+  ): RedisLimiter<NamesOf<P>>;
+}
+
+export const RedisLimiter = class RedisLimiter extends KeyedRemoteLimiter {
   static create(
     redis: RedisClient,
     name: string,
     policies: Policies,
     options: RedisPoliciesOptions = {},
-  ): RedisLimiter {
+  ) {
     checkOptions("options", options, [...REDIS_OPTIONS, "limitKey"]);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
-    return new RedisLimiter(CREATE, ...open(redis, name, listed, options));
+    const twins = listed.list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
+    return new RedisLimiter(CREATE, ...open(redis, name, listed, twins, options));
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {
     checkCreated("RedisLimiter", made);
     super(...opened);
   }
-}
+} as unknown as RedisLimiterClass;
 
 /** Guava's RateLimiter on Redis. */
-export class RedisRateLimiter extends RemoteRateLimiter {
+export interface RedisRateLimiter extends RemoteLimiter<"default"> {
+  /**
+   * Returns the permits per second in force, by the last reply; before the first reply, the declared
+   * number. 0 if operators have closed the limiter with `limitKey`.
+   */
+  getRate(): number;
+  /**
+   * Changes the rate from now on for every limiter that was created with this name and the same numbers,
+   * until the next `setRate` or `resetRate`. Code that declares other numbers does not follow it.
+   *
+   * @param permitsPerSecond above 0, `Infinity` for no limit
+   * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
+   * @throws (as a rejection) RangeError or TypeError; StoreUnavailableError
+   * @example
+   * const { reaches, rateInUse } = await limiter.setRate(10);
+   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
+   */
+  setRate(permitsPerSecond: number): Promise<RateSetting>;
+  /** Restores the declared rate. */
+  resetRate(): Promise<void>;
+}
+
+interface RedisRateLimiterClass extends LimiterClass<RedisRateLimiter> {
   /**
    * Creates a `RateLimiter` on Redis: all code that uses the same name shares it, however many
    * processes and machines.
@@ -113,23 +164,32 @@ export class RedisRateLimiter extends RemoteRateLimiter {
    * const limiter = RedisRateLimiter.create(new Redis(), "github", 5);
    * await limiter.acquire();
    */
+  create(
+    redis: RedisClient,
+    name: string,
+    permitsPerSecond: number,
+    warmup?: number | RedisRateLimiterOptions,
+  ): RedisRateLimiter;
+}
+
+export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter {
   static create(
     redis: RedisClient,
     name: string,
     permitsPerSecond: number,
     warmup: number | RedisRateLimiterOptions = 0,
-  ): RedisRateLimiter {
+  ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
-    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, options));
+    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, [smooth], options));
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {
     checkCreated("RedisRateLimiter", made);
     super(...opened);
   }
-}
+} as unknown as RedisRateLimiterClass;
 
 export interface RedisConcurrencyOptions {
   /**

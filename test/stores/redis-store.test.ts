@@ -25,7 +25,9 @@ import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
+import type { RemoteLimiter } from "../../src/limiter/face.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
 const HOUR_MS = 3_600_000;
@@ -166,7 +168,7 @@ expiry(
 
 expiry("a state remembers 64 callers, whichever path writes it", async () => {
   const frame = new FrameStore();
-  const store = new RedisStore(scriptRunner(redis), "l:", ["smooth"]);
+  const store = new RedisStore(scriptRunner(redis), "l:", twinsOf(["smooth"]));
   const request: StoreRequest = {
     verb: "reserve",
     amount: 1,
@@ -249,7 +251,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
       // how long Redis keeps it can be read from there to the millisecond: the twin test has seen
       // to it that they agree
       const frame = new FrameStore();
-      const store = new RedisStore(scriptRunner(redis), "", names);
+      const store = new RedisStore(scriptRunner(redis), "", twinsOf(names));
       const intervals = policies.map(({ numbers: [rate = 1] }) => 1e6 / rate);
       const interval = Math.max(...intervals);
       const stays = `stays ${stories}`;
@@ -297,11 +299,12 @@ const trace = redisSuite("redis store, refusals and looks");
 trace("write nothing: neither the state nor its expiry", async () => {
   const policies = { requests: smoothBursty({ permitsPerSecond: 0.01 }) };
   const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
-  for (const [name, limiter] of [
+  const limiters: readonly (readonly [string, RemoteLimiter])[] = [
     ["rate", open("rate", 0.01, { maxWaiting: 0 })],
     ["one", RedisLimiter.create(redis, "one", policies, { ...PATIENT, maxWaiting: 0 })],
     ["two", RedisLimiter.create(redis, "two", more, { ...PATIENT, maxWaiting: 0 })],
-  ] as const) {
+  ];
+  for (const [name, limiter] of limiters) {
     await limiter.peek();
     assert.is(await redis.exists(`l:${name}`), 0);
     await limiter.charge(1);
@@ -326,7 +329,7 @@ trace("what is owed is told, with how long nobody goes, and nothing is written",
     smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
   ];
   const declared = writePolicies(policies);
-  const store = new RedisStore(scriptRunner(redis), "owed:", ["smooth", "smooth"]);
+  const store = new RedisStore(scriptRunner(redis), "owed:", twinsOf(["smooth", "smooth"]));
   const tell = async (now: number) => {
     const { answers } = await store.run("a", declared, [{ verb: "owed" }], now);
     return answers[0];

@@ -146,8 +146,9 @@ export function giveBack(pass: Pass): void {
   if (!(pass instanceof Refusal)) undo(pass).catch(() => {});
 }
 
+/** Rejects where the limiter throws. */
 async function undo(reservation: Reservation): Promise<void> {
-  if (!(await reservation.cancel())) await reservation.settle(0);
+  await reservation.undo();
 }
 
 function isLater<T extends object>(answer: T | Promise<T>): answer is Promise<T> {

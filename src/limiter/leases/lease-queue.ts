@@ -9,7 +9,7 @@ import {
   StoreUnavailableError,
 } from "../../ground/errors.ts";
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
-import { AbortGroups } from "../abort-groups.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import type { Meter } from "../meter.ts";
 import { counterOf, instancesOf } from "../remote/instances.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";

@@ -14,7 +14,7 @@ import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
-import { AbortGroups } from "../abort-groups.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import { decision, passedBy } from "../decision.ts";
 import {
   GaveUpError,

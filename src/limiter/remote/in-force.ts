@@ -1,10 +1,12 @@
 /** The limits by the store's last reply: the numbers in force, and limits that operators keep in keys. */
-import type { Policy } from "../../algorithms/algorithm.ts";
-import { readPolicies, writePolicies } from "../../algorithms/index.ts";
+import type { Algorithm, Policy } from "../../algorithms/algorithm.ts";
+import { readPoliciesOf, writePolicies } from "../../algorithms/index.ts";
 import { diagnostics } from "../../ground/diagnostics.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Amount } from "../../ground/permits.ts";
-import { type Cell, openCell, type PolicyList } from "../../stores/memory.ts";
+import type { Cell } from "../../stores/cell.ts";
+import { openCell } from "../../stores/joint-cell.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { LimitNote, StoreReply } from "../../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];
@@ -14,11 +16,13 @@ export class InForce {
   numbers: string;
   readonly #limiter: string;
   readonly #names: readonly string[];
+  readonly #algorithms: readonly Algorithm[];
   #notes = NONE;
 
   constructor(limiter: string, { names, list }: PolicyList) {
     this.#limiter = limiter;
     this.#names = names;
+    this.#algorithms = list.map(({ algorithm }) => algorithm);
     this.numbers = writePolicies(list);
   }
 
@@ -37,7 +41,7 @@ export class InForce {
   }
 
   get policies(): readonly Policy[] {
-    return readPolicies(this.numbers);
+    return readPoliciesOf(this.#algorithms, this.numbers);
   }
 
   /** A new state under the policies in force. */

@@ -1,4 +1,5 @@
-import type { Cell, PolicyList } from "../../stores/memory.ts";
+import type { Cell } from "../../stores/cell.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { Meter } from "../meter.ts";
 import type { InForce } from "./in-force.ts";
 import type { OutageStats } from "./outage-stats.ts";

@@ -8,13 +8,8 @@ import { writePolicies } from "../../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
-import {
-  listPolicies,
-  openCell,
-  type Policies,
-  type PolicyList,
-  renumber,
-} from "../../stores/memory.ts";
+import { openCell } from "../../stores/joint-cell.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
 import type {

@@ -6,7 +6,7 @@ import type { Policy } from "../../algorithms/algorithm.ts";
 import { LimiterClosedError, QueueFullError } from "../../ground/errors.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
-import { AbortGroups } from "../abort-groups.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import { mostWaiting } from "../options.ts";
 import type { Caller } from "./caller.ts";
 import type { Parts } from "./parts.ts";

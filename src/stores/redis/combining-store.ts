@@ -12,6 +12,7 @@ import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from ".
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
+import type { LuaTwin } from "./lua-twin.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
@@ -19,8 +20,8 @@ import { combinedScriptFor } from "./scripts.ts";
 const MOST_PARTS = 128;
 
 interface RedisPlace extends Place {
-  /** The algorithms of its policies. */
-  readonly names: readonly string[];
+  /** The twins of its policies' algorithms. */
+  readonly twins: readonly LuaTwin[];
   readonly limitKeys: readonly string[];
 }
 
@@ -63,13 +64,13 @@ export class RedisCombiningStore implements CombiningStore {
   }
 
   /** @param key the whole key, with its prefix */
-  place(key: string, names: readonly string[], limitKeys: readonly string[]): RedisPlace {
-    return { store: this, slot: this.#hasSlots ? tagOf(key) : "", key, names, limitKeys };
+  place(key: string, twins: readonly LuaTwin[], limitKeys: readonly string[]): RedisPlace {
+    return { store: this, slot: this.#hasSlots ? tagOf(key) : "", key, twins, limitKeys };
   }
 
   runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
     const places = parts.map(({ place }) => place as RedisPlace);
-    const script = combinedScriptFor(places.flatMap(({ names }) => names));
+    const script = combinedScriptFor(places.flatMap(({ twins }) => twins));
     const keys = places.flatMap(({ key, limitKeys }) => [key, ...limitKeys]);
     const slot = String(places[0]?.slot);
     return new Promise((resolve, reject) => {
@@ -153,9 +154,9 @@ function encode({ verb, keys, parts }: Pending, trip: Trip): readonly string[] {
 }
 
 function encodePart({ place, ...part }: CombinedPart, trip: Trip): readonly string[] {
-  const { names, limitKeys } = place as RedisPlace;
+  const { twins, limitKeys } = place as RedisPlace;
   const { declared, now, longest, late, isOptional, amount } = part;
-  const permits = names.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
+  const permits = twins.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   const clock = now === undefined ? "" : String(now);
   const numbers = [longest, late, isOptional ? 1 : 0, ...permits];
   const head = [String(limitKeys.length), declared, clock, ...encodeTrip(trip)];

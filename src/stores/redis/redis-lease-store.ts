@@ -13,12 +13,12 @@ import type { ProcessCounter } from "../process-counter.ts";
 import type { Subscriptions } from "./clients/adapter.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LEASES } from "./explain.ts";
-import { lua } from "./lua.gen.ts";
+import { concurrency } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
-const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: String(lua.concurrency) };
+const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: concurrency };
 
 const LETTERS: Readonly<Record<LeaseVerb, string>> = {
   acquire: "a",

@@ -19,7 +19,7 @@ import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from 
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
-import { lua } from "./lua.gen.ts";
+import type { LuaTwin } from "./lua-twin.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
@@ -31,7 +31,7 @@ export class RedisStore implements Store {
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
   readonly #processes: ProcessCounters;
-  readonly #names: readonly string[];
+  readonly #twins: readonly LuaTwin[];
   readonly #prefix: string;
   /** The scripts for trips that only reserve, and for trips with other verbs. */
   readonly #reserving: KeyScript;
@@ -42,7 +42,7 @@ export class RedisStore implements Store {
   readonly isOrdered: boolean;
 
   /**
-   * @param names the names of the algorithms, one for each policy
+   * @param twins the Lua twins of the algorithms, one for each policy
    * @param limitKeys the keys in which operators keep limits
    * @param breakerOf returns the breaker of all limiters on the server of a key
    * @param isOrdered whether the client keeps the order of commands
@@ -50,7 +50,7 @@ export class RedisStore implements Store {
   constructor(
     runner: ScriptRunner,
     prefix: string,
-    names: readonly string[],
+    twins: readonly LuaTwin[],
     limitKeys: readonly string[] = [],
     breakerOf?: BreakerOf,
     isOrdered = false,
@@ -62,11 +62,11 @@ export class RedisStore implements Store {
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
     this.#processes = ProcessCounters.of(runner);
-    this.#names = names;
+    this.#twins = twins;
     this.#prefix = prefix;
-    this.#reserving = scriptFor(names, "");
-    this.#anything = scriptFor(names, String(lua.verbs));
-    this.#policies = names.length;
+    this.#reserving = scriptFor(twins, false);
+    this.#anything = scriptFor(twins, true);
+    this.#policies = twins.length;
   }
 
   breakerOf(key: string): Breaker | undefined {
@@ -113,7 +113,7 @@ export class RedisStore implements Store {
   }
 
   place(key: string): Place {
-    return this.#combining.place(this.#prefix + key, this.#names, this.#limitKeys);
+    return this.#combining.place(this.#prefix + key, this.#twins, this.#limitKeys);
   }
 
   #encode(request: StoreRequest, args: string[]): void {

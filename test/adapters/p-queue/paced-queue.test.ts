@@ -539,9 +539,8 @@ test("granted, and aborted before the job could start: the permits are not the n
           new Promise<void>((resolve) => {
             grant = resolve;
           }),
-        cancel: () => false,
-        settle: (actual: number) => {
-          givenBack += permits - actual;
+        undo: () => {
+          givenBack += permits;
         },
       };
     },

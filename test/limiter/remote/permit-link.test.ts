@@ -16,7 +16,7 @@ import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
 import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
-import { listPolicies } from "../../../src/stores/memory.ts";
+import { listPolicies } from "../../../src/stores/policies.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { suite } from "../../support/suite.ts";

@@ -1,4 +1,4 @@
-import { openCell } from "../../../stores/memory.ts";
+import { openCell } from "../../../stores/joint-cell.ts";
 import { OpenCell, type OutageCell } from "../../../stores/outage-cell.ts";
 import { AnswerHere } from "./answer-here.ts";
 

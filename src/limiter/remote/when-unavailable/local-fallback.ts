@@ -7,7 +7,7 @@ import type { Policy } from "../../../algorithms/algorithm.ts";
 import { share } from "../../../algorithms/index.ts";
 import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
 import type { Amount } from "../../../ground/permits.ts";
-import type { Cell } from "../../../stores/memory.ts";
+import type { Cell } from "../../../stores/cell.ts";
 import type { OutageCell } from "../../../stores/outage-cell.ts";
 import { decision, passedBy } from "../../decision.ts";
 import type { Decision } from "../../face.ts";

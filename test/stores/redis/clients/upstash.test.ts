@@ -21,6 +21,7 @@ import {
   type RedisRateLimiterOptions,
   StoreUnavailableError,
 } from "../../../../src/redis/index.ts";
+import type { RemoteLimiter } from "../../../../src/limiter/face.ts";
 import { scriptRunner } from "../../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../../src/stores/redis/permanent.ts";
 import { failure } from "../../../support/limiter/watch.ts";
@@ -113,10 +114,10 @@ for (const [kind, options] of Object.entries(KINDS)) {
         gcra: gcra({ limit: 7, periodMs: 60_000, burst: 2 }),
         leaky: leakyBucket({ permitsPerSecond: 1 / 3, capacity: 9 }),
       };
-      const alone = Object.entries(policies).map(([name, policy]) =>
+      const alone: readonly RemoteLimiter[] = Object.entries(policies).map(([name, policy]) =>
         RedisLimiter.create(client, `${newName()} ${name} 名`, policy, PATIENT),
       );
-      const together = RedisLimiter.create(client, newName(), policies, PATIENT);
+      const together: RemoteLimiter = RedisLimiter.create(client, newName(), policies, PATIENT);
       // in one turn: one script for several keys, one for several limiters
       const combined = allOf(...alone);
       for (const limiter of [...alone, together]) assert.is(await limiter.tryAcquire(), true);
