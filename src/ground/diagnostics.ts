@@ -6,6 +6,7 @@
  * request that is granted at once is published on no channel, because that path has to be fast;
  * `stats` counts it.
  */
+import { oncePerProcess } from "./copies.ts";
 import type { Permits } from "./permits.ts";
 
 /** The limiter that published a message. */
@@ -151,7 +152,8 @@ const platform = platformChannels();
 
 function open<Message>(event: string): Channel<Message> {
   const name = `smooth-limiter:${event}`;
-  return (platform?.channel(name) ?? new OwnChannel(name)) as Channel<Message>;
+  const channel = platform?.channel(name) ?? oncePerProcess(name, () => new OwnChannel(name));
+  return channel as Channel<Message>;
 }
 
 /**

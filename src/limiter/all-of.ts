@@ -3,7 +3,13 @@
  * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
 import type { Permits } from "../ground/permits.ts";
-import { AllOfWithPlaces, type LeasingLimiter, type LocalLeasingLimiter } from "./all-of-places.ts";
+import {
+  AllOfWithPlaces,
+  type Combination,
+  combined,
+  type LeasingLimiter,
+  type LocalLeasingLimiter,
+} from "./all-of-places.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type {
   Decision,
@@ -77,11 +83,9 @@ export function allOf(
   const rates: Entry[] = [];
   const places: PlacesMember[] = [];
   for (const [i, limiter] of limiters.entries()) {
-    if (limiter instanceof AllOf) {
-      rates.push(...limiter.entries);
-    } else if (limiter instanceof AllOfWithPlaces) {
-      rates.push(...limiter.rates);
-      places.push(...limiter.places);
+    if (isCombination(limiter)) {
+      rates.push(...limiter[combined].rates);
+      places.push(...limiter[combined].places);
     } else if (isRate(limiter)) {
       rates.push({ limiter, member: memberOf(limiter) });
     } else if (isPlaces(limiter)) {
@@ -97,6 +101,10 @@ export function allOf(
     | LeasingLimiter;
 }
 
+function isCombination(limiter: unknown): limiter is Combination {
+  return combined in Object(limiter);
+}
+
 function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
@@ -105,11 +113,15 @@ function isPlaces(limiter: unknown): limiter is Places {
   return typeof limiter === "object" && limiter !== null && asMember in limiter;
 }
 
-class AllOf implements Limiter {
+class AllOf implements Limiter, Combination {
   readonly entries: readonly Entry[];
 
   constructor(entries: readonly Entry[]) {
     this.entries = entries;
+  }
+
+  get [combined](): Combination[typeof combined] {
+    return { rates: this.entries, places: [] };
   }
 
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {

@@ -7,6 +7,7 @@ import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
+import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {
   Decision,
@@ -79,7 +80,7 @@ export function opened(
   return [WaiterQueue.open(checked.clock, policies), policies, checked];
 }
 
-export class QueueingLimiter implements LocalLimiter, Counted {
+export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #maxWaiting: number;
@@ -172,13 +173,22 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   reserve(permits: Permits = 1): LocalReservation {
+    return this.#reserve(permits, undefined);
+  }
+
+  [reserveBehind](permits: Permits, backlog: Backlog): LocalReservation {
+    return this.#reserve(permits, backlog);
+  }
+
+  #reserve(permits: Permits, backlog: Backlog | undefined): LocalReservation {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) {
+    if (this.#queue.grant(now, amount, backlog?.since)) {
       this.#counts.granted += 1;
       return new GrantedReservation(this.#account, this.#queue.cell, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount);
+    if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
     return this.reservation(permits, now, amount, waitMs);
   }

@@ -2,7 +2,8 @@
  * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
  * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
-import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import { oncePerProcess, VERSION } from "../ground/copies.ts";
+import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   Decision,
@@ -68,7 +69,13 @@ export interface Steps {
 }
 
 /** The caller's time was over before the store was available again. */
-export class GaveUpError extends Error {}
+export class GaveUpError extends LimiterError {
+  static readonly code = "GAVE_UP";
+
+  constructor() {
+    super(GaveUpError.code, "the time was over before the store was available", {});
+  }
+}
 
 /** Converts GaveUpError to undefined. */
 export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
@@ -107,7 +114,7 @@ export interface PlaceQueue {
   now(): number;
 }
 
-export const asMember = Symbol("smooth-limiter.asMember");
+export const asMember: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
 export interface Participant {
   [asMember](): RateMember;
@@ -182,10 +189,10 @@ export function takeAtOnce(parts: readonly LocalPart[]): readonly Look[] {
   return answers;
 }
 
-export const localSteps: Steps = {
+export const localSteps: Steps = /* @__PURE__ */ oncePerProcess("local steps", () => ({
   look: (parts) => lookAtOnce(parts as readonly Part<LocalMember>[]),
   take: (parts) => takeAtOnce(parts as readonly Part<LocalMember>[]),
-};
+}));
 
 export class LocalMember implements RateMember, Takeable {
   readonly steps = localSteps;

@@ -21,6 +21,7 @@
  * 3. Those that find the local limiter used up in step 3 have held remote permits for one round
  *   trip.
  */
+import { LimiterError } from "../ground/errors.ts";
 import type { Decision } from "./face.ts";
 import {
   chain,
@@ -44,7 +45,13 @@ export interface Together {
 }
 
 /** Thrown by steps whose members are not in one slot after all. Nothing has changed then. */
-export class ScatteredError extends Error {}
+export class ScatteredError extends LimiterError {
+  static readonly code = "SCATTERED";
+
+  constructor(cause: unknown) {
+    super(ScatteredError.code, "the members are in several slots", {}, { cause });
+  }
+}
 
 interface Group {
   readonly steps: Steps;

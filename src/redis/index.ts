@@ -21,10 +21,10 @@ import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-
 import { RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { checkName, checkUnavailable } from "../limiter/remote/shared-options.ts";
 import { listPolicies, type Policies } from "../stores/memory.ts";
-import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
+import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";
-import { type RedisSubscriber, subscriptions } from "../stores/redis/subscriber.ts";
+import { type RedisSubscriber, subscriptionsOn } from "../stores/redis/subscriber.ts";
 import {
   letsIn,
   open,
@@ -42,11 +42,13 @@ export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/ou
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
 export type { PrefetchOptions } from "../limiter/remote/shared-options.ts";
 export type {
+  BunRedisLike,
   IoredisLike,
   NodeRedisLike,
   RedisClient,
   Script,
   ScriptRunner,
+  UpstashLike,
 } from "../stores/redis/client.ts";
 export type {
   IoredisSubscriber,
@@ -64,8 +66,8 @@ export class RedisLimiter extends KeyedRemoteLimiter {
   /**
    * Creates a limiter on Redis: all code that uses the same name shares it, on any number of machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
-   *   closed. Or anything with `runScript`
+   * @param redis a client of ioredis, iovalkey or node-redis (single or Cluster), of `@upstash/redis` or
+   *   `Bun.RedisClient`; it is never closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param policies a policy, or several by name: all grant a request, or none is charged
    * @param options see `RedisPoliciesOptions`
@@ -99,8 +101,8 @@ export class RedisRateLimiter extends RemoteRateLimiter {
    * Creates a `RateLimiter` on Redis: all code that uses the same name shares it, however many
    * processes and machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
-   *   closed. Or anything with `runScript`
+   * @param redis a client of ioredis, iovalkey or node-redis (single or Cluster), of `@upstash/redis` or
+   *   `Bun.RedisClient`; it is never closed. Or anything with `runScript`
    * @param name of the limiter: any text but an empty one
    * @param permitsPerSecond the pace; above 0, `Infinity` for no limit
    * @param warmup the warm-up in ms (0 or absent: none), or options
@@ -166,8 +168,9 @@ export interface RedisConcurrencyOptions {
   /** As for other limiters on Redis; on Cluster it determines the node with the state. Default: none. */
   readonly hashTag?: string | undefined;
   /**
-   * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()`,
-   * opened when a caller first waits and closed a second after the last one.
+   * A connected client for subscriptions, shared and never closed. Default: `redis.duplicate()` (for
+   * `@upstash/redis` a stream over HTTP), opened when a caller first waits and closed a second after the
+   * last one.
    */
   readonly subscriber?: RedisSubscriber | undefined;
 }
@@ -194,8 +197,8 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
    * Creates a limit on how many calls run at once: all code that uses the same name shares it, however
    * many processes and machines.
    *
-   * @param redis a client of ioredis, iovalkey or node-redis, single or Cluster; it is never
-   *   closed. Or anything with `runScript`, and a `subscriber` with it
+   * @param redis a client of ioredis, iovalkey or node-redis (single or Cluster), of `@upstash/redis` or
+   *   `Bun.RedisClient`; it is never closed. Or anything with `runScript`, and a `subscriber` with it
    * @param name of the limiter: any text but an empty one
    * @param limit how many calls may run at once, a whole number, 1 or more
    * @param options see `RedisConcurrencyOptions`
@@ -213,9 +216,15 @@ export class RedisConcurrencyLimiter extends RemoteConcurrency {
   ): RedisConcurrencyLimiter {
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     const { leaseMs = 30_000, maxWaiting = Infinity, timeoutMs = 1000, prefix = "c:" } = options;
-    const runner = scriptRunner(redis);
+    const { runner, subscribe } = adapterOf(redis);
     checkText("prefix", prefix);
-    const messages = subscriptions(redis, options.subscriber);
+    const messages =
+      options.subscriber === undefined ? subscribe : subscriptionsOn(options.subscriber);
+    if (messages === undefined) {
+      throw new TypeError(
+        "redis cannot be duplicated, or not subscribe: give a client that can, as options.subscriber",
+      );
+    }
     const unavailable = checkUnavailable(options);
     const breakerOf = breakersOf(redis, letsIn(unavailable));
     const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breakerOf);

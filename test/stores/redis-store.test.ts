@@ -132,9 +132,16 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
         deeds.map(async (deed) => {
           const name = `${count++}`;
           const limiter = open(name, rate, kind);
-          await deed(limiter);
-          const { resetMs } = await limiter.peek();
-          const life = await redis.pttl(`l:${name}`);
+          let startedAt: number;
+          let resetMs: number;
+          let life: number;
+          // on a machine that stalls, a key with a second to live lapses before it is looked at
+          do {
+            startedAt = performance.now();
+            await deed(limiter);
+            ({ resetMs } = await limiter.peek());
+            life = await redis.pttl(`l:${name}`);
+          } while (performance.now() - startedAt > 500);
           const told = `${rate} ${JSON.stringify(kind)} ${deed}: ${life} ms of ${resetMs}`;
           assert.ok(life > 0 && life >= resetMs, told);
           assert.ok(life <= resetMs + HOUR_MS + 60_000, told);
@@ -142,7 +149,7 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
       );
     }
   }
-  assert.is(await redis.dbsize(), count);
+  assert.ok((await redis.dbsize()) <= count, "no other keys are written");
 });
 
 expiry(

@@ -42,6 +42,7 @@
  * whole at 0 ms, and 26 214 bytes are left for the seventh. It waits until the next piece is granted at
  * 50 ms, and so on. 64 MiB take 161 purchases.
  */
+import { oncePerProcess } from "../../ground/copies.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
@@ -49,7 +50,7 @@ import type { Decision, Limiter } from "../../limiter/face.ts";
 import type { CheckedOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */
-const sharers = new WeakMap<Limiter, number>();
+const sharers = /* @__PURE__ */ oncePerProcess("sharers", () => new WeakMap<Limiter, number>());
 
 function share(limiter: Limiter, change: 1 | -1): void {
   sharers.set(limiter, (sharers.get(limiter) ?? 0) + change);

@@ -10,6 +10,7 @@
  */
 import { show } from "../../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
@@ -29,7 +30,10 @@ import { type Asked, answerHere, reservationOf } from "./combined-fallback.ts";
 import { type Here, StoreCall } from "./permit-request.ts";
 import type { RemoteQueue } from "./remote-queue.ts";
 
-const stepsOf = new WeakMap<CombiningStore, RemoteSteps>();
+const stepsOf = /* @__PURE__ */ oncePerProcess(
+  "remote steps",
+  () => new WeakMap<CombiningStore, RemoteSteps>(),
+);
 
 /** Returns the member for a combination; undefined if the limiter's store does not support combinations. */
 export function remoteMember(queue: RemoteQueue): RateMember | undefined {
@@ -149,7 +153,7 @@ class RemoteSteps implements Steps {
     try {
       reply = await this.#store.runTogether(verb, asked.map(partOf));
     } catch (cause) {
-      if (isScattered(asked)) throw new ScatteredError("several slots", { cause });
+      if (isScattered(asked)) throw new ScatteredError(cause);
       throw failed(cause, false);
     }
     const isTaken = verb === "take" && reply.passes;

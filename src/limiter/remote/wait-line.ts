@@ -1,6 +1,6 @@
 import { type Clock, type Timer, toMicros } from "../../ground/clock.ts";
 import { Fifo } from "../fifo.ts";
-import { LONGEST_CREDIT } from "../timeline.ts";
+import { LateCredit } from "../late-credit.ts";
 
 /** Permits that a remote store has promised. */
 export interface Promised {
@@ -48,8 +48,7 @@ export class WaitLine {
   #heldUntil = 0;
   #timer: Timer | undefined;
   #timerAt = 0;
-  #lateBy = 0;
-  #lateUntil = 0;
+  readonly #late = new LateCredit();
   #isClosing = false;
   #permits = 0;
 
@@ -202,7 +201,7 @@ export class WaitLine {
 
   /** Returns how late our timer was for the callers that call again now: see `WaiterQueue`. */
   lateBy(): number {
-    return this.now() < this.#lateUntil ? this.#lateBy : 0;
+    return this.#late.at(this.now());
   }
 
   #arm(): void {
@@ -230,8 +229,7 @@ export class WaitLine {
       this.#sleepers.remove(sleeper);
       this.#permits -= sleeper.size;
       sleeper.wake(now);
-      this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
-      this.#lateUntil = now + this.#lateBy;
+      this.#late.grant(now - at, now);
     }
     this.#arm();
   }

@@ -7,11 +7,12 @@
  * same hash tag (the text in braces) are combined.
  */
 import { show } from "../../ground/check.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The most limiters in a call: the server runs nothing else while a script runs. */
@@ -33,7 +34,10 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-const combiningStores = new WeakMap<ScriptRunner, RedisCombiningStore>();
+const combiningStores = /* @__PURE__ */ oncePerProcess(
+  "combining stores",
+  () => new WeakMap<ScriptRunner, RedisCombiningStore>(),
+);
 
 export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;
@@ -133,7 +137,7 @@ export class RedisCombiningStore implements CombiningStore {
   }
 
   #refuse({ keys, reject }: Pending, error: unknown): void {
-    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject);
+    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
   }
 }
 

@@ -1,7 +1,7 @@
 /** Adds the key and its value, or the missing rights, to an error that only the operator can fix. */
 import { show } from "../../ground/check.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { lua } from "./lua.gen.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
 const LOOK: Script = { name: "smoothLimiter:look", lua: String(lua.look) };
 

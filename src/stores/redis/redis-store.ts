@@ -16,7 +16,6 @@ import {
 } from "../store.ts";
 import { LostReplyError, type Trip } from "../trip.ts";
 import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
-import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
@@ -24,6 +23,7 @@ import { lua } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
+import type { ScriptRunner } from "./script-runner.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
@@ -174,7 +174,7 @@ function decodeReply(
   const all = String(reply);
   const end = all.indexOf("\t");
   // the hot path omits the head: its numbers are the declared ones, and it has no notes
-  const isHot = end < 0 && /^[\dn]/.test(all);
+  const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
   const head = isHot ? "" : all.slice(0, end);
   // for a short text `split` costs more than the rest of the decoding
   const isOne = end === all.lastIndexOf("\t");

@@ -1,7 +1,8 @@
 /** Builds the scripts: frame.lua, or steps of it, with the twins of the algorithms that are used. */
-import type { Script } from "./client.ts";
+
 import { lua } from "./lua.gen.ts";
 import type { KeyScript } from "./script-coalescer.ts";
+import type { Script } from "./script-runner.ts";
 
 interface HotPath {
   readonly make: string;
