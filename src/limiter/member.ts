@@ -2,9 +2,10 @@
  * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
  * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
-import { chain, type Maybe } from "../ground/maybe.ts";
+
 import { oncePerProcess, VERSION } from "../ground/copies.ts";
 import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   Decision,

@@ -21,8 +21,9 @@
  * 3. Those that find the local limiter used up in step 3 have held remote permits for one round
  *   trip.
  */
-import { all, chain, type Maybe } from "../ground/maybe.ts";
+
 import { LimiterError } from "../ground/errors.ts";
+import { all, chain, type Maybe } from "../ground/maybe.ts";
 import type { Decision } from "./face.ts";
 import { type Look, localSteps, type Part, type Steps, type Terms } from "./member.ts";
 

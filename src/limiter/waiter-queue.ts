@@ -6,10 +6,10 @@
  * All times are those of the limiter's `Timeline`.
  */
 import type { Policy } from "../algorithms/algorithm.ts";
+import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
 import type { Cell } from "../stores/cell.ts";
-import { AbortGroups } from "../ground/abort-groups.ts";
 import { HeadTimer } from "./head-timer.ts";
 import { type Outlook, outlookOf } from "./outlook.ts";
 import { Schedule } from "./schedule.ts";

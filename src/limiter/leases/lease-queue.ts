@@ -2,6 +2,8 @@
  * The callers of one process that want leases. Each asks the store, and waits there with a ticket or,
  * during an outage, in this process.
  */
+
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import {
   LeaseLostError,
   LimiterClosedError,
@@ -9,7 +11,6 @@ import {
   StoreUnavailableError,
 } from "../../ground/errors.ts";
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
-import { AbortGroups } from "../../ground/abort-groups.ts";
 import type { Meter } from "../meter.ts";
 import { counterOf, instancesOf } from "../remote/instances.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";

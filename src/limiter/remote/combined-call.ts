@@ -8,13 +8,14 @@
  * any has "wait", the call is sent again when the server is back; otherwise the fallbacks in this process
  * answer: all are checked first, then the permits are taken from all.
  */
+
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import { show } from "../../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
-import { AbortGroups } from "../../ground/abort-groups.ts";
 import { decision, passedBy } from "../decision.ts";
 import {
   GaveUpError,

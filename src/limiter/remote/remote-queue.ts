@@ -3,10 +3,10 @@
  * are awaited) and requests that have no permits to wait for.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import { LimiterClosedError, QueueFullError } from "../../ground/errors.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
-import { AbortGroups } from "../../ground/abort-groups.ts";
 import { mostWaiting } from "../options.ts";
 import type { Caller } from "./caller.ts";
 import type { Parts } from "./parts.ts";

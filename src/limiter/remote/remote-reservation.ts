@@ -1,7 +1,7 @@
 import { atLeastZero } from "../../ground/check.ts";
 import { type Timer, toMillis } from "../../ground/clock.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
-import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../ground/permits.ts";
+import { type Amount, combine, type Permits, sameAmount } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../face.ts";
 import { checkWaitOptions } from "../options.ts";
 import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
@@ -118,13 +118,8 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     return true;
   }
 
-  /** Returns all its permits, even if its instant has come. */
   async undo(): Promise<void> {
-    const taken = this.#taken;
-    if (sizeOf(taken) === 0) return;
-    this.#giveUp(new ReservationCancelledError(this.waitMs));
-    this.#taken = combine(taken, taken, () => 0);
-    await this.#return(taken);
+    if (!(await this.cancel())) await this.settle(0);
   }
 
   async settle(actual: Permits): Promise<void> {

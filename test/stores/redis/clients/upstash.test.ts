@@ -14,6 +14,7 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../../src/index.ts";
+import type { RemoteLimiter } from "../../../../src/limiter/face.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,
@@ -21,7 +22,6 @@ import {
   type RedisRateLimiterOptions,
   StoreUnavailableError,
 } from "../../../../src/redis/index.ts";
-import type { RemoteLimiter } from "../../../../src/limiter/face.ts";
 import { scriptRunner } from "../../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../../src/stores/redis/permanent.ts";
 import { failure } from "../../../support/limiter/watch.ts";
