@@ -731,7 +731,10 @@ faults("nobody there: refused, and a closed client says so", async () => {
 faults("an answer that is none is an error that says what it was", async () => {
   for (const strange of [null, undefined, 7, [], "s5", "s5\t0\t0"]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
-    await trouble(() => limiter.acquire(), /the script answered .*( to 1 requests|not a text or a list of texts)/);
+    await trouble(
+      () => limiter.acquire(),
+      /the script answered .*( to 1 requests|not a text or a list of texts)/,
+    );
   }
 });
 
