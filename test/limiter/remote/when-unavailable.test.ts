@@ -451,7 +451,7 @@ away(
     await pass(1000);
     assert.is(Number(ready.at) - start, 1000);
     await limiter.reserve(30);
-  const [late, closed] = [await limiter.reserve(), limiter.close()];
+    const [late, closed] = [await limiter.reserve(), limiter.close()];
     assert.instance(await failure(() => late.ready()), LimiterClosedError);
     await pass(1000);
     await closed;
