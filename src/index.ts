@@ -14,7 +14,7 @@ export {
   type TokenBucketPolicy,
   tokenBucket,
 } from "./algorithms/token-bucket/token-bucket.ts";
-export { type Clock, preciseClock, systemClock, type Timer } from "./ground/clock.ts";
+export { type Clock, systemClock, type Timer } from "./ground/clock.ts";
 export {
   type CancelledMessage,
   type Channel,
@@ -34,6 +34,7 @@ export {
   TooManyKeysError,
 } from "./ground/errors.ts";
 export type { Permits } from "./ground/permits.ts";
+export { preciseClock } from "./ground/precise-clock.ts";
 export { allOf } from "./limiter/all-of.ts";
 export type {
   CombinedLease,
@@ -64,4 +65,4 @@ export {
   type TakeResult,
   takeFromAll,
 } from "./limiter/take-from-all.ts";
-export type { Policies } from "./stores/memory.ts";
+export type { Policies } from "./stores/policies.ts";

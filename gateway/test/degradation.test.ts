@@ -21,7 +21,11 @@ const TIMEOUT_MS = 250;
 const GLOBAL = "url: /\nrules: [{ actor: all, unit: hour, rpu: 1000000, algo: W, scope: global }]";
 
 function client(url: string): Redis {
-  const redis = new Redis(url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+  const redis = new Redis(url, {
+    retryStrategy: () => 20,
+    maxRetriesPerRequest: null,
+    disconnectTimeout: 50,
+  });
   redis.on("error", () => {});
   return redis;
 }

@@ -148,7 +148,7 @@ function platformChannels(): Channels | undefined {
   return process?.getBuiltinModule?.("node:diagnostics_channel");
 }
 
-const platform = platformChannels();
+const platform = /* @__PURE__ */ platformChannels();
 
 function open<Message>(event: string): Channel<Message> {
   const name = `smooth-limiter:${event}`;
@@ -164,18 +164,18 @@ function open<Message>(event: string): Channel<Message> {
  */
 export const diagnostics = {
   /** `smooth-limiter:wait`: a caller had to wait, and now has its permits. */
-  wait: open<WaitMessage>("wait"),
+  wait: /* @__PURE__ */ open<WaitMessage>("wait"),
   /** `smooth-limiter:refused`: a call was refused. */
-  refused: open<RefusedMessage>("refused"),
+  refused: /* @__PURE__ */ open<RefusedMessage>("refused"),
   /** `smooth-limiter:cancelled`: a waiter left before it had its permits. */
-  cancelled: open<CancelledMessage>("cancelled"),
+  cancelled: /* @__PURE__ */ open<CancelledMessage>("cancelled"),
   /** `smooth-limiter:unavailable`: a limiter's store cannot be reached. */
-  unavailable: open<UnavailableMessage>("unavailable"),
+  unavailable: /* @__PURE__ */ open<UnavailableMessage>("unavailable"),
   /** `smooth-limiter:recovered`: the store answers again. */
-  recovered: open<RecoveredMessage>("recovered"),
+  recovered: /* @__PURE__ */ open<RecoveredMessage>("recovered"),
   /**
    * `smooth-limiter:limitIgnored`: a `limitKey` holds a negative number or no number. Published
    * once for each such value that a limiter reads.
    */
-  limitIgnored: open<LimitIgnoredMessage>("limitIgnored"),
+  limitIgnored: /* @__PURE__ */ open<LimitIgnoredMessage>("limitIgnored"),
 } as const;

@@ -1,14 +1,13 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type { Limiter, TryOptions, WaitOptions } from "./face.ts";
 import {
-  chain,
   type HeldPlace,
   inTime,
   type Look,
-  type Maybe,
   type Part,
   type PlaceQueue,
   type PlacesMember,

@@ -2,6 +2,7 @@
  * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
  * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
+import { all, chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import {
   AllOfWithPlaces,
@@ -21,16 +22,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import {
-  asMember,
-  chain,
-  inTime,
-  type Look,
-  type Maybe,
-  memberOf,
-  type PlacesMember,
-  type Taken,
-} from "./member.ts";
+import { asMember, inTime, type Look, memberOf, type PlacesMember, type Taken } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
 import {
   binds,
@@ -240,6 +232,10 @@ class AllReserved implements Reservation {
     });
   }
 
+  undo(): Maybe<void> {
+    return settleAll(this.#reservations.map((one) => one.undo()));
+  }
+
   settle(actual: Permits): Maybe<void> {
     return settleAll(this.#reservations.map((one) => one.settle(actual)));
   }
@@ -261,12 +257,6 @@ function merge(looks: readonly (Look | undefined)[]): Decision {
   const [first, ...rest] = named as [Decision, ...Decision[]];
   const binding = rest.reduce((one, other) => (binds(other, one) ? other : one), first);
   return { ...binding, policies };
-}
-
-function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
-  return answers.some((answer) => answer instanceof Promise)
-    ? Promise.all(answers)
-    : (answers as readonly T[]);
 }
 
 function settleAll(results: readonly Maybe<void>[]): Maybe<void> {

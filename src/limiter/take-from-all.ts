@@ -1,4 +1,5 @@
 /** The general form of a combination: each limiter with its own permits, wait and say. */
+
 import {
   atLeastZeroOrInfinity,
   checkBoolean,
@@ -6,9 +7,10 @@ import {
   checkOptions,
   show,
 } from "../ground/check.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { Decision, Limiter, LocalLimiter, Reservation } from "./face.ts";
-import { chain, type Maybe, memberOf, type Part } from "./member.ts";
+import { memberOf, type Part } from "./member.ts";
 import { reportRefusal, takeTogether, undoAll } from "./together.ts";
 
 /** The request to one of the limiters of `takeFromAll`. */

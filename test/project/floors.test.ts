@@ -44,7 +44,7 @@ const rooms: Room[] = [
     ],
   },
   {
-    file: "src/stores/memory.ts",
+    file: "src/stores/policies.ts",
     allowed: ["./store.ts", "../ground/clock.ts", "../algorithms/algorithm.ts"],
     refused: [
       "./redis/client.ts",
@@ -68,7 +68,7 @@ const rooms: Room[] = [
     file: "src/limiter/limiter.ts",
     allowed: [
       "./reservation.ts",
-      "../stores/memory.ts",
+      "../stores/policies.ts",
       "../algorithms/index.ts",
       "../ground/clock.ts",
     ],
@@ -130,7 +130,7 @@ const rooms: Room[] = [
       "./ground/clock.ts",
       "./limiter/limiter.ts",
       "./algorithms/index.ts",
-      "./stores/memory.ts",
+      "./stores/policies.ts",
     ],
     refused: [
       "./stores/redis/store.ts",

@@ -95,7 +95,7 @@ interface ReplayFlags {
 }
 
 function version(): string {
-  const text = readFileSync(new URL("../../../package.json", import.meta.url), "utf8");
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   return String((JSON.parse(text) as { version: unknown }).version);
 }
 

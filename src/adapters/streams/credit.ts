@@ -44,6 +44,7 @@
  */
 import { oncePerProcess } from "../../ground/copies.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
 import type { Decision, Limiter } from "../../limiter/face.ts";
@@ -199,10 +200,10 @@ export class Credit {
   }
 
   /** Peeks first: a stream that waits for its turn must not count as a rejection. */
-  #takeIfAllowed(permits: Permits): Decision | Promise<Decision> {
-    const take = (look: Decision) => (look.allowed ? this.#limiter.decide(permits) : look);
-    const look = this.#limiter.peek(permits);
-    return look instanceof Promise ? look.then(take) : take(look);
+  #takeIfAllowed(permits: Permits): Maybe<Decision> {
+    return chain(this.#limiter.peek(permits), (look) =>
+      look.allowed ? this.#limiter.decide(permits) : look,
+    );
   }
 
   #granted(decision: Decision, { amount, revision, answer }: Question, size: number): boolean {

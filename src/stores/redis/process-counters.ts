@@ -1,8 +1,8 @@
 import { oncePerProcess } from "../../ground/copies.ts";
 import { ProcessCounter } from "../process-counter.ts";
 import { encodeTrip } from "./answers.ts";
-import type { ScriptRunner } from "./client.ts";
 import { ScriptCoalescer } from "./script-coalescer.ts";
+import type { ScriptRunner } from "./script-runner.ts";
 import { processScript } from "./scripts.ts";
 
 const processId = /* @__PURE__ */ oncePerProcess("process id", () => crypto.randomUUID());

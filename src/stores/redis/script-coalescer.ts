@@ -1,7 +1,7 @@
 import { show } from "../../ground/check.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { atEndOfTurn } from "../../ground/end-of-turn.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
 /** A script for one key, and the same script for several keys. */
 export interface KeyScript {

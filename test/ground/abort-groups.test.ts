@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import * as assert from "uvu/assert";
-import { AbortGroups } from "../../src/limiter/abort-groups.ts";
+import { AbortGroups } from "../../src/ground/abort-groups.ts";
 import { suite } from "../support/suite.ts";
 
 interface Heard {

@@ -1,11 +1,12 @@
 import * as assert from "uvu/assert";
 import { fixedWindow, tokenBucket } from "../../src/index.ts";
-import { listPolicies, openCell } from "../../src/stores/memory.ts";
+import { openCell } from "../../src/stores/joint-cell.ts";
+import { listPolicies } from "../../src/stores/policies.ts";
 import { suite } from "../support/suite.ts";
 
 const SECOND = 1_000_000;
 
-const test = suite("memory store");
+const test = suite("the state of a key in this process");
 
 test("what is owed is told for each policy, in their order", () => {
   const bucket = tokenBucket({ capacity: 10, refill: 1, everyMs: 1000 });

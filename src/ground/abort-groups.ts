@@ -3,7 +3,7 @@
  * to a signal takes n steps, so a listener for each of n waiters would take n² steps in all.
  */
 export class AbortGroups<Member> {
-  readonly #groups = new Map<AbortSignal, Group<Member>>();
+  readonly #groups = new WeakMap<AbortSignal, Group<Member>>();
   readonly #onAbort: (member: Member, reason: unknown) => void;
 
   constructor(onAbort: (member: Member, reason: unknown) => void) {

@@ -6,13 +6,13 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
+import { allOf, fixedWindow } from "smooth-limiter";
+import { RedisLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { createGateway, readRules } from "../../gateway/src/index.ts";
-import { request } from "../../gateway/test/support/http/request.ts";
 import { freshUrl } from "../../scripts/redis/server.ts";
-import { allOf, fixedWindow } from "../../src/index.ts";
-import { RedisLimiter } from "../../src/redis/index.ts";
-import { suite } from "../support/suite.ts";
+import { suite } from "../../test/support/suite.ts";
+import { createGateway, readRules } from "../src/index.ts";
+import { request } from "./support/http/request.ts";
 
 const DAY = 86_400_000;
 const LIMIT = 200;
