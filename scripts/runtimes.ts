@@ -1,0 +1,200 @@
+// Runs the packed core in every runtime that it promises: test/fixtures/runtimes/smoke.js in Node, Deno,
+// Bun, workerd and headless Chromium, each in a process of its own. A runtime that cannot be had fails.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { arch, platform, tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import { build } from "esbuild";
+import { consumer } from "./consumer.ts";
+import { FetchedProgram, inPath } from "./fetched-program.ts";
+import { likelyFreePort, sharedRedis } from "./redis/server.ts";
+
+/** The cases that passed with the ES modules, and with CommonJS where the runtime has it. */
+interface Report {
+  readonly modules?: readonly string[];
+  readonly commonJs?: readonly string[];
+  readonly error?: string;
+}
+
+const LIMIT_MS = 60_000;
+
+const folder = consumer("runtimes");
+const tools = join(folder, "node_modules");
+const chromium = new FetchedProgram(
+  "chromium",
+  "usr/lib/chromium/chromium-headless-shell",
+  ["chromium-headless-shell"],
+  "No Chromium: install chromium or Chrome, or set CHROMIUM to its path",
+);
+
+let reported: (report: Report) => void;
+const pageReport = new Promise<Report>((resolve) => {
+  reported = resolve;
+});
+const server = await serve();
+const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+const { url: redisUrl } = await sharedRedis();
+
+const runtimes: readonly (readonly [name: string, run: () => Promise<Report>])[] = [
+  ["Node 20", () => onNode(20)],
+  ["Node 22", () => onNode(22)],
+  ["Node 24", () => onNode(24)],
+  ["Node 26", () => onNode(26)],
+  ["Deno", () => onServerRuntime(oneOf("@deno", "deno"), "run", "-A", "--node-modules-dir=manual")],
+  ["Bun", () => onServerRuntime(oneOf("@oven", "bin/bun"))],
+  ["workerd", onWorkerd],
+  ["Chromium", onChromium],
+];
+
+const rows = [["runtime", "ES modules", "CommonJS", "seconds"]];
+let failed = 0;
+for (const [name, run] of runtimes) {
+  const began = performance.now();
+  const report = await run().catch((error: unknown): Report => ({ error: `${error}` }));
+  const { modules = [], commonJs, error = "no case ran" } = report;
+  if (modules.length === 0) {
+    failed += 1;
+    console.error(`\n✘ ${name}: ${error}`);
+  }
+  const counts = [modules, commonJs].map((cases) => (cases ? `${cases.length} cases` : "-"));
+  const seconds = ((performance.now() - began) / 1000).toFixed(1);
+  rows.push([name, ...(modules.length === 0 ? ["failed", "failed"] : counts), seconds]);
+}
+server.close();
+server.closeAllConnections();
+console.log();
+for (const row of rows) console.log(row.map((cell) => cell.padEnd(12)).join(""));
+console.log(`\n${runtimes.length - failed} passed, ${failed} failed`);
+process.exitCode = failed === 0 ? 0 : 1;
+
+function onNode(version: number): Promise<Report> {
+  return onServerRuntime(join(tools, `node-${version}-${platform()}-${arch()}`, "bin/node"));
+}
+
+/** Runs main.js, which prints its report on the last line. */
+async function onServerRuntime(command: string, ...args: readonly string[]): Promise<Report> {
+  const child = start(command, [...args, "main.js", origin, redisUrl]);
+  const [output, errors, code] = await within(
+    Promise.all([text(child.stdout), text(child.stderr), exitOf(child)]),
+    child,
+  );
+  if (code !== 0) throw new Error(`exit code ${code}\n${output}${errors}`);
+  return JSON.parse(output.trim().split("\n").at(-1) ?? "") as Report;
+}
+
+async function onWorkerd(): Promise<Report> {
+  await build({
+    absWorkingDir: folder,
+    entryPoints: ["worker.js"],
+    outfile: join(folder, "bundle.js"),
+    bundle: true,
+    format: "esm",
+    platform: "neutral",
+    conditions: ["workerd", "worker"],
+    mainFields: [],
+  });
+  const port = likelyFreePort();
+  const address = `--socket-addr=http=127.0.0.1:${port}`;
+  const child = start(oneOf("@cloudflare", "bin/workerd"), ["serve", "worker.capnp", address]);
+  const errors = text(child.stderr);
+  const url = `http://127.0.0.1:${port}/?origin=${encodeURIComponent(origin)}`;
+  const ended = exitOf(child).then(async (code) => {
+    throw new Error(`exit code ${code}\n${await errors}`);
+  });
+  try {
+    const response = await within(Promise.race([whenUp(url), ended]), child);
+    return (await response.json()) as Report;
+  } finally {
+    ended.catch(() => {});
+    child.kill("SIGKILL");
+  }
+}
+
+async function whenUp(url: string): Promise<Response> {
+  for (;;) {
+    const response = await fetch(url).catch(() => undefined);
+    if (response !== undefined) return response;
+    await sleep(100);
+  }
+}
+
+async function onChromium(): Promise<Report> {
+  const names = ["chromium-headless-shell", "chromium", "google-chrome", "chrome"];
+  const command = process.env.CHROMIUM || inPath(...names);
+  const program = command ? { command, env: process.env } : await chromium.get();
+  const profile = mkdtempSync(join(tmpdir(), "smooth-limiter-chromium-"));
+  const args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
+  const child = start(
+    program.command,
+    [...args, "--remote-debugging-port=0", `--user-data-dir=${profile}`, `${origin}/`],
+    program.env,
+  );
+  const errors = text(child.stderr);
+  const ended = exitOf(child).then(async (code) => {
+    throw new Error(`exit code ${code}\n${await errors}`);
+  });
+  try {
+    return await within(Promise.race([pageReport, ended]), child);
+  } finally {
+    child.kill("SIGKILL");
+    await ended.catch(() => {});
+    rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** Serves the page, the packed core and `/fine`, and receives the page's report. */
+async function serve(): Promise<Server> {
+  const { exports } = JSON.parse(readFileSync("package.json", "utf8")) as {
+    exports: Record<string, { import?: { default: string } }>;
+  };
+  const imports = Object.entries(exports).flatMap(([entry, { import: target }]) =>
+    target === undefined ? [] : [[`smooth-limiter${entry.slice(1)}`, `/package/${target.default}`]],
+  );
+  const map = JSON.stringify({ imports: Object.fromEntries(imports) });
+  const page = `<script type="importmap">${map}</script><script type="module" src="/page.js"></script>`;
+  const http = createServer(async (request, response) => {
+    const { pathname } = new URL(request.url ?? "/", "http://localhost");
+    if (pathname === "/report") reported(JSON.parse(await text(request)) as Report);
+    response.setHeader("content-type", pathname === "/" ? "text/html" : "text/javascript");
+    response.end(pathname === "/" ? page : pathname === "/fine" ? "fine" : served(pathname));
+  });
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  return http;
+}
+
+function served(pathname: string): Buffer | undefined {
+  const file = join(folder, pathname.replace("/package/", "/node_modules/smooth-limiter/"));
+  return existsSync(file) ? readFileSync(file) : undefined;
+}
+
+/** Npm installs one of the packages in a scope: the one with this platform's binary. */
+function oneOf(scope: string, path: string): string {
+  const [name] = readdirSync(join(tools, scope));
+  return join(tools, scope, `${name}`, path);
+}
+
+function start(command: string, args: readonly string[], env = process.env) {
+  return spawn(command, args, { cwd: folder, env, stdio: ["ignore", "pipe", "pipe"] });
+}
+
+async function exitOf(child: ChildProcess): Promise<unknown> {
+  const [code, signal] = await once(child, "close");
+  return code ?? signal;
+}
+
+/** Kills the child when the time is over. */
+async function within<T>(done: Promise<T>, child: ChildProcess): Promise<T> {
+  const timer = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
+  try {
+    return await done;
+  } finally {
+    clearTimeout(timer);
+  }
+}
