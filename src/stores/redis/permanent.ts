@@ -4,7 +4,7 @@
  * Cluster client wraps `MOVED`, which is temporary there.)
  */
 const PERMANENT =
-  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|no limiter has written|attempt to (?:call|compare|concatenate|index|perform) /;
+  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|no limiter has written|use fewer policies|attempt to (?:call|compare|concatenate|index|perform) /;
 
 /** Whether the server is available, so that a retry does not help. */
 export function isPermanent(cause: unknown): boolean {
