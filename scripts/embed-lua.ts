@@ -1,5 +1,6 @@
-// Writes src/stores/redis/lua.gen.ts: every .lua of src as a string, without comments and indentation; a line
-// `--> name` stays, to be replaced by the script of that name. Constants (a line `local NAME = number`, here or in
+// Writes src/stores/redis/lua.gen.ts: every .lua of src as a string, without comments and needless spaces; a line
+// `--> name` stays, to be replaced by the script of that name. Each is an export of its own, so that a bundle has those
+// that it uses; the twins of algorithms are also in a table by name. Constants (a line `local NAME = number`, here or in
 // frame.lua) are put where they are used: a function that a script makes costs the less, the fewer variables it closes over.
 // hot.lua becomes a string for each twin that has the mark `--> hot`, which names the two fields of its state.
 //
@@ -12,6 +13,8 @@ import { inlined, readTwin, withoutTables } from "./inline-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
 const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
+/** What is no comment, and a comment that is no mark. */
+const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
 const HOT = /^--> hot (\w+) (\w+)$/;
 
 const files = readdirSync("src", { recursive: true, encoding: "utf8" })
@@ -23,7 +26,7 @@ const ofFrame = constantsOf("frame");
 function readLines(file: string): string[] {
   return readFileSync(join("src", file), "utf8")
     .split("\n")
-    .map((line) => line.replace(/^\s*--(?!>).*$/, "").trim())
+    .map((line) => line.replace(COMMENT, "$1").trim())
     .filter((line) => line !== "");
 }
 
@@ -60,21 +63,40 @@ function hotPathOf(name: string): string[] {
   return withoutTables(inlined(path, twin), twin, fields);
 }
 
-const names = [...linesOf.keys()];
-const isHot = (name: string) => linesOf.get(name)?.some((line) => HOT.test(line));
-const scripts: [name: string, lines: string[]][] = [
-  ...names
-    .filter((name) => name !== "hot")
-    .map((name): [string, string[]] => [name, withConstants(name)]),
-  ...names.filter(isHot).map((name): [string, string[]] => [`${name}:hot`, hotPathOf(name)]),
-];
+/** The line without spaces beside operators. Words, numbers and the texts in quotes stay as they are. */
+function compact(line: string): string {
+  if (line.startsWith("-->")) return line;
+  return line.replace(
+    /"[^"]*"|(?<!\d)\s*\.\.\s*(?!\.)|\s*([=<>~+*/%,(){}[\]]+|(?<!-\s*)-(?!\s*-))\s*/g,
+    (text) => (text.startsWith('"') ? text : text.trim()),
+  );
+}
 
-const entries = scripts.map(
-  ([name, lines]) => `  ${JSON.stringify(name)}: ${JSON.stringify(`${lines.join("\n")}\n`)},`,
-);
+const textOf = (lines: readonly string[]) => JSON.stringify(`${lines.map(compact).join("\n")}\n`);
+const camel = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+
+const isTwin = (file: string) => file.startsWith("algorithms");
+const twins = files.filter(isTwin).map((file) => basename(file, ".lua"));
+const others = files.filter((file) => !isTwin(file)).map((file) => basename(file, ".lua"));
+const isHot = (name: string) => linesOf.get(name)?.some((line) => HOT.test(line));
+
+const scripts = others
+  .filter((name) => name !== "hot")
+  .map((name) => `export const ${camel(name)} = ${textOf(withConstants(name))};`);
+const twinTexts = twins.map((name) => {
+  const hot = isHot(name) ? `\n  hot: ${textOf(hotPathOf(name))},` : "";
+  const fields = `\n  name: "${name}",\n  lua: ${textOf(withConstants(name))},${hot}\n`;
+  return `export const ${camel(name)}: LuaTwin = {${fields}};`;
+});
+const table = twins.map((name) => `  ${/-/.test(name) ? `"${name}": ${camel(name)}` : name},`);
 const text = `// Generated from the .lua files by scripts/embed-lua.ts: edit those, then \`npm run lua\`.
-export const lua: Readonly<Record<string, string>> = {
-${entries.join("\n")}
+import type { LuaTwin } from "./lua-twin.ts";
+
+${[...scripts, ...twinTexts].join("\n")}
+
+/** The twins of all algorithms, by name. */
+export const luaTwins: Readonly<Record<string, LuaTwin>> = {
+${table.join("\n")}
 };
 `;
 

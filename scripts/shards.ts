@@ -1,24 +1,38 @@
-// Two processes share the test files, so that both cores of a small machine have something to do.
+// Several processes share the test files, so that all cores have something to do, also while a test waits.
 
 import { spawn } from "node:child_process";
-import { statSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 
-const SHARDS = ["0", "1"] as const;
+/** One more than there are cores: tests with real timers, servers and processes mostly wait. */
+const SHARDS = Math.min(4, availableParallelism()) + 1;
 
-/** How long what a shard has said may be on its way when it has ended, ms. */
-const LAST_WORDS_MS = 2000;
+/** How long the output of a shard may be on its way when the shard has ended, ms. */
+const LAST_OUTPUT_MS = 2000;
 
-/** The files of a shard: the largest first, each to the shard that has least. */
-export function shardOf(files: readonly string[], shard: string): readonly string[] {
-  const sized = files.map((file) => ({ file, bytes: statSync(join("test", file)).size }));
-  const parts = SHARDS.map(() => ({ files: [] as string[], bytes: 0 }));
-  for (const { file, bytes } of sized.sort((a, b) => b.bytes - a.bytes)) {
-    const least = parts.reduce((one, other) => (other.bytes < one.bytes ? other : one));
-    least.files.push(file);
-    least.bytes += bytes;
+/**
+ * Yields the files of a shard, the largest first: each time the next one that no shard has claimed yet. So
+ * all shards end at about the same time.
+ *
+ * @param claims a folder, empty at first, that all shards share
+ */
+export function* claimedFiles(files: readonly string[], claims: string): Generator<string> {
+  const sized = files.map((file) => ({ file, bytes: statSync(file).size }));
+  for (const [i, { file }] of sized.sort((a, b) => b.bytes - a.bytes).entries()) {
+    if (claim(join(claims, `${i}`))) yield file;
   }
-  return parts[Number(shard)]?.files.sort() ?? [];
+}
+
+/** Creates the file. @returns `false` if it exists */
+function claim(path: string): boolean {
+  try {
+    closeSync(openSync(path, "wx"));
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
 }
 
 interface Outcome {
@@ -28,9 +42,11 @@ interface Outcome {
 
 /** Prints what the shards say, one after the other. The exit code: 0 if all passed. */
 export async function runShards(): Promise<number> {
-  const outcomes = SHARDS.map((shard) => run(shard));
+  const claims = mkdtempSync(join(tmpdir(), "smooth-limiter-tests-"));
+  const outcomes = Array.from({ length: SHARDS }, (_, shard) => run(`${shard}`, claims));
   for (const outcome of outcomes) process.stdout.write((await outcome).output);
   const all = await Promise.all(outcomes);
+  rmSync(claims, { recursive: true });
   const sum = (what: string) => {
     const counts = all.map(({ output }) => new RegExp(`${what}: +(\\d+)`).exec(output)?.[1]);
     return counts.reduce((total, count) => total + Number(count ?? 0), 0);
@@ -41,9 +57,9 @@ export async function runShards(): Promise<number> {
   return Math.max(...all.map(({ code }) => code));
 }
 
-function run(shard: string): Promise<Outcome> {
+function run(shard: string, claims: string): Promise<Outcome> {
   const child = spawn(process.execPath, [...process.execArgv, ...process.argv.slice(1)], {
-    env: { ...process.env, TEST_SHARD: shard },
+    env: { ...process.env, TEST_SHARD: shard, TEST_CLAIMS: claims },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
@@ -57,6 +73,6 @@ function run(shard: string): Promise<Outcome> {
     // killed by its watchdog: no code, and a process that it had stopped may keep the pipes open
     const end = (code: number | null) => resolve({ output, code: code ?? 1 });
     child.on("close", end);
-    child.on("exit", (code) => setTimeout(end, LAST_WORDS_MS, code));
+    child.on("exit", (code) => setTimeout(end, LAST_OUTPUT_MS, code));
   });
 }

@@ -1,9 +1,9 @@
 // Runs test files as uvu's own command would, but also fails where that one stays silent or hangs.
-// All of them are run by two processes, each its part (scripts/shards.ts).
+// All of them are run by several processes, which share the files (scripts/shards.ts).
 //
-//   npm test                    every test/**/*.test.ts
+//   npm test                    every *.test.ts below test and gateway/test
 //   npm test -- smooth clock    those whose path contains one of the words
-//   npm run test:soak           every test/**/*.soak.ts
+//   npm run test:soak           every *.soak.ts there
 //
 // Random tests have the same seed in every run, in the soaks a fresh one, which is printed: SEED=<number> repeats it.
 
@@ -12,18 +12,20 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import fc from "fast-check";
-import { runShards, shardOf } from "./shards.ts";
+import { claimedFiles, runShards } from "./shards.ts";
 
 const soak = process.argv.includes("--soak");
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 const suffix = soak ? ".soak.ts" : ".test.ts";
 const limitMs = (soak ? 1440 : 420) * 1000;
 
-const files = readdirSync("test", { recursive: true, encoding: "utf8" })
+const filesOf = (folder: string) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
+const files = [...filesOf("test"), ...filesOf("gateway/test")]
   .filter((file) => file.endsWith(suffix))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
-const shard = process.env.TEST_SHARD;
+const { TEST_SHARD: shard, TEST_CLAIMS: claims } = process.env;
 const fresh = Math.floor(Math.random() * 2 ** 31);
 const seed = Number(process.env.SEED ?? (soak ? fresh : 1));
 // what is measured in real time by the long tests wants the machine for itself
@@ -34,37 +36,51 @@ watchdog.unref();
 watchdog.postMessage({ doing: "loading the tests", limitMs });
 
 // uvu runs a suite at once unless it finds this, so it has to be there before uvu is loaded.
-const queue: [name: string, ...suites: (() => unknown)[]][] = [];
-const uvuGlobals = Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
-const { exec } = await import("uvu");
+type Suite = () => Promise<[errors: string | true, passed: number, skipped: number, total: number]>;
+const queue: Suite[][] = [[]];
+Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
+await import("uvu");
 const { progress } = await import("../test/support/suite.ts");
 fc.configureGlobal({ seed });
 if (soak) console.log(`random tests with SEED=${seed}`);
 
-const own = shard === undefined ? files : shardOf(files, shard);
-for (const file of own) {
-  uvuGlobals.UVU_INDEX = queue.push([file]) - 1;
-  await import(pathToFileURL(join("test", file)).href);
-}
-
-const complaints = queue
-  .filter((suites) => suites.length === 1)
-  .map(([file]) => `${file} runs no suite: it lacks .run()`);
-if (files.length === 0 && !soak) complaints.push("no test file was found");
-
+const complaints = files.length === 0 && !soak ? ["no test file was found"] : [];
+const sums = { total: 0, passed: 0, skipped: 0 };
+const startedAt = performance.now();
 progress.onTest = (doing) => watchdog.postMessage({ doing });
-await exec();
+for (const file of claims === undefined ? files : claimedFiles(files, claims)) {
+  const suites: Suite[] = [];
+  queue[0] = suites;
+  await import(pathToFileURL(file).href);
+  if (suites.length === 0) complaints.push(`${file} runs no suite: it lacks .run()`);
+  console.log(`\n${file}`);
+  for (const run of suites) {
+    const [errors, passed, skipped, total] = await run();
+    sums.passed += passed;
+    sums.skipped += skipped;
+    sums.total += total;
+    if (errors === true) continue;
+    process.exitCode = 1;
+    console.log(`\n${errors}`);
+  }
+}
+console.log(`
+  Total:     ${sums.total}
+  Passed:    ${sums.passed}
+  Skipped:   ${sums.skipped}
+  Duration:  ${((performance.now() - startedAt) / 1000).toFixed(1)} s
+`);
 
 complaints.push(...progress.complaints());
 for (const complaint of complaints) console.error(`  ✘ ${complaint}`);
 if (complaints.length > 0) process.exitCode = 1;
 
 // Under c8: a source that no test loads has to count as uncovered instead of not at all.
-if (process.env.NODE_V8_COVERAGE && shard !== "1") {
-  for (const file of readdirSync("src", { recursive: true, encoding: "utf8" })) {
+if (process.env.NODE_V8_COVERAGE && (shard ?? "0") === "0") {
+  for (const file of [...filesOf("src"), ...filesOf("gateway/src")]) {
     // a program: to load it is to run it
-    if (file === join("cli", "index.ts")) continue;
-    if (file.endsWith(".ts")) await import(pathToFileURL(join("src", file)).href);
+    if (file === join("gateway", "src", "cli", "index.ts")) continue;
+    if (file.endsWith(".ts")) await import(pathToFileURL(file).href);
   }
 }
 

@@ -14,7 +14,7 @@ export {
   type TokenBucketPolicy,
   tokenBucket,
 } from "./algorithms/token-bucket/token-bucket.ts";
-export { type Clock, preciseClock, systemClock, type Timer } from "./ground/clock.ts";
+export { type Clock, systemClock, type Timer } from "./ground/clock.ts";
 export {
   type CancelledMessage,
   type Channel,
@@ -35,6 +35,7 @@ export {
   TooManyKeysError,
 } from "./ground/errors.ts";
 export type { Permits } from "./ground/permits.ts";
+export { preciseClock } from "./ground/precise-clock.ts";
 export { allOf } from "./limiter/all-of.ts";
 export type {
   CombinedLease,
@@ -59,4 +60,10 @@ export { Limiter } from "./limiter/limiter.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
-export type { Policies } from "./stores/memory.ts";
+export {
+  type TakenFromAll,
+  type TakeRequest,
+  type TakeResult,
+  takeFromAll,
+} from "./limiter/take-from-all.ts";
+export type { Policies } from "./stores/policies.ts";

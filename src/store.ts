@@ -2,18 +2,20 @@
  * `smooth-limiter/store`: limiters with their state in a store of your choice, one for all processes
  * that use the same name. `casStore` makes a store of any backend that can compare and set.
  */
+import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions, show } from "./ground/check.ts";
+import type { LimiterClass, RemoteLimiter } from "./limiter/face.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
-import { RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
+import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
 } from "./limiter/remote/shared-options.ts";
-import { listPolicies, type Policies, type PolicyList } from "./stores/memory.ts";
+import { listPolicies, type NamesOf, type Policies, type PolicyList } from "./stores/policies.ts";
 import type { Store } from "./stores/store.ts";
 
 export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";
@@ -43,7 +45,22 @@ export interface StoreRateLimiterOptions extends SmoothOptions, SharedOptions {
 const STORE_OPTIONS = [...SHARED_OPTIONS, "limitKey"] as const;
 
 /** A limiter on a store under any policies. */
-export class StoreLimiter extends KeyedRemoteLimiter {
+export interface StoreLimiter<Name extends string = string> extends RemoteLimiter<Name> {
+  /**
+   * Returns the limiter of a key, under the same policies: one for each user, address or URL. Every call
+   * with the same key returns the same object, as long as it is referenced or a caller waits in it.
+   *
+   * @param key any well-formed text
+   * @throws RangeError or TypeError that names the argument, its bound and what it got
+   * @example
+   * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
+   */
+  for(key: string): RemoteLimiter<Name>;
+  /** The policies in force, by the last reply; before the first reply, the declared ones. */
+  readonly policies: readonly Policy[];
+}
+
+interface StoreLimiterClass extends LimiterClass<StoreLimiter> {
   /**
    * Creates a limiter on a store: one for all processes that use the same name on it.
    *
@@ -57,12 +74,16 @@ export class StoreLimiter extends KeyedRemoteLimiter {
    * const limiter = StoreLimiter.create(store, "api", fixedWindow({ limit: 100, windowMs: 60_000 }));
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  static create(
+  create<P extends Policies>(
     store: Store,
     name: string,
-    policies: Policies,
-    options: StoreLimiterOptions = {},
-  ): StoreLimiter {
+    policies: P,
+    options?: StoreLimiterOptions,
+  ): StoreLimiter<NamesOf<P>>;
+}
+
+export const StoreLimiter = class StoreLimiter extends KeyedRemoteLimiter {
+  static create(store: Store, name: string, policies: Policies, options: StoreLimiterOptions = {}) {
     checkOptions("options", options, STORE_OPTIONS);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
@@ -73,10 +94,32 @@ export class StoreLimiter extends KeyedRemoteLimiter {
     checkCreated("StoreLimiter", made);
     super(...opened);
   }
-}
+} as unknown as StoreLimiterClass;
 
 /** Guava's RateLimiter on a store. */
-export class StoreRateLimiter extends RemoteRateLimiter {
+export interface StoreRateLimiter extends RemoteLimiter<"default"> {
+  /**
+   * Returns the permits per second in force, by the last reply; before the first reply, the declared
+   * number. 0 if operators have closed the limiter with `limitKey`.
+   */
+  getRate(): number;
+  /**
+   * Changes the rate from now on for every limiter that was created with this name and the same numbers,
+   * until the next `setRate` or `resetRate`. Code that declares other numbers does not follow it.
+   *
+   * @param permitsPerSecond above 0, `Infinity` for no limit
+   * @returns which code follows the new rate, as far as the store knows: see `RateSetting`
+   * @throws (as a rejection) RangeError or TypeError; StoreUnavailableError
+   * @example
+   * const { reaches, rateInUse } = await limiter.setRate(10);
+   * if (reaches === "only-this-declaration") console.warn(`others declare other numbers: ${rateInUse}`);
+   */
+  setRate(permitsPerSecond: number): Promise<RateSetting>;
+  /** Restores the declared rate. */
+  resetRate(): Promise<void>;
+}
+
+interface StoreRateLimiterClass extends LimiterClass<StoreRateLimiter> {
   /**
    * Creates a rate limiter on a store: like `RateLimiter.create`, but one for all processes that use the
    * same name on it.
@@ -92,12 +135,21 @@ export class StoreRateLimiter extends RemoteRateLimiter {
    * const limiter = StoreRateLimiter.create(casStore(backend), "github", 5);
    * await limiter.acquire();
    */
+  create(
+    store: Store,
+    name: string,
+    permitsPerSecond: number,
+    warmup?: number | StoreRateLimiterOptions,
+  ): StoreRateLimiter;
+}
+
+export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter {
   static create(
     store: Store,
     name: string,
     permitsPerSecond: number,
     warmup: number | StoreRateLimiterOptions = 0,
-  ): StoreRateLimiter {
+  ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
     const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
@@ -108,7 +160,7 @@ export class StoreRateLimiter extends RemoteRateLimiter {
     checkCreated("StoreRateLimiter", made);
     super(...opened);
   }
-}
+} as unknown as StoreRateLimiterClass;
 
 /** Checks the arguments and returns the parts of a limiter on a store. */
 function open(

@@ -1,12 +1,13 @@
 import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { Limiter } from "../limiter/face.ts";
 
 /** The key of a single number; no policy has this name. */
 const ONLY = "";
 
-type Answer = void | Promise<void>;
+type Answer = Maybe<void>;
 
 /**
  * Corrects the permits that were taken to those that were used: later callers pay for more, and
@@ -24,12 +25,7 @@ export function correct(limiter: Limiter, taken: Permits, actual: Permits): Answ
   const more = changes.filter(([, change]) => change > 0);
   const less = changes.flatMap(([name, change]) => (change < 0 ? [[name, -change] as const] : []));
   const charged = more.length > 0 ? charge(limiter, more) : undefined;
-  return after(charged, () => (less.length > 0 ? limiter.refund(toPermits(less)) : undefined));
-}
-
-/** Runs `next` after `first`; at once, unless `first` is a promise. */
-function after(first: Answer, next: () => Answer): Answer {
-  return first instanceof Promise ? first.then(next) : next();
+  return chain(charged, () => (less.length > 0 ? limiter.refund(toPermits(less)) : undefined));
 }
 
 type Amount = readonly [name: string, amount: number];
@@ -55,7 +51,7 @@ function chargePortions(limiter: Limiter, amounts: readonly Amount[], error: unk
     .filter(([, amount]) => amount > 0);
   if (rest.length === 0) throw error;
   const first = amounts.map(([name, amount]): Amount => [name, portion(name, amount)]);
-  return after(charge(limiter, first), () => charge(limiter, rest));
+  return chain(charge(limiter, first), () => charge(limiter, rest));
 }
 
 function list(permits: Permits): Readonly<Record<string, number>> {

@@ -1,12 +1,8 @@
+import { AbortGroups } from "../ground/abort-groups.ts";
+
 type End = (reason: unknown) => void;
 
-/** The callbacks of one signal, and a function that removes its listener. */
-interface Group {
-  readonly ends: Set<End>;
-  unlisten(): void;
-}
-
-const groups = new WeakMap<AbortSignal, Group>();
+const ends = /* @__PURE__ */ new AbortGroups<End>((end, reason) => end(reason));
 
 /**
  * Calls `end` with the signal's reason when it is aborted, or at once if it is. All callbacks of a
@@ -19,11 +15,8 @@ const groups = new WeakMap<AbortSignal, Group>();
 export function onAbort(signal: AbortSignal | undefined, end: End): () => void {
   if (signal?.aborted) end(signal.reason);
   if (signal === undefined || signal.aborted) return () => {};
-  const { ends, unlisten } = groups.get(signal) ?? listen(signal);
-  ends.add(end);
-  return () => {
-    if (ends.delete(end) && ends.size === 0) unlisten();
-  };
+  ends.add(signal, end);
+  return () => ends.delete(signal, end);
 }
 
 /**
@@ -35,19 +28,4 @@ export function untilAborted<T>(signal: AbortSignal | undefined, promise: Promis
     const unlisten = onAbort(signal, reject);
     promise.then(resolve, reject).finally(unlisten);
   });
-}
-
-function listen(signal: AbortSignal): Group {
-  const ends = new Set<End>();
-  const abort = () => {
-    for (const end of ends) end(signal.reason);
-  };
-  const unlisten = () => {
-    groups.delete(signal);
-    signal.removeEventListener("abort", abort);
-  };
-  const group = { ends, unlisten };
-  groups.set(signal, group);
-  signal.addEventListener("abort", abort);
-  return group;
 }

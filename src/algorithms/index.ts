@@ -53,8 +53,13 @@ export function writePolicies(
 
 /** Reads the policies from a text that `writePolicies` returned. */
 export function readPolicies(text: string): Policy[] {
+  return readPoliciesOf(algorithms, text);
+}
+
+/** Reads policies that have only these algorithms; leaves out others. */
+export function readPoliciesOf(known: readonly Algorithm[], text: string): Policy[] {
   return text.split("\n").flatMap((line) => {
-    const algorithm = algorithms.find(({ code }) => code === line[0]);
+    const algorithm = known.find(({ code }) => code === line[0]);
     return algorithm === undefined ? [] : [algorithm.policy(line.slice(1).split(" ").map(Number))];
   });
 }

@@ -1,12 +1,6 @@
 /** Helpers of the algorithms that count in windows. */
 import { type Bound, checkNumber } from "../ground/check.ts";
 
-/**
- * The latest instant of a state, microseconds (142 years): whole numbers are exact up to twice as
- * much.
- */
-export const FAR = 2 ** 52;
-
 const aWindow: Bound = {
   words: "a number above 0, at most 1e12 (31 years)",
   holds: (value) => value > 0 && value <= 1e12,

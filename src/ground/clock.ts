@@ -53,7 +53,7 @@ const realNow = performance.now;
  * Whether fake timers are in use that leave `performance` alone (node:test, Deno, vitest before 3):
  * then `Date` has their time. A program that replaces only `Date` has real timers and real time.
  */
-function isFakedByDate(): boolean {
+export function isFakedByDate(): boolean {
   return Date !== RealDate && setTimeout !== realSetTimeout && performance.now === realNow;
 }
 
@@ -62,21 +62,13 @@ function systemNow(): number {
 }
 
 /** A class, because V8 reads an object literal with a getter slowly: 2.5 ns a call. */
-class PlatformClock implements Clock {
-  readonly #spinMs: number;
-
-  constructor(spinMs: number) {
-    this.#spinMs = spinMs;
-  }
-
+export class PlatformClock implements Clock {
   now(): number {
     return systemNow();
   }
 
   wakeAt(timeMs: number, wake: () => void): Timer {
-    // fake timers do not advance between immediates
-    const canSpin = typeof setImmediate === "function" && !isFakedByDate();
-    return new Timeout(timeMs, wake, canSpin ? this.#spinMs : 0);
+    return new Timeout(timeMs, wake).sleep();
   }
 
   get epochMs(): number {
@@ -88,56 +80,47 @@ class PlatformClock implements Clock {
  * The platform's monotonic clock and `setTimeout`. It reads both from the global object at every
  * call, so it follows fake timers (sinon, jest, vitest, node:test), which replace them.
  */
-export const systemClock: Clock = new PlatformClock(0);
+export const systemClock: Clock = /* @__PURE__ */ new PlatformClock();
 
-/**
- * Like `systemClock`, but polls the clock in the event loop (`setImmediate`) for the last two
- * milliseconds before an instant. A gap is then off by hundredths of a millisecond instead of one
- * millisecond; in return, one core is busy while a caller waits. Without `setImmediate` it behaves
- * like `systemClock`.
- */
-export const preciseClock: Clock = new PlatformClock(2);
-
-class Timeout implements Timer {
+export class Timeout implements Timer {
   readonly #timeMs: number;
   readonly #wake: () => void;
-  readonly #spinMs: number;
   #timeout: ReturnType<typeof setTimeout> | undefined;
-  #immediate: ReturnType<typeof setImmediate> | undefined;
-  #idle = false;
+  protected isIdle = false;
 
-  constructor(timeMs: number, wake: () => void, spinMs: number) {
+  constructor(timeMs: number, wake: () => void) {
     this.#timeMs = timeMs;
     this.#wake = wake;
-    this.#spinMs = spinMs;
-    this.#sleep(timeMs - systemNow());
   }
 
   cancel(): void {
     clearTimeout(this.#timeout);
-    if (this.#immediate !== undefined) clearImmediate(this.#immediate);
   }
 
   unref(): void {
-    this.#idle = true;
+    this.isIdle = true;
     unref(this.#timeout);
-    unref(this.#immediate);
   }
 
-  #sleep(left: number): void {
-    if (left < this.#spinMs) this.#immediate = setImmediate(this.#look);
-    else this.#timeout = setTimeout(this.#look, Math.min(left - this.#spinMs, LONGEST_TIMEOUT_MS));
-    if (this.#idle) this.unref();
+  /** Sleeps until its time has come. */
+  sleep(): this {
+    this.sleepFor(this.#timeMs - systemNow());
+    return this;
+  }
+
+  protected sleepFor(left: number): void {
+    this.#timeout = setTimeout(this.look, Math.min(left, LONGEST_TIMEOUT_MS));
+    if (this.isIdle) unref(this.#timeout);
   }
 
   /**
    * Checks the time before waking: a timer may fire up to a millisecond early, and a long sleep is
    * cut into several.
    */
-  readonly #look = (): void => {
+  protected readonly look = (): void => {
     const left = this.#timeMs - systemNow();
     if (left <= 0) this.#wake();
-    else this.#sleep(left);
+    else this.sleepFor(left);
   };
 }
 

@@ -6,6 +6,7 @@
  * request that is granted at once is published on no channel, because that path has to be fast;
  * `stats` counts it.
  */
+import { oncePerProcess } from "./copies.ts";
 import type { Permits } from "./permits.ts";
 
 /** The limiter that published a message. */
@@ -157,11 +158,12 @@ function platformChannels(): Channels | undefined {
   return process?.getBuiltinModule?.("node:diagnostics_channel");
 }
 
-const platform = platformChannels();
+const platform = /* @__PURE__ */ platformChannels();
 
 function open<Message>(event: string): Channel<Message> {
   const name = `smooth-limiter:${event}`;
-  return (platform?.channel(name) ?? new OwnChannel(name)) as Channel<Message>;
+  const channel = platform?.channel(name) ?? oncePerProcess(name, () => new OwnChannel(name));
+  return channel as Channel<Message>;
 }
 
 /**
@@ -172,20 +174,20 @@ function open<Message>(event: string): Channel<Message> {
  */
 export const diagnostics = {
   /** `smooth-limiter:wait`: a caller had to wait, and now has its permits. */
-  wait: open<WaitMessage>("wait"),
+  wait: /* @__PURE__ */ open<WaitMessage>("wait"),
   /** `smooth-limiter:refused`: a call was refused. */
-  refused: open<RefusedMessage>("refused"),
+  refused: /* @__PURE__ */ open<RefusedMessage>("refused"),
   /** `smooth-limiter:cancelled`: a waiter left before it had its permits. */
-  cancelled: open<CancelledMessage>("cancelled"),
+  cancelled: /* @__PURE__ */ open<CancelledMessage>("cancelled"),
   /** `smooth-limiter:unavailable`: a limiter's store cannot be reached. */
-  unavailable: open<UnavailableMessage>("unavailable"),
+  unavailable: /* @__PURE__ */ open<UnavailableMessage>("unavailable"),
   /** `smooth-limiter:recovered`: the store answers again. */
-  recovered: open<RecoveredMessage>("recovered"),
+  recovered: /* @__PURE__ */ open<RecoveredMessage>("recovered"),
   /**
    * `smooth-limiter:limitIgnored`: a `limitKey` holds a negative number or no number. Published
    * once for each such value that a limiter reads.
    */
-  limitIgnored: open<LimitIgnoredMessage>("limitIgnored"),
+  limitIgnored: /* @__PURE__ */ open<LimitIgnoredMessage>("limitIgnored"),
   /** `smooth-limiter:rolledBack`: the state of a limiter in its store went back in time. */
-  rolledBack: open<RolledBackMessage>("rolledBack"),
+  rolledBack: /* @__PURE__ */ open<RolledBackMessage>("rolledBack"),
 } as const;

@@ -1,7 +1,18 @@
+/** Marks errors of every copy and version of this package. */
+const MARK = "smooth-limiter/error";
+
 /**
  * The base class of this package's errors. Only bad arguments are a `RangeError` or a `TypeError`.
+ *
+ * `instanceof` compares the mark and the code, so it also works for an error of another copy of this
+ * package: a program may load both its ES modules and its CommonJS build.
  */
 export class LimiterError<Facts extends object = object> extends Error {
+  static override [Symbol.hasInstance](error: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: the class that is asked may be a subclass
+    return isErrorOf(this, error);
+  }
+
   /** Identifies the kind of error for programs; stable, unlike the message. */
   readonly code: string;
   /** The numbers of the message, for programs. */
@@ -12,7 +23,16 @@ export class LimiterError<Facts extends object = object> extends Error {
     this.name = new.target.name;
     this.code = code;
     this.facts = Object.freeze(facts);
+    Object.defineProperty(this, Symbol.for(MARK), { value: true });
   }
+}
+
+function isErrorOf(asked: object, error: unknown): boolean {
+  if (Function.prototype[Symbol.hasInstance].call(asked, error)) return true;
+  const { [Symbol.for(MARK)]: isMarked, code } = Object(error);
+  if (isMarked !== true || asked === LimiterError) return isMarked === true;
+  // a user's class that extends one of these inherits the code, so only its own instances count
+  return Object.hasOwn(asked, "code") && (asked as { code?: unknown }).code === code;
 }
 
 /**
@@ -24,9 +44,11 @@ export class PermitsExceedCapacityError extends LimiterError<{
   readonly permits: number;
   readonly capacity: number;
 }> {
+  static readonly code = "PERMITS_EXCEED_CAPACITY";
+
   constructor(policy: string, permits: number, capacity: number) {
     super(
-      "PERMITS_EXCEED_CAPACITY",
+      PermitsExceedCapacityError.code,
       `${permits} permits can never pass policy "${policy}", which holds ${capacity} at most`,
       { policy, permits, capacity },
     );
@@ -46,6 +68,8 @@ export class QueueFullError extends LimiterError<{
   /** `true`: the caller waited and was dropped; absent: it was refused at once. */
   readonly dropped?: true;
 }> {
+  static readonly code = "QUEUE_FULL";
+
   constructor(
     limiter: string,
     permits: number,
@@ -57,7 +81,7 @@ export class QueueFullError extends LimiterError<{
       ? "were dropped to make room for a later request:"
       : "would have to wait, but";
     super(
-      "QUEUE_FULL",
+      QueueFullError.code,
       `limiter "${limiter}": ${permits} permits ${what} ${waiting} are waited for and maxWaiting is ${maxWaiting}`,
       { limiter, permits, waiting, maxWaiting, ...(dropped ? { dropped } : {}) },
     );
@@ -69,9 +93,11 @@ export class TooManyKeysError extends LimiterError<{
   readonly limiter: string;
   readonly maxKeys: number;
 }> {
+  static readonly code = "TOO_MANY_KEYS";
+
   constructor(limiter: string, maxKeys: number) {
     super(
-      "TOO_MANY_KEYS",
+      TooManyKeysError.code,
       `limiter "${limiter}": no room for a new key, since maxKeys is ${maxKeys}`,
       { limiter, maxKeys },
     );
@@ -86,10 +112,12 @@ export class StoreUnavailableError extends LimiterError<{
   readonly limiter: string;
   readonly timeoutMs: number;
 }> {
+  static readonly code = "STORE_UNAVAILABLE";
+
   constructor(limiter: string, timeoutMs: number, cause: unknown) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     super(
-      "STORE_UNAVAILABLE",
+      StoreUnavailableError.code,
       `limiter "${limiter}": the store is unavailable: ${reason}`,
       { limiter, timeoutMs },
       { cause },
@@ -104,8 +132,12 @@ export function noAnswer(timeoutMs: number): DOMException {
 
 /** `ready()` of a reservation that was cancelled: its permits are available to other callers. */
 export class ReservationCancelledError extends LimiterError<{ readonly waitMs: number }> {
+  static readonly code = "RESERVATION_CANCELLED";
+
   constructor(waitMs: number) {
-    super("RESERVATION_CANCELLED", `the reservation (wait ${waitMs} ms) was cancelled`, { waitMs });
+    super(ReservationCancelledError.code, `the reservation (wait ${waitMs} ms) was cancelled`, {
+      waitMs,
+    });
   }
 }
 
@@ -117,8 +149,10 @@ export class LeaseLostError extends LimiterError<{
   readonly limiter: string;
   readonly leaseMs: number;
 }> {
+  static readonly code = "LEASE_LOST";
+
   constructor(limiter: string, leaseMs: number) {
-    super("LEASE_LOST", `limiter "${limiter}": the lease (${leaseMs} ms) was lost`, {
+    super(LeaseLostError.code, `limiter "${limiter}": the lease (${leaseMs} ms) was lost`, {
       limiter,
       leaseMs,
     });
@@ -127,7 +161,9 @@ export class LeaseLostError extends LimiterError<{
 
 /** The limiter was closed: its waiters are rejected, and its leases are not renewed any more. */
 export class LimiterClosedError extends LimiterError<{ readonly limiter: string }> {
+  static readonly code = "LIMITER_CLOSED";
+
   constructor(limiter: string) {
-    super("LIMITER_CLOSED", `limiter "${limiter}" was closed`, { limiter });
+    super(LimiterClosedError.code, `limiter "${limiter}" was closed`, { limiter });
   }
 }

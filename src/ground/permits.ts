@@ -4,8 +4,14 @@ import { aboveZero, type Bound, checkNumber } from "./check.ts";
  * How many permits a call requests: one number for every policy of the limiter, or a number for
  * each policy by name (a policy that is not named is not charged). Finite numbers above 0,
  * fractions allowed.
+ *
+ * `Name` is the union of the policies' names; a policy without a name is called "default".
  */
-export type Permits = number | Readonly<Record<string, number>>;
+export type Permits<Name extends string = string> =
+  | number
+  | (string extends Name
+      ? Readonly<Record<string, number>>
+      : { readonly [Policy in Name]?: number });
 
 /**
  * The options of `tryAcquire`, which accepts them in the place of permits: no policy may have these

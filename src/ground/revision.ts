@@ -1,8 +1,10 @@
-let renumberings = 0;
+import { oncePerProcess } from "./copies.ts";
+
+const renumberings = /* @__PURE__ */ oncePerProcess("renumberings", () => ({ count: 0 }));
 
 /** Records that a limiter of this process got other numbers (`setRate`, `update`). */
 export function noteRenumbering(): void {
-  renumberings += 1;
+  renumberings.count += 1;
 }
 
 /**
@@ -10,5 +12,5 @@ export function noteRenumbering(): void {
  * compares two counts to find out cheaply whether its limiter may have another pace.
  */
 export function timesRenumbered(): number {
-  return renumberings;
+  return renumberings.count;
 }

@@ -1,13 +1,13 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
+import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type { Limiter, TryOptions, WaitOptions } from "./face.ts";
 import {
-  chain,
   type HeldPlace,
   inTime,
   type Look,
-  type Maybe,
   type Part,
   type PlaceQueue,
   type PlacesMember,
@@ -80,9 +80,18 @@ export interface LocalLeasingLimiter {
   run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
 }
 
-export class AllOfWithPlaces {
-  readonly places: readonly PlacesMember[];
-  readonly rates: readonly Entry[];
+/** The members of a combination. A combination of combinations has the members of all. */
+export const combined: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/combined`);
+
+export interface Combination {
+  readonly [combined]: {
+    readonly rates: readonly Entry[];
+    readonly places: readonly PlacesMember[];
+  };
+}
+
+export class AllOfWithPlaces implements Combination {
+  readonly [combined]: Combination[typeof combined];
   readonly #rates: Pick<Limiter, "tryAcquire">;
 
   /** @param ratesTogether the combination of the rate limiters alone */
@@ -91,8 +100,7 @@ export class AllOfWithPlaces {
     rates: readonly Entry[],
     ratesTogether: Pick<Limiter, "tryAcquire">,
   ) {
-    this.places = places;
-    this.rates = rates;
+    this[combined] = { rates, places };
     this.#rates = ratesTogether;
   }
 
@@ -107,7 +115,7 @@ export class AllOfWithPlaces {
     const lease = new PlacesLease(held);
     try {
       for (const queue of this.#queues()) held.push(await queue.acquire({ signal }));
-      await acquireAll(this.rates, 1, signal);
+      await acquireAll(this[combined].rates, 1, signal);
       return lease;
     } catch (error) {
       await lease.release();
@@ -163,11 +171,12 @@ export class AllOfWithPlaces {
   }
 
   #parts(): readonly Part[] {
-    return partsOf([...this.places.map((member) => ({ member })), ...this.rates], 1, 0);
+    const { places, rates } = this[combined];
+    return partsOf([...places.map((member) => ({ member })), ...rates], 1, 0);
   }
 
   #queues(): readonly PlaceQueue[] {
-    return this.places.map(({ queue }) => queue);
+    return this[combined].places.map(({ queue }) => queue);
   }
 }
 

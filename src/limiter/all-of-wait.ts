@@ -27,17 +27,10 @@
  * With a concurrency limiter among the members, a caller waits for the place first and holds it while
  * it waits for permits.
  */
+import type { Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { Decision, Limiter, Reservation } from "./face.ts";
-import {
-  type Look,
-  type Maybe,
-  type Member,
-  type Part,
-  type RateMember,
-  type Taken,
-  withdraw,
-} from "./member.ts";
+import type { Look, Member, Part, RateMember, Taken } from "./member.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
 /** A rate limiter of a combination, with its member. */
@@ -97,7 +90,7 @@ export async function acquireAll(
       if (chances > 0) {
         chances -= 1;
         kept.pop();
-        await withdraw(reservation);
+        await reservation.undo();
       } else {
         rest = others;
       }
@@ -118,7 +111,7 @@ function takenOf(looks: readonly (Look | undefined)[]): readonly Taken[] {
 /** Adds the reservation to `kept`, so that it is given back if the caller stops waiting. */
 async function takenBy(reserved: Maybe<Reservation>, kept: Taken[]): Promise<Reservation> {
   const reservation = reserved instanceof Promise ? await reserved : reserved;
-  kept.push({ reservation, undo: () => withdraw(reservation) });
+  kept.push({ reservation, undo: () => reservation.undo() });
   return reservation;
 }
 

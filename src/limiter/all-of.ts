@@ -2,8 +2,15 @@
  * Combines several limiters: a request is granted by all of them, or charged to none. `together.ts`
  * says how that is done, and `all-of-wait.ts` how a combination waits.
  */
+import { all, chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
-import { AllOfWithPlaces, type LeasingLimiter, type LocalLeasingLimiter } from "./all-of-places.ts";
+import {
+  AllOfWithPlaces,
+  type Combination,
+  combined,
+  type LeasingLimiter,
+  type LocalLeasingLimiter,
+} from "./all-of-places.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
 import type {
   Decision,
@@ -15,16 +22,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import {
-  asMember,
-  chain,
-  inTime,
-  type Look,
-  type Maybe,
-  memberOf,
-  type PlacesMember,
-  type Taken,
-} from "./member.ts";
+import { asMember, inTime, type Look, memberOf, type PlacesMember, type Taken } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
 import {
   binds,
@@ -77,11 +75,9 @@ export function allOf(
   const rates: Entry[] = [];
   const places: PlacesMember[] = [];
   for (const [i, limiter] of limiters.entries()) {
-    if (limiter instanceof AllOf) {
-      rates.push(...limiter.entries);
-    } else if (limiter instanceof AllOfWithPlaces) {
-      rates.push(...limiter.rates);
-      places.push(...limiter.places);
+    if (isCombination(limiter)) {
+      rates.push(...limiter[combined].rates);
+      places.push(...limiter[combined].places);
     } else if (isRate(limiter)) {
       rates.push({ limiter, member: memberOf(limiter) });
     } else if (isPlaces(limiter)) {
@@ -97,6 +93,10 @@ export function allOf(
     | LeasingLimiter;
 }
 
+function isCombination(limiter: unknown): limiter is Combination {
+  return combined in Object(limiter);
+}
+
 function isRate(limiter: unknown): limiter is Limiter {
   return typeof (limiter as Partial<Limiter> | null)?.reserve === "function";
 }
@@ -105,11 +105,15 @@ function isPlaces(limiter: unknown): limiter is Places {
   return typeof limiter === "object" && limiter !== null && asMember in limiter;
 }
 
-class AllOf implements Limiter {
+class AllOf implements Limiter, Combination {
   readonly entries: readonly Entry[];
 
   constructor(entries: readonly Entry[]) {
     this.entries = entries;
+  }
+
+  get [combined](): Combination[typeof combined] {
+    return { rates: this.entries, places: [] };
   }
 
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -228,6 +232,10 @@ class AllReserved implements Reservation {
     });
   }
 
+  undo(): Maybe<void> {
+    return settleAll(this.#reservations.map((one) => one.undo()));
+  }
+
   settle(actual: Permits): Maybe<void> {
     return settleAll(this.#reservations.map((one) => one.settle(actual)));
   }
@@ -249,12 +257,6 @@ function merge(looks: readonly (Look | undefined)[]): Decision {
   const [first, ...rest] = named as [Decision, ...Decision[]];
   const binding = rest.reduce((one, other) => (binds(other, one) ? other : one), first);
   return { ...binding, policies };
-}
-
-function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
-  return answers.some((answer) => answer instanceof Promise)
-    ? Promise.all(answers)
-    : (answers as readonly T[]);
 }
 
 function settleAll(results: readonly Maybe<void>[]): Maybe<void> {

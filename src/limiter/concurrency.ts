@@ -13,6 +13,8 @@
  * while a caller waits no place is free, and `tryAcquire()`, which takes only free places, cannot
  * overtake.
  */
+
+import { AbortGroups } from "../ground/abort-groups.ts";
 import {
   CREATE,
   checkCreated,
@@ -24,7 +26,6 @@ import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { AbortGroups } from "./abort-groups.ts";
 import type { TryOptions, WaitOptions } from "./face.ts";
 import { Fifo } from "./fifo.ts";
 import { asMember, type PlacesMember } from "./member.ts";

@@ -3,7 +3,7 @@
  * on this file only.
  */
 import type { Permits } from "../ground/permits.ts";
-import type { Policies } from "../stores/memory.ts";
+import type { Policies } from "../stores/policies.ts";
 import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
 export interface WaitOptions {
@@ -22,15 +22,14 @@ export interface TryOptions extends WaitOptions {
  * Permits, typed so that the compiler cannot confuse them with the options of `tryAcquire`. This
  * overload comes first, so that `tryAcquire()` of a limiter in this process returns a boolean.
  */
-export type PermitsOnly =
-  | number
-  | (Readonly<Record<string, number>> & { readonly [Option in keyof TryOptions]?: never });
+export type PermitsOnly<Name extends string = string> = Permits<Name> &
+  (number | { readonly [Option in keyof TryOptions]?: never });
 
 /**
  * A rate limiter. Some limiters return promises; a limiter in this process returns the results of
  * its quick verbs at once: see `LocalLimiter`.
  */
-export interface Limiter {
+export interface Limiter<Name extends string = string> {
   /**
    * Waits until the caller can use the permits. For a wait with a time-out see `tryAcquire`; to
    * know the wait beforehand see `reserve`.
@@ -44,10 +43,10 @@ export interface Limiter {
    * await limiter.acquire();
    * await fetch(url);
    */
-  acquire(permits?: Permits, options?: WaitOptions): Promise<number>;
+  acquire(permits?: Permits<Name>, options?: WaitOptions): Promise<number>;
 
   /** Takes the permits if they can be used now; otherwise returns `false` and changes nothing. */
-  tryAcquire(permits?: PermitsOnly): boolean | Promise<boolean>;
+  tryAcquire(permits?: PermitsOnly<Name>): boolean | Promise<boolean>;
   /**
    * Waits for one permit, at most `timeoutMs`, like `tryAcquire(1, options)`.
    *
@@ -58,7 +57,7 @@ export interface Limiter {
    * if (await limiter.tryAcquire({ timeoutMs: 500 })) send();
    */
   tryAcquire(options: TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits | undefined): boolean | Promise<boolean>;
+  tryAcquire(permits: Permits<Name> | undefined): boolean | Promise<boolean>;
   /**
    * Waits for the permits, at most `wait`. Returns `false` at once, and changes nothing, if that is
    * not long enough.
@@ -70,7 +69,7 @@ export interface Limiter {
    * if (await limiter.tryAcquire(1, 250)) send();
    * else degrade();
    */
-  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits<Name>, wait: number | TryOptions): Promise<boolean>;
 
   /**
    * Takes the permits now, for use after `reservation.waitMs`.
@@ -80,28 +79,28 @@ export interface Limiter {
    *   corrects an estimate
    * @throws RangeError or TypeError on a bad argument, PermitsExceedCapacityError, QueueFullError
    */
-  reserve(permits?: Permits): Reservation | Promise<Reservation>;
+  reserve(permits?: Permits<Name>): Reservation<Name> | Promise<Reservation<Name>>;
 
   /**
    * Takes the permits if they can be used now, as `tryAcquire` does, and returns the state of the
    * limit: limit, remaining, reset, and when to try again.
    */
-  decide(permits?: Permits): Decision | Promise<Decision>;
+  decide(permits?: Permits<Name>): Decision<Name> | Promise<Decision<Name>>;
 
   /** Returns what `decide` would return, without taking permits: `remaining` includes them. */
-  peek(permits?: Permits): Decision | Promise<Decision>;
+  peek(permits?: Permits<Name>): Decision<Name> | Promise<Decision<Name>>;
 
   /**
    * Takes the permits whatever the state, for work that is already done. Later callers wait for
    * them.
    */
-  charge(permits: Permits): void | Promise<void>;
+  charge(permits: Permits<Name>): void | Promise<void>;
 
   /**
    * Gives back permits that were taken and not used. The limiter never holds more than its
    * capacity.
    */
-  refund(permits: Permits): void | Promise<void>;
+  refund(permits: Permits<Name>): void | Promise<void>;
 
   /**
    * Releases no caller for `ms` from now, as a server asks for with Retry-After. A shorter pause
@@ -127,31 +126,40 @@ export interface Limiter {
   update(policies: Policies): void | Promise<void>;
 }
 
+/** What the class of a limiter offers beside `create`: limiters are made without `new`. */
+export interface LimiterClass<L> {
+  readonly name: string;
+  /** Makes `instanceof` work. */
+  [Symbol.hasInstance](value: unknown): value is L;
+}
+
 /** A limiter in this process: its quick verbs return at once. */
-export interface LocalLimiter extends Limiter {
-  tryAcquire(permits?: PermitsOnly): boolean;
+export interface LocalLimiter<Name extends string = string> extends Limiter<Name> {
+  tryAcquire(permits?: PermitsOnly<Name>): boolean;
   tryAcquire(options: TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits | undefined): boolean;
-  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  reserve(permits?: Permits): LocalReservation;
-  decide(permits?: Permits): Decision;
-  peek(permits?: Permits): Decision;
-  charge(permits: Permits): void;
-  refund(permits: Permits): void;
+  tryAcquire(permits: Permits<Name> | undefined): boolean;
+  tryAcquire(permits: Permits<Name>, wait: number | TryOptions): Promise<boolean>;
+  reserve(permits?: Permits<Name>): LocalReservation<Name>;
+  decide(permits?: Permits<Name>): Decision<Name>;
+  peek(permits?: Permits<Name>): Decision<Name>;
+  charge(permits: Permits<Name>): void;
+  refund(permits: Permits<Name>): void;
   pause(ms: number): void;
   reset(): void;
   update(policies: Policies): void;
 }
 
 /** A limiter whose state is in a store elsewhere: every verb returns a promise. */
-export interface RemoteLimiter extends Limiter, AsyncDisposable {
-  tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  reserve(permits?: Permits): Promise<Reservation>;
-  decide(permits?: Permits): Promise<Decision>;
-  peek(permits?: Permits): Promise<Decision>;
-  charge(permits: Permits): Promise<void>;
-  refund(permits: Permits): Promise<void>;
+export interface RemoteLimiter<Name extends string = string>
+  extends Limiter<Name>,
+    AsyncDisposable {
+  tryAcquire(permits?: Permits<Name> | TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits<Name>, wait: number | TryOptions): Promise<boolean>;
+  reserve(permits?: Permits<Name>): Promise<Reservation<Name>>;
+  decide(permits?: Permits<Name>): Promise<Decision<Name>>;
+  peek(permits?: Permits<Name>): Promise<Decision<Name>>;
+  charge(permits: Permits<Name>): Promise<void>;
+  refund(permits: Permits<Name>): Promise<void>;
 
   /**
    * As `pause` of every limiter. Applies to all later requests, and to callers that wait in this
@@ -190,9 +198,9 @@ export interface RemoteLimiter extends Limiter, AsyncDisposable {
   close(): Promise<void>;
 }
 
-export interface Reservation {
+export interface Reservation<Name extends string = string> {
   /** The reserved permits. */
-  readonly permits: Permits;
+  readonly permits: Permits<Name>;
   /**
    * How long after `reserve()` the permits can be used, ms, as computed at that time. 0: at once.
    */
@@ -224,12 +232,23 @@ export interface Reservation {
    *
    * @param actual what was used in all, 0 or more; policies that are not named stay as they are
    */
-  settle(actual: Permits): void | Promise<void>;
+  settle(actual: Permits<Name>): void | Promise<void>;
+
+  /**
+   * Gives all permits back, whether their time has come or not: `cancel()` if that is still possible,
+   * else `settle(0)`. For work that will not be done after all. A second call changes nothing.
+   *
+   * @example
+   * const reservation = await limiter.reserve(10);
+   * if (!(await canStart())) await reservation.undo();
+   */
+  undo(): void | Promise<void>;
 }
 
-export interface LocalReservation extends Reservation {
+export interface LocalReservation<Name extends string = string> extends Reservation<Name> {
   cancel(): boolean;
-  settle(actual: Permits): void;
+  settle(actual: Permits<Name>): void;
+  undo(): void;
 }
 
 /** The state of one policy. */
@@ -252,7 +271,7 @@ export interface PolicyStatus {
  * The answer to "may this request pass now, and if not, when?". `limit`, `remaining` and `resetMs`
  * are those of the binding policy.
  */
-export interface Decision {
+export interface Decision<Name extends string = string> {
   readonly allowed: boolean;
   /**
    * How long the permits would have to wait if no other caller came, ms; 0 when allowed. A request
@@ -268,6 +287,6 @@ export interface Decision {
    * The name of the binding policy: the one with the longest wait, or else with the fewest permits
    * left.
    */
-  readonly policy: string;
-  readonly policies: Readonly<Record<string, PolicyStatus>>;
+  readonly policy: Name;
+  readonly policies: Readonly<Record<Name, PolicyStatus>>;
 }

@@ -2,7 +2,7 @@
 import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Policies } from "../stores/memory.ts";
+import type { NamesOf, Policies } from "../stores/policies.ts";
 import type {
   Decision,
   LocalLimiter,
@@ -12,12 +12,12 @@ import type {
   WaitOptions,
 } from "./face.ts";
 import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
-import { asMember, LocalMember, type RateMember } from "./member.ts";
+import { asMember, type LocalAsked } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
 /** A limiter for each key. */
-export class KeyedLimiter implements Counted {
+export class KeyedLimiter<Name extends string = string> implements Counted {
   readonly #keys: Keyring;
 
   /**
@@ -32,7 +32,10 @@ export class KeyedLimiter implements Counted {
    * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
    * if (!users.for(user).tryAcquire()) return tooManyRequests();
    */
-  static create(policies: Policies, options: KeyedLimiterOptions = {}): KeyedLimiter {
+  static create<P extends Policies>(
+    policies: P,
+    options: KeyedLimiterOptions = {},
+  ): KeyedLimiter<NamesOf<P>> {
     return new KeyedLimiter(CREATE, policies, options);
   }
 
@@ -62,8 +65,9 @@ export class KeyedLimiter implements Counted {
    *
    * @param key any string
    */
-  for(key: string): LocalLimiter {
-    return new KeyLimiter(this.#keys, checkText("key", key));
+  for(key: string): LocalLimiter<Name> {
+    const limiter: LocalLimiter = new KeyLimiter(this.#keys, checkText("key", key));
+    return limiter as LocalLimiter<Name>;
   }
 
   /**
@@ -140,14 +144,16 @@ export class KeyLimiter implements LocalLimiter {
     return this.#keys.peek(this.#key, permits);
   }
 
-  [asMember](): RateMember {
+  [asMember](): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
-    return new LocalMember(this, {
-      look: (permits, longestMs) => keys.look(key, permits, longestMs),
+    return {
+      get meter() {
+        return keys.meterOf(key);
+      },
+      amount: (permits) => keys.states.cell.amount(permits),
       decide: (permits) => keys.decide(key, permits, false),
-      refused: (permits, look) => keys.refusedTogether(key, permits, look),
       full: (permits) => keys.full(key, permits),
-    });
+    };
   }
 
   charge(permits: Permits): void {

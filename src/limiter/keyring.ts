@@ -8,13 +8,15 @@ import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/che
 import { diagnostics } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
+import type { Cell } from "../stores/cell.ts";
+import { cellOn } from "../stores/joint-cell.ts";
 import { KeyStates } from "../stores/keys.ts";
-import { type Cell, cellOn, listPolicies, type Policies, renumber } from "../stores/memory.ts";
+import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import { Round } from "../stores/round.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
 import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
-import { asMember, type Look, lookWithin, reportRefusal } from "./member.ts";
+import { asMember } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -130,7 +132,7 @@ export class Keyring {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) {
       if (isReported) return awake.limiter.decide(permits);
-      return awake.limiter[asMember]().take(permits, 0).decision;
+      return awake.limiter[asMember]().decide(permits);
     }
     const { cell } = this.states;
     const amount = cell.amount(permits);
@@ -177,16 +179,6 @@ export class Keyring {
     return "taken";
   }
 
-  /** Like `peek`, and says whether the permits could be reserved within `longestMs`. */
-  look(key: string, permits: Permits, longestMs: number): Look {
-    const awake = this.#awakeOf(key);
-    if (awake !== undefined) return awake.limiter[asMember]().look(permits, longestMs);
-    const amount = this.states.cell.amount(permits);
-    const now = this.#now();
-    const cell = this.#cellOf(key, now);
-    return lookWithin(this.#look(cell, now, amount), longestMs);
-  }
-
   /** The error to throw where `look` finds no room. */
   full(key: string, permits: Permits): QueueFullError {
     const size = sizeOf(this.states.cell.amount(permits));
@@ -195,15 +187,13 @@ export class Keyring {
     return new QueueFullError(this.#options.name, size, awake?.queue.permits ?? 0, most);
   }
 
-  refusedTogether(key: string, permits: Permits, look: Look): void {
-    const amount = this.states.cell.amount(permits);
-    const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
-    reportRefusal(meter, amount, look);
+  /** The meter of one key; that of all keys where no message would name the key. */
+  meterOf(key: string): Meter {
+    return diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
   }
 
   #refused(key: string, amount: Amount, outcome: Outcome, because?: Because): void {
-    // a meter for the key is needed only if the message is published
-    const meter = diagnostics.refused.hasSubscribers ? this.meter.of(key) : this.meter;
+    const meter = this.meterOf(key);
     if (outcome === "no room") meter.refused(amount, "too-many-keys");
     else meter.refused(amount, "too-long", because);
   }

@@ -6,7 +6,16 @@ import { toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
+import { openCell } from "../stores/joint-cell.ts";
+import {
+  listPolicies,
+  type NamesOf,
+  type Policies,
+  type PolicyList,
+  renumber,
+} from "../stores/policies.ts";
+import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {
   Decision,
@@ -17,7 +26,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./face.ts";
-import { asMember, LocalMember, lookWithin, reportRefusal } from "./member.ts";
+import { asMember, type LocalAsked } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -34,7 +43,7 @@ import { type Account, GrantedReservation, QueuedReservation } from "./reservati
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
-export type Limiter = Face;
+export type Limiter<Name extends string = string> = Face<Name>;
 
 export const Limiter = {
   /**
@@ -53,11 +62,17 @@ export const Limiter = {
    * });
    * await limiter.acquire({ requests: 1, tokens: 1200 });
    */
-  create(policies: Policies, options: LimiterOptions = {}): LocalLimiter & Counted {
+  create<P extends Policies>(
+    policies: P,
+    options: LimiterOptions = {},
+  ): LocalLimiter<NamesOf<P>> & Counted {
     checkOptions("options", options, LIMITER_OPTIONS);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
-    return new QueueingLimiter(...opened(listed, options));
+    const limiter: LocalLimiter & Counted = new QueueingLimiter(
+      ...opened(listed, options, openCell),
+    );
+    return limiter as LocalLimiter<NamesOf<P>> & Counted;
   },
 };
 
@@ -74,12 +89,14 @@ export const AT_ONCE = Promise.resolve(0);
 export function opened(
   policies: PolicyList,
   options: LimiterOptions,
+  open: (policies: PolicyList, now: number, epoch: number) => Cell,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
-  return [WaiterQueue.open(checked.clock, policies), policies, checked];
+  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch));
+  return [queue, policies, checked];
 }
 
-export class QueueingLimiter implements LocalLimiter, Counted {
+export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #maxWaiting: number;
@@ -124,7 +141,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
     if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) this.#refuseFull(now, amount);
     return new Promise((resolve) => {
-      this.#queue.add(new Acquirer(this.#meter, now, amount, signal, resolve));
+      this.#queue.add(new Caller(this.#meter, now, amount, signal, resolve));
     });
   }
 
@@ -164,7 +181,7 @@ export class QueueingLimiter implements LocalLimiter, Counted {
         return Promise.resolve(false);
       }
       return new Promise((resolve) => {
-        this.#queue.add(new Trier(this.#meter, now, amount, signal, resolve, deadline));
+        this.#queue.add(new Caller(this.#meter, now, amount, signal, resolve, deadline));
       });
     } catch (error) {
       return Promise.reject(error);
@@ -172,13 +189,22 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   reserve(permits: Permits = 1): LocalReservation {
+    return this.#reserve(permits, undefined);
+  }
+
+  [reserveBehind](permits: Permits, backlog: Backlog): LocalReservation {
+    return this.#reserve(permits, backlog);
+  }
+
+  #reserve(permits: Permits, backlog: Backlog | undefined): LocalReservation {
     const amount = this.#queue.cell.amount(permits);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) {
+    if (this.#queue.grant(now, amount, backlog?.since)) {
       this.#counts.granted += 1;
       return new GrantedReservation(this.#account, this.#queue.cell, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount);
+    if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount) - now);
     return this.reservation(permits, now, amount, waitMs);
   }
@@ -234,12 +260,12 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 
   reset(): void {
-    this.#queue.reset(this.#policies);
+    this.#queue.reset();
   }
 
   update(policies: Policies): void {
     this.#policies = renumber(this.#policies, listPolicies(policies));
-    this.#queue.resize(this.#policies);
+    this.#queue.resize(this.policies);
   }
 
   /** The current counters, as a plain object. `LimiterStats` says what each counts. */
@@ -252,15 +278,13 @@ export class QueueingLimiter implements LocalLimiter, Counted {
     return this.#policies.list;
   }
 
-  [asMember](): LocalMember {
-    return new LocalMember(this, {
-      look: (permits, longestMs) => lookWithin(this.peek(permits), longestMs),
+  [asMember](): LocalAsked {
+    return {
+      meter: this.#meter,
+      amount: (permits) => this.#queue.cell.amount(permits),
       decide: (permits) => this.#decide(permits, false),
-      refused: (permits, look) => {
-        reportRefusal(this.#meter, this.#queue.cell.amount(permits), look);
-      },
       full: (permits) => this.#full(this.#queue.cell.amount(permits)),
-    });
+    };
   }
 
   #hasRoom(now: number, amount: Amount): boolean {
@@ -297,67 +321,35 @@ export class QueueingLimiter implements LocalLimiter, Counted {
   }
 }
 
-class Acquirer extends Waiter {
+/** A caller of `acquire`, or one of `tryAcquire`, which has a deadline and is answered yes or no. */
+class Caller extends Waiter {
   readonly #meter: Meter;
-  readonly #resolve: Resolve<number>;
+  readonly #resolve: Resolve<number | boolean>;
+  readonly #deadline: number | undefined;
 
   constructor(
     meter: Meter,
     asked: number,
     amount: Amount,
     signal: AbortSignal | undefined,
-    resolve: Resolve<number>,
+    resolve: Resolve<never>,
+    deadline?: number,
   ) {
     super(asked, amount, signal);
     this.#meter = meter;
-    this.#resolve = resolve;
+    this.#resolve = resolve as Resolve<number | boolean>;
+    this.#deadline = deadline;
     meter.seat();
+  }
+
+  override get deadline(): number {
+    return this.#deadline ?? Infinity;
   }
 
   override release(_at: number, now: number): void {
     const waited = now - this.asked;
     this.#meter.released(this.amount, waited);
-    this.#resolve(toMillis(waited));
-  }
-
-  override drop(reason: Error, now: number): void {
-    this.#meter.expired(this.amount, now - this.asked, "queue-full");
-    this.#resolve(Promise.reject(reason));
-  }
-
-  override abort(reason: unknown, now: number): void {
-    this.#meter.left(this.amount, now - this.asked, reason);
-    this.#resolve(Promise.reject(reason));
-  }
-}
-
-class Trier extends Waiter {
-  readonly #meter: Meter;
-  readonly #deadline: number;
-  readonly #resolve: Resolve<boolean>;
-
-  constructor(
-    meter: Meter,
-    asked: number,
-    amount: Amount,
-    signal: AbortSignal | undefined,
-    resolve: Resolve<boolean>,
-    deadline: number,
-  ) {
-    super(asked, amount, signal);
-    this.#meter = meter;
-    this.#deadline = deadline;
-    this.#resolve = resolve;
-    meter.seat();
-  }
-
-  override get deadline(): number {
-    return this.#deadline;
-  }
-
-  override release(_at: number, now: number): void {
-    this.#meter.released(this.amount, now - this.asked);
-    this.#resolve(true);
+    this.#resolve(this.#deadline === undefined ? toMillis(waited) : true);
   }
 
   override refuse(now: number): void {
@@ -365,9 +357,9 @@ class Trier extends Waiter {
     this.#resolve(false);
   }
 
-  override drop(_reason: Error, now: number): void {
+  override drop(reason: Error, now: number): void {
     this.#meter.expired(this.amount, now - this.asked, "queue-full");
-    this.#resolve(false);
+    this.#resolve(this.#deadline === undefined ? Promise.reject(reason) : false);
   }
 
   override abort(reason: unknown, now: number): void {

@@ -1,9 +1,23 @@
+import { type Amount, sizeOf } from "../ground/permits.ts";
+import type { Cell } from "../stores/cell.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** The places of one limiter, first in first out. Any place can be removed in one step. */
 export class Line {
   #head: Place | undefined;
   #tail: Place | undefined;
+  #permits = 0;
+  #awaited = 0;
+
+  /** How many permits the waiters ask for. */
+  get permits(): number {
+    return this.#permits;
+  }
+
+  /** Whether a promise is pending for any waiter. */
+  get isAwaited(): boolean {
+    return this.#awaited > 0;
+  }
 
   get head(): Place | undefined {
     return this.#head;
@@ -11,14 +25,56 @@ export class Line {
 
   append(place: Place): void {
     this.#insert(place, this.#tail);
-    if (place instanceof Change) this.#moveUp(place);
+    if (place instanceof Change) {
+      this.#moveUp(place);
+    } else {
+      this.#permits += sizeOf(place.amount);
+      if (place.awaited) this.#awaited += 1;
+    }
   }
 
   /** @returns whether a change has moved up */
   remove(place: Place): boolean {
     const { next } = place;
+    if (!(place instanceof Change)) {
+      this.#permits -= sizeOf(place.amount);
+      if (place.awaited) this.#awaited -= 1;
+    }
     this.#unlink(place);
     return this.#moveUpFrom(next);
+  }
+
+  /** Changes the amount of a waiter. */
+  resize(waiter: Waiter, amount: Amount): void {
+    this.#permits += sizeOf(amount) - sizeOf(waiter.amount);
+    waiter.amount = amount;
+  }
+
+  /** Applies all changes now, in order, and removes them. */
+  applyChanges(cell: Cell): void {
+    for (let place = this.#head; place !== undefined; ) {
+      const { next }: Place = place;
+      if (place instanceof Change) {
+        place.apply(cell);
+        this.remove(place);
+      }
+      place = next;
+    }
+  }
+
+  /**
+   * Returns the waiters that may be dropped and have waited longest, as many as ask for at least that many
+   * permits; none if all of them ask for fewer.
+   */
+  oldestDroppable(permits: number): readonly Waiter[] {
+    const found: Waiter[] = [];
+    let left = permits;
+    for (let place = this.#head; place !== undefined && left > 0; place = place.next) {
+      if (place instanceof Change || place.drop === undefined) continue;
+      found.push(place);
+      left -= sizeOf(place.amount);
+    }
+    return left > 0 ? [] : found;
   }
 
   /**
@@ -27,6 +83,7 @@ export class Line {
    * @returns whether a change has moved up
    */
   release(reservation: Waiter): boolean {
+    this.#awaited += 1;
     return this.#moveUpFrom(reservation.next);
   }
 

@@ -2,7 +2,9 @@
  * How a limiter takes part in a combination: see `together.ts`. A limiter offers its member as a
  * method named by the symbol `asMember`, so combinations do not depend on the classes of limiters.
  */
-import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+import { oncePerProcess, VERSION } from "../ground/copies.ts";
+import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
 import type {
   Decision,
@@ -13,8 +15,6 @@ import type {
   WaitOptions,
 } from "./face.ts";
 import type { Meter } from "./meter.ts";
-
-export type Maybe<T> = T | Promise<T>;
 
 /** The answer of one limiter to a request. */
 export interface Look {
@@ -68,7 +68,13 @@ export interface Steps {
 }
 
 /** The caller's time was over before the store was available again. */
-export class GaveUpError extends Error {}
+export class GaveUpError extends LimiterError {
+  static readonly code = "GAVE_UP";
+
+  constructor() {
+    super(GaveUpError.code, "the time was over before the store was available", {});
+  }
+}
 
 /** Converts GaveUpError to undefined. */
 export function inTime<T>(answer: Maybe<T>): Maybe<T | undefined> {
@@ -107,14 +113,15 @@ export interface PlaceQueue {
   now(): number;
 }
 
-export const asMember = Symbol("smooth-limiter.asMember");
+export const asMember: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
-export interface Participant {
-  [asMember](): RateMember;
-}
+/** A limiter on a store makes its member itself; one in this process says what its member needs. */
+export type Participant = Limiter & { [asMember](): LocalAsked | RateMember };
 
 export function memberOf(limiter: Limiter | Participant): RateMember {
-  return asMember in limiter ? limiter[asMember]() : new ForeignMember(limiter);
+  if (!(asMember in limiter)) return new ForeignMember(limiter);
+  const asked = limiter[asMember]();
+  return "steps" in asked ? asked : new LocalMember(limiter as LocalLimiter, asked);
 }
 
 /** Counts and publishes a refusal, as the limiter's own verbs do. */
@@ -143,10 +150,12 @@ export function refusalOf(error: unknown, decision: Decision): Look {
 
 /** What a limiter in this process must offer to its member. */
 export interface LocalAsked {
-  look(permits: Permits, longestMs: number): Look;
   /** Like `decide`, but does not report a refusal. */
   decide(permits: Permits): Decision;
-  refused(permits: Permits, look: Look): void;
+  /** Checks the permits of a request. */
+  amount(permits: Permits): Amount;
+  /** Counts and publishes refusals. */
+  readonly meter: Meter;
   full(permits: Permits): Error;
 }
 
@@ -182,10 +191,10 @@ export function takeAtOnce(parts: readonly LocalPart[]): readonly Look[] {
   return answers;
 }
 
-export const localSteps: Steps = {
+export const localSteps: Steps = /* @__PURE__ */ oncePerProcess("local steps", () => ({
   look: (parts) => lookAtOnce(parts as readonly Part<LocalMember>[]),
   take: (parts) => takeAtOnce(parts as readonly Part<LocalMember>[]),
-};
+}));
 
 export class LocalMember implements RateMember, Takeable {
   readonly steps = localSteps;
@@ -199,7 +208,7 @@ export class LocalMember implements RateMember, Takeable {
   }
 
   look(permits: Permits, longestMs: number): Look {
-    return this.#asked.look(permits, longestMs);
+    return lookWithin(this.#limiter.peek(permits), longestMs);
   }
 
   take(permits: Permits, longestMs: number): Look {
@@ -219,7 +228,7 @@ export class LocalMember implements RateMember, Takeable {
   }
 
   refused(permits: Permits, look: Look): void {
-    this.#asked.refused(permits, look);
+    reportRefusal(this.#asked.meter, this.#asked.amount(permits), look);
   }
 
   full(permits: Permits): Error {
@@ -229,15 +238,7 @@ export class LocalMember implements RateMember, Takeable {
 
 function booked(reservation: Reservation, after: Decision): Look {
   const decision = { ...after, allowed: true, waitMs: reservation.waitMs };
-  const undo = () => withdraw(reservation);
-  return { decision, passes: true, taken: { undo, reservation } };
-}
-
-/** Undoes the reservation. */
-export function withdraw(reservation: Reservation): Maybe<unknown> {
-  return chain(reservation.cancel(), (isCancelled) =>
-    isCancelled ? undefined : reservation.settle(0),
-  );
+  return { decision, passes: true, taken: { undo: () => reservation.undo(), reservation } };
 }
 
 // -- limiters from outside this package --
@@ -285,11 +286,7 @@ function takeFrom(limiter: Limiter, part: Part): Maybe<Look> {
     if (!look.passes) return look;
     return chain(limiter.reserve(permits), (reservation) => {
       if (reservation.waitMs <= longestMs) return booked(reservation, before);
-      return chain(withdraw(reservation), () => ({ decision: before, passes: false }));
+      return chain(reservation.undo(), () => ({ decision: before, passes: false }));
     });
   });
-}
-
-export function chain<T, R>(answer: Maybe<T>, go: (answer: T) => Maybe<R>): Maybe<R> {
-  return answer instanceof Promise ? answer.then(go) : go(answer);
 }

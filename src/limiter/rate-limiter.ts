@@ -12,8 +12,11 @@ import {
   checkNumber,
   checkOptions,
 } from "../ground/check.ts";
-import { listPolicies } from "../stores/memory.ts";
+import { openOne } from "../stores/cell.ts";
+import { listPolicies } from "../stores/policies.ts";
+import type { LimiterClass, LocalLimiter } from "./face.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
+import type { Counted } from "./meter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 
 export interface SmoothOptions {
@@ -66,12 +69,24 @@ export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): 
  * Guava's RateLimiter: grants permits at an even pace, stores unused ones, and makes the next
  * request wait for the cost of the one before. For other algorithms see `Limiter`.
  */
-export class RateLimiter extends QueueingLimiter {
-  private constructor(made: typeof CREATE, policy: SmoothPolicy, options: LimiterOptions) {
-    checkCreated("RateLimiter", made);
-    super(...opened(listPolicies(policy), options));
-  }
+export interface RateLimiter extends LocalLimiter<"default">, Counted {
+  /** Permits per second: exactly the number that was set. */
+  getRate(): number;
 
+  /**
+   * Sets another pace from now on. Stored permits keep their share of the storage. The cost of
+   * granted requests is still computed at the old pace, so the very next request may wait as it
+   * would have; callers that wait behind it are re-timed.
+   *
+   * @param permitsPerSecond above 0, `Infinity` for no limit
+   * @throws RangeError or TypeError; the pace does not change then
+   * @example
+   * limiter.setRate(limiter.getRate() / 2);
+   */
+  setRate(permitsPerSecond: number): void;
+}
+
+interface RateLimiterClass extends LimiterClass<RateLimiter> {
   /**
    * Creates a limiter in this process. Without a warm-up it is SmoothBursty: a second's worth of
    * unused permits is stored and available at once. With a warm-up it is SmoothWarmingUp: after a
@@ -88,27 +103,25 @@ export class RateLimiter extends QueueingLimiter {
    *   start(job);
    * }
    */
-  static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0): RateLimiter {
+  create(permitsPerSecond: number, warmup?: number | RateLimiterOptions): RateLimiter;
+}
+
+export const RateLimiter = class RateLimiter extends QueueingLimiter {
+  private constructor(made: typeof CREATE, policy: SmoothPolicy, options: LimiterOptions) {
+    checkCreated("RateLimiter", made);
+    super(...opened(listPolicies(policy), options, openOne));
+  }
+
+  static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
     return new RateLimiter(CREATE, smoothPolicy(permitsPerSecond, options), options);
   }
 
-  /** Permits per second: exactly the number that was set. */
   getRate(): number {
     return this.#policy.permitsPerSecond;
   }
 
-  /**
-   * Sets another pace from now on. Stored permits keep their share of the storage. The cost of
-   * granted requests is still computed at the old pace, so the very next request may wait as it
-   * would have; callers that wait behind it are re-timed.
-   *
-   * @param permitsPerSecond above 0, `Infinity` for no limit
-   * @throws RangeError or TypeError; the pace does not change then
-   * @example
-   * limiter.setRate(limiter.getRate() / 2);
-   */
   setRate(permitsPerSecond: number): void {
     this.update(repaced(this.#policy, permitsPerSecond));
   }
@@ -117,4 +130,4 @@ export class RateLimiter extends QueueingLimiter {
     const [policy] = this.policies;
     return policy as SmoothPolicy;
   }
-}
+} as unknown as RateLimiterClass;

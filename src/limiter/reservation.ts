@@ -2,7 +2,7 @@ import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 import type { LocalReservation, WaitOptions } from "./face.ts";
 import type { Meter } from "./meter.ts";
 import { checkWaitOptions } from "./options.ts";
@@ -98,6 +98,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     }
   }
 
+  undo(): void {
+    if (!this.cancel()) this.settle(0);
+  }
+
   override get taken(): Amount {
     return this.#taken;
   }
@@ -173,6 +177,10 @@ export class GrantedReservation implements LocalReservation {
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
     correct(this.#account, before, used);
+  }
+
+  undo(): void {
+    this.settle(0);
   }
 }
 

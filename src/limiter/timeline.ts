@@ -9,11 +9,6 @@ const UNIT = 2 ** 24;
 const REBASE = 2 ** 32;
 
 /**
- * The longest lateness of a timer that is made up for, µs. More than this is a blocked event loop.
- */
-export const LONGEST_CREDIT = 10_000;
-
-/**
  * A limiter's own time: whole microseconds that never go back, small enough for exact fractions.
  */
 export class Timeline {

@@ -21,18 +21,10 @@
  * 3. Those that find the local limiter used up in step 3 have held remote permits for one round
  *   trip.
  */
+import { all, chain, type Maybe } from "../ground/maybe.ts";
+import { LimiterError } from "../ground/errors.ts";
 import type { Decision } from "./face.ts";
-import {
-  chain,
-  type Look,
-  localSteps,
-  type Maybe,
-  type Part,
-  type Steps,
-  type Terms,
-} from "./member.ts";
-
-export { chain, type Maybe, memberOf, type Part, refusalOf } from "./member.ts";
+import { type Look, localSteps, type Part, type Steps, type Terms } from "./member.ts";
 
 export interface Together {
   /**
@@ -44,7 +36,13 @@ export interface Together {
 }
 
 /** Thrown by steps whose members are not in one slot after all. Nothing has changed then. */
-export class ScatteredError extends Error {}
+export class ScatteredError extends LimiterError {
+  static readonly code = "SCATTERED";
+
+  constructor(cause: unknown) {
+    super(ScatteredError.code, "the members are in several slots", {}, { cause });
+  }
+}
 
 interface Group {
   readonly steps: Steps;
@@ -218,12 +216,6 @@ function conclude(parts: readonly Part[], answers: readonly Answer[]): Together 
     });
   }
   return { passes: answers.every(isPassing), looks };
-}
-
-function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
-  return answers.some((answer) => answer instanceof Promise)
-    ? Promise.all(answers)
-    : (answers as readonly T[]);
 }
 
 /** Converts a failure to undefined. */

@@ -1,5 +1,5 @@
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/memory.ts";
+import type { Cell } from "../stores/cell.ts";
 
 /** An entry of the line: a waiter, or a change. */
 export type Place = Waiter | Change;

@@ -8,9 +8,10 @@ import {
   SHARED_OPTIONS,
   type SharedOptions,
 } from "../limiter/remote/shared-options.ts";
-import type { PolicyList } from "../stores/memory.ts";
-import { type RedisClient, scriptRunner } from "../stores/redis/client.ts";
-import { breakersOf, keepsOrder } from "../stores/redis/connection.ts";
+import type { PolicyList } from "../stores/policies.ts";
+import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
+import { breakersOf } from "../stores/redis/connection.ts";
+import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
 export interface RedisLimiterOptions extends SharedOptions {
@@ -47,16 +48,15 @@ export function open(
   redis: RedisClient,
   name: string,
   policies: PolicyList,
+  twins: readonly LuaTwin[],
   options: RedisPoliciesOptions,
 ): Opened {
   const shared = checkShared(name, policies, options);
-  const algorithms = policies.list.map(({ algorithm }) => algorithm.name);
-  const runner = scriptRunner(redis);
+  const { runner, isOrdered } = adapterOf(redis);
   const breakerOf = breakersOf(redis, letsIn(shared.options));
   const prefix = shared.prefix + tagOf(options.hashTag);
   const { key, limitKeys } = shared;
-  const isOrdered = keepsOrder(redis);
-  const store = new RedisStore(runner, prefix, algorithms, limitKeys, breakerOf, isOrdered);
+  const store = new RedisStore(runner, prefix, twins, limitKeys, breakerOf, isOrdered);
   return [store, key, policies, shared.options];
 }
 

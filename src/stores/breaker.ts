@@ -139,6 +139,11 @@ export class Breaker {
     for (const listener of listeners) listener.found();
   }
 
+  /** Called when a reply arrives after its request has failed. */
+  answeredLate(): void {
+    if (this.#acceptsLate) this.close();
+  }
+
   /** Called when a caller starts to wait for the store. */
   awaited(): void {
     this.#timer?.ref?.();

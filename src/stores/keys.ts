@@ -17,8 +17,11 @@
  *
  * Times are microseconds on the time scale of the owner.
  */
+
+import type { Cell } from "./cell.ts";
+import { cellOn, freshState, openCell } from "./joint-cell.ts";
 import { LeastUsed, type UsedKey } from "./least-used.ts";
-import { type Cell, cellOn, freshState, openCell, type PolicyList } from "./memory.ts";
+import type { PolicyList } from "./policies.ts";
 import { Round } from "./round.ts";
 
 /** How many keys a new key checks, and how many in each step of a search for room. */

@@ -7,7 +7,9 @@ import { share } from "../algorithms/index.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import { type Amount, combine, sizeOf } from "../ground/permits.ts";
-import { type Cell, openCell, type PolicyList } from "./memory.ts";
+import type { Cell } from "./cell.ts";
+import { openCell } from "./joint-cell.ts";
+import type { PolicyList } from "./policies.ts";
 
 /** A year, microseconds: a state that has been idle for so long is as full as it can be. */
 const FOR_EVER = 2 ** 45;
@@ -37,8 +39,6 @@ export interface Snapshot {
   readonly ago: number;
   /** The permits that this process has taken since: charged in full to its share. */
   readonly since: Amount;
-  /** How long no request is granted, microseconds. */
-  readonly held: number;
 }
 
 abstract class DelegatingCell implements Cell {
@@ -112,6 +112,10 @@ abstract class DelegatingCell implements Cell {
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {
     this.cell.resize(now, policies, epoch);
+  }
+
+  restart(now: number, epoch: number): void {
+    this.cell.restart(now, epoch);
   }
 
   lifetime(now: number): number {

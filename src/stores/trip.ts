@@ -1,3 +1,5 @@
+import { LimiterError } from "../ground/errors.ts";
+
 /**
  * Clients send a command again when the connection breaks before its reply (ioredis does so by
  * itself). A trip to a store therefore carries the id of its caller and a number. The state of a limiter
@@ -11,13 +13,15 @@ export interface Trip {
 }
 
 /** The trip was run before and its reply is lost: it is unknown which permits were granted. */
-export class LostReplyError extends Error {
-  override readonly name = "LostReplyError";
+export class LostReplyError extends LimiterError {
+  static readonly code = "LOST_REPLY";
 
   constructor() {
     super(
+      LostReplyError.code,
       "the connection broke before the reply came, and the store ran the request only once: " +
         "what it granted is not known",
+      {},
     );
   }
 }

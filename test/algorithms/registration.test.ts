@@ -5,7 +5,7 @@ import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { algorithms } from "../../src/algorithms/index.ts";
 import * as library from "../../src/index.ts";
-import { lua } from "../../src/stores/redis/lua.gen.ts";
+import { luaTwins } from "../../src/stores/redis/lua.gen.ts";
 import { begin } from "../support/algorithms/play.ts";
 import { pacedSamples, samplesOf } from "../support/algorithms/samples.ts";
 import { suite } from "../support/suite.ts";
@@ -23,7 +23,7 @@ test("every folder is registered, under the name of its files and its twin", () 
     for (const ending of ["ts", "lua"]) {
       assert.ok(existsSync(`${FOLDER}/${name}/${name}.${ending}`), `${name}.${ending}`);
     }
-    assert.ok(Object.hasOwn(lua, name), `${name}.lua is embedded: npm run lua`);
+    assert.ok(Object.hasOwn(luaTwins, name), `${name}.lua is embedded: npm run lua`);
   }
 });
 
@@ -39,7 +39,7 @@ test("the twin registers itself under the same code, with the same flags", async
   try {
     for (const { name, code, inOrder, dated = false } of algorithms) {
       const script = `local algorithms = {}
-        do ${lua[name]} end
+        do ${luaTwins[name]?.lua} end
         local found = {}
         for code, twin in pairs(algorithms) do
           found[#found + 1] = code .. " in_order=" .. tostring(twin.in_order == true)

@@ -571,7 +571,7 @@ own("does without setImmediate, as in browsers", async () => {
   Object.assign(globalThis, { setImmediate: undefined });
   try {
     // another copy of the module, which takes its timers as it is loaded
-    const copy: string = "../src/testing/fake-clock.ts?without-setImmediate";
+    const copy: string = "../../src/testing/fake-clock.ts?without-setImmediate";
     const { FakeClock: Browsers }: { FakeClock: typeof FakeClock } = await import(copy);
     assert.is.not(Browsers, FakeClock);
     const clock = new Browsers();

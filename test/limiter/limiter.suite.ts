@@ -220,6 +220,19 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await kept.ready(), waitMs);
   });
 
+  test("undo cancels a reservation that waits, and settles one whose time has come at 0", async () => {
+    for (const isLate of [false, true]) {
+      const [one, twin] = [await makeDrained(), await makeDrained()];
+      const undone = await one.limiter.reserve();
+      const other = await twin.limiter.reserve();
+      if (isLate) for (const { clock, waitMs } of [one, twin]) await clock.advance(waitMs);
+      await undone.undo();
+      await undone.undo();
+      await (isLate ? other.settle(0) : other.cancel());
+      assert.equal(await one.limiter.peek(), await twin.limiter.peek(), `late: ${isLate}`);
+    }
+  });
+
   test("settle: more is as if more had been charged, less as if it had been refunded", async () => {
     for (const actual of [0, 1, 3]) {
       const { limiter } = await make();

@@ -36,7 +36,7 @@ const rooms: Room[] = [
     refused: [
       "../../stores/store.ts",
       "../../limiter/limiter.ts",
-      "../../adapters/http/index.ts",
+      "../../adapters/fetch/index.ts",
       "../../testing/index.ts",
       "../../redis/index.ts",
       "ioredis",
@@ -44,12 +44,12 @@ const rooms: Room[] = [
     ],
   },
   {
-    file: "src/stores/memory.ts",
+    file: "src/stores/policies.ts",
     allowed: ["./store.ts", "../ground/clock.ts", "../algorithms/algorithm.ts"],
     refused: [
       "./redis/client.ts",
       "../limiter/limiter.ts",
-      "../adapters/http/index.ts",
+      "../adapters/fetch/index.ts",
       "../store.ts",
       "ioredis",
     ],
@@ -68,12 +68,12 @@ const rooms: Room[] = [
     file: "src/limiter/limiter.ts",
     allowed: [
       "./reservation.ts",
-      "../stores/memory.ts",
+      "../stores/policies.ts",
       "../algorithms/index.ts",
       "../ground/clock.ts",
     ],
     refused: [
-      "../adapters/http/index.ts",
+      "../adapters/fetch/index.ts",
       "../stores/redis/store.ts",
       "../redis/index.ts",
       "../store.ts",
@@ -91,34 +91,26 @@ const rooms: Room[] = [
     ],
   },
   {
-    file: "src/adapters/http/gateway.ts",
+    file: "gateway/src/gateway.ts",
     allowed: [
-      "yaml",
-      "../../index.ts",
-      "../../redis/index.ts",
-      "../../limiter/face.ts",
-      "../../limiter/together.ts",
-      "../../ground/clock.ts",
+      "js-yaml",
+      "smooth-limiter",
+      "smooth-limiter/redis",
+      "./ground/check.ts",
       "./rules/algorithms.ts",
     ],
     refused: [
-      "../../limiter/keyed.ts",
-      "../../stores/redis/client.ts",
-      "../../algorithms/index.ts",
-      "../../testing/index.ts",
+      "smooth-limiter/testing",
+      "../../src/limiter/face.ts",
+      "./cli/io.ts",
+      "./index.ts",
       "ioredis",
     ],
   },
   {
-    file: "src/cli/replay/replay.ts",
-    allowed: ["commander", "node:fs", "../../adapters/http/index.ts", "../../index.ts"],
-    refused: [
-      "../../limiter/keyed.ts",
-      "../../algorithms/index.ts",
-      "../../stores/memory.ts",
-      "../../testing/index.ts",
-      "ioredis",
-    ],
+    file: "gateway/src/cli/replay/replay.ts",
+    allowed: ["commander", "node:fs", "../../gateway.ts", "../io.ts", "smooth-limiter"],
+    refused: ["smooth-limiter/testing", "../../../../src/index.ts", "ioredis"],
   },
   {
     file: "src/testing/fake-clock.ts",
@@ -138,9 +130,14 @@ const rooms: Room[] = [
       "./ground/clock.ts",
       "./limiter/limiter.ts",
       "./algorithms/index.ts",
-      "./stores/memory.ts",
+      "./stores/policies.ts",
     ],
-    refused: ["./stores/redis/store.ts", "./redis/index.ts", "./adapters/http/index.ts", "ioredis"],
+    refused: [
+      "./stores/redis/store.ts",
+      "./redis/index.ts",
+      "./adapters/fetch/index.ts",
+      "ioredis",
+    ],
   },
   {
     file: "src/store.ts",
@@ -162,12 +159,16 @@ function lint(rule: string, sources: Record<string, string>): string[] {
     }
     const biome = resolve("node_modules/@biomejs/biome/bin/biome");
     const options = ["--reporter=github", "--max-diagnostics=none", `--only=${rule}`];
-    const { stdout, status } = spawnSync(process.execPath, [biome, "lint", ...options, "src"], {
+    const { stdout, status } = spawnSync(process.execPath, [biome, "lint", ...options, "."], {
       cwd: project,
       encoding: "utf8",
       env: { ...process.env, NODE_V8_COVERAGE: "" },
     });
-    const found = [...stdout.matchAll(/^::error title=lint.*file=[^,]*(src\/[^,]+),line=(\d+)/gm)];
+    const found = [
+      ...stdout.matchAll(
+        /^::error title=lint.*?file=(?:.*smooth-limiter-floors-\w+\/)?([^,]+),line=(\d+)/gm,
+      ),
+    ];
     assert.is(status, found.length > 0 ? 1 : 0, stdout);
     return found.map(([, file, line]) => `${file}:${line}`).sort();
   } finally {
@@ -186,6 +187,22 @@ floors("each room imports only from the floors below and from itself", () => {
     refused.forEach((_, i) => void refusals.push(`${file}:${allowed.length + i + 1}`));
   }
   assert.equal(lint("style/noRestrictedImports", sources), refusals.sort());
+});
+
+floors("no module of Node, except where its name or its job is Node's", () => {
+  const builtIn = 'export * as name from "node:path";\n';
+  const files = ["src/limiter/a.ts", "src/adapters/streams/index.ts", "gateway/src/hosts/fetch.ts"];
+  const forNode = [
+    "src/adapters/streams/node.ts",
+    "gateway/src/cli/io.ts",
+    "gateway/src/hosts/upgrade.ts",
+    "gateway/src/sources/file-source.ts",
+  ];
+  const sources = Object.fromEntries([...files, ...forNode].map((file) => [file, builtIn]));
+  assert.equal(
+    lint("correctness/noNodejsModules", sources),
+    files.map((file) => `${file}:1`).sort(),
+  );
 });
 
 floors("no cycle of imports, not even of types", () => {

@@ -1,20 +1,25 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import * as fs from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
 import * as assert from "uvu/assert";
+import { VERSION } from "../../src/ground/copies.ts";
 import { suite } from "../support/suite.ts";
 
-// The package as its users get it: built and packed from a copy of the project, so that the
-// working dist/ stays as it is, and installed offline into an otherwise empty folder.
+// The packages as their users get them: built and packed from a copy of the project, so that the
+// working dist/ stays as it is, and installed offline into otherwise empty folders.
 const scratch = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), "smooth-limiter-package-")));
 const project = join(scratch, "project");
 const consumer = join(scratch, "consumer");
-let packed: string[];
+const host = join(scratch, "host");
 
-const { dependencies: byName = {} } = JSON.parse(fs.readFileSync("package.json", "utf8"));
-const dependencies = Object.keys(byName);
+/** The files of each package, once it is packed. */
+const packed = { "smooth-limiter": [] as string[], "smooth-limiter-gateway": [] as string[] };
+const folders = { "smooth-limiter": ".", "smooth-limiter-gateway": "gateway" } as const;
+type Name = keyof typeof packed;
+const names = Object.keys(packed) as Name[];
 
 function run(cwd: string, command: string, ...args: string[]): string {
   // Without this, c8 would measure these processes too.
@@ -24,69 +29,225 @@ function run(cwd: string, command: string, ...args: string[]): string {
   return stdout;
 }
 
-const test = suite("package", { timeoutMs: 60_000 });
+function manifest(name: Name) {
+  return JSON.parse(fs.readFileSync(join(folders[name], "package.json"), "utf8"));
+}
+
+function link(target: string, path: string): void {
+  fs.mkdirSync(dirname(path), { recursive: true });
+  fs.symlinkSync(target, path, "junction");
+}
+
+/** @returns the tarball */
+function pack(name: Name): string {
+  const folder = join(project, folders[name]);
+  const [{ filename, files }] = JSON.parse(run(folder, "npm", "pack", "--json"));
+  packed[name] = files.map((file: { path: string }) => file.path);
+  return join(folder, filename);
+}
+
+function installCore(folder: string, tarball: string): void {
+  run(folder, "npm", "install", "--offline", "--no-audit", "--no-fund", tarball);
+}
+
+/** As npm would, but without a network. */
+function installGateway(folder: string, tarball: string): void {
+  const modules = join(folder, "node_modules");
+  const installed = join(modules, "smooth-limiter-gateway");
+  const { bin, dependencies } = manifest("smooth-limiter-gateway");
+  fs.mkdirSync(installed);
+  run(project, "tar", "-xzf", tarball, "-C", installed, "--strip-components=1");
+  for (const name of Object.keys(dependencies)) {
+    if (name !== "smooth-limiter") link(resolve("node_modules", name), join(modules, name));
+  }
+  for (const [name, file] of Object.entries<string>(bin)) {
+    fs.chmodSync(join(installed, file), 0o755);
+    link(join(installed, file), join(modules, ".bin", name));
+  }
+}
+
+const test = suite("packages", { timeoutMs: 120_000 });
 
 test.before(() => {
-  const leftOut = ["node_modules", "dist", "coverage", ".git"];
+  const leftOut = ["node_modules", "dist", "coverage", ".git", ".cache"];
   fs.cpSync(".", project, { recursive: true, filter: (path) => !leftOut.includes(basename(path)) });
-  fs.symlinkSync(resolve("node_modules"), join(project, "node_modules"), "junction");
+  for (const name of fs.readdirSync("node_modules")) {
+    const isOurs = names.includes(name as Name);
+    const target = isOurs ? join(project, folders[name as Name]) : resolve("node_modules", name);
+    link(target, join(project, "node_modules", name));
+  }
   run(project, "npm", "run", "build");
-  const [tarball] = JSON.parse(run(project, "npm", "pack", "--json"));
-  packed = tarball.files.map((file: { path: string }) => file.path);
+  const [core, gateway] = [pack("smooth-limiter"), pack("smooth-limiter-gateway")];
 
   fs.cpSync("test/fixtures/consumer", consumer, { recursive: true });
-  const modules = join(consumer, "node_modules");
-  const installed = join(modules, "smooth-limiter");
-  fs.mkdirSync(installed, { recursive: true });
-  const into = ["-C", installed, "--strip-components=1"];
-  run(project, "tar", "-xzf", tarball.filename, ...into);
-  // as npm would, but without a network
-  for (const name of dependencies)
-    fs.symlinkSync(resolve("node_modules", name), join(modules, name), "junction");
+  installCore(consumer, core);
+  fs.mkdirSync(host);
+  fs.writeFileSync(join(host, "package.json"), '{ "private": true }');
+  installCore(host, core);
+  installGateway(host, gateway);
 });
 
 test.after(() => fs.rmSync(scratch, { recursive: true, force: true }));
 
-test("holds every file that it exports, and nothing of the workshop", () => {
-  const { exports } = JSON.parse(fs.readFileSync("package.json", "utf8"));
-  const targets = JSON.stringify(exports).match(/(?<="\.\/)dist\/[^"]+/g) ?? [];
-  assert.ok(targets.length > 0);
-  for (const target of targets) assert.ok(packed.includes(target), `${target} is missing`);
+for (const name of names) {
+  test(`${name} holds every file that it exports, and nothing of the workshop`, () => {
+    const { exports, bin = {} } = manifest(name);
+    const targets = JSON.stringify([exports, bin]).match(/(?<="(?:\.\/)?)dist\/[^"]+/g) ?? [];
+    assert.ok(targets.length > 0);
+    for (const target of targets) {
+      assert.ok(packed[name].includes(target), `${target} is missing`);
+    }
+    const strangers = packed[name].filter(
+      (path) =>
+        !/^(dist|docs|examples)\/|^[A-Z]+(\.md)?$|^(bench\/[A-Z]+\.md|package\.json|rules\.schema\.json)$/.test(
+          path,
+        ),
+    );
+    assert.equal(strangers, []);
+  });
 
-  const strangers = packed.filter(
-    (path) => !/^(dist|src)\/|^[A-Z]+(\.md)?$|^package\.json$/.test(path),
-  );
-  assert.equal(strangers, []);
+  test(`the links between the pages of ${name} lead to files that are installed`, () => {
+    const pages = packed[name].filter((path) => path.endsWith(".md"));
+    assert.ok(pages.includes("README.md"));
+    const broken = pages.flatMap((page) => {
+      const text = fs.readFileSync(join(folders[name], page), "utf8");
+      return [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)]
+        .map(([, to = ""]) => join(dirname(page), to))
+        .filter((to) => !packed[name].some((path) => path === to || path.startsWith(`${to}/`)))
+        .map((to) => `${page}: ${to}`);
+    });
+    assert.equal(broken, []);
+  });
+}
+
+test("the files of the repository that pages name exist", () => {
+  const missing = names.flatMap((name) => {
+    const pages = packed[name].filter((path) => path.endsWith(".md") && path !== "CHANGELOG.md");
+    return pages.flatMap((page) => {
+      const text = fs.readFileSync(join(folders[name], page), "utf8");
+      const named = text.matchAll(/`((?:gateway\/)?(?:bench|src|scripts|test)\/[^` ]+)`/g);
+      return [...named]
+        .map(([, file = ""]) => file)
+        .filter((file) => !/[*<]/.test(file) && !fs.existsSync(file))
+        .map((file) => `${page}: ${file}`);
+    });
+  });
+  assert.equal(missing, []);
 });
 
-test("brings no client along: only what the gateway and the command line need", () => {
-  const clients = ["ioredis", "iovalkey", "redis", "p-queue", "bullmq"];
+test("smooth-limiter has no dependencies: an install is one package", () => {
+  assert.is(manifest("smooth-limiter").dependencies, undefined);
+  const installed = fs.readdirSync(join(consumer, "node_modules"));
   assert.equal(
-    dependencies.filter((name) => clients.includes(name)),
+    installed.filter((name) => !name.startsWith(".")),
+    ["smooth-limiter"],
+  );
+});
+
+test("smooth-limiter-gateway brings no client along", () => {
+  const { dependencies } = manifest("smooth-limiter-gateway");
+  const clients = ["ioredis", "iovalkey", "redis", "express", "fastify", "koa", "hono"];
+  assert.equal(
+    Object.keys(dependencies).filter((name) => clients.includes(name)),
     [],
   );
+  const { version } = manifest("smooth-limiter");
+  assert.is(dependencies["smooth-limiter"], `^${version}`);
+});
+
+/** Bundles for a platform that has no modules of its own. The files that went into the bundle. */
+async function bundle(code: string): Promise<readonly string[]> {
+  const { metafile } = await build({
+    stdin: { contents: code, resolveDir: host },
+    bundle: true,
+    format: "esm",
+    platform: "neutral",
+    mainFields: ["module", "main"],
+    external: ["p-queue"],
+    metafile: true,
+    write: false,
+    logLevel: "silent",
+  });
+  return Object.keys(metafile.inputs);
+}
+
+for (const entry of Object.keys(manifest("smooth-limiter").exports)) {
+  const from = join("smooth-limiter", entry);
+  if (entry.endsWith(".json")) continue;
+  if (entry === "./streams/node") {
+    test(`${from} is for Node, as its name says`, async () => {
+      const error = await bundle(`export * from "${from}";`).catch(String);
+      assert.match(String(error), /Could not resolve "node:stream"/);
+    });
+  } else {
+    test(`${from} imports no module of Node`, async () => {
+      assert.ok((await bundle(`export * from "${from}";`)).length > 1);
+    });
+  }
+}
+
+for (const from of ["smooth-limiter-gateway", "smooth-limiter-gateway/web"]) {
+  test(`${from} bundles for an edge runtime, without Node and the command line`, async () => {
+    const inputs = await bundle(`
+      import { createGateway, fetchGateway, honoGateway, readRules } from "${from}";
+      globalThis.all = [createGateway, fetchGateway, honoGateway, readRules];
+    `);
+    const isOfTheCommandLine =
+      /dist\/cli|commander|cli-table3|cli-progress|picocolors|uplot|chokidar/;
+    assert.equal(
+      inputs.filter((path) => isOfTheCommandLine.test(path)),
+      [],
+    );
+    assert.ok(inputs.some((path) => path.includes("js-yaml")));
+  });
+}
+
+test("on Node smooth-limiter-gateway has what the web entry lacks", () => {
+  const print = (from: string) =>
+    run(
+      host,
+      process.execPath,
+      "--input-type=module",
+      "-e",
+      `
+      import * as gateway from "${from}";
+      console.log(Object.keys(gateway).sort().join(" "));
+    `,
+    ).split(/\s/);
+  const web = print("smooth-limiter-gateway/web");
+  const more = print("smooth-limiter-gateway").filter((name) => !web.includes(name));
+  assert.equal(more, ["fileSource", "upgradeGateway"]);
 });
 
 test("works from an ES module", () => {
   run(consumer, process.execPath, "esm.js");
 });
 
-test("works through require, or says clearly that this Node cannot", () => {
-  const requiring = () => run(consumer, process.execPath, "required.cjs");
-  if ("require_module" in process.features && process.features.require_module) requiring();
-  else assert.throws(requiring, /ERR_REQUIRE_ESM/);
+test("works through require", () => {
+  run(consumer, process.execPath, "--no-experimental-require-module", "required.cjs");
 });
 
-test("has a command that runs where it is installed", () => {
-  const { bin } = JSON.parse(fs.readFileSync("package.json", "utf8"));
-  const command = join(consumer, "node_modules", "smooth-limiter", bin["smooth-limiter"]);
-  assert.match(fs.readFileSync(command, "utf8"), /^#!\/usr\/bin\/env node\n/);
-  assert.match(run(consumer, process.execPath, command, "--version"), /^\d+\.\d+\.\d+\n$/);
-  fs.writeFileSync(join(consumer, "rules.yaml"), "[]");
-  fs.writeFileSync(join(consumer, "log.jsonl"), '{"time":0,"url":"/"}');
-  const replay = ["replay", "rules.yaml", "log.jsonl", "--html", "report.html"];
-  assert.match(run(consumer, process.execPath, command, ...replay), /1 request: /);
-  assert.ok(fs.existsSync(join(consumer, "report.html")));
+test("its ES modules and its CommonJS build work together in one process", () => {
+  run(consumer, process.execPath, "both-builds.js");
+});
+
+test("the version that copies of the package recognise each other by is its own", () => {
+  const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
+  assert.equal(VERSION, version);
+});
+
+test("npx smooth-limiter-gateway runs where it is installed", () => {
+  const npx = (...args: string[]) =>
+    run(host, "npx", "--offline", "smooth-limiter-gateway", ...args);
+  const { version } = manifest("smooth-limiter-gateway");
+  assert.is(npx("--version"), `${version}\n`);
+  const rule = "{ url: /, rules: [{ actor: device, unit: minute, rpu: 60 }] }";
+  fs.writeFileSync(join(host, "rules.yaml"), rule);
+  fs.writeFileSync(join(host, "log.jsonl"), '{"time":0,"url":"/"}');
+  assert.match(npx("check", "rules.yaml"), /1 rule for 1 URL: fine/);
+  const replay = npx("replay", "rules.yaml", "log.jsonl", "--html", "report.html");
+  assert.match(replay, /1 request: /);
+  assert.ok(fs.existsSync(join(host, "report.html")));
 });
 
 // With Node's types, and without them but with those of the browser; library files checked too.

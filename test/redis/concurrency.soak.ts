@@ -20,6 +20,8 @@ const PROCESSES = 4;
 const CALLERS = 25;
 const SECONDS = 8;
 const LIMIT = 7;
+/** With 100 callers in the line a lease takes about 150 ms: some callers wait longer, some leave before. */
+const LONGEST_WAIT_MS = 500;
 /** A lease must not be lost because this machine is busy: that is not the question here. */
 const OPTIONS = { leaseMs: 30_000, timeoutMs: 20_000 };
 
@@ -45,10 +47,12 @@ async function work(url: string): Promise<void> {
   const ask = async (kind: number) => {
     if (kind < 0.5) await hold("acquired", await limiter.acquire());
     else if (kind < 0.6) await hold("tried", await limiter.tryAcquire());
-    else if (kind < 0.8) await hold("in time", await limiter.tryAcquire(Math.random() * 50));
+    else if (kind < 0.8)
+      await hold("in time", await limiter.tryAcquire(Math.random() * LONGEST_WAIT_MS));
     else {
       const controller = new AbortController();
-      const timer = setTimeout(() => controller.abort("enough"), Math.random() * 50);
+      const abort = () => controller.abort("enough");
+      const timer = setTimeout(abort, Math.random() * LONGEST_WAIT_MS);
       const outcome = await limiter
         .acquire({ signal: controller.signal })
         .catch((reason: unknown) => reason);
@@ -111,10 +115,12 @@ test("never more than the limit, everybody gets on, and nothing leaks", async ()
   await changes;
   console.log(reports.map(({ ends }) => JSON.stringify(ends)).join("\n"));
   assert.is(Math.max(...reports.map(({ most }) => most)), LIMIT);
-  for (const { ends } of reports) {
-    for (const how of ["acquired", "in time", "before the abort", "aborted"]) {
-      assert.ok((ends[how] ?? 0) > 0, how);
-    }
+  for (const { ends } of reports) assert.ok((ends.acquired ?? 0) > 0, "each process gets on");
+  for (const how of ["in time", "before the abort", "aborted"]) {
+    assert.ok(
+      reports.some(({ ends }) => (ends[how] ?? 0) > 0),
+      how,
+    );
   }
   await until("nothing is held", async () => {
     const { active, waiting } = await limiter.peek();

@@ -22,7 +22,7 @@ let names = 0;
 
 test.before.each(async () => {
   proxy = await startProxy((await sharedRedis()).port);
-  redis = new Redis(proxy.url, { retryStrategy: () => 20 });
+  redis = new Redis(proxy.url, { retryStrategy: () => 20, disconnectTimeout: 50 });
   redis.on("error", () => {});
 });
 

@@ -29,6 +29,7 @@ import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
 let redis: Redis;
@@ -281,7 +282,7 @@ limits("Redis answers and saves what TypeScript does, whatever the keys hold", a
       .split("\n")
       .map((line) => algorithms.find(({ code }) => code === line[0])?.name ?? "");
     const keys = ["kept 1", "kept 2"];
-    const store = new RedisStore(scriptRunner(redis), "kept:", names, keys);
+    const store = new RedisStore(scriptRunner(redis), "kept:", twinsOf(names), keys);
     const twin = new FrameStore();
     for (let i = 0; i < 60; i++) {
       const kept = [values[i % values.length], values[one(i)]];

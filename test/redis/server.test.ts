@@ -19,7 +19,11 @@ import { suite } from "../support/suite.ts";
 
 /** Calls `use` with a client of ioredis that does not try twice. */
 async function withClient<T>(url: string, use: (redis: Redis) => Promise<T>): Promise<T> {
-  const redis = new Redis(url, { retryStrategy: () => null, maxRetriesPerRequest: 0 });
+  const redis = new Redis(url, {
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+    disconnectTimeout: 50,
+  });
   redis.on("error", () => {});
   try {
     return await use(redis);

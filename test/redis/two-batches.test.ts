@@ -104,7 +104,7 @@ test("scripts keep their order though the first ones wait for the script's hash"
   };
   const sent: string[] = [];
   const runner = scriptRunner({
-    evalsha: async (_sha, _keys, key) => sent.push(String(key)),
+    evalsha: async (_sha: string, _keys: number, key?: string) => sent.push(String(key)),
     eval: async () => {},
   });
   const script = { name: "new", lua: "-- a script whose hash is not known yet" };

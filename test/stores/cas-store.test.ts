@@ -399,10 +399,10 @@ wrong("is checked at creation as far as it can be", () => {
     /no "hashTag"/,
   );
   assert.throws(
-    () => Reflect.construct(StoreLimiter, []),
+    () => Reflect.construct(StoreLimiter as never, []),
     /StoreLimiter has no public constructor/,
   );
-  assert.throws(() => Reflect.construct(StoreRateLimiter, []), /StoreRateLimiter has no public/);
+  assert.throws(() => Reflect.construct(StoreRateLimiter as never, []), /StoreRateLimiter has no public/);
 });
 
 wrong("is an error that names the key, at once, and none stays open", async () => {

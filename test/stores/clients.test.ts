@@ -1,15 +1,21 @@
+import type { EventEmitter } from "node:events";
+import { type RedisConfigNodejs, Redis as Upstash } from "@upstash/redis";
 import { Cluster, Redis } from "ioredis";
 import { Cluster as Cluster5, Redis as Redis5 } from "ioredis-5";
 import { Redis as Valkey, Cluster as ValkeyCluster } from "iovalkey";
 import { createClient, createClientPool, createCluster } from "redis";
+import * as v4 from "redis-4";
 import * as v5 from "redis-5";
 import * as assert from "uvu/assert";
+import { until } from "../../scripts/redis/ask.ts";
 import { type RedisCluster, startCluster } from "../../scripts/redis/cluster.ts";
+import { startProxy } from "../../scripts/redis/proxy.ts";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { allOf, fixedWindow, smoothBursty } from "../../src/index.ts";
 import {
   type RedisClient,
+  RedisConcurrencyLimiter,
   RedisLimiter,
   RedisRateLimiter,
   type ScriptRunner,
@@ -18,11 +24,14 @@ import {
 import { type Script, scriptRunner } from "../../src/stores/redis/client.ts";
 import { isPermanent } from "../../src/stores/redis/permanent.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { startUpstash, TOKEN } from "../support/redis/upstash-server.ts";
 import { suite } from "../support/suite.ts";
 
 /** A client, and whether it still answers: it is never ours to close. */
 interface Opened {
   readonly client: RedisClient;
+  /** Whether it opens subscriptions by itself, so that a concurrency limiter needs no `subscriber`. */
+  readonly subscribes: boolean;
   flushScripts(): Promise<unknown>;
   isAlive(): Promise<unknown>;
   close(): unknown;
@@ -40,6 +49,7 @@ function likeIoredis(
 ): Opened {
   return {
     client: redis,
+    subscribes: true,
     flushScripts: () => redis.script("FLUSH"),
     isAlive: async () => assert.is(await redis.ping(), "PONG"),
     close: () => redis.disconnect(),
@@ -55,9 +65,24 @@ function likeNodeRedis(
 ): Opened {
   return {
     client: redis,
+    subscribes: "duplicate" in redis && "subscribe" in redis,
     flushScripts: () => redis.scriptFlush(),
     isAlive: async () => assert.is(`${await redis.ping()}`, "PONG"),
     close: () => redis.destroy(),
+  };
+}
+
+function likeUpstash(options: Partial<RedisConfigNodejs>): Open {
+  return async ({ url }) => {
+    const upstash = await startUpstash(url);
+    const redis = new Upstash({ url: upstash.url, token: TOKEN, ...options });
+    return {
+      client: redis,
+      subscribes: true,
+      flushScripts: () => redis.scriptFlush(),
+      isAlive: async () => assert.is(await redis.ping(), "PONG"),
+      close: () => upstash.close(),
+    };
   };
 }
 
@@ -80,12 +105,29 @@ const clients: Record<string, Open> = {
   "redis 5": async ({ url }) => likeNodeRedis(await v5.createClient({ url }).connect()),
   "redis 5, a pool": async ({ url }) =>
     likeNodeRedis(await connected(v5.createClientPool({ url }))),
+  "redis 4": async ({ url }) => {
+    const redis = v4.createClient({ url });
+    await redis.connect();
+    return {
+      client: redis,
+      subscribes: true,
+      flushScripts: () => redis.scriptFlush(),
+      isAlive: async () => assert.is(await redis.ping(), "PONG"),
+      close: () => redis.disconnect(),
+    };
+  },
+  "@upstash/redis": likeUpstash({}),
+  "@upstash/redis, without pipelining by itself": likeUpstash({ enableAutoPipelining: false }),
+  "@upstash/redis, as text": likeUpstash({
+    responseEncoding: false,
+    automaticDeserialization: false,
+  }),
   "something of one's own": ({ url }) => {
     const redis = new Redis(url);
     const runner: ScriptRunner = {
       runScript: (script, keys, args) => redis.eval(script.lua, keys.length, ...keys, ...args),
     };
-    return { ...likeIoredis(redis), client: runner };
+    return { ...likeIoredis(redis), client: runner, subscribes: false };
   },
 };
 
@@ -104,7 +146,10 @@ single.after(async () => {
 });
 
 /** All that is asked of a client: both scripts, also when the server forgot them; errors. */
-async function exercise({ client, flushScripts, isAlive }: Opened, wrongTyped: () => unknown) {
+async function exercise(
+  { client, subscribes, flushScripts, isAlive }: Opened,
+  wrongTyped: () => unknown,
+) {
   const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
   assert.is(await limiter.tryAcquire(), true);
   assert.is(await limiter.tryAcquire(), false);
@@ -133,11 +178,26 @@ async function exercise({ client, flushScripts, isAlive }: Opened, wrongTyped: (
   assert.is(await two.tryAcquire({ one: 1, two: 2 }), true);
   assert.is((await two.decide()).policy, "two");
 
+  const places = () =>
+    RedisConcurrencyLimiter.create(client, "places", 1, { ...PATIENT, leaseMs: 300_000 });
+  if (subscribes) await handOver(places(), places());
+  else assert.throws(places, /cannot be duplicated, or not subscribe: .*options.subscriber/);
+
   await wrongTyped();
   const wrong = await failure(() => RedisRateLimiter.create(client, "list", 5, PATIENT).acquire());
   assert.instance(wrong, StoreUnavailableError);
   assert.match(`${(wrong as Error).cause}`, "WRONGTYPE");
   await isAlive();
+}
+
+/** Without a message the waiting caller would get its place after a third of leaseMs. */
+async function handOver(one: RedisConcurrencyLimiter, other: RedisConcurrencyLimiter) {
+  const lease = await one.acquire();
+  const waiting = other.acquire();
+  await until("a ticket", async () => (await one.peek()).waiting === 1);
+  await lease.release();
+  await (await waiting).release();
+  await Promise.all([one.close(), other.close()]);
 }
 
 for (const [name, open] of Object.entries(clients)) {
@@ -151,6 +211,39 @@ for (const [name, open] of Object.entries(clients)) {
       assert.is(keys.length, 4);
     } finally {
       await opened.close();
+    }
+  });
+}
+
+/** Those with connection events; a pool has none. */
+const reporting = Object.keys(clients).filter(
+  (name) => /^(ioredis|iovalkey|redis)/.test(name) && !/pool|not connected/.test(name),
+);
+
+for (const name of reporting) {
+  single(`${name}: reports a cut connection, so no call waits for its time-out`, async () => {
+    const proxy = await startProxy(server.port);
+    const opened = await clients[name]?.({ url: proxy.url } as RedisServer);
+    if (opened === undefined) return assert.unreachable();
+    const client = opened.client as RedisClient & EventEmitter;
+    client.on("error", () => {});
+    try {
+      const options = { ...PATIENT, whenUnavailable: "local", instances: 1 } as const;
+      const limiter = RedisRateLimiter.create(client, "reported", 1000, options);
+      await limiter.acquire();
+      const noticed = new Promise((resolve) => client.once("reconnecting", resolve));
+      await proxy.cut();
+      await noticed;
+      const asked = performance.now();
+      await limiter.acquire();
+      assert.ok(performance.now() - asked < PATIENT.timeoutMs / 2);
+      assert.is(limiter.state, "unavailable");
+      await proxy.open();
+      await until("the end of the outage", () => limiter.state === "ready");
+      await limiter.close();
+    } finally {
+      await opened.close();
+      await proxy.stop();
     }
   });
 }
@@ -177,7 +270,7 @@ single("calls of one's own client may share the turn with ours", async () => {
 single("a client that is not connected yet, or no longer, is no reason to hang", async () => {
   const closed = new Redis(server.url);
   closed.disconnect();
-  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true });
+  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true, disconnectTimeout: 50 });
   nobody.on("error", () => {});
   const never = createClient({ url: server.url });
   never.on("error", () => {});
@@ -208,6 +301,7 @@ clusters.after(async () => {
 type OpenCluster = (nodes: readonly RedisServer[]) => Opened | Promise<Opened>;
 
 const ofCluster = {
+  subscribes: true,
   // a cluster object asks a node of its own choice; all must have forgotten
   flushScripts: () => Promise.all(cluster.masters.map((node) => node.ask("SCRIPT", "FLUSH"))),
 };
@@ -236,6 +330,16 @@ const clusterClients: Record<string, OpenCluster> = {
       client,
       isAlive: async () => assert.is(await client.get("nothing"), null),
       close: () => client.destroy(),
+    };
+  },
+  "redis 4": async (nodes) => {
+    const client = v4.createCluster({ rootNodes: nodes.map(({ url }) => ({ url })) });
+    await client.connect();
+    return {
+      ...ofCluster,
+      client,
+      isAlive: async () => assert.is(await client.get("nothing"), null),
+      close: () => client.disconnect(),
     };
   },
   "redis 5": async (nodes) => {
@@ -404,7 +508,12 @@ choosing("what only looks like a client is refused, with the likely mistake", as
     [ioredis.multi(), /got a pipeline or transaction/],
     [nodeRedis.multi(), /got a pipeline or transaction/],
     [{ evalsha: verb, eval: verb, internal_send_command: verb }, /got a client of node-redis 3/],
-    [{ evalsha: verb, eval: verb, createScript: verb }, /got a client over HTTP.*runScript:/],
+    [
+      new Upstash({ url: "http://localhost", token: "x" }).pipeline(),
+      /got a pipeline or transaction/,
+    ],
+    [new Upstash({ url: "http://localhost", token: "x" }).multi(), /got a pipeline or transaction/],
+    [{ send: verb, close: verb }, /got an object/],
     [{ evalsha: verb }, /but no eval/],
     [{ evalSha: verb }, /but no eval/],
     [{}, /got an object/],

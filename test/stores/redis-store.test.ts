@@ -13,6 +13,7 @@ import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import { allOf, smoothBursty, smoothWarmingUp, tokenBucket } from "../../src/index.ts";
+import type { RemoteLimiter } from "../../src/limiter/face.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,
@@ -29,6 +30,7 @@ import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure } from "../support/limiter/watch.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
+import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
 const HOUR_MS = 3_600_000;
@@ -135,9 +137,16 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
         deeds.map(async (deed) => {
           const name = `${count++}`;
           const limiter = open(name, rate, kind);
-          await deed(limiter);
-          const { resetMs } = await limiter.peek();
-          const life = await redis.pttl(`l:${name}`);
+          let startedAt: number;
+          let resetMs: number;
+          let life: number;
+          // on a machine that stalls, a key with a second to live lapses before it is looked at
+          do {
+            startedAt = performance.now();
+            await deed(limiter);
+            ({ resetMs } = await limiter.peek());
+            life = await redis.pttl(`l:${name}`);
+          } while (performance.now() - startedAt > 500);
           const told = `${rate} ${JSON.stringify(kind)} ${deed}: ${life} ms of ${resetMs}`;
           assert.ok(life > 0 && life >= resetMs, told);
           assert.ok(life <= resetMs + HOUR_MS + 60_000, told);
@@ -145,7 +154,7 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
       );
     }
   }
-  assert.is(await redis.dbsize(), count);
+  assert.ok((await redis.dbsize()) <= count, "no other keys are written");
 });
 
 expiry(
@@ -162,7 +171,7 @@ expiry(
 
 expiry("a state remembers 64 callers, whichever path writes it", async () => {
   const frame = new FrameStore();
-  const store = new RedisStore(scriptRunner(redis), "l:", ["smooth"]);
+  const store = new RedisStore(scriptRunner(redis), "l:", twinsOf(["smooth"]));
   const request: StoreRequest = {
     verb: "reserve",
     amount: 1,
@@ -245,7 +254,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
       // how long Redis keeps it can be read from there to the millisecond: the twin test has seen
       // to it that they agree
       const frame = new FrameStore();
-      const store = new RedisStore(scriptRunner(redis), "", names);
+      const store = new RedisStore(scriptRunner(redis), "", twinsOf(names));
       const intervals = policies.map(({ numbers: [rate = 1] }) => 1e6 / rate);
       const interval = Math.max(...intervals);
       const stays = `stays ${stories}`;
@@ -293,11 +302,12 @@ const trace = redisSuite("redis store, refusals and looks");
 trace("write nothing: neither the state nor its expiry", async () => {
   const policies = { requests: smoothBursty({ permitsPerSecond: 0.01 }) };
   const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
-  for (const [name, limiter] of [
+  const limiters: readonly (readonly [string, RemoteLimiter])[] = [
     ["rate", open("rate", 0.01, { maxWaiting: 0 })],
     ["one", RedisLimiter.create(redis, "one", policies, { ...PATIENT, maxWaiting: 0 })],
     ["two", RedisLimiter.create(redis, "two", more, { ...PATIENT, maxWaiting: 0 })],
-  ] as const) {
+  ];
+  for (const [name, limiter] of limiters) {
     await limiter.peek();
     assert.is(await redis.exists(`l:${name}`), 0);
     await limiter.charge(1);
@@ -322,7 +332,7 @@ trace("what is owed is told, with how long nobody goes, and nothing is written",
     smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
   ];
   const declared = writePolicies(policies);
-  const store = new RedisStore(scriptRunner(redis), "owed:", ["smooth", "smooth"]);
+  const store = new RedisStore(scriptRunner(redis), "owed:", twinsOf(["smooth", "smooth"]));
   const tell = async (now: number) => {
     const { answers } = await store.run("a", declared, [{ verb: "owed" }], now);
     return answers[0];
@@ -548,11 +558,12 @@ faults(
       const declared = writePolicies(policies(first));
       const names = policies(first).map(({ algorithm }) => algorithm.name);
       const requests = [{ verb: "set", numbers: writePolicies(policies(first + 0.5)) }] as const;
-      return [new RedisStore(scriptRunner(redis), "", names), casStore(backend)].map((store) =>
-        store.run("long", declared, requests, 1e15).then(
-          () => ({ error: undefined, isPermanent: false }),
-          (error) => ({ error: `${error}`, isPermanent: store.isPermanent?.(error) }),
-        ),
+      return [new RedisStore(scriptRunner(redis), "", twinsOf(names)), casStore(backend)].map(
+        (store) =>
+          store.run("long", declared, requests, 1e15).then(
+            () => ({ error: undefined, isPermanent: false }),
+            (error) => ({ error: `${error}`, isPermanent: store.isPermanent?.(error) }),
+          ),
       );
     };
     const backend = new MapBackend();
@@ -770,7 +781,10 @@ faults("nobody there: refused, and a closed client says so", async () => {
 faults("an answer that is none is an error that says what it was", async () => {
   for (const strange of [null, undefined, 7, [], "s5", "s5\t0\t0"]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
-    await trouble(() => limiter.acquire(), /the script answered .* to 1 requests/);
+    await trouble(
+      () => limiter.acquire(),
+      /the script answered .*( to 1 requests|, which is not a text)/,
+    );
   }
 });
 

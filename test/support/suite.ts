@@ -6,7 +6,8 @@ const DEFAULT_TIMEOUT_MS = 20_000;
 // Taken now, because tests replace the global timers by fake ones.
 const { setTimeout, clearTimeout } = globalThis;
 
-const suites: { title: string; tests: number; started: number; ran: boolean }[] = [];
+const suites: { title: string; tests: number; started: number; ran: boolean; timers: number }[] =
+  [];
 
 /** What the runner asks of the suites. */
 export const progress = {
@@ -15,11 +16,12 @@ export const progress = {
 
   /** One line for each suite that did not do all that it was written for. */
   complaints: (): string[] =>
-    suites.flatMap(({ title, tests, started, ran }) => {
+    suites.flatMap(({ title, tests, started, ran, timers }) => {
       if (!ran) return `"${title}" was never run: it ends without .run()`;
       if (tests === 0) return `"${title}" has no test`;
       if (started < tests)
         return `"${title}" started ${started} of its ${tests} tests: a hook threw`;
+      if (timers > 0) return `"${title}" left ${timers} timers that run on beside other tests`;
       return [];
     }),
 };
@@ -34,7 +36,7 @@ export function suite<T = uvu.Context>(
   { context, timeoutMs = DEFAULT_TIMEOUT_MS }: { context?: T; timeoutMs?: number } = {},
 ): uvu.Test<T> {
   const inner = uvu.suite<T>(title, context);
-  const own = { title, tests: 0, started: 0, ran: false };
+  const own = { title, tests: 0, started: 0, ran: false, timers: 0 };
   suites.push(own);
 
   const limited =
@@ -57,6 +59,9 @@ export function suite<T = uvu.Context>(
   const run = () => {
     own.ran = true;
     inner.after(socketsHaveClosed);
+    inner.after(async () => {
+      own.timers = await timersLeft();
+    });
     inner.run();
   };
   return Object.assign(test, {
@@ -80,6 +85,23 @@ async function socketsHaveClosed(): Promise<void> {
   await new Promise((resolve) => {
     setTimeout(resolve, 20);
   });
+}
+
+/**
+ * How long a timer may outlive its suite, ms. A longer one would fire beside the next tests. (A client of
+ * ioredis whose server is gone leaves one of `disconnectTimeout`, 2 s by default.)
+ */
+const LONGEST_LEFT_MS = 500;
+
+/** Waits until no timer keeps the process alive. @returns how many still do after `LONGEST_LEFT_MS` */
+async function timersLeft(): Promise<number> {
+  const count = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  for (let ms = 0; ms < LONGEST_LEFT_MS && count() > 0; ms += 10) {
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
+  return count();
 }
 
 function reported<T>(hook: uvu.Callback<T>): uvu.Callback<T> {

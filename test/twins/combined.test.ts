@@ -11,9 +11,10 @@ import { describeState } from "../../src/stores/state-bytes.ts";
 import type { CombinedPart, StoreRequest } from "../../src/stores/store.ts";
 import { LostReplyError, type Trip } from "../../src/stores/trip.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
+import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
-const HISTORIES = Number(process.env.TWINS_BATCHES ?? 10) * 60;
+const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 10) * 60;
 const PREFIX = "twins-combined:";
 
 // -- what histories are made of --
@@ -133,7 +134,9 @@ async function outcome<T>(promise: Promise<T>): Promise<T | LostReplyError> {
 
 async function agree({ limiters, steps }: History, id: number): Promise<number> {
   const frame = new FrameStore();
-  const stores = limiters.map(({ names }) => new RedisStore(runner, PREFIX, names, LIMIT_KEYS));
+  const stores = limiters.map(
+    ({ names }) => new RedisStore(runner, PREFIX, twinsOf(names), LIMIT_KEYS),
+  );
   const key = (member: number) => `${id}:${member}`;
   const numbers = (member: number, which: number) => String(limiters[member]?.declared[which]);
   const grants: Grant[] = [];

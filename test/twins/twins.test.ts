@@ -11,13 +11,14 @@ import { slidingWindow, smoothBursty } from "../../src/index.ts";
 import { casStore } from "../../src/stores/cas-store.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type Script, type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
-import { lua } from "../../src/stores/redis/lua.gen.ts";
+import { luaTwins } from "../../src/stores/redis/lua.gen.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import { describeState } from "../../src/stores/state-bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../../src/stores/store.ts";
 import { LostReplyError, type Trip } from "../../src/stores/trip.ts";
 import { samplesOf, wildPermits } from "../support/algorithms/samples.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
+import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
 /** How many histories are sent before their answers are looked at, and how often. */
@@ -298,9 +299,7 @@ class Runner implements ScriptRunner {
   }
 
   async runScript(script: Script, keys: readonly string[], args: readonly string[]) {
-    const lua = this.isHot
-      ? script.lua
-      : script.lua.replace("saved = times and", "saved = nil and");
+    const lua = this.isHot ? script.lua : script.lua.replace("saved=times and", "saved=nil and");
     const reply = await scriptRunner(redis).runScript({ ...script, lua }, keys, args);
     for (const one of Array.isArray(reply) ? reply : [reply]) {
       if (/^(\d|no$|never$)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
@@ -310,7 +309,7 @@ class Runner implements ScriptRunner {
 
   storeFor(declared: string): RedisStore {
     const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
-    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, names);
+    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, twinsOf(names));
     this.stores.set(names.join(), store);
     return store;
   }
@@ -375,7 +374,7 @@ async function compare(
 }
 
 function isHot(name: string): boolean {
-  return lua[`${name}:hot`] !== undefined;
+  return luaTwins[name]?.hot !== undefined;
 }
 
 async function agree(history: History): Promise<void> {

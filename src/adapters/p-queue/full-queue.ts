@@ -1,7 +1,7 @@
 import { QueueFullError } from "../../ground/errors.ts";
 import { Fifo } from "../../limiter/fifo.ts";
 import { onAbort } from "../on-abort.ts";
-import type { Job, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
+import type { JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
 import type { JobHeap } from "./job-heap.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "drop-lowest-priority", "wait"] as const;
@@ -13,6 +13,8 @@ type Add = <Result>(
   job: PacedJob<Result>,
   options: Partial<JobOptions> | undefined,
 ) => Promise<Result & Awaited<Result>>;
+
+type Drop = (reason: unknown) => void;
 
 /** A job that waits for room outside the queue. */
 interface Entrant {
@@ -27,8 +29,8 @@ export class FullQueue {
   readonly #maxWaiting: number;
   readonly #onFull: OnFullQueue;
   readonly #outside = new Fifo<Entrant>();
-  /** How many droppable jobs have been added so far. */
-  #orders = 0;
+  /** Drops one waiting job each, in the order in which the jobs were added. */
+  readonly #drops = new Set<Drop>();
   /** A job from outside has been admitted, and is not yet in the queue. */
   #isEntering = false;
 
@@ -64,8 +66,9 @@ export class FullQueue {
     entrant.enter();
   }
 
-  /** Rejects all jobs that wait outside. */
+  /** Rejects all jobs that wait outside; the caller clears the queue. */
   clear(): void {
+    this.#drops.clear();
     for (let entrant = this.#outside.shift(); entrant; entrant = this.#outside.shift()) {
       // as in p-queue 10: no unhandled rejection if the caller ignores the promise
       entrant.result?.catch(() => {});
@@ -75,16 +78,19 @@ export class FullQueue {
 
   /** Drops a job if `onFull` allows it. @returns whether a job was dropped */
   #makeRoom(jobs: JobHeap, priority: number): boolean {
-    const victim = this.#victim(jobs, priority);
-    victim?.options.drop?.(this.#error(true));
-    return victim !== undefined;
+    const drop = this.#victim(jobs, priority);
+    drop?.(this.#error(true));
+    return drop !== undefined;
   }
 
-  #victim(jobs: JobHeap, priority: number): Job | undefined {
+  /** Returns what drops the victim; undefined if no job may be dropped. */
+  #victim(jobs: JobHeap, priority: number): Drop | undefined {
     if (this.#onFull === "reject") return undefined;
-    if (this.#onFull === "drop-oldest") return jobs.oldest;
+    if (this.#onFull === "drop-oldest") return this.#drops.values().next().value;
     const { leastUrgent } = jobs;
-    return (leastUrgent?.rank?.priority ?? Infinity) < priority ? leastUrgent : undefined;
+    return (leastUrgent?.rank?.priority ?? Infinity) < priority
+      ? leastUrgent?.options.drop
+      : undefined;
   }
 
   #error(dropped: boolean): QueueFullError {
@@ -127,15 +133,25 @@ export class FullQueue {
     add: Add,
   ): Promise<Result & Awaited<Result>> {
     const controller = new AbortController();
-    const drop = (reason: unknown) => controller.abort(reason);
+    const drop = (reason: unknown) => {
+      this.#drops.delete(drop);
+      controller.abort(reason);
+    };
     const unlisten = onAbort(options.signal, drop);
     const own = controller.signal;
-    const order = this.#orders++;
+    this.#drops.add(drop);
     const result = add<Result>(
-      ({ signal }) => job({ signal: signal === own ? options.signal : signal }),
-      { ...options, signal: own, drop, order },
+      ({ signal }) => {
+        this.#drops.delete(drop);
+        return job({ signal: signal === own ? options.signal : signal });
+      },
+      { ...options, signal: own, drop },
     );
-    if (options.signal !== undefined) result.then(unlisten, unlisten);
+    const end = () => {
+      this.#drops.delete(drop);
+      unlisten();
+    };
+    result.then(end, end);
     return result;
   }
 }

@@ -13,8 +13,8 @@ import {
 /**
  * Holds the waiting jobs, ordered by priority and then by arrival; it is the `queueClass` of the PQueue.
  * Unlike PQueue's own queue it can list the next jobs. Jobs of one priority form a list, and the
- * priorities form a heap. Every operation except `oldest` and `leastUrgent` takes at most log n steps
- * for n priorities, however many jobs wait.
+ * priorities form a heap. Every operation except `leastUrgent` takes at most log n steps for n
+ * priorities, however many jobs wait.
  *
  * An index by id is built on the first lookup of a job by its id, and kept until no job waits. Most jobs
  * are never looked up, and an index entry takes more memory than the job.
@@ -71,22 +71,13 @@ export class JobHeap {
     return found;
   }
 
-  /** The droppable job that has waited longest, whatever its priority. */
-  get oldest(): Job | undefined {
-    return this.#best((a, b) => orderOf(a) < orderOf(b));
-  }
-
   /** The job of the lowest priority that has waited longest. */
   get leastUrgent(): Job | undefined {
-    return this.#best((a, b) => a.priority < b.priority);
-  }
-
-  #best(isBetter: (a: Rank, b: Rank) => boolean): Job | undefined {
-    let [best] = this.#ranks;
+    let [least] = this.#ranks;
     for (const rank of this.#ranks) {
-      if (best !== undefined && isBetter(rank, best)) best = rank;
+      if (least !== undefined && rank.priority < least.priority) least = rank;
     }
-    return best?.first;
+    return least?.first;
   }
 
   /**
@@ -220,10 +211,6 @@ export class JobHeap {
     this.#ranks[upper.index] = upper;
     this.#ranks[lower.index] = lower;
   }
-}
-
-function orderOf({ first }: Rank): number {
-  return first?.options.order ?? 0;
 }
 
 function priorityOf({ rank }: Job): number {

@@ -20,9 +20,8 @@ export type PacedJob<Result> = (options: {
 export interface JobOptions extends PacedAddOptions {
   /** The user's function: kept here because a field or a closure for each job would cost more memory. */
   readonly work?: PacedJob<unknown>;
-  /** `drop` lets a full queue drop the job; `order` numbers the droppable jobs, oldest first. */
-  readonly drop?: ((reason: Error) => void) | undefined;
-  readonly order?: number;
+  /** Lets a full queue drop the job. */
+  readonly drop?: ((reason: unknown) => void) | undefined;
 }
 
 export type Run = () => Promise<unknown>;

@@ -47,10 +47,10 @@ export interface PacedQueueOptions {
    * What happens when a job is added and `maxWaiting` jobs wait. Default `"reject"`.
    *
    * - `"reject"`: the new job is rejected.
-   * - `"drop-oldest"`: the waiting job that was added first is dropped, whatever its priority.
-   *   `setPriority` counts as adding it again.
-   * - `"drop-lowest-priority"`: among the waiting jobs of the lowest priority, the one that was added
-   *   first is dropped; but the new job is rejected unless its own priority is higher.
+   * - `"drop-oldest"`: the waiting job that was added first is dropped, whatever its priority and
+   *   wherever `setPriority` has moved it.
+   * - `"drop-lowest-priority"`: among the waiting jobs of the lowest priority, the one that has had it
+   *   longest is dropped; but the new job is rejected unless its own priority is higher.
    * - `"wait"`: the new job waits outside the queue, first in first out, until there is room.
    *
    * Rejected and dropped jobs are not called. Their promises reject with a QueueFullError;

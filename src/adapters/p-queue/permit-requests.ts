@@ -1,13 +1,15 @@
 /**
  * Requests permits from the limiter for the next jobs.
  *
- * A limiter in this process answers at once, so one request is enough. A limiter on Redis answers after
+ * A limiter in this process answers at once, so one request is enough: jobs that wait while places are free
+ * are a `Backlog`, so a late timer costs them nothing. A limiter on Redis answers after
  * a round trip. So there is one request for each free place, and as many jobs can start in one round trip
  * as there are places. The requests are in the order of their jobs. When other jobs with other costs
  * become the next ones, all requests from the first that does not fit are given up and made again.
  */
 
 import type { Permits } from "../../ground/permits.ts";
+import { Backlog, type BacklogLimiter, reserveBehind } from "../../limiter/backlog.ts";
 import type { Limiter, Reservation } from "../../limiter/face.ts";
 import type { JobHeap } from "./job-heap.ts";
 
@@ -38,6 +40,8 @@ export class PermitRequests {
   readonly #limiter: Limiter;
   readonly #onChange: () => void;
   readonly #requests: Request[] = [];
+  /** Jobs that wait while places are free; a limiter in this process accounts them like waiters. */
+  readonly #backlog = new Backlog();
   #repliesLater = false;
 
   /** @param onChange called when the limiter has replied, and when a pass may be available */
@@ -57,6 +61,7 @@ export class PermitRequests {
   next(jobs: JobHeap, places: number): Pass | undefined {
     const permits = places > 0 ? jobs.nextPermits : undefined;
     if (permits === undefined) {
+      this.#backlog.end();
       this.#giveUpFrom(0);
       return undefined;
     }
@@ -81,7 +86,7 @@ export class PermitRequests {
   #request(permits: Permits): Pass | undefined {
     let answer: Reservation | Promise<Reservation>;
     try {
-      answer = this.#limiter.reserve(permits);
+      answer = reserve(this.#limiter, permits, this.#backlog);
       this.#repliesLater = isLater(answer);
     } catch (error) {
       if (this.#requests.length === 0) return new Refusal(error);
@@ -127,13 +132,23 @@ export class PermitRequests {
   }
 }
 
+function reserve(
+  limiter: Limiter | BacklogLimiter,
+  permits: Permits,
+  backlog: Backlog,
+): Reservation | Promise<Reservation> {
+  if (reserveBehind in limiter) return limiter[reserveBehind](permits, backlog);
+  return limiter.reserve(permits);
+}
+
 /** Gives the permits back. No code waits for the reply: if the store is away, the permits are lost. */
 export function giveBack(pass: Pass): void {
   if (!(pass instanceof Refusal)) undo(pass).catch(() => {});
 }
 
+/** Rejects where the limiter throws. */
 async function undo(reservation: Reservation): Promise<void> {
-  if (!(await reservation.cancel())) await reservation.settle(0);
+  await reservation.undo();
 }
 
 function isLater<T extends object>(answer: T | Promise<T>): answer is Promise<T> {

@@ -42,14 +42,16 @@
  * whole at 0 ms, and 26 214 bytes are left for the seventh. It waits until the next piece is granted at
  * 50 ms, and so on. 64 MiB take 161 purchases.
  */
+import { oncePerProcess } from "../../ground/copies.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
 import type { Decision, Limiter } from "../../limiter/face.ts";
 import type { CheckedOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */
-const sharers = new WeakMap<Limiter, number>();
+const sharers = /* @__PURE__ */ oncePerProcess("sharers", () => new WeakMap<Limiter, number>());
 
 function share(limiter: Limiter, change: 1 | -1): void {
   sharers.set(limiter, (sharers.get(limiter) ?? 0) + change);
@@ -198,10 +200,10 @@ export class Credit {
   }
 
   /** Peeks first: a stream that waits for its turn must not count as a rejection. */
-  #takeIfAllowed(permits: Permits): Decision | Promise<Decision> {
-    const take = (look: Decision) => (look.allowed ? this.#limiter.decide(permits) : look);
-    const look = this.#limiter.peek(permits);
-    return look instanceof Promise ? look.then(take) : take(look);
+  #takeIfAllowed(permits: Permits): Maybe<Decision> {
+    return chain(this.#limiter.peek(permits), (look) =>
+      look.allowed ? this.#limiter.decide(permits) : look,
+    );
   }
 
   #granted(decision: Decision, { amount, revision, answer }: Question, size: number): boolean {

@@ -36,7 +36,8 @@
 import { aboveZero, checkNumber, checkNumbers, checkOneOf } from "../../ground/check.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
-import { checkWindow, FAR, wholeMicros } from "../window.ts";
+import { FAR, LARGEST } from "../constants.ts";
+import { checkWindow, wholeMicros } from "../window.ts";
 
 export interface FixedWindowPolicy extends Policy {
   readonly limit: number;
@@ -52,8 +53,6 @@ export interface FixedWindowState {
   /** Permits used in that window, plus the debt that later windows pay off. */
   used: number;
 }
-
-const LARGEST = Number.MAX_VALUE;
 
 export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState> = {
   name: "fixed-window",

@@ -45,6 +45,7 @@
 import { aboveZero, atLeastZero, checkNumber, checkNumbers } from "../../ground/check.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+import { DEEP, FAR, HOUR, LARGEST } from "../constants.ts";
 
 export interface GcraPolicy extends Policy {
   /** The most permits that are available at once. */
@@ -64,17 +65,6 @@ export interface GcraState {
   /** The permits that were available at that instant; below 0: a debt. */
   level: number;
 }
-
-const HOUR = 3600 * 1_000_000;
-/** Instants beyond this (µs) are too large for exact microseconds. */
-const FAR = 2 ** 52;
-/** A level below this loses digits, so `take` recomputes it for a later `since`. */
-const DEEP = -(2 ** 20);
-/**
- * The upper limit of products of huge numbers: `Infinity` would mean "never", and Infinity - Infinity
- * is NaN.
- */
-const LARGEST = Number.MAX_VALUE;
 
 export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
   name: "gcra",

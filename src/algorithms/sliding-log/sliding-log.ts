@@ -46,7 +46,8 @@
 import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../ground/check.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
-import { checkWindow, FAR, wholeMicros } from "../window.ts";
+import { FAR, LARGEST } from "../constants.ts";
+import { checkWindow, wholeMicros } from "../window.ts";
 
 export interface SlidingLogPolicy extends Policy {
   readonly limit: number;
@@ -140,7 +141,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
     const last = Math.max(now, times.at(-1) ?? now);
     const gone = countUntil(times, last - window);
     const used = totalOf(totals, times.length) - totalOf(totals, gone);
-    return Math.min(Number.MAX_VALUE, used + Math.ceil((last - now) / window) * limit);
+    return Math.min(LARGEST, used + Math.ceil((last - now) / window) * limit);
   },
 
   lifetime(policy, state, now) {
@@ -225,7 +226,7 @@ function append(state: SlidingLogState, time: number, permits: number): void {
   const { times, totals } = state;
   const count = times.length;
   const total = totalOf(totals, count);
-  const after = Math.min(Number.MAX_VALUE, total + permits);
+  const after = Math.min(LARGEST, total + permits);
   if (count > 0) {
     const own = total - totalOf(totals, count - 1);
     if (times[count - 1] === time || own + permits <= 1) {

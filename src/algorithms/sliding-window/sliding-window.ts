@@ -38,7 +38,8 @@
 import { aboveZero, type Bound, checkNumber, checkNumbers } from "../../ground/check.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
-import { checkWindow, FAR, wholeMicros } from "../window.ts";
+import { FAR, LARGEST } from "../constants.ts";
+import { checkWindow, wholeMicros } from "../window.ts";
 
 export interface SlidingWindowPolicy extends Policy {
   readonly limit: number;
@@ -149,7 +150,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
     const { limit, window } = policy;
     const ahead = Math.max(0, Math.ceil((state.start - now) / window));
     const counted = used(policy, state, Math.max(now, state.start));
-    return Math.min(Number.MAX_VALUE, counted + ahead * limit);
+    return Math.min(LARGEST, counted + ahead * limit);
   },
 
   lifetime(policy, state, now) {

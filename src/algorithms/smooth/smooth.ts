@@ -73,6 +73,7 @@ import {
 } from "../../ground/check.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+import { HOUR, LARGEST, SECOND } from "../constants.ts";
 
 export interface SmoothPolicy extends Policy {
   readonly permitsPerSecond: number;
@@ -98,15 +99,6 @@ export interface SmoothState {
   /** Permits saved up in idle time. */
   stored: number;
 }
-
-const MICROS = 1_000_000;
-const HOUR = 3600 * MICROS;
-
-/**
- * The upper limit of products of huge numbers: `Infinity` would mean "never", and Infinity - Infinity
- * is NaN.
- */
-const LARGEST = Number.MAX_VALUE;
 
 export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
   name: "smooth",
@@ -272,7 +264,7 @@ export function smoothBursty(numbers: {
 }
 
 function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): SmoothPolicy {
-  const stable = Math.min(LARGEST, MICROS / permitsPerSecond);
+  const stable = Math.min(LARGEST, SECOND / permitsPerSecond);
   const max = stable === 0 ? 0 : Math.min(LARGEST, permitsPerSecond * burstSeconds);
   const numbers = [permitsPerSecond, 0, burstSeconds, 1];
   return Object.freeze({
@@ -316,7 +308,7 @@ export function smoothWarmingUp(numbers: {
 
 function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): SmoothPolicy {
   const warmup = warmupMs * 1000;
-  const stable = Math.min(LARGEST, MICROS / permitsPerSecond);
+  const stable = Math.min(LARGEST, SECOND / permitsPerSecond);
   const cold = Math.min(LARGEST, stable * coldFactor);
   const limited = stable > 0;
   const threshold = limited ? warmup / stable / 2 : 0;

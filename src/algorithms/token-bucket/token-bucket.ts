@@ -32,6 +32,7 @@
 import { aboveZero, checkBoolean, checkNumber, checkNumbers } from "../../ground/check.ts";
 import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
+import { DEEP, FAR, LARGEST } from "../constants.ts";
 import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
 
 export interface SteppedBucketPolicy extends Policy {
@@ -50,17 +51,6 @@ export interface SteppedBucketState {
   tokens: number;
 }
 
-const LONGEST_STEP = 2 ** 52;
-/** Beyond this many steps, neighbouring steps cannot be distinguished as doubles. */
-const MOST_STEPS = 2 ** 52;
-/** Tokens below this lose digits, so `take` recomputes them for a later `since`. */
-const DEEP = -(2 ** 20);
-/**
- * The upper limit of sums of huge numbers: `Infinity` would mean "never", and Infinity - Infinity is
- * NaN.
- */
-const LARGEST = Number.MAX_VALUE;
-
 export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> = {
   name: "token-bucket",
   code: "t",
@@ -69,7 +59,7 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
 
   policy(numbers) {
     const [capacity = 1, refill = 1, everyMs = 1000] = numbers;
-    const every = Math.max(1, Math.min(LONGEST_STEP, Math.floor(everyMs * 1000 + 0.5)));
+    const every = Math.max(1, Math.min(FAR, Math.floor(everyMs * 1000 + 0.5)));
     return Object.freeze({ algorithm: steppedBucket, numbers, capacity, refill, every });
   },
 
@@ -164,7 +154,8 @@ function firstStep(
 ): number {
   const near = Math.ceil((wanted - state.tokens) / policy.refill);
   const hit = sumAfter(policy, state, near) >= wanted && sumAfter(policy, state, near - 1) < wanted;
-  return hit || near >= MOST_STEPS ? near : searchedStep(policy, state, from, wanted);
+  // beyond FAR, neighbouring steps cannot be distinguished as doubles
+  return hit || near >= FAR ? near : searchedStep(policy, state, from, wanted);
 }
 
 /**

@@ -1,158 +1,233 @@
 /**
- * Decides which callers get leases while the store is away: as many as this process may hold by itself,
- * including those that it holds already. The other callers wait in one first-in-first-out line. They ask
- * the store when it is back.
+ * The strategies that keep callers while the store is away. A process may hold a number of leases by
+ * itself, including those that it holds already: none with "wait", all with "allow", its share of the limit
+ * with "local". The other callers wait in one first-in-first-out line. They ask the store when it is back.
  */
-import { LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
+import type { StoreUnavailableError } from "../../ground/errors.ts";
+import { type Breaker, LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
 import { Fifo } from "../fifo.ts";
-import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
 import type { Claim } from "./remote-lease.ts";
-import type { ThrowWhenUnavailable } from "./when-unavailable.ts";
+import { type LeaseHost, ThrowWhenUnavailable } from "./when-unavailable.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, ms. */
 const SHARE_HOLDS_MS = 1000;
 
-/** The part of the queue that its fallback uses. */
-export interface FallbackHost {
-  readonly limit: number;
-  /** How many leases this process holds. */
-  readonly active: number;
-  readonly isAway: boolean;
-  mayWait(claim: Claim): boolean;
-  park(claim: Claim): void;
-  refuse(claim: Claim): void;
-  /** Grants a lease that the store does not know. */
-  grant(claim: Claim): void;
-  /** Sends the claim's request to the store, for the first time or again. */
-  ask(claim: Claim): void;
-}
-
-export class LeaseFallback {
-  readonly #host: FallbackHost;
-  readonly #keeper: LeaseKeeper;
-  readonly #strategy: ThrowWhenUnavailable;
+abstract class KeepsCallers extends ThrowWhenUnavailable {
+  override readonly awayOnError = true;
   readonly #line = new Fifo<Claim>();
   /** The store is away, or other processes may not have noticed its return yet. */
   #isActive = false;
-  #places = 0;
-  #countedUntil = -Infinity;
-  #settled: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(host: FallbackHost, keeper: LeaseKeeper, strategy: ThrowWhenUnavailable) {
-    this.#host = host;
-    this.#keeper = keeper;
-    this.#strategy = strategy;
-  }
-
-  get isActive(): boolean {
+  override get isActive(): boolean {
     return this.#isActive;
   }
 
-  /** Whether the store is back, but other processes may not have noticed its return yet. */
-  get isSettling(): boolean {
-    return this.#isActive && !this.#host.isAway;
-  }
-
   /** How many leases this process may hold. */
-  get places(): number {
-    const now = performance.now();
-    if (now >= this.#countedUntil) {
-      this.#countedUntil = now + SHARE_HOLDS_MS;
-      this.#places = this.#strategy.places(this.#host.limit);
-    }
-    return this.#places;
-  }
+  protected abstract get share(): number;
 
-  /** Whether a lease granted by the store may be used: the store does not count the leases granted here. */
-  get hasPlace(): boolean {
-    const isBound = this.#isActive && this.#strategy.answersHere;
-    return !isBound || this.#host.active < this.places;
-  }
-
-  close(): void {
-    clearTimeout(this.#settled);
-  }
-
-  /** Called when an outage begins: callers with tickets now wait in this process. */
-  begin(): void {
-    if (this.#strategy.failsCallers) return;
-    clearTimeout(this.#settled);
-    if (!this.#isActive) this.#countedUntil = -Infinity;
-    this.#isActive = true;
-    for (const claim of this.#keeper.claims.values()) {
-      if (claim.state === "waiting") {
-        claim.state = "parked";
-        this.#line.append(claim);
-      } else if (claim.state === "held" && this.#strategy.answersHere) {
-        claim.verb = "adopt";
-      }
-    }
-    this.look();
+  override unanswered(claim: Claim, _fail: () => void): void {
+    if (this.#isActive) this.admit(claim);
+    // the store is back already
+    else this.host.ask(claim);
   }
 
   /** Grants or parks a claim for which the store cannot be asked, or rejects it. */
-  admit(claim: Claim): void {
-    this.grant();
-    if (this.#host.active < this.places) {
+  override admit(claim: Claim): void {
+    const { host } = this;
+    this.#grant();
+    if (host.active < this.share) {
       this.#grantOne(claim);
-    } else if (this.#host.mayWait(claim)) {
-      this.#host.park(claim);
+    } else if (host.mayWait(claim)) {
+      host.wait(claim, "parked");
       this.#line.append(claim);
-      this.#keeper.wakeIn(SHARE_HOLDS_MS);
+      host.keeper.wakeIn(SHARE_HOLDS_MS);
     } else {
-      this.#host.refuse(claim);
+      host.refuse(claim);
     }
   }
 
-  remove(claim: Claim): void {
+  override remove(claim: Claim): void {
     this.#line.remove(claim);
   }
 
-  /** Grants leases to waiting callers, up to the number of places. */
-  grant(): void {
-    while (this.#line.size > 0 && this.#host.active < this.places) {
+  override look(): void {
+    if (this.#line.size === 0) return;
+    this.#grant();
+    this.host.keeper.wakeIn(SHARE_HOLDS_MS);
+  }
+
+  #grant(): void {
+    while (this.#line.size > 0 && this.host.active < this.share) {
       const claim = this.#line.shift();
       if (claim !== undefined) this.#grantOne(claim);
     }
   }
 
-  /** Grants leases again: this process' share may have changed. */
-  look(): void {
-    if (this.#line.size === 0) return;
-    this.grant();
-    this.#keeper.wakeIn(SHARE_HOLDS_MS);
-  }
-
   #grantOne(claim: Claim): void {
-    this.#host.grant(claim);
-    this.#keeper.adopt(claim);
+    this.host.grant(claim);
+    this.host.keeper.adopt(claim);
   }
 
-  /**
-   * Called when the store is back: sends it the leases that are held, then the tickets to release. Other
-   * processes may notice its return later, by up to one probe interval. Until they have sent their leases,
-   * each process keeps to its share and uses no tickets.
-   */
-  recovered(): void {
-    if (!this.#isActive || !this.#strategy.isShared) {
-      this.#end();
-      return;
+  /** An outage begins: callers with tickets now wait in this process. */
+  override lost(): void {
+    this.#isActive = true;
+    for (const claim of this.host.keeper.claims.values()) {
+      if (claim.state === "waiting") {
+        claim.state = "parked";
+        this.#line.append(claim);
+      }
     }
-    this.#keeper.wake();
+    this.look();
+  }
+
+  override recovered(_send: (call: LeaseCall) => void): void {
+    this.end();
+  }
+
+  /** Releases the tickets of waiting callers. */
+  protected releaseTickets(): void {
     for (const claim of this.#line) {
-      if (claim.isKnown) void this.#keeper.giveBack(claim.id);
+      if (claim.isKnown) void this.host.keeper.giveBack(claim.id);
     }
-    this.#settled = setTimeout(() => this.#end(), LONGEST_PAUSE_MS);
-    this.#settled.unref?.();
   }
 
   /** Ends the fallback: the waiting callers ask the store, in order. */
-  #end(): void {
+  protected end(): void {
     const claims = [...this.#line];
     for (const claim of claims) this.#line.remove(claim);
     this.#isActive = false;
     for (const claim of claims) claim.state = "asked";
-    this.#keeper.wake();
-    for (const claim of claims) this.#host.ask(claim);
+    this.host.keeper.wake();
+    for (const claim of claims) this.host.ask(claim);
   }
+}
+
+/** Lets callers wait in this process, without a lease; `look` and `limit` requests wait for the store. */
+class WaitWhenUnavailable extends KeepsCallers {
+  protected override readonly share = 0;
+  readonly #waiting = new Set<LeaseCall>();
+
+  override get isAwaited(): boolean {
+    return this.#waiting.size > 0 || this.host.keeper.claims.size > this.host.active;
+  }
+
+  override get isIdle(): boolean {
+    return !this.isAwaited && super.isIdle;
+  }
+
+  override breaker(breaker: Breaker): Breaker {
+    return breaker.forWaiting();
+  }
+
+  override failed(call: LeaseCall, error: StoreUnavailableError, isSent: boolean): void {
+    if (call.verb === "look" || call.verb === "limit") this.#waiting.add(call);
+    else super.failed(call, error, isSent);
+  }
+
+  override late(call: LeaseCall, answer: LeaseAnswer): void {
+    if (this.#waiting.delete(call)) call.answer(answer);
+    else super.late(call, answer);
+  }
+
+  override recovered(send: (call: LeaseCall) => void): void {
+    for (const call of this.abandon()) send(call);
+    super.recovered(send);
+  }
+
+  override abandon(): Iterable<LeaseCall> {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    return waiting;
+  }
+}
+
+/** Grants leases in this process, without a bound. */
+class AllowWhenUnavailable extends KeepsCallers {
+  override readonly awayOnDisconnect = true;
+  override readonly losesLeases = false;
+
+  protected override get share(): number {
+    return Infinity;
+  }
+
+  override get places(): number | undefined {
+    return this.isActive ? this.share : undefined;
+  }
+
+  override get hasPlace(): boolean {
+    return !this.isActive || this.host.active < this.share;
+  }
+
+  override lost(): void {
+    for (const claim of this.host.keeper.claims.values()) {
+      if (claim.state === "held") claim.verb = "adopt";
+    }
+    super.lost();
+  }
+}
+
+/** Grants leases in this process, up to its share of the limit. */
+class LocalWhenUnavailable extends AllowWhenUnavailable {
+  readonly #instances: () => number;
+  #share = 0;
+  #countedUntil = -Infinity;
+  #settled: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(host: LeaseHost, instances: () => number) {
+    super(host);
+    this.#instances = instances;
+  }
+
+  protected override get share(): number {
+    const now = performance.now();
+    if (now >= this.#countedUntil) {
+      this.#countedUntil = now + SHARE_HOLDS_MS;
+      this.#share = Math.max(1, Math.floor(this.host.limit / this.#instances()));
+    }
+    return this.#share;
+  }
+
+  /** Keeps new callers in this process until other processes have noticed the return of the store. */
+  override claim(claim: Claim): void {
+    if (this.isActive && !this.host.isAway) this.admit(claim);
+    else super.claim(claim);
+  }
+
+  override close(): void {
+    clearTimeout(this.#settled);
+  }
+
+  override lost(): void {
+    clearTimeout(this.#settled);
+    if (!this.isActive) this.#countedUntil = -Infinity;
+    super.lost();
+  }
+
+  /**
+   * Sends the leases that are held to the store, then the tickets to release. Other processes may notice
+   * its return later, by up to one probe interval. Until they have sent their leases, each process keeps to
+   * its share and uses no tickets.
+   */
+  override recovered(send: (call: LeaseCall) => void): void {
+    if (!this.isActive || this.#instances() <= 1) {
+      super.recovered(send);
+      return;
+    }
+    this.host.keeper.wake();
+    this.releaseTickets();
+    this.#settled = setTimeout(() => this.end(), LONGEST_PAUSE_MS);
+    this.#settled.unref?.();
+  }
+}
+
+export function whenUnavailable(
+  kind: "throw" | "wait" | "local" | "allow",
+  host: LeaseHost,
+  instances: () => number,
+): ThrowWhenUnavailable {
+  if (kind === "throw") return new ThrowWhenUnavailable(host);
+  if (kind === "wait") return new WaitWhenUnavailable(host);
+  if (kind === "allow") return new AllowWhenUnavailable(host);
+  return new LocalWhenUnavailable(host, instances);
 }

@@ -1,48 +1,85 @@
-/**
- * Sends lease requests to their store in batches, in order of arrival: the release of a lease never
- * overtakes the request for it.
- */
-import type { LeaseRequest, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
+import type {
+  LeaseReply,
+  LeaseRequest,
+  LeaseStore,
+  LeaseVerb,
+  Standing,
+} from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
 import { StoreLink } from "../remote/store-link.ts";
-import { type LeaseAnswer, LeaseCall } from "./lease-call.ts";
-import type { ThrowWhenUnavailable } from "./when-unavailable.ts";
+import type { PendingRequest, Strategy } from "../remote/strategy.ts";
 
-/** Most requests in a batch: a script blocks the other clients of the store while it runs. */
-const MOST_REQUESTS = 1024;
+export interface LeaseAnswer {
+  readonly standing: Standing;
+  /** When the batch was sent, ms: the store cannot have acted earlier. */
+  readonly sentAt: number;
+  readonly reply: LeaseReply;
+}
+
+/** A request about a lease; the answer resolves its promise. */
+export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
+  readonly gone = false;
+  readonly verb: LeaseVerb;
+  readonly what: string;
+  answer!: (answer: LeaseAnswer) => void;
+  fail!: (error: unknown) => void;
+  readonly promise: Promise<LeaseAnswer>;
+
+  constructor(verb: LeaseVerb, what: string) {
+    this.verb = verb;
+    this.what = what;
+    this.promise = new Promise((resolve, reject) => {
+      this.answer = resolve;
+      this.fail = reject;
+    });
+  }
+}
 
 export interface LeaseLinkOptions {
   readonly name: string;
   readonly timeoutMs: number;
   readonly processes: ProcessCounter | undefined;
+  readonly stats: OutageStats;
 }
 
+/**
+ * Sends lease requests to their store in batches, in order of arrival: the release of a lease never
+ * overtakes the request for it.
+ */
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
+  readonly #run: (requests: readonly LeaseRequest[]) => Promise<LeaseReply>;
+  readonly #processes: ProcessCounter | undefined;
+
   constructor(
     store: LeaseStore,
     key: string,
     declared: number,
-    strategy: ThrowWhenUnavailable,
-    stats: OutageStats,
-    { name, timeoutMs, processes }: LeaseLinkOptions,
+    strategy: Strategy<LeaseCall, LeaseAnswer>,
+    options: LeaseLinkOptions,
   ) {
-    const run = async (requests: readonly LeaseRequest[], sentAt: number) => {
-      const reply = await store.run(key, declared, requests);
-      return reply.standings.map((standing): LeaseAnswer => ({ standing, sentAt, reply }));
-    };
-    super({
-      ...{ name, timeoutMs, strategy, stats, run, mostRequests: MOST_REQUESTS },
-      now: () => performance.now(),
-      prepare: (requests) => requests,
-      probe: () => run([{ verb: "probe", what: "" }], performance.now()),
-      breaker: () => store.breakerOf?.(key),
-      isPermanent: (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError,
-      answered: (_request, { reply }) => {
-        strategy.replied(reply);
-        processes?.used();
-      },
+    super(store, key, options, strategy, { mostRequests: 1024 });
+    this.#run = (requests) => store.run(key, declared, requests);
+    this.#processes = options.processes;
+  }
+
+  override now(): number {
+    return performance.now();
+  }
+
+  override prepare(requests: readonly LeaseCall[]): readonly LeaseCall[] {
+    return requests;
+  }
+
+  override run(requests: readonly LeaseCall[], sentAt: number): Promise<readonly LeaseAnswer[]> {
+    return this.#run(requests).then((reply) => {
+      this.#processes?.used();
+      return reply.standings.map((standing) => ({ standing, sentAt, reply }));
     });
+  }
+
+  protected override test(): Promise<unknown> {
+    return this.#run([{ verb: "probe", what: "" }]);
   }
 
   ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {

@@ -9,31 +9,45 @@ import {
   StoreUnavailableError,
 } from "../../ground/errors.ts";
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
-import { AbortGroups } from "../abort-groups.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import type { Meter } from "../meter.ts";
 import { counterOf, instancesOf } from "../remote/instances.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
+import type { RemoteOptions } from "../remote/remote-options.ts";
 import { GrantListener } from "./grant-listener.ts";
-import type { LeaseAnswer } from "./lease-call.ts";
-import { type FallbackHost, LeaseFallback } from "./lease-fallback.ts";
+import { whenUnavailable } from "./lease-fallback.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { LeaseLink } from "./lease-link.ts";
-import type { ConcurrencyStatus, RemoteConcurrencyOptions } from "./lease-options.ts";
+import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
 import { Claim } from "./remote-lease.ts";
-import { type LeaseHost, type ThrowWhenUnavailable, whenUnavailable } from "./when-unavailable.ts";
+import type { LeaseHost, ThrowWhenUnavailable } from "./when-unavailable.ts";
 
-export class LeaseQueue implements LeaseHost, FallbackHost {
+/** The status of a limiter, for all processes together. */
+export interface ConcurrencyStatus {
+  readonly limit: number;
+  /** How many leases are held, and how many callers wait for one. */
+  readonly active: number;
+  readonly waiting: number;
+}
+
+export interface RemoteConcurrencyOptions
+  extends Pick<
+    RemoteOptions,
+    "name" | "maxWaiting" | "timeoutMs" | "whenUnavailable" | "instances"
+  > {
+  readonly leaseMs: number;
+}
+
+export class LeaseQueue implements LeaseHost {
   readonly stats: OutageStats;
+  readonly keeper: LeaseKeeper;
   readonly #meter: Meter;
   readonly #declared: number;
   readonly #options: RemoteConcurrencyOptions;
   readonly #strategy: ThrowWhenUnavailable;
   readonly #link: LeaseLink;
-  readonly #keeper: LeaseKeeper;
   readonly #listener: GrantListener;
   readonly #processId = crypto.randomUUID();
   readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#dismiss(claim, reason));
-  readonly #fallback: LeaseFallback;
   #limit: number;
   #active = 0;
   #waiting = 0;
@@ -41,20 +55,20 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   #closed = false;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    const { name, leaseMs } = options;
+    const { name, leaseMs, timeoutMs } = options;
     const processes = counterOf(options, store, key);
     const instances = instancesOf(options.instances, processes);
+    this.stats = new OutageStats(name, processes);
     this.#declared = declared;
     this.#limit = declared;
     this.#options = options;
-    this.stats = new OutageStats(name, processes);
     this.#meter = this.stats.meter([], undefined);
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    const linkOptions = { ...options, processes };
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, this.stats, linkOptions);
-    this.#keeper = new LeaseKeeper(
+    const linked = { ...options, stats: this.stats, processes };
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, linked);
+    this.keeper = new LeaseKeeper(
       this.#link,
-      { leaseMs, isStrict: !this.#strategy.answersHere },
+      { leaseMs, isStrict: this.#strategy.losesLeases },
       {
         granted: (claim) => {
           this.#listener.missed();
@@ -65,14 +79,13 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
         looked: () => this.#looked(),
       },
     );
-    this.#fallback = new LeaseFallback(this, this.#keeper, this.#strategy);
     this.#listener = new GrantListener({
       listen: (granted) => store.listen(key, this.#processId, granted),
       // leases that were granted before the subscription are not published again
-      ready: () => this.#keeper.wakeIn(0),
+      ready: () => this.keeper.wakeIn(0),
       granted: (ids) => this.#notified(ids),
       isNeeded: () => this.#waiting > 0,
-      timeoutMs: options.timeoutMs,
+      timeoutMs,
     });
   }
 
@@ -85,7 +98,6 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   get active(): number {
     return this.#active;
   }
-
   get waiting(): number {
     return this.#waiting;
   }
@@ -107,12 +119,11 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     this.#lastId += 1;
     const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
     const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
-    this.#keeper.claims.set(id, claim);
+    this.keeper.claims.set(id, claim);
     this.#meter.seat();
     if (signal !== undefined) this.#signals.add(signal, claim);
     if (waits && longestMs < Infinity) claim.limitWait(longestMs, () => this.#onTimeOver(claim));
-    if (this.#fallback.isSettling) this.#fallback.admit(claim);
-    else this.ask(claim);
+    this.#strategy.claim(claim);
   }
 
   /** Changes the limit; default: the declared limit. */
@@ -127,8 +138,9 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
       const { limit, active, waiting } = (await this.#link.ask("look", "")).reply;
       return { limit, active, waiting };
     } catch (error) {
-      if (!this.#strategy.answersHere || !this.#fallback.isActive) throw error;
-      return { limit: this.#fallback.places, active: this.#active, waiting: this.#waiting };
+      const limit = this.#strategy.places;
+      if (limit === undefined) throw error;
+      return { limit, active: this.#active, waiting: this.#waiting };
     }
   }
 
@@ -140,16 +152,16 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     if (this.#closed) return;
     this.#closed = true;
     const error = new LimiterClosedError(this.#options.name);
-    for (const claim of this.#keeper.claims.values()) {
+    for (const claim of this.keeper.claims.values()) {
       if (claim.state === "held") claim.lose(error);
       else this.#dismiss(claim, error);
     }
-    this.#fallback.close();
-    this.#keeper.close();
+    this.#strategy.close();
+    this.keeper.close();
     this.#link.detach(error);
     this.#listener.close();
     // the user may disconnect the client next: the tickets have to be released before that
-    await this.#keeper.released();
+    await this.keeper.released();
     this.stats.end();
   }
 
@@ -182,7 +194,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     const { leaseMs } = this.#options;
     claim.state = "asked";
     claim.deadline = performance.now() + leaseMs;
-    this.#keeper.wakeIn(leaseMs / 3);
+    this.keeper.wakeIn(leaseMs / 3);
     const asked = this.#link.ask(claim.waits ? "acquire" : "try", claim.id);
     if (!this.#link.isAway) claim.isKnown = true;
     asked.then(
@@ -194,32 +206,29 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   }
 
   #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
-    this.#keeper.extend(claim, sentAt);
+    this.keeper.extend(claim, sentAt);
     // the caller has given up meanwhile, or a message arrived before this reply
     if (claim.state !== "asked") return;
     if (standing === "held") {
       this.#letIn(claim);
     } else if (standing === "waiting" && this.mayWait(claim)) {
-      this.#seat(claim, "waiting");
+      this.wait(claim, "waiting");
       this.#listener.listen();
-      this.#keeper.wakeAtLapse(reply);
+      this.keeper.wakeAtLapse(reply);
     } else {
       this.refuse(claim, standing !== "none");
     }
   }
 
   #failed(claim: Claim, error: unknown): void {
-    const isAway = error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
-    if (this.#strategy.failsCallers || !isAway) {
+    const fail = () => {
       void this.#leave(claim);
       this.#meter.ended();
       claim.reject(this.stats.failed(error));
-    } else if (this.#fallback.isActive) {
-      this.#fallback.admit(claim);
-    } else {
-      // the store is back already
-      this.ask(claim);
-    }
+    };
+    const isAway = error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
+    if (isAway) this.#strategy.unanswered(claim, fail);
+    else fail();
   }
 
   refuse(claim: Claim, hasTicket = true): void {
@@ -230,7 +239,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
   }
 
-  #seat(claim: Claim, state: "waiting" | "parked"): void {
+  wait(claim: Claim, state: "waiting" | "parked"): void {
     claim.state = state;
     if (!claim.seated) this.#waiting += 1;
     claim.seated = true;
@@ -238,11 +247,11 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
 
   /** Handles a lease granted by the store; gives it back if the fallback's share is used up. */
   #letIn(claim: Claim): void {
-    if (this.#fallback.hasPlace) {
+    if (this.#strategy.hasPlace) {
       this.#granted(claim);
     } else {
-      void this.#keeper.giveBack(claim.id);
-      if (claim.state === "asked") this.#fallback.admit(claim);
+      void this.keeper.giveBack(claim.id);
+      if (claim.state === "asked") this.#strategy.admit(claim);
     }
   }
 
@@ -257,7 +266,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   #settle(claim: Claim): void {
     clearTimeout(claim.timer);
     if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
-    this.#fallback.remove(claim);
+    this.#strategy.remove(claim);
     if (!claim.seated) return;
     claim.seated = false;
     this.#waiting -= 1;
@@ -269,17 +278,17 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     const wasHeld = claim.state === "held";
     if (!wasHeld) this.#settle(claim);
     claim.state = "gone";
-    this.#keeper.claims.delete(claim.id);
+    this.keeper.claims.delete(claim.id);
     if (!wasHeld) return;
     this.#active -= 1;
-    this.#fallback.grant();
+    this.#strategy.look();
   }
 
   /** Removes a claim, and releases the lease or ticket that it has or may get by a request under way. */
   #leave(claim: Claim): Promise<void> {
     if (claim.state === "gone") return Promise.resolve();
     this.#forget(claim);
-    return claim.isKnown ? this.#keeper.giveBack(claim.id) : Promise.resolve();
+    return claim.isKnown ? this.keeper.giveBack(claim.id) : Promise.resolve();
   }
 
   #lose(claim: Claim): void {
@@ -289,14 +298,14 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
   }
 
   #looked(): void {
-    if (this.#fallback.isActive) this.#fallback.look();
+    if (this.#strategy.isActive) this.#strategy.look();
     else if (this.#waiting > 0) this.#listener.listen();
   }
 
   #notified(ids: readonly string[]): void {
     const now = performance.now();
     for (const id of ids) {
-      const claim = this.#keeper.claims.get(id);
+      const claim = this.keeper.claims.get(id);
       if (claim === undefined || claim.state === "held" || claim.overdue) continue;
       // a lease in a message this late may have lapsed: the reply to the next request shows its state
       if (now >= claim.deadline || (claim.state === "asked" && claim.seated)) continue;
@@ -304,7 +313,7 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     }
   }
 
-  // -- for the fallback --
+  // -- for the strategy --
 
   get isAway(): boolean {
     return this.#link.isAway;
@@ -314,46 +323,24 @@ export class LeaseQueue implements LeaseHost, FallbackHost {
     return claim.waits && !claim.overdue && (claim.seated || this.#hasRoom());
   }
 
-  park(claim: Claim): void {
-    this.#seat(claim, "parked");
-  }
-
   grant(claim: Claim): void {
     if (this.isAway) this.stats.granted(1);
     this.#granted(claim);
   }
 
-  // -- for the strategy --
-
-  get claims(): number {
-    return this.#keeper.claims.size;
-  }
-
-  get waitingHere(): number {
-    return this.#keeper.claims.size - this.#active;
-  }
-
   replied(reply: LeaseReply): void {
     this.#limit = reply.limit;
-    if (this.#waiting > 0) this.#keeper.wakeAtLapse(reply);
-  }
-
-  lost(): void {
-    this.#fallback.begin();
-  }
-
-  recovered(): void {
-    this.#fallback.recovered();
+    if (this.#waiting > 0) this.keeper.wakeAtLapse(reply);
   }
 
   /** Handles an answer that arrives after its request has failed. */
   late(id: string, { standing, sentAt }: LeaseAnswer): void {
-    const claim = this.#keeper.claims.get(id);
+    const claim = this.keeper.claims.get(id);
     if (claim === undefined) {
-      void this.#keeper.giveBack(id);
+      void this.keeper.giveBack(id);
       return;
     }
-    this.#keeper.extend(claim, sentAt);
+    this.keeper.extend(claim, sentAt);
     const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
     if (isValid && claim.state !== "held" && !claim.overdue) this.#letIn(claim);
   }

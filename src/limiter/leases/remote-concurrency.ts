@@ -24,8 +24,11 @@ import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";
 import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
-import type { ConcurrencyStatus, RemoteConcurrencyOptions } from "./lease-options.ts";
-import { LeaseQueue } from "./lease-queue.ts";
+import {
+  type ConcurrencyStatus,
+  LeaseQueue,
+  type RemoteConcurrencyOptions,
+} from "./lease-queue.ts";
 import type { Claim, RemoteLease } from "./remote-lease.ts";
 
 export class RemoteConcurrency implements Counted, AsyncDisposable {

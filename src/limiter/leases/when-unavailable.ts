@@ -1,148 +1,94 @@
-/** Handles lease requests while the store is away: one class for each `whenUnavailable`. */
-import type { StoreUnavailableError } from "../../ground/errors.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import type { WhenUnavailable } from "../remote/store-link.ts";
-import type { LeaseAnswer, LeaseCall } from "./lease-call.ts";
+import { Strategy } from "../remote/strategy.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
+import type { Claim } from "./remote-lease.ts";
 
-/** The part of the limiter that its strategy uses. */
+/** The part of the queue that its strategy uses. */
 export interface LeaseHost {
-  /** How many callers of this process wait for a lease, and how many wait for one or hold one. */
-  readonly waitingHere: number;
-  readonly claims: number;
+  readonly keeper: LeaseKeeper;
+  readonly limit: number;
+  /** How many leases this process holds. */
+  readonly active: number;
+  readonly isAway: boolean;
+  mayWait(claim: Claim): boolean;
+  /** Counts the claim as waiting. */
+  wait(claim: Claim, state: "parked"): void;
+  refuse(claim: Claim): void;
+  /** Grants a lease that the store does not know. */
+  grant(claim: Claim): void;
+  /** Sends the claim's request to the store, for the first time or again. */
+  ask(claim: Claim): void;
   /** Called for each reply that arrives in time. */
   replied(reply: LeaseReply): void;
   /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
   late(id: string, answer: LeaseAnswer): void;
-  lost(): void;
-  recovered(): void;
 }
 
 /** Fails all calls; a lease that could not be renewed in time is lost. */
-export class ThrowWhenUnavailable implements WhenUnavailable<LeaseCall, LeaseAnswer> {
-  readonly awayOnError: boolean = false;
-  readonly awayOnDisconnect: boolean = false;
-  readonly acceptsLate: boolean = false;
-  /** Whether calls are answered here and leases stay valid, however long the store is away. */
-  readonly answersHere: boolean = false;
-  /** How many leases this process may hold while the store is away. */
-  readonly places: (limit: number) => number = () => 0;
-  /** Whether a call for a lease during an outage fails: it is neither granted nor kept waiting. */
-  get failsCallers(): boolean {
-    return !this.answersHere && !this.acceptsLate;
-  }
-  /** Whether other processes may hold leases after an outage that the store does not know yet. */
-  get isShared(): boolean {
-    return false;
-  }
+export class ThrowWhenUnavailable extends Strategy<LeaseCall, LeaseAnswer> {
+  /** Whether a lease that was not renewed in time is lost; if false, only one unknown to the store is. */
+  readonly losesLeases: boolean = true;
   protected readonly host: LeaseHost;
 
   constructor(host: LeaseHost) {
+    super();
     this.host = host;
   }
 
-  get isAwaited(): boolean {
+  // -- for the queue --
+
+  /** How many leases this process may hold by itself; undefined: the store decides. */
+  get places(): number | undefined {
+    return undefined;
+  }
+
+  /** Whether a lease granted by the store may be used: the store does not count the leases granted here. */
+  get hasPlace(): boolean {
+    return true;
+  }
+
+  /** Whether callers wait in this process, though the store may answer again. */
+  get isActive(): boolean {
     return false;
   }
 
-  get holdsRequests(): boolean {
-    return false;
+  /** Handles a claim of a new caller. */
+  claim(claim: Claim): void {
+    this.host.ask(claim);
   }
 
-  get isIdle(): boolean {
-    return this.host.claims === 0;
+  /** Handles a claim that the store cannot answer. @param fail rejects the caller */
+  unanswered(_claim: Claim, fail: () => void): void {
+    fail();
   }
 
-  replied(reply: LeaseReply): void {
+  /** Handles a claim for which the store has a lease, but this process has no place. */
+  admit(_claim: Claim): void {}
+
+  /** Removes a claim that does not wait any more. */
+  remove(_claim: Claim): void {}
+
+  /** Grants leases to waiting callers: a place may be free. */
+  look(): void {}
+
+  close(): void {}
+
+  // -- for the link --
+
+  override get isIdle(): boolean {
+    return this.host.keeper.claims.size === 0;
+  }
+
+  override answered(_call: LeaseCall, { reply }: LeaseAnswer): void {
     this.host.replied(reply);
   }
 
-  failed(call: LeaseCall, error: StoreUnavailableError, _isSent: boolean): void {
-    call.fail(error);
-  }
-
-  late(call: LeaseCall, answer: LeaseAnswer): void {
+  override late(call: LeaseCall, answer: LeaseAnswer): void {
     if (answer.standing !== "none") this.host.late(call.what, answer);
   }
 
-  lost(): void {
-    this.host.lost();
+  override recovered(_send: (call: LeaseCall) => void): void {
+    this.host.keeper.wake();
   }
-
-  recovered(_send: (call: LeaseCall) => void): void {
-    this.host.recovered();
-  }
-
-  abandon(): Iterable<LeaseCall> {
-    return [];
-  }
-}
-
-/** Lets callers wait in this process, without a lease; `look` and `limit` requests wait for the store. */
-export class WaitWhenUnavailable extends ThrowWhenUnavailable {
-  override readonly awayOnError = true;
-  override readonly acceptsLate = true;
-  readonly #waiting = new Set<LeaseCall>();
-
-  override get isAwaited(): boolean {
-    return this.#waiting.size > 0 || this.host.waitingHere > 0;
-  }
-
-  override get isIdle(): boolean {
-    return !this.isAwaited && super.isIdle;
-  }
-
-  override failed(call: LeaseCall, error: StoreUnavailableError, isSent: boolean): void {
-    if (call.verb === "look" || call.verb === "limit") this.#waiting.add(call);
-    else super.failed(call, error, isSent);
-  }
-
-  override late(call: LeaseCall, answer: LeaseAnswer): void {
-    if (this.#waiting.delete(call)) call.answer(answer);
-    else super.late(call, answer);
-  }
-
-  override recovered(send: (call: LeaseCall) => void): void {
-    for (const call of this.abandon()) send(call);
-    super.recovered(send);
-  }
-
-  override abandon(): Iterable<LeaseCall> {
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
-    return waiting;
-  }
-}
-
-/** Grants leases in this process, without a bound. */
-export class AllowWhenUnavailable extends ThrowWhenUnavailable {
-  override readonly awayOnError = true;
-  override readonly awayOnDisconnect = true;
-  override readonly answersHere = true;
-  override readonly places: (limit: number) => number = () => Infinity;
-}
-
-/** Grants leases in this process, up to its share of the limit. */
-export class LocalWhenUnavailable extends AllowWhenUnavailable {
-  readonly #instances: () => number;
-  override readonly places = (limit: number) => Math.max(1, Math.floor(limit / this.#instances()));
-
-  constructor(host: LeaseHost, instances: () => number) {
-    super(host);
-    this.#instances = instances;
-  }
-
-  override get isShared(): boolean {
-    return this.#instances() > 1;
-  }
-}
-
-export function whenUnavailable(
-  kind: "throw" | "wait" | "local" | "allow",
-  host: LeaseHost,
-  instances: () => number,
-): ThrowWhenUnavailable {
-  if (kind === "throw") return new ThrowWhenUnavailable(host);
-  if (kind === "wait") return new WaitWhenUnavailable(host);
-  if (kind === "allow") return new AllowWhenUnavailable(host);
-  return new LocalWhenUnavailable(host, instances);
 }

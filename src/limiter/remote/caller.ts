@@ -3,9 +3,8 @@ import type { RefusedMessage } from "../../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { sameAmount, sizeOf } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
-import type { Here, Visitor } from "./permit-request.ts";
 import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
-import type { Promised, Sleeper } from "./wait-line.ts";
+import type { Sleeper } from "./wait-line.ts";
 
 /** The results of a call: for `acquire` and `tryAcquire`. */
 export interface Outcome<T> {
@@ -32,14 +31,13 @@ export const TRIED: Outcome<boolean> = {
 };
 
 /** A caller of `acquire` or `tryAcquire`, which sleeps in the line until its permits can be used. */
-export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
+export class Caller<T> extends RemoteWaiter implements Sleeper {
+  readonly isAwaited = true;
+  readonly size: number;
+  due = 0;
   readonly #outcome: Outcome<T>;
   readonly #resolve: (outcome: T | PromiseLike<T>) => void;
-  /** Was requested before: only the rest of its longest wait is left. */
-  #isAgain = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  due = 0;
-  leaveHere: (() => void) | undefined;
 
   constructor(
     host: WaiterHost,
@@ -48,21 +46,10 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     resolve: (outcome: T | PromiseLike<T>) => void,
   ) {
     super(host, wanted);
+    this.size = sizeOf(wanted.amount);
     this.#outcome = outcome;
     this.#resolve = resolve;
-    host.meter.seat();
-  }
-
-  override get patience(): number {
-    return this.#isAgain ? this.left : this.longest;
-  }
-
-  get left(): number {
-    return Math.max(0, this.longest - this.#waited);
-  }
-
-  get #waited(): number {
-    return this.host.line.now() - this.asked;
+    host.parts.meter.seat();
   }
 
   // -- outcomes --
@@ -70,30 +57,30 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
   override accept(answer: Answer, sentAt: number): void {
     if (answer.wait > 0) super.accept(answer, sentAt);
     // after an outage the wait for the store counts, too
-    else this.#release(this.#isAgain ? this.#waited : 0);
+    else this.#release(this.isAgain ? this.waited : 0);
   }
 
-  protected override granted(): void {
-    this.host.line.add(this, this.asked + this.longest);
+  override granted(): void {
+    this.host.parts.line.add(this, this.asked + this.longest);
   }
 
   wake(now: number): void {
     this.#release(now - this.asked);
   }
 
-  letIn(): void {
-    this.#release(this.#waited);
+  override letIn(): void {
+    this.#release(this.waited);
   }
 
   #release(waited: number): void {
     this.untrack();
-    this.host.meter.released(this.amount, waited);
+    this.host.parts.meter.released(this.amount, waited);
     this.#resolve(this.#outcome.granted(toMillis(waited)));
   }
 
   override refuse(full: () => Error, reason = this.#outcome.refusal): void {
     this.untrack();
-    this.host.meter.expired(this.amount, this.#waited, reason);
+    this.host.parts.meter.expired(this.amount, this.waited, reason);
     this.#resolve(this.#outcome.refused(full));
   }
 
@@ -104,13 +91,13 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
   }
 
   protected override reject(reason: unknown): void {
-    this.host.meter.ended();
+    this.host.parts.meter.ended();
     this.#resolve(Promise.reject(reason));
   }
 
   override leave(reason: unknown): void {
     this.#depart();
-    this.host.meter.cancelled(this.amount, this.#waited, reason);
+    this.host.parts.meter.cancelled(this.amount, this.waited, reason);
     this.reject(reason);
   }
 
@@ -119,13 +106,13 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
     this.untrack();
     this.leaveHere?.();
     if (this.grant === undefined) this.answered();
-    else this.host.line.leave(this);
+    else this.host.parts.line.leave(this);
   }
 
   // -- while the store is away --
 
   override delayed(): void {
-    this.#isAgain = true;
+    this.isAgain = true;
     const ms = this.left / 1000;
     const isTimed = this.#outcome.timesOut && ms <= LONGEST_TIMEOUT_MS;
     if (!isTimed || this.gone || this.#timer !== undefined) return;
@@ -133,12 +120,6 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
       this.#depart();
       this.refuse(() => this.host.full(this.amount));
     }, ms);
-  }
-
-  override runHere(here: Here): void {
-    this.#isAgain = true;
-    this.answered();
-    here.admit(this);
   }
 
   protected override answered(): void {
@@ -149,16 +130,12 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
 
   // -- in the line --
 
-  get size(): number {
-    return sizeOf(this.amount);
-  }
-
-  get promised(): Promised {
+  get promised(): Grant {
     return this.grant as Grant;
   }
 
-  set promised(promised: Promised) {
-    this.grant = promised as Grant;
+  set promised(promised: Grant) {
+    this.grant = promised;
   }
 
   isLike(other: Sleeper): boolean {
@@ -169,6 +146,6 @@ export class Caller<T> extends RemoteWaiter implements Visitor, Sleeper {
   returnPromised(): void {
     if (this.grant !== undefined) this.returnToStore(this.grant.answer);
     this.grant = undefined;
-    this.#isAgain = true;
+    this.isAgain = true;
   }
 }

@@ -1,5 +1,5 @@
 import type { Amount } from "../../ground/permits.ts";
-import type { PolicyList } from "../../stores/memory.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import { type Answer, REFUSED } from "../../stores/store.ts";
 
 /** Permits that the store granted together, for one instant. */

@@ -1,7 +1,5 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { PolicyList } from "../../stores/memory.ts";
-import type { ProcessCounter } from "../../stores/process-counter.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -13,28 +11,10 @@ import {
   type StoreRequest,
 } from "../../stores/store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../../stores/trip.ts";
-import type { KeptLimits } from "./kept-limits.ts";
-import type { OutageStats } from "./outage-stats.ts";
+import type { Parts } from "./parts.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import { StoreLink } from "./store-link.ts";
-import type { WaitLine } from "./wait-line.ts";
-import type { PermitStrategy } from "./when-unavailable/throw.ts";
-
-/** Most requests in a batch: a script blocks the other clients of the store while it runs. */
-const MOST_REQUESTS = 4096;
-
-export interface PermitLinkOptions {
-  readonly name: string;
-  readonly timeoutMs: number;
-  /** The limiter's clock plus this is Unix time, microseconds; absent: the store uses its own clock. */
-  readonly epoch: number | undefined;
-  /** For each policy: the number of the store's key that holds its limit; undefined: no key does. */
-  readonly limitsKeptAt?: readonly (number | undefined)[];
-  readonly prefetch?: unknown;
-  /** Numbers the batches; absent: the link has a counter of its own. */
-  readonly trips?: TripCounter | undefined;
-  readonly processes?: ProcessCounter | undefined;
-}
+import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
 /** The source of permits: the store, or a prefetcher in front of it. */
 export interface PermitSource {
@@ -46,66 +26,51 @@ export interface PermitSource {
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
 }
 
-/** The parts of the limiter that its link uses. */
-export interface LinkParts {
-  readonly line: WaitLine;
-  readonly limits: KeptLimits;
-  readonly strategy: PermitStrategy;
-  readonly stats: OutageStats;
-  readonly options: PermitLinkOptions;
-}
-
 /** The link of one limiter to its store. */
 export class PermitLink extends StoreLink<PermitRequest, Answer> implements PermitSource {
   readonly #store: Store;
   readonly #key: string;
-  readonly #line: WaitLine;
-  readonly #limits: KeptLimits;
+  readonly #parts: Parts;
+  readonly #strategy: ThrowWhenUnavailable;
   readonly #declared: string;
-  readonly #stats: OutageStats;
-  readonly #epoch: number | undefined;
-  readonly #processes: ProcessCounter | undefined;
+  /** Numbers the batches. */
   readonly #trips: TripCounter;
-  readonly #name: string;
-  #inForce: string;
 
-  constructor(
-    store: Store,
-    key: string,
-    { list }: PolicyList,
-    { line, limits, strategy, stats, options }: LinkParts,
-  ) {
-    const { name, timeoutMs, epoch, limitsKeptAt, processes, prefetch } = options;
-    const { trips = new TripCounter() } = options;
+  constructor(store: Store, key: string, parts: Parts, strategy: ThrowWhenUnavailable) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
-    const isOrdered = store.isOrdered === true && prefetch === undefined;
-    super({
-      ...{ name, timeoutMs, strategy, stats, isOrdered, mostRequests: MOST_REQUESTS },
-      now: () => line.now(),
-      prepare: (requests) => {
-        const last = strategy.piggyback();
-        return inOrder(last === undefined ? requests : [...requests, last]);
-      },
-      run: (requests, sentAt, deadlineMs) =>
-        this.#run(pack(requests, line.lateBy()), sentAt, deadlineMs, trips.next()),
-      // a pause of length 0 is a write that changes nothing: it shows that the store accepts writes
-      probe: () =>
-        this.#run([{ verb: "pause", micros: 0 }], line.now(), performance.now() + timeoutMs),
-      breaker: () => store.breakerOf?.(key),
-      isPermanent: (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError,
-      answered: (request, answer) => strategy.answered(request, answer),
-    });
+    const isOrdered = store.isOrdered === true && parts.prefetch === undefined;
+    super(store, key, parts, strategy, { mostRequests: 4096, isOrdered });
     this.#store = store;
     this.#key = key;
-    this.#line = line;
-    this.#limits = limits;
-    this.#stats = stats;
-    this.#epoch = epoch;
-    this.#processes = processes;
-    this.#trips = trips;
-    this.#name = name;
-    this.#declared = writePolicies(list, limitsKeptAt);
-    this.#inForce = writePolicies(list);
+    this.#parts = parts;
+    this.#strategy = strategy;
+    this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
+    this.#trips = parts.trips ?? new TripCounter();
+  }
+
+  override now(): number {
+    return this.#parts.line.now();
+  }
+
+  override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
+    const last = this.#strategy.piggyback();
+    return inOrder(last === undefined ? requests : [...requests, last]);
+  }
+
+  /** An answer is undefined where the store has run the request but its reply is lost. */
+  override run(
+    requests: readonly PermitRequest[],
+    sentAt: number,
+    deadlineMs: number,
+  ): Promise<readonly (Answer | undefined)[]> {
+    const packed = pack(requests, this.#parts.line.lateBy());
+    return this.#run(packed, sentAt, deadlineMs, this.#trips.next());
+  }
+
+  /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
+  protected override test(): Promise<unknown> {
+    const deadlineMs = performance.now() + this.timeoutMs;
+    return this.#run([{ verb: "pause", micros: 0 }], this.now(), deadlineMs);
   }
 
   #run(
@@ -132,23 +97,18 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   #confirm(trip: Trip, requests: readonly StoreRequest[], reply: StoreReply): void {
     const hasChanged = changesState(requests, reply.answers);
     const lost = this.#trips.replied(trip, hasChanged, reply.remembered);
-    if (lost > 0) this.#stats.rolledBack(this.#name, lost);
+    if (lost > 0) this.#parts.stats.rolledBack(this.#parts.name, lost);
   }
 
-  #noted({ inForce, notes }: Pick<StoreReply, "inForce" | "notes">): void {
-    this.#inForce = inForce;
-    this.#limits.noted(notes);
-    this.#processes?.used();
+  #noted(reply: Pick<StoreReply, "inForce" | "notes">): void {
+    this.#parts.inForce.replied(reply);
+    this.#parts.processes?.used();
   }
 
   /** Converts an instant of the limiter's clock to the time that is sent to the store. */
   #storeTime(instant: number): number | undefined {
-    return this.#epoch === undefined ? undefined : instant + this.#epoch;
-  }
-
-  /** The policies' numbers in force, by the last reply. */
-  get inForce(): string {
-    return this.#inForce;
+    const { epoch } = this.#parts;
+    return epoch === undefined ? undefined : instant + epoch;
   }
 
   /** The location of the state, for requests to several limiters at once. */
@@ -158,14 +118,14 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
 
   /** This limiter's part of a request to several limiters. */
   combinedPart(): Pick<CombinedPart, "declared" | "now" | "late"> {
-    const now = this.#storeTime(this.#line.now());
-    return { declared: this.#declared, now, late: this.#line.lateBy() };
+    const now = this.#storeTime(this.now());
+    return { declared: this.#declared, now, late: this.#parts.line.lateBy() };
   }
 
   /** Processes the reply to a request to several limiters. */
   replied(reply: Pick<StoreReply, "inForce" | "notes">): void {
     this.#noted(reply);
-    if (!this.isAway) this.#stats.answered();
+    if (!this.isAway) this.#parts.stats.answered();
   }
 
   returnToStore(amount: Amount, { receipts }: Answer): Promise<void> {

@@ -1,9 +1,9 @@
 /** Requests to a store of permits: their kinds, their outcomes, and how they are packed into a batch. */
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
-import { type Amount, type Permits, sameAmount } from "../../ground/permits.ts";
+import { type Amount, sameAmount } from "../../ground/permits.ts";
 import type { Answer, StoreRequest } from "../../stores/store.ts";
-import type { Decision, LocalReservation } from "../face.ts";
-import type { PendingRequest } from "./store-link.ts";
+import type { Decision } from "../face.ts";
+import type { PendingRequest } from "./strategy.ts";
 
 export interface PermitRequest extends PendingRequest<Answer> {
   returnToStore(answer: Answer): void;
@@ -31,15 +31,19 @@ export interface PermitRequest extends PendingRequest<Answer> {
   readonly runHere?: ((here: Here, isSent: boolean) => void) | undefined;
 }
 
-/** A caller that waits in this process while the store is away. */
+/** A request for permits that the fallback in this process answers while the store is away. */
 export interface Visitor {
   readonly amount: Amount;
-  /** How much longer the caller can wait, microseconds. */
+  /** How much longer it can wait, microseconds. */
   readonly left: number;
+  /** Whether a caller waits for its permits, and asks the store if it is back before. */
+  readonly isAwaited: boolean;
+  /** Called at once if no caller waits for its permits, which it gets after `wait` microseconds. */
+  granted(wait: number): void;
   letIn(): void;
   refuse(full: () => Error): void;
   never(excess: PermitsExceedCapacityError): void;
-  /** Set while the caller waits here; called when the caller leaves. */
+  /** Set while it waits here; gives up its place. */
   leaveHere: (() => void) | undefined;
 }
 
@@ -48,9 +52,7 @@ export type ChangeVerb = "charge" | "refund" | "settle";
 /** Answers in this process while the store is away. */
 export interface Here {
   admit(visitor: Visitor & PermitRequest): void;
-  reserve(permits: Permits, amount: Amount): LocalReservation;
-  decide(permits: Permits, amount: Amount): Decision;
-  peek(permits: Permits, amount: Amount): Decision;
+  decide(verb: "decide" | "peek", amount: Amount): Decision;
   /** @param isSent the change was sent: the store may have made it */
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void;
   pause(micros: number): void;

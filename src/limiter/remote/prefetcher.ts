@@ -26,11 +26,11 @@
  * buffer cannot serve waits for the refill that is under way, or asks the store before the next refill.
  */
 import { atExit } from "../../ground/at-exit.ts";
-import type { Clock, Timer } from "../../ground/clock.ts";
+import type { Timer } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { PolicyList } from "../../stores/memory.ts";
 import type { Answer } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
+import type { Parts } from "./parts.ts";
 import {
   answerOf,
   BufferGrant,
@@ -44,19 +44,6 @@ import type { PermitLink, PermitSource } from "./permit-link.ts";
 import { isGranted, type PermitRequest, reserving } from "./permit-request.ts";
 import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
-import type { WaitLine } from "./wait-line.ts";
-
-/** The part of the limiter that its prefetcher uses. */
-export interface PrefetchContext {
-  readonly clock: Clock;
-  readonly line: WaitLine;
-  readonly link: PermitLink;
-  readonly policies: PolicyList;
-  /** Returns the amount of that many permits of each policy. */
-  amountOf(permits: number): Amount;
-  /** Returns when the wait of an answer is over, by the limiter's clock. */
-  dueAt(wait: number, sentAt: number): number;
-}
 
 /** Chunks that are fetched together. */
 interface Refill {
@@ -71,7 +58,8 @@ interface Refill {
 }
 
 export class Prefetcher implements PermitSource {
-  readonly #context: PrefetchContext;
+  readonly #parts: Parts;
+  readonly #link: PermitLink;
   readonly #maxAge: number;
   readonly #size: RefillSize;
   readonly #buffer = new PermitBuffer();
@@ -91,8 +79,9 @@ export class Prefetcher implements PermitSource {
   #forgetExit: (() => void) | undefined;
   #closed = false;
 
-  constructor(context: PrefetchContext, { permits, maxAgeMs }: PrefetchOptions) {
-    this.#context = context;
+  constructor(parts: Parts, link: PermitLink, { permits, maxAgeMs }: PrefetchOptions) {
+    this.#parts = parts;
+    this.#link = link;
     this.#maxAge = maxAgeMs * 1000;
     this.#size = new RefillSize(permits);
   }
@@ -110,18 +99,18 @@ export class Prefetcher implements PermitSource {
   /** Serves a caller from the buffer, now or after the refill; sends every other request to the store. */
   send(request: PermitRequest): void {
     if (request instanceof RemoteWaiter) this.#ask(request);
-    else this.#context.link.send(request);
+    else this.#link.send(request);
   }
 
   /** Puts a grant of the buffer back into it, up to its size; the rest returns to the store. */
   async returnToStore(amount: Amount, answer: Answer): Promise<void> {
     if (!(answer instanceof BufferGrant)) {
-      await this.#context.link.returnToStore(amount, answer);
+      await this.#link.returnToStore(amount, answer);
       return;
     }
     this.#ready = 0;
     this.#buffer.putBack(answer.parts);
-    this.#keep(this.#closed ? 0 : this.#size.of(this.#context.link.inForce).permits);
+    this.#keep(this.#closed ? 0 : this.#size.of(this.#parts.inForce).permits);
   }
 
   /**
@@ -158,7 +147,7 @@ export class Prefetcher implements PermitSource {
 
   #isReady(permits: number): boolean {
     if (permits > this.#buffer.left || this.#isAwaited) return false;
-    const { line } = this.#context;
+    const { line } = this.#parts;
     line.catchUp();
     const now = line.now();
     this.#ready = line.turn > now ? 0 : this.#buffer.readyAt(now);
@@ -181,9 +170,9 @@ export class Prefetcher implements PermitSource {
   }
 
   #serve(caller: RemoteWaiter): boolean {
-    const answer = this.#promise(permitsOf(caller.amount), caller.patience);
+    const answer = this.#promise(permitsOf(caller.amount), caller.accepts);
     if (answer === undefined) return false;
-    caller.answer(answer, this.#context.line.now());
+    caller.answer(answer, this.#parts.line.now());
     return true;
   }
 
@@ -198,7 +187,7 @@ export class Prefetcher implements PermitSource {
   }
 
   #waitFor(permits: number): number {
-    const { line } = this.#context;
+    const { line } = this.#parts;
     line.catchUp();
     const now = line.now();
     return Math.max(0, Math.max(this.#buffer.dueOf(permits), line.turn) - now);
@@ -213,11 +202,10 @@ export class Prefetcher implements PermitSource {
 
   /** Sends the caller's request to the store, behind the refill under way. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
-    const { link } = this.#context;
     (this.#refill === undefined ? this.#asked : this.#behind).add(caller);
     caller.onAnswered = () => this.#answered(caller);
-    if (error === undefined) link.send(caller);
-    else link.refuse(caller, error);
+    if (error === undefined) this.#link.send(caller);
+    else this.#link.refuse(caller, error);
   }
 
   #answered(caller: RemoteWaiter): void {
@@ -243,8 +231,8 @@ export class Prefetcher implements PermitSource {
   #fetchNext(): void {
     this.#low = -1;
     if (this.#refill !== undefined || this.#closed) return;
-    const { line, link } = this.#context;
-    const half = this.#size.of(link.inForce).permits / 2;
+    const { line, inForce } = this.#parts;
+    const half = this.#size.of(inForce).permits / 2;
     if (this.#buffer.left > half) {
       this.#low = half;
       return;
@@ -253,7 +241,7 @@ export class Prefetcher implements PermitSource {
     const reach = Math.max(now, line.turn) + this.#maxAge;
     if (reach < this.#cutAt + this.#maxAge / 2) return;
     this.#size.adapt(now);
-    const { permits, chunk } = this.#size.of(link.inForce);
+    const { permits, chunk } = this.#size.of(inForce);
     const count = Math.floor((permits - this.#buffer.left) / chunk);
     if (count > 0) this.#fetch(count, chunk, reach, reach - now);
   }
@@ -262,7 +250,7 @@ export class Prefetcher implements PermitSource {
     const all = count * permits;
     const refill: Refill = { open: count, permits: all, reach, cut: false, gone: false };
     this.#refill = refill;
-    const amount = this.#context.amountOf(permits);
+    const amount = this.#parts.cell.amount(permits);
     const chunk: PermitRequest = {
       get gone() {
         return refill.gone;
@@ -279,12 +267,12 @@ export class Prefetcher implements PermitSource {
       fail: (error) => this.#lose(refill, error),
       delayed: () => this.#lose(refill),
     };
-    for (let i = 0; i < count && !refill.gone; i++) this.#context.link.send(chunk);
+    for (let i = 0; i < count && !refill.gone; i++) this.#link.send(chunk);
   }
 
   #arrive(refill: Refill, permits: number, answer: Answer, sentAt: number): void {
     if (isGranted(answer)) {
-      const due = this.#context.dueAt(answer.wait, sentAt);
+      const due = this.#parts.line.dueAt(answer.wait, sentAt);
       this.#buffer.add({ due, answer, size: permits, left: permits });
     } else {
       refill.cut = true;
@@ -321,8 +309,9 @@ export class Prefetcher implements PermitSource {
   }
 
   #return(part: Part): void {
-    const { amountOf, link, policies } = this.#context;
-    link.returnToStore(amountOf(part.permits), answerOf(part, policies)).catch(() => {});
+    const { cell, declared } = this.#parts;
+    const amount = cell.amount(part.permits);
+    this.#link.returnToStore(amount, answerOf(part, declared)).catch(() => {});
   }
 
   /** Keeps a timer while permits are buffered; the timer does not keep the process alive. */
@@ -334,7 +323,7 @@ export class Prefetcher implements PermitSource {
       this.#forgetExit?.();
       this.#forgetExit = undefined;
     } else if (this.#expiry === undefined) {
-      this.#expiry = this.#context.clock.wakeAt((head.due + this.#maxAge) / 1000, this.#expire);
+      this.#expiry = this.#parts.clock.wakeAt((head.due + this.#maxAge) / 1000, this.#expire);
       this.#expiry.unref?.();
       this.#forgetExit ??= atExit(() => this.release());
     }
@@ -343,7 +332,7 @@ export class Prefetcher implements PermitSource {
   readonly #expire = (): void => {
     this.#expiry = undefined;
     const { head, left } = this.#buffer;
-    if (head !== undefined && head.due + this.#maxAge <= this.#context.line.now()) {
+    if (head !== undefined && head.due + this.#maxAge <= this.#parts.line.now()) {
       this.#size.shrink(left);
       this.release();
     } else {

@@ -1,5 +1,6 @@
-import { readPolicies } from "../../algorithms/index.ts";
-import { openCell } from "../../stores/memory.ts";
+import type { Policy } from "../../algorithms/algorithm.ts";
+import { openCell } from "../../stores/joint-cell.ts";
+import type { InForce } from "./in-force.ts";
 
 /** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
 const MOST_CHUNKS = 1024;
@@ -59,12 +60,16 @@ export class RefillSize {
    * the store grants for one instant. A chunk is what the policies let through in a millisecond, the
    * resolution of timers; at least 1, at most half of all.
    *
-   * @param numbers the policies in force, in the store's notation
+   * @param inForce the policies in force, and their numbers in the store's notation
    */
-  of(numbers: string): { readonly permits: number; readonly chunk: number } {
+  of(inForce: Pick<InForce, "numbers" | "policies">): {
+    readonly permits: number;
+    readonly chunk: number;
+  } {
+    const { numbers } = inForce;
     if (this.#numbers !== numbers) {
       this.#numbers = numbers;
-      this.#chunk = chunkOf(numbers);
+      this.#chunk = chunkOf(inForce.policies);
     }
     const permits = Math.min(this.#permits, MOST_CHUNKS * this.#chunk);
     const chunk = Math.max(1, Math.min(this.#chunk, Math.floor(permits / 2)));
@@ -72,10 +77,8 @@ export class RefillSize {
   }
 }
 
-function chunkOf(numbers: string): number {
-  const cells = readPolicies(numbers).map((policy) =>
-    openCell({ names: ["default"], list: [policy] }, 0, 0),
-  );
+function chunkOf(policies: readonly Policy[]): number {
+  const cells = policies.map((policy) => openCell({ names: ["default"], list: [policy] }, 0, 0));
   const quotas = cells.flatMap((cell) => cell.quotas(0));
   const perMs = quotas.map(({ limit, windowMs }) => limit / windowMs);
   let chunk = Math.max(1, Math.floor(Math.min(MOST_PERMITS, ...perMs)));

@@ -1,5 +1,5 @@
 import type { Clock } from "../../ground/clock.ts";
-import type { PolicyList } from "../../stores/memory.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { TripCounter } from "../../stores/trip.ts";
 import type { Instances } from "./instances.ts";

@@ -1,80 +1,134 @@
-/** The waiters of one limiter on a store: requests under way, sleeping callers and open reservations. */
+/**
+ * The calls of one limiter on a store: its waiters (requests under way, sleeping callers, reservations that
+ * are awaited) and requests that have no permits to wait for.
+ */
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { type PermitsExceedCapacityError, QueueFullError } from "../../ground/errors.ts";
-import { type Amount, type Permits, sizeOf } from "../../ground/permits.ts";
-import { type Cell, openCell } from "../../stores/memory.ts";
-import type { Answer } from "../../stores/store.ts";
-import { AbortGroups } from "../abort-groups.ts";
-import type { Meter } from "../meter.ts";
+import { LimiterClosedError, QueueFullError } from "../../ground/errors.ts";
+import { type Amount, sizeOf } from "../../ground/permits.ts";
+import type { Answer, Store } from "../../stores/store.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
 import { mostWaiting } from "../options.ts";
 import type { Caller } from "./caller.ts";
-import type { KeptLimits } from "./kept-limits.ts";
-import type { OutageStats } from "./outage-stats.ts";
-import type { PermitSource } from "./permit-link.ts";
-import type { ChangeVerb } from "./permit-request.ts";
-import type { RemoteReservation, ReservationHost } from "./remote-reservation.ts";
-import type { RemoteWaiter } from "./remote-waiter.ts";
-import type { WaitLine } from "./wait-line.ts";
+import type { Parts } from "./parts.ts";
+import { PermitLink, type PermitSource } from "./permit-link.ts";
+import {
+  type CallOptions,
+  type ChangeVerb,
+  changeOf,
+  type PermitRequest,
+  StoreCall,
+} from "./permit-request.ts";
+import { Prefetcher } from "./prefetcher.ts";
+import type { RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
+import type { HereHost } from "./when-unavailable/answer-here.ts";
+import { whenUnavailable } from "./when-unavailable/index.ts";
+import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
-export interface QueueContext {
-  readonly name: string;
-  readonly maxWaiting: number;
-  /** The policies' names and bounds; the state itself is in the store. */
-  readonly cell: Cell;
-  readonly line: WaitLine;
-  readonly limits: KeptLimits;
-  readonly meter: Meter;
-  readonly stats: OutageStats;
-  readonly source: PermitSource;
-  /** The policies in force, by the last reply. */
-  policies(): readonly Policy[];
-  /** How many permits callers wait for in the fallback while the store is away. */
-  waitingHere(): number;
-  dueAt(wait: number, sentAt: number): number;
-  change(verb: ChangeVerb, amount: Amount): Promise<void>;
-  checkOpen(): void;
-}
+type Reserved = Parameters<WaiterHost["reserved"]>[0];
 
-export class RemoteQueue implements ReservationHost {
-  readonly line: WaitLine;
-  readonly meter: Meter;
-  readonly dueAt: QueueContext["dueAt"];
-  readonly change: QueueContext["change"];
-  readonly checkOpen: QueueContext["checkOpen"];
-  readonly #context: QueueContext;
+export class RemoteQueue implements WaiterHost, HereHost {
+  readonly parts: Parts;
+  readonly strategy: ThrowWhenUnavailable;
+  readonly link: PermitLink;
+  readonly prefetcher: Prefetcher | undefined;
+  readonly #source: PermitSource;
   readonly #waiters = new Set<RemoteWaiter>();
   readonly #signals = new AbortGroups<RemoteWaiter>((waiter, reason) => waiter.leave(reason));
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
-  readonly #reserved = new Set<RemoteReservation>();
+  readonly #reserved = new Set<Reserved>();
+  #closing: Promise<void> | undefined;
 
-  constructor(context: QueueContext) {
-    this.#context = context;
-    this.line = context.line;
-    this.meter = context.meter;
-    this.dueAt = context.dueAt;
-    this.change = context.change;
-    this.checkOpen = context.checkOpen;
+  constructor(store: Store, key: string, parts: Parts) {
+    this.parts = parts;
+    this.strategy = whenUnavailable(parts, this);
+    this.link = new PermitLink(store, key, parts, this.strategy);
+    this.prefetcher = parts.prefetch && new Prefetcher(parts, this.link, parts.prefetch);
+    this.#source = this.prefetcher ?? this.link;
+  }
+
+  send(request: PermitRequest): void {
+    this.#source.send(request);
+  }
+
+  /** Sends a request, and counts its error if it fails. */
+  call<T>(options: CallOptions<T>): Promise<T> {
+    this.checkOpen();
+    const failed = (error: unknown) => {
+      this.parts.stats.failed(error);
+      options.failed?.(error);
+    };
+    const call = new StoreCall({ ...options, failed });
+    this.link.send(call);
+    return call.promise;
+  }
+
+  change(verb: ChangeVerb, amount: Amount): Promise<void> {
+    return this.call(changeOf(verb, amount));
+  }
+
+  async pause(micros: number): Promise<void> {
+    const paused = this.call({
+      request: () => ({ verb: "pause", micros }),
+      result: () => {},
+      here: (here) => here.pause(micros),
+    });
+    this.#retime();
+    await paused;
+  }
+
+  async reset(): Promise<void> {
+    let isRefused = false;
+    const reset = this.call({
+      request: () => ({ verb: "reset" }),
+      result: () => {},
+      failed: () => {
+        isRefused = true;
+      },
+    });
+    this.strategy.outdated();
+    // permits that return belong to the old state: they come before the reset in the same batch
+    if (!isRefused) this.#retime();
+    await reset;
   }
 
   /**
-   * Empties the line and returns the promised permits to the store. Otherwise all callers with an
-   * instant inside a pause would go at once when it ends.
-   *
-   * @returns the callers to request again, in order
+   * Sends the requests of all sleeping callers again, in the same batch, and returns the promised permits.
+   * Otherwise all callers with an instant inside a pause would go at once when it ends.
    */
-  recall(): readonly RemoteWaiter[] {
+  #retime(): void {
     // the line holds nothing but callers
-    const callers = this.line.clear() as readonly Caller<unknown>[];
+    const callers = this.parts.line.clear() as readonly Caller<unknown>[];
     for (const caller of callers) caller.returnPromised();
-    return callers.filter((caller) => !caller.gone);
+    this.prefetcher?.release();
+    for (const caller of callers) if (!caller.gone) this.send(caller);
   }
 
-  /** Rejects every waiter with the error. */
-  close(error: Error): void {
+  get isClosed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** @throws LimiterClosedError */
+  checkOpen(): void {
+    if (this.isClosed) throw new LimiterClosedError(this.parts.name);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close(new LimiterClosedError(this.parts.name));
+    return this.#closing;
+  }
+
+  async #close(error: Error): Promise<void> {
     for (const waiter of [...this.#waiters]) waiter.leave(error);
+    this.prefetcher?.close();
+    // the line redistributes its instants first, and returns the permits that are left over
+    await Promise.resolve();
+    await this.link.close(error);
+    const { outageStats, stats } = this.parts;
+    // the limiter of a key shares its statistics with the other keys, which go on
+    if (outageStats === undefined) stats.end();
   }
 
-  // -- for the waiters --
+  // -- for the waiters and the fallback --
 
   track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
     this.#waiters.add(waiter);
@@ -86,21 +140,17 @@ export class RemoteQueue implements ReservationHost {
     if (signal !== undefined) this.#signals.delete(signal, waiter);
   }
 
-  reserved(reservation: RemoteReservation): void {
-    if (this.#context.maxWaiting < Infinity) this.#reserved.add(reservation);
+  reserved(reservation: Reserved): void {
+    if (this.parts.maxWaiting < Infinity) this.#reserved.add(reservation);
   }
 
   returnToStore(amount: Amount, answer: Answer): Promise<void> {
-    return this.#context.source.returnToStore(amount, answer);
-  }
-
-  amount(permits: Permits, bound?: Parameters<Cell["amount"]>[1]): Amount {
-    return this.#context.cell.amount(permits, bound);
+    return this.#source.returnToStore(amount, answer);
   }
 
   /** How many permits callers wait for, in this process. */
   get #waiting(): number {
-    let waiting = this.line.permits + this.#context.waitingHere();
+    let waiting = this.parts.line.permits + this.strategy.waiting;
     for (const reservation of this.#reserved) {
       if (reservation.isPending) waiting += sizeOf(reservation.amount);
       else this.#reserved.delete(reservation);
@@ -109,24 +159,13 @@ export class RemoteQueue implements ReservationHost {
   }
 
   hasRoom(amount: Amount): boolean {
-    const { maxWaiting } = this.#context;
+    const { maxWaiting } = this.parts;
     return maxWaiting === Infinity || this.#waiting + sizeOf(amount) <= maxWaiting;
   }
 
-  full(amount: Amount, policies = this.#context.policies()): QueueFullError {
-    const { name, maxWaiting } = this.#context;
+  full(amount: Amount, policies: readonly Policy[] = this.parts.inForce.policies): QueueFullError {
+    const { name, maxWaiting } = this.parts;
     const most = mostWaiting(maxWaiting, policies);
     return new QueueFullError(name, sizeOf(amount), this.#waiting, most);
-  }
-
-  excess(amount: Amount): PermitsExceedCapacityError {
-    const closed = this.#context.limits.refusal(amount);
-    if (closed !== undefined) return closed;
-    const list = this.#context.policies();
-    return openCell({ names: this.#context.cell.names, list }, 0, 0).excess(0, amount);
-  }
-
-  failure(error: unknown): unknown {
-    return this.#context.stats.failed(error);
   }
 }

@@ -1,5 +1,5 @@
-import { readPolicies } from "../../algorithms/index.ts";
-import { repaced, type SmoothPolicy } from "../../algorithms/smooth/smooth.ts";
+import { readPoliciesOf } from "../../algorithms/index.ts";
+import { repaced, type SmoothPolicy, smooth } from "../../algorithms/smooth/smooth.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 
 /** Which code follows a `setRate`, by the numbers under which the state was last used. */
@@ -38,9 +38,9 @@ export class RemoteRateLimiter extends RemoteLimiter {
   async setRate(permitsPerSecond: number): Promise<RateSetting> {
     const writtenUnder = await this.setPolicies(repaced(this.#policy, permitsPerSecond));
     if (writtenUnder === "=") return { reaches: "users" };
-    const [used] = readPolicies(writtenUnder);
-    if (used === undefined) return { reaches: "unknown" };
-    return { reaches: "only-this-declaration", rateInUse: used.numbers[0] };
+    if (writtenUnder === "") return { reaches: "unknown" };
+    const [used] = readPoliciesOf([smooth], writtenUnder);
+    return { reaches: "only-this-declaration", rateInUse: used?.numbers[0] };
   }
 
   /** Restores the declared rate. */

@@ -1,35 +1,24 @@
 import { atLeastZero } from "../../ground/check.ts";
 import { type Timer, toMillis } from "../../ground/clock.ts";
-import type { RefusedMessage } from "../../ground/diagnostics.ts";
-import { QueueFullError, ReservationCancelledError } from "../../ground/errors.ts";
+import { ReservationCancelledError } from "../../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount, sizeOf } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../face.ts";
 import { checkWaitOptions } from "../options.ts";
-import type { Here } from "./permit-request.ts";
-import { type Grant, RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
-
-/** The part of the limiter that a reservation uses beyond what every waiter does. */
-export interface ReservationHost extends WaiterHost {
-  /** Checks the permits and returns them as an amount. */
-  amount(permits: Permits, bound: typeof atLeastZero): Amount;
-  /** Called when the store has granted the reservation. */
-  reserved(reservation: RemoteReservation): void;
-  change(verb: "charge" | "refund", amount: Amount): Promise<void>;
-  checkOpen(): void;
-}
+import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
- * Permits that the store has promised, or is asked for. No caller awaits them until `ready()` is called.
- * The promised instant never changes; only a pause defers it.
+ * Permits that are promised, or requested. No caller awaits them until `ready()` is called. The promised
+ * instant never changes; only a pause defers it. The fallback makes such promises, too, while the store is
+ * away: they are charged to the store when it is back.
  */
 export class RemoteReservation extends RemoteWaiter implements Reservation {
+  readonly isAwaited = false;
   readonly permits: Permits;
   waitMs = 0;
-  readonly #host: ReservationHost;
   readonly #resolve: (outcome: Reservation | PromiseLike<never>) => void;
   /** The permits charged for it: the estimate, the amount given to `settle`, or 0 once returned. */
   #taken: Amount;
-  /** When its permits can be used, as promised by the store. */
+  /** From when its permits can be used; Infinity: they are not granted yet. */
   #instant = Infinity;
   #isCancelled = false;
   /** The promise behind `ready()`; the `#signals` below can end it. */
@@ -39,12 +28,11 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   readonly #signals = new Set<AbortSignal>();
 
   constructor(
-    host: ReservationHost,
+    host: WaiterHost,
     wanted: Wanted,
-    resolve: (outcome: Reservation | PromiseLike<never>) => void,
+    resolve: (outcome: Reservation | PromiseLike<never>) => void = () => {},
   ) {
     super(host, wanted);
-    this.#host = host;
     this.permits = wanted.permits;
     this.#taken = wanted.amount;
     this.#resolve = resolve;
@@ -52,18 +40,24 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   // -- requested --
 
-  protected override granted(wait: number, { instant }: Grant): void {
-    this.#instant = instant;
+  override granted(wait: number): void {
+    const { line, meter } = this.host.parts;
+    this.#instant = this.grant?.instant ?? line.now() + wait;
     this.waitMs = toMillis(wait);
     this.untrack();
-    this.#host.reserved(this);
-    this.#host.meter.granted(this.amount, wait);
+    // the fallback counts those that wait in it
+    if (this.grant !== undefined) this.host.reserved(this);
+    meter.granted(this.amount, wait);
     this.#resolve(this);
   }
 
-  override refuse(full: () => Error, _reason?: RefusedMessage["reason"]): void {
+  override letIn(): void {
+    this.granted(0);
+  }
+
+  override refuse(full: () => Error): void {
     this.untrack();
-    this.#host.meter.refused(this.amount, "queue-full");
+    this.host.parts.meter.refused(this.amount, "queue-full");
     this.reject(full());
   }
 
@@ -71,24 +65,11 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     this.#resolve(Promise.reject(reason));
   }
 
-  override runHere(here: Here): void {
-    this.untrack();
-    this.answered();
-    try {
-      const reservation = here.reserve(this.permits, this.amount);
-      this.#host.meter.granted(this.amount, reservation.waitMs * 1000);
-      this.#resolve(reservation);
-    } catch (error) {
-      if (error instanceof QueueFullError) this.refuse(() => error);
-      else this.reject(error);
-    }
-  }
-
   override delayed(): void {}
 
   override leave(reason: unknown): void {
     const taken = this.#taken;
-    if (this.grant !== undefined) {
+    if (this.#instant < Infinity) {
       // no caller waits for this request: if it fails, the permits are lost
       if (this.#giveUp(reason)) this.#return(taken).catch(() => {});
     } else {
@@ -105,7 +86,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   get #isDue(): boolean {
-    return this.#host.line.reached(this.#instant);
+    return this.host.parts.line.reached(this.#instant);
   }
 
   async ready(options?: WaitOptions): Promise<number> {
@@ -116,12 +97,12 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     }
     if (this.#isCancelled) throw new ReservationCancelledError(this.waitMs);
     if (this.#isDue) return this.waitMs;
-    this.#host.checkOpen();
-    this.#host.track(this, signal);
+    this.host.checkOpen();
+    this.host.track(this, signal);
     if (signal !== undefined) this.#signals.add(signal);
     this.#ready ??= new Promise((resolve, reject) => {
       this.#rejectReady = reject;
-      this.#alarm = this.#host.line.alarm(this.#instant, () => {
+      this.#alarm = this.host.parts.line.alarm(this.#instant, () => {
         this.#stopWaiting();
         resolve();
       });
@@ -147,14 +128,14 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   async settle(actual: Permits): Promise<void> {
-    const used = this.#host.amount(actual, atLeastZero);
+    const used = this.host.parts.cell.amount(actual, atLeastZero);
     const before = this.#taken;
     const after = combine(before, used, (was, is = was) => is);
     const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
     const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
     this.#taken = after;
     try {
-      await Promise.all([this.#host.change("charge", more), this.#host.change("refund", less)]);
+      await Promise.all([this.host.change("charge", more), this.host.change("refund", less)]);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
       throw error;
@@ -164,10 +145,9 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   /** Cancels the reservation. @returns false if it was already cancelled or due */
   #giveUp(reason: unknown): boolean {
     if (!this.isPending) return false;
-    const waited = this.#host.line.now() - this.asked;
     this.#isCancelled = true;
     this.#taken = combine(this.#taken, this.#taken, () => 0);
-    this.#host.meter.cancelled(this.amount, Math.max(0, waited), reason);
+    this.host.parts.meter.cancelled(this.amount, Math.max(0, this.waited), reason);
     this.#alarm?.cancel();
     this.#stopWaiting();
     this.#rejectReady?.(reason);
@@ -175,16 +155,16 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   #stopWaiting(): void {
-    this.#host.untrack(this, undefined);
-    for (const signal of this.#signals) this.#host.untrack(this, signal);
+    this.untrack();
+    for (const signal of this.#signals) this.host.untrack(this, signal);
     this.#signals.clear();
   }
 
-  #return(taken: Amount): Promise<void> {
-    // the grant's receipts fit only the granted amount; after `settle` the amount may be another
-    if (this.grant !== undefined && sameAmount(taken, this.amount)) {
-      return this.#host.returnToStore(taken, this.grant.answer);
-    }
-    return this.#host.change("refund", taken);
+  async #return(taken: Amount): Promise<void> {
+    // the grant's receipts, and the place in the fallback, fit only the granted amount
+    const isWhole = sameAmount(taken, this.amount);
+    if (isWhole && this.leaveHere !== undefined) this.leaveHere();
+    else if (isWhole && this.grant) await this.host.returnToStore(taken, this.grant.answer);
+    else await this.host.change("refund", taken);
   }
 }

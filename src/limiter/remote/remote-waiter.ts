@@ -6,33 +6,38 @@
  *         │                                         │
  *         └── granted at once, refused, failed ─────┴── it leaves ─────────> done
  *
- * While the store is away a caller may wait in this process instead. Its request is sent again when the
- * store is back.
+ * While the store is away the fallback in this process may answer instead. A caller that still waits there
+ * when the store is back is sent again.
  */
 import type { RefusedMessage } from "../../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
-import type { Meter } from "../meter.ts";
-import { type Here, isGranted, type PermitRequest, reserving } from "./permit-request.ts";
-import type { Promised, WaitLine } from "./wait-line.ts";
+import type { Parts } from "./parts.ts";
+import {
+  type ChangeVerb,
+  type Here,
+  isGranted,
+  type PermitRequest,
+  reserving,
+  type Visitor,
+} from "./permit-request.ts";
+import type { Promised } from "./wait-line.ts";
 
-/** The part of the limiter that its waiters use. */
+/** The part of the queue that its waiters use. */
 export interface WaiterHost {
-  readonly meter: Meter;
-  readonly line: WaitLine;
-  /** Returns when the wait of an answer is over, by the limiter's clock. */
-  dueAt(wait: number, sentAt: number): number;
-  /** Returns whether `maxWaiting` leaves room for that many more permits. */
+  readonly parts: Parts;
+  /** Returns whether `maxWaiting` leaves room for that many more permits; `full` is the error if not. */
   hasRoom(amount: Amount): boolean;
+  full(amount: Amount): Error;
   /** Lets `close()` and the signal end the waiter, until `untrack`. */
   track(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
   untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void;
+  /** Counts the reservation as waiting as long as it is pending. */
+  reserved(reservation: { readonly isPending: boolean; readonly amount: Amount }): void;
   returnToStore(amount: Amount, answer: Answer): Promise<void>;
-  full(amount: Amount): Error;
-  excess(amount: Amount): PermitsExceedCapacityError;
-  /** Counts an error with which a call fails, and returns it. */
-  failure(error: unknown): unknown;
+  change(verb: ChangeVerb, amount: Amount): Promise<void>;
+  checkOpen(): void;
 }
 
 /** The checked arguments of a call. */
@@ -49,44 +54,56 @@ export interface Grant extends Promised {
   readonly answer: Answer;
 }
 
-export abstract class RemoteWaiter implements PermitRequest {
+export abstract class RemoteWaiter implements PermitRequest, Visitor {
+  abstract readonly isAwaited: boolean;
   readonly isRepeatable = true;
   readonly amount: Amount;
-  readonly longest: number;
-  readonly signal: AbortSignal | undefined;
-  /** When the call was made, by the limiter's clock, microseconds. */
-  protected readonly asked: number;
   gone = false;
   /** Called once, when the request has ended: answered, failed or cancelled. */
   onAnswered: (() => void) | undefined;
+  leaveHere: (() => void) | undefined;
   protected grant: Grant | undefined;
   protected readonly host: WaiterHost;
+  /** The longest wait, and when the call was made by the limiter's clock, microseconds. */
+  protected readonly longest: number;
+  protected readonly asked: number;
+  /** It was requested before: only the rest of its longest wait is left. */
+  protected isAgain = false;
+  readonly #signal: AbortSignal | undefined;
 
   constructor(host: WaiterHost, { amount, longest, signal }: Wanted) {
     this.host = host;
     this.amount = amount;
     this.longest = longest;
-    this.signal = signal;
-    this.asked = host.line.now();
+    this.#signal = signal;
+    this.asked = host.parts.line.now();
     host.track(this, signal);
   }
 
-  /** Called when the store has granted the permits, to be used after `wait` microseconds. */
-  protected abstract granted(wait: number, grant: Grant): void;
+  /** Called when the permits are promised, to be used after `wait` microseconds. */
+  abstract granted(wait: number): void;
+  abstract letIn(): void;
   abstract refuse(full: () => Error, reason?: RefusedMessage["reason"]): void;
-  protected abstract reject(reason: unknown): void;
+  abstract delayed(): void;
   /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
   abstract leave(reason: unknown): void;
-  abstract runHere(here: Here): void;
-  abstract delayed(): void;
+  protected abstract reject(reason: unknown): void;
+
+  protected get waited(): number {
+    return this.host.parts.line.now() - this.asked;
+  }
+
+  get left(): number {
+    return Math.max(0, this.longest - this.waited);
+  }
 
   /** The longest wait that the request accepts now, microseconds. */
-  get patience(): number {
-    return this.longest;
+  get accepts(): number {
+    return this.isAgain ? this.left : this.longest;
   }
 
   toStore(late: number, last?: StoreRequest): StoreRequest {
-    return reserving(this.amount, this.patience, late, last);
+    return reserving(this.amount, this.accepts, late, last);
   }
 
   taken(answer: Answer): Amount {
@@ -105,14 +122,14 @@ export abstract class RemoteWaiter implements PermitRequest {
     } else if (wait === REFUSED) {
       this.refuse(() => this.host.full(this.amount));
     } else {
-      this.never(this.host.excess(this.amount));
+      this.never(this.host.parts.inForce.excess(this.amount));
     }
     this.answered();
   }
 
   accept(answer: Answer, sentAt: number): void {
-    this.grant = { instant: this.host.dueAt(answer.wait, sentAt), answer };
-    this.granted(answer.wait, this.grant);
+    this.grant = { instant: this.host.parts.line.dueAt(answer.wait, sentAt), answer };
+    this.granted(answer.wait);
   }
 
   /** Rejects the call: it asks for more permits than a policy can ever hold. */
@@ -124,7 +141,13 @@ export abstract class RemoteWaiter implements PermitRequest {
   fail(error: unknown): void {
     this.untrack();
     this.answered();
-    this.reject(this.host.failure(error));
+    this.reject(this.host.parts.stats.failed(error));
+  }
+
+  runHere(here: Here): void {
+    this.isAgain = true;
+    this.answered();
+    here.admit(this);
   }
 
   returnToStore(answer: Answer): void {
@@ -139,6 +162,6 @@ export abstract class RemoteWaiter implements PermitRequest {
   }
 
   protected untrack(): void {
-    this.host.untrack(this, this.signal);
+    this.host.untrack(this, this.#signal);
   }
 }

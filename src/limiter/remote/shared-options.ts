@@ -11,7 +11,7 @@ import {
   show,
 } from "../../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../../ground/clock.ts";
-import type { PolicyList } from "../../stores/memory.ts";
+import type { PolicyList } from "../../stores/policies.ts";
 import type { Instances } from "./instances.ts";
 import type { PrefetchOptions as Prefetch } from "./refill-size.ts";
 import type { RemoteOptions } from "./remote-options.ts";

@@ -6,75 +6,22 @@
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { StoreUnavailableError } from "../../ground/errors.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
+import type { Store } from "../../stores/store.ts";
 import { LostReplyError } from "../../stores/trip.ts";
-import {
-  type Batchable,
-  Batcher,
-  type BatchHandler,
-  type BatchLimits,
-  type Sent,
-} from "./batcher.ts";
+import { Batcher, type BatchHandler, type BatchLimits, type Sent } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
+import type { PendingRequest, Strategy } from "./strategy.ts";
 
-/** A request to a store, with a method for each outcome. */
-export interface PendingRequest<Answer> extends Batchable {
-  answer(answer: Answer, sentAt: number): void;
-  fail(error: unknown): void;
-  /** Returns the granted permits: the caller has left before the reply. */
-  returnToStore?(answer: Answer): void;
-}
-
-/** Handles requests while the store is away: one strategy for each value of `whenUnavailable`. */
-export interface WhenUnavailable<Request, Answer> {
-  /** Whether an error reply means that the store is away; a time-out always does. */
-  readonly awayOnError: boolean;
-  /** Whether the store counts as away when the client reports that it has no connection. */
-  readonly awayOnDisconnect: boolean;
-  /** Whether a late reply counts like one in time, and ends the outage. */
-  readonly acceptsLate: boolean;
-  /** Whether a caller waits for the store. */
-  readonly isAwaited: boolean;
-  /** Whether the strategy holds requests that it sends when the store is back. */
-  readonly holdsRequests: boolean;
-  /** Whether the outage leaves nothing to do when the store is back. */
-  readonly isIdle: boolean;
-  /**
-   * Handles a request that the store did not answer.
-   *
-   * @param isSent the request was sent: the store may have run it, or may still run it
-   */
-  failed(request: Request, error: StoreUnavailableError, isSent: boolean): void;
-  /** Handles the late reply to a request that has failed. */
-  late(request: Request, answer: Answer, sentAt: number): void;
-  /** Called when an outage begins. */
-  lost(): void;
-  /** Called when the store is back. @param send sends a request ahead of all later ones */
-  recovered(send: (request: Request) => void): void;
-  /** Called when the limiter is closed. @returns the requests that the strategy holds */
-  abandon(): Iterable<Request>;
-}
-
-export interface LinkOptions<Request, Answer>
-  extends BatchLimits,
-    Pick<BatchHandler<Request, Answer | undefined>, "now" | "prepare" | "run"> {
-  readonly name: string;
-  readonly strategy: WhenUnavailable<Request, Answer>;
-  readonly stats: OutageStats;
-  /** The breaker that all links of one connection share; undefined: this link has its own. */
-  breaker(): Breaker | undefined;
-  probe(): Promise<unknown>;
-  isPermanent(cause: unknown): boolean;
-  /** Called for each answer that arrives in time. */
-  answered?(request: Request, answer: Answer): void;
-}
-
-export class StoreLink<Request extends PendingRequest<Answer>, Answer>
+export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   implements BreakerListener, BatchHandler<Request, Answer | undefined>
 {
-  readonly #options: LinkOptions<Request, Answer>;
-  readonly #strategy: WhenUnavailable<Request, Answer>;
+  readonly timeoutMs: number;
+  readonly #name: string;
+  readonly #stats: OutageStats;
+  readonly #strategy: Strategy<Request, Answer>;
   readonly #batcher: Batcher<Request, Answer | undefined>;
-  readonly #own = new Breaker();
+  readonly #findBreaker: () => Breaker;
+  readonly #isPermanent: (cause: unknown) => boolean;
   /** The breaker that this link has joined; set while the store is away. */
   #joined: Breaker | undefined;
   /** One error for all calls of an outage: an error is expensive to create. */
@@ -83,11 +30,32 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   #isDetached = false;
   #onDrained: (() => void) | undefined;
 
-  constructor(options: LinkOptions<Request, Answer>) {
-    this.#options = options;
-    this.#strategy = options.strategy;
-    this.#batcher = new Batcher(this, options);
+  constructor(
+    store: Pick<Store, "breakerOf" | "isPermanent">,
+    key: string,
+    { name, timeoutMs, stats }: { name: string; timeoutMs: number; stats: OutageStats },
+    strategy: Strategy<Request, Answer>,
+    limits: Omit<BatchLimits, "timeoutMs">,
+  ) {
+    const own = new Breaker();
+    this.timeoutMs = timeoutMs;
+    this.#name = name;
+    this.#stats = stats;
+    this.#strategy = strategy;
+    this.#batcher = new Batcher(this, { ...limits, timeoutMs });
+    this.#findBreaker = () => strategy.breaker(store.breakerOf?.(key) ?? own);
+    this.#isPermanent = (cause) => store.isPermanent?.(cause) ?? cause instanceof TypeError;
   }
+
+  abstract now(): number;
+  abstract prepare(requests: readonly Request[]): readonly Request[];
+  abstract run(
+    requests: readonly Request[],
+    sentAt: number,
+    deadlineMs: number,
+  ): Promise<readonly (Answer | undefined)[]>;
+  /** Sends the smallest request that writes. */
+  protected abstract test(): Promise<unknown>;
 
   get isAway(): boolean {
     return this.#joined !== undefined;
@@ -110,17 +78,15 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#error;
   }
 
-  /** Whether a request would fail now without being sent, rather than wait for the store. */
-  get refusesNow(): boolean {
-    return this.#isAway() && !this.#strategy.acceptsLate;
-  }
-
-  /** Fails a request that depends on another one, which has failed. */
+  /** Handles a request that depends on a call that has failed, as if it had failed itself. */
   refuse(request: Request, error: unknown): void {
-    if (error instanceof StoreUnavailableError && !this.isPermanent(error.cause)) {
-      this.#strategy.failed(request, error, false);
-    } else {
+    if (!(error instanceof StoreUnavailableError) || this.isPermanent(error.cause)) {
       request.fail(error);
+    } else if (this.isAway || !this.#strategy.awayOnError) {
+      this.#unsent(request, error);
+    } else {
+      // the store is back already
+      this.#batcher.add(request);
     }
   }
 
@@ -139,7 +105,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
         for (const request of requests) if (!request.gone) request.fail(error);
         resolve();
       };
-      const last = setTimeout(end, Math.min(LONGEST_TIMEOUT_MS, this.#options.timeoutMs));
+      const last = setTimeout(end, Math.min(LONGEST_TIMEOUT_MS, this.timeoutMs));
       // the reply to this batch may still cause permits to return to the store
       this.#onDrained = () => {
         setTimeout(() => {
@@ -166,16 +132,11 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return this.#batcher.isDrained && !this.#strategy.holdsRequests;
   }
 
-  get #breaker(): Breaker {
-    const breaker = this.#options.breaker() ?? this.#own;
-    return this.#strategy.acceptsLate ? breaker.forWaiting() : breaker;
-  }
-
   /** Whether this link, or another one of the same connection, has detected an outage. */
   #isAway(): boolean {
     if (this.#joined !== undefined) return true;
     if (this.#isDetached) return false;
-    const { isOpen, isDisconnected, cause } = this.#breaker;
+    const { isOpen, isDisconnected, cause } = this.#findBreaker();
     if (!isOpen && !(isDisconnected && this.#strategy.awayOnDisconnect)) return false;
     this.#goAway(cause);
     return true;
@@ -183,14 +144,14 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   #unsent(request: Request, error: StoreUnavailableError): void {
     this.#strategy.failed(request, error, false);
-    if (this.#strategy.acceptsLate) this.#joined?.awaited();
+    if (this.#strategy.isAwaited) this.#joined?.awaited();
   }
 
   #goAway(cause: unknown): void {
     if (this.#joined !== undefined || this.#isDetached) return;
-    this.#joined = this.#breaker;
+    this.#joined = this.#findBreaker();
     const requests = this.#batcher.hold();
-    this.#options.stats.lost(cause);
+    this.#stats.lost(cause);
     this.#joined.join(this, cause);
     this.#strategy.lost();
     const error = requests.length > 0 ? this.refusal() : undefined;
@@ -199,31 +160,12 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   #unavailable(cause: unknown): StoreUnavailableError {
-    const { name, timeoutMs } = this.#options;
-    return new StoreUnavailableError(name, timeoutMs, cause);
+    return new StoreUnavailableError(this.#name, this.timeoutMs, cause);
   }
 
   // -- for the batcher --
 
-  now(): number {
-    return this.#options.now();
-  }
-
-  prepare(requests: readonly Request[]): readonly Request[] {
-    return this.#options.prepare(requests);
-  }
-
-  /** An answer is undefined where the store has run the request but its reply is lost. */
-  run(
-    requests: readonly Request[],
-    sentAt: number,
-    deadlineMs: number,
-  ): Promise<readonly (Answer | undefined)[]> {
-    return this.#options.run(requests, sentAt, deadlineMs);
-  }
-
   answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
-    const { stats, answered } = this.#options;
     const lost: Request[] = [];
     for (let i = 0; i < requests.length; i++) {
       const request = requests[i] as Request;
@@ -233,13 +175,13 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
       } else if (answer === undefined) {
         lost.push(request);
       } else {
-        answered?.(request, answer);
+        this.#strategy.answered(request, answer);
         request.answer(answer, sentAt);
       }
     }
-    stats.answered();
+    this.#stats.answered();
     // a reply in time shows that the store is not away
-    const breaker = this.#joined ?? this.#breaker;
+    const breaker = this.#joined ?? this.#findBreaker();
     if (breaker.isOpen) breaker.close();
     if (lost.length > 0) this.failed(lost, new LostReplyError(), false);
   }
@@ -253,14 +195,14 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
       const answer = answers[i];
       if (answer !== undefined) this.#strategy.late(request, answer, sentAt);
     });
-    if (isLatest && this.#strategy.acceptsLate) this.#joined?.close();
+    if (isLatest) this.#joined?.answeredLate();
   }
 
   failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void {
     const error = this.#unavailable(cause);
     const isPermanent = this.isPermanent(cause);
     const isAway = !isPermanent && (isOverdue || this.#strategy.awayOnError);
-    if (!isPermanent) this.#options.stats.lost(cause);
+    if (!isPermanent) this.#stats.lost(cause);
     for (const request of requests) {
       if (request.gone) continue;
       if (isPermanent) request.fail(error);
@@ -275,10 +217,6 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
 
   // -- for the breaker --
 
-  get timeoutMs(): number {
-    return this.#options.timeoutMs;
-  }
-
   get isAwaited(): boolean {
     return this.#strategy.isAwaited;
   }
@@ -288,12 +226,12 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   isPermanent(cause: unknown): boolean {
-    return this.#options.isPermanent(cause);
+    return this.#isPermanent(cause);
   }
 
   probe(): Promise<unknown> {
     const afterThat = () => {};
-    const probe = new Promise((resolve) => resolve(this.#options.probe()));
+    const probe = new Promise((resolve) => resolve(this.test()));
     // if an overdue reply and the probe's reply arrive together, the overdue one is processed first
     return probe.finally(afterThat);
   }
@@ -301,7 +239,7 @@ export class StoreLink<Request extends PendingRequest<Answer>, Answer>
   found(): void {
     this.#joined = undefined;
     this.#error = undefined;
-    this.#options.stats.answered();
+    this.#stats.answered();
     this.#strategy.recovered((request) => this.#batcher.add(request));
     this.#batcher.resume();
   }

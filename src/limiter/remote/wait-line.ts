@@ -1,6 +1,6 @@
 import { type Clock, type Timer, toMicros } from "../../ground/clock.ts";
 import { Fifo } from "../fifo.ts";
-import { LONGEST_CREDIT } from "../timeline.ts";
+import { LateCredit } from "../late-credit.ts";
 
 /** Permits that a remote store has promised. */
 export interface Promised {
@@ -40,6 +40,7 @@ const JITTER = 1000;
  */
 export class WaitLine {
   readonly #clock: Clock;
+  readonly #sendsTime: boolean;
   /** In the order of their instants. */
   readonly #sleepers = new Fifo<Sleeper>();
   readonly #aside = new Map<Sleeper, Timer>();
@@ -47,17 +48,23 @@ export class WaitLine {
   #heldUntil = 0;
   #timer: Timer | undefined;
   #timerAt = 0;
-  #lateBy = 0;
-  #lateUntil = 0;
+  readonly #late = new LateCredit();
   #isClosing = false;
   #permits = 0;
 
-  constructor(clock: Clock) {
+  /** @param sendsTime whether the store uses this clock, which every batch then carries */
+  constructor(clock: Clock, sendsTime = false) {
     this.#clock = clock;
+    this.#sendsTime = sendsTime;
   }
 
   now(): number {
     return toMicros(this.#clock.now());
+  }
+
+  /** Returns when the wait of an answer is over. @param sentAt when its batch was sent */
+  dueAt(wait: number, sentAt: number): number {
+    return wait + (this.#sendsTime ? sentAt : this.now());
   }
 
   /** How long the last caller in the line still sleeps, microseconds. */
@@ -194,7 +201,7 @@ export class WaitLine {
 
   /** Returns how late our timer was for the callers that call again now: see `WaiterQueue`. */
   lateBy(): number {
-    return this.now() < this.#lateUntil ? this.#lateBy : 0;
+    return this.#late.at(this.now());
   }
 
   #arm(): void {
@@ -222,8 +229,7 @@ export class WaitLine {
       this.#sleepers.remove(sleeper);
       this.#permits -= sleeper.size;
       sleeper.wake(now);
-      this.#lateBy = Math.min(now - at, LONGEST_CREDIT);
-      this.#lateUntil = now + this.#lateBy;
+      this.#late.grant(now - at, now);
     }
     this.#arm();
   }

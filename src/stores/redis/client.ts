@@ -1,129 +1,62 @@
-import { show } from "../../ground/check.ts";
-import { isCluster } from "./cluster-slots.ts";
+/** Chooses the adapter of a client, by the client's methods. */
+import { oncePerProcess } from "../../ground/copies.ts";
+import type { ClientAdapter, Connection } from "./clients/adapter.ts";
+import { type BunRedisLike, bunAdapter } from "./clients/bun.ts";
+import { type IoredisLike, ioredisAdapter } from "./clients/ioredis.ts";
+import { type NodeRedisLike, nodeRedisAdapter } from "./clients/node-redis.ts";
+import { type UpstashLike, upstashAdapter } from "./clients/upstash.ts";
+import { has } from "./methods.ts";
 import { notAClient, whyNoClient } from "./not-a-client.ts";
-import { Redirections } from "./redirections.ts";
+import type { ScriptRunner } from "./script-runner.ts";
 
-/** The only operation that a limiter needs of a Redis client: run a script. */
-export interface ScriptRunner {
-  runScript(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown>;
-}
+export type { Script, ScriptRunner } from "./script-runner.ts";
+export type { BunRedisLike, IoredisLike, NodeRedisLike, UpstashLike };
 
-export interface Script {
-  /** The name of the script, unique in this package. */
-  readonly name: string;
-  readonly lua: string;
-}
+export type RedisClient = IoredisLike | NodeRedisLike | BunRedisLike | UpstashLike | ScriptRunner;
 
-/** ioredis and iovalkey, a single server or a Cluster. */
-export interface IoredisLike {
-  evalsha(sha1: string, numberOfKeys: number, ...keysAndArgs: string[]): Promise<unknown>;
-  eval(lua: string, numberOfKeys: number, ...keysAndArgs: string[]): Promise<unknown>;
-}
-
-/** node-redis (`redis`, `@redis/client`): a single server, a pool, a Cluster or Sentinel. */
-export interface NodeRedisLike {
-  evalSha(sha1: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
-  eval(lua: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
-}
-
-export type RedisClient = IoredisLike | NodeRedisLike | ScriptRunner;
-
-/** Runs a script. If the client throws, or returns no promise, the result is a promise all the same. */
-export function callScript(
-  runner: ScriptRunner,
-  ...call: Parameters<ScriptRunner["runScript"]>
-): Promise<unknown> {
-  try {
-    return Promise.resolve(runner.runScript(...call));
-  } catch (error) {
-    return Promise.reject(error);
-  }
-}
-
-const runners = new WeakMap<RedisClient, ScriptRunner>();
-
-/** Returns the runner of a client, chosen by the client's methods. The same for the same client. */
-export function scriptRunner(client: RedisClient): ScriptRunner {
-  const known = runners.get(client);
-  if (known !== undefined) return known;
-  const runner = makeRunner(client);
-  runners.set(client, runner);
-  return runner;
-}
-
-function makeRunner(client: RedisClient): ScriptRunner {
-  const why = whyNoClient(client);
-  if (why !== undefined) throw notAClient(why);
-  if (can(client, "runScript")) return client;
-  const runner = byHash(client);
-  if (!isCluster(client)) return runner;
-  const redirections = new Redirections(client);
-  return { runScript: (...call) => redirections.follow(() => runner.runScript(...call)) };
-}
-
-function byHash(client: IoredisLike | NodeRedisLike): ScriptRunner {
-  if (can(client, "evalsha")) {
-    return new HashRunner(
-      (sha, keys, args) => client.evalsha(sha, keys.length, ...keys, ...args),
-      (lua, keys, args) => client.eval(lua, keys.length, ...keys, ...args),
-    );
-  }
-  return new HashRunner(
-    (sha, keys, args) => client.evalSha(sha, { keys: [...keys], arguments: [...args] }),
-    (lua, keys, args) => client.eval(lua, { keys: [...keys], arguments: [...args] }),
-  );
-}
-
-function can<Verb extends string>(
-  client: RedisClient,
-  verb: Verb,
-): client is Extract<RedisClient, Record<Verb, unknown>> {
-  return typeof (Object(client) as Record<string, unknown>)[verb] === "function";
-}
-
-type Send = (script: string, keys: readonly string[], args: readonly string[]) => Promise<unknown>;
+const adapters = /* @__PURE__ */ oncePerProcess(
+  "client adapters",
+  () => new WeakMap<RedisClient, ClientAdapter>(),
+);
 
 /**
- * Sends a script by its hash, and its whole text if the server does not have the script. (ioredis' own
- * `defineCommand` does the same, but fails if the client pipelines automatically.)
+ * Returns the adapter of a client: the same for the same client.
+ *
+ * @throws TypeError if it is not a client, with what is accepted
  */
-class HashRunner implements ScriptRunner {
-  readonly #byHash: Send;
-  readonly #whole: Send;
-
-  constructor(byHash: Send, whole: Send) {
-    this.#byHash = byHash;
-    this.#whole = whole;
-  }
-
-  runScript(
-    { name, lua }: Script,
-    keys: readonly string[],
-    args: readonly string[],
-  ): Promise<unknown> {
-    const hash = hashes.get(lua) ?? sha1(lua);
-    if (typeof hash !== "string") {
-      // scripts that are sent meanwhile wait for the same promise, so the order is kept
-      hashes.set(lua, hash);
-      return hash.then((found) => {
-        hashes.set(lua, found);
-        return this.runScript({ name, lua }, keys, args);
-      });
-    }
-    const reply = this.#byHash(hash, keys, args);
-    if (typeof reply?.then !== "function") {
-      throw notAClient(`a client that answers with ${show(reply)} where a promise is expected`);
-    }
-    return reply.catch((error: unknown) => {
-      if (!String(error).includes("NOSCRIPT")) throw error;
-      return this.#whole(lua, keys, args);
-    });
-  }
+export function adapterOf(client: RedisClient): ClientAdapter {
+  const known = adapters.get(client);
+  if (known !== undefined) return known;
+  const adapter = makeAdapter(client);
+  adapters.set(client, adapter);
+  return adapter;
 }
 
-const hashes = new Map<string, string | Promise<string>>();
+/** Returns the runner of a client's scripts. */
+export function scriptRunner(client: RedisClient): ScriptRunner {
+  return adapterOf(client).runner;
+}
 
-async function sha1(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+function makeAdapter(client: RedisClient): ClientAdapter {
+  let why: string | undefined;
+  try {
+    why = whyNoClient(client);
+    if (why === undefined) return choose(client);
+  } catch (error) {
+    why = `an object that throws when it is read: ${error}`;
+  }
+  throw notAClient(why);
+}
+
+function choose(client: RedisClient): ClientAdapter {
+  if (has(client, "runScript")) return ownAdapter(client as ScriptRunner);
+  if (has(client, "evalSha")) return nodeRedisAdapter(client as NodeRedisLike);
+  if (has(client, "createScript")) return upstashAdapter(client as UpstashLike);
+  // `Bun.RedisClient` has `evalsha` too, in newer versions
+  if (has(client, "send")) return bunAdapter(client as BunRedisLike);
+  return ioredisAdapter(client as IoredisLike);
+}
+
+function ownAdapter(client: ScriptRunner): ClientAdapter {
+  return { runner: client, isOrdered: false, connection: client as Connection };
 }

@@ -11,17 +11,17 @@ export interface ClusterClient {
   readonly options?: { readonly keyPrefix?: string };
 }
 
-/** Whether the client is one for a Cluster: `nodes` is a method of ioredis, `nodeClient` of node-redis. */
-export function isCluster(client: object): boolean {
-  return "nodes" in client || "nodeClient" in client;
-}
-
 /** Returns the address of the master that serves the key; empty if the client does not know it. */
 export function nodeOf(client: ClusterClient, key: string): string {
-  const prefix = client.options?.keyPrefix ?? "";
-  const entry = client.slots?.[slotOf(prefix + key)];
-  if (entry === undefined) return "";
-  return "master" in entry ? String(entry.master?.address) : String((entry as string[])[0]);
+  try {
+    const prefix = client.options?.keyPrefix ?? "";
+    const entry = client.slots?.[slotOf(prefix + key)];
+    if (entry === undefined) return "";
+    return "master" in entry ? String(entry.master?.address) : String((entry as string[])[0]);
+  } catch {
+    // the table looks different in this version of the client
+    return "";
+  }
 }
 
 /** Returns the slot of a key: the hash of the text in its first braces or, if that is empty, of the key. */

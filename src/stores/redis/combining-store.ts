@@ -7,19 +7,21 @@
  * same hash tag (the text in braces) are combined.
  */
 import { show } from "../../ground/check.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
 import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
 import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
+import type { LuaTwin } from "./lua-twin.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 import { combinedScriptFor } from "./scripts.ts";
 
 /** The most limiters in a call: the server runs nothing else while a script runs. */
 const MOST_PARTS = 128;
 
 interface RedisPlace extends Place {
-  /** The algorithms of its policies. */
-  readonly names: readonly string[];
+  /** The twins of its policies' algorithms. */
+  readonly twins: readonly LuaTwin[];
   readonly limitKeys: readonly string[];
 }
 
@@ -33,7 +35,10 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-const combiningStores = new WeakMap<ScriptRunner, RedisCombiningStore>();
+const combiningStores = /* @__PURE__ */ oncePerProcess(
+  "combining stores",
+  () => new WeakMap<ScriptRunner, RedisCombiningStore>(),
+);
 
 export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;
@@ -59,13 +64,13 @@ export class RedisCombiningStore implements CombiningStore {
   }
 
   /** @param key the whole key, with its prefix */
-  place(key: string, names: readonly string[], limitKeys: readonly string[]): RedisPlace {
-    return { store: this, slot: this.#hasSlots ? tagOf(key) : "", key, names, limitKeys };
+  place(key: string, twins: readonly LuaTwin[], limitKeys: readonly string[]): RedisPlace {
+    return { store: this, slot: this.#hasSlots ? tagOf(key) : "", key, twins, limitKeys };
   }
 
   runTogether(verb: "take" | "peek", parts: readonly CombinedPart[]): Promise<CombinedReply> {
     const places = parts.map(({ place }) => place as RedisPlace);
-    const script = combinedScriptFor(places.flatMap(({ names }) => names));
+    const script = combinedScriptFor(places.flatMap(({ twins }) => twins));
     const keys = places.flatMap(({ key, limitKeys }) => [key, ...limitKeys]);
     const slot = String(places[0]?.slot);
     return new Promise((resolve, reject) => {
@@ -133,7 +138,7 @@ export class RedisCombiningStore implements CombiningStore {
   }
 
   #refuse({ keys, reject }: Pending, error: unknown): void {
-    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject);
+    void explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
   }
 }
 
@@ -149,9 +154,9 @@ function encode({ verb, keys, parts }: Pending, trip: Trip): readonly string[] {
 }
 
 function encodePart({ place, ...part }: CombinedPart, trip: Trip): readonly string[] {
-  const { names, limitKeys } = place as RedisPlace;
+  const { twins, limitKeys } = place as RedisPlace;
   const { declared, now, longest, late, isOptional, amount } = part;
-  const permits = names.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
+  const permits = twins.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   const clock = now === undefined ? "" : String(now);
   const numbers = [longest, late, isOptional ? 1 : 0, ...permits];
   const head = [String(limitKeys.length), declared, clock, ...encodeTrip(trip)];

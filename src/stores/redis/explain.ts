@@ -1,9 +1,9 @@
 /** Adds the key and its value, or the missing rights, to an error that only the operator can fix. */
 import { show } from "../../ground/check.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
-import { lua } from "./lua.gen.ts";
+import { look as lookLua } from "./lua.gen.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
-const LOOK: Script = { name: "smoothLimiter:look", lua: String(lua.look) };
+const LOOK: Script = { name: "smoothLimiter:look", lua: lookLua };
 
 const UNREADABLE = /the key (.*) holds a value that no limiter has written/s;
 const MISSING_RIGHT = /NOPERM|user executing the script/;

@@ -4,9 +4,14 @@
  * Cluster client wraps `MOVED`, which is temporary there.)
  */
 const PERMANENT =
-  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error: MOVED |user executing the script|unknown command|bad argument #|no limiter has written|use fewer policies|attempt to (?:call|compare|concatenate|index|perform) /;
+  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error(?: \[\w+\])?: (?:MOVED |Unauthorized)|user executing the script|unknown command|bad argument #|no limiter has written|use fewer policies|attempt to (?:call|compare|concatenate|index|perform) /;
+
+/** The TypeErrors of `fetch` when there is no reply, in Node, browsers, Bun, Deno and workers. */
+const NO_REPLY =
+  /^(?:fetch failed|failed to fetch|terminated|load failed|(?:a )?network ?error|network request failed|network connection lost|error sending request)/i;
 
 /** Whether the server is available, so that a retry does not help. */
 export function isPermanent(cause: unknown): boolean {
-  return cause instanceof TypeError || PERMANENT.test(`${cause}`);
+  if (cause instanceof TypeError) return !NO_REPLY.test(cause.message);
+  return PERMANENT.test(`${cause}`);
 }

@@ -1,12 +1,16 @@
+import { oncePerProcess } from "../../ground/copies.ts";
 import { ProcessCounter } from "../process-counter.ts";
 import { encodeTrip } from "./answers.ts";
-import type { ScriptRunner } from "./client.ts";
 import { ScriptCoalescer } from "./script-coalescer.ts";
+import type { ScriptRunner } from "./script-runner.ts";
 import { processScript } from "./scripts.ts";
 
-const processId = crypto.randomUUID();
+const processId = /* @__PURE__ */ oncePerProcess("process id", () => crypto.randomUUID());
 
-const all = new WeakMap<ScriptRunner, ProcessCounters>();
+const all = /* @__PURE__ */ oncePerProcess(
+  "process counters",
+  () => new WeakMap<ScriptRunner, ProcessCounters>(),
+);
 
 /** The counters of one client: limiters with the same key share a counter, and a process counts once. */
 export class ProcessCounters {

@@ -10,15 +10,15 @@ import type {
   Standing,
 } from "../lease-store.ts";
 import type { ProcessCounter } from "../process-counter.ts";
-import type { Script, ScriptRunner } from "./client.ts";
+import type { Subscriptions } from "./clients/adapter.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LEASES } from "./explain.ts";
-import { lua } from "./lua.gen.ts";
+import { concurrency } from "./lua.gen.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
-import type { Subscriptions } from "./subscriber.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
-const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: String(lua.concurrency) };
+const SCRIPT: Script = { name: "smoothLimiter:concurrency", lua: concurrency };
 
 const LETTERS: Readonly<Record<LeaseVerb, string>> = {
   acquire: "a",
@@ -65,7 +65,7 @@ export class RedisLeaseStore implements LeaseStore {
     const args = [String(declared), name];
     for (const { verb, what } of requests) args.push(LETTERS[verb] + what);
     try {
-      return decode(await this.#runner.runScript(SCRIPT, [name], args), requests.length);
+      return decode(await callScript(this.#runner, SCRIPT, [name], args), requests.length);
     } catch (error) {
       throw await explain(this.#runner, LEASES, [name], error);
     }
@@ -77,7 +77,7 @@ export class RedisLeaseStore implements LeaseStore {
 
   listen(key: string, processId: string, granted: (ids: readonly string[]) => void): Listening {
     return this.#subscriptions(`${this.#prefix}${key}:${processId}`, (message) =>
-      granted(message.split(" ")),
+      granted(String(message).split(" ")),
     );
   }
 }

@@ -16,14 +16,14 @@ import {
 } from "../store.ts";
 import { LostReplyError, type Trip } from "../trip.ts";
 import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
-import type { ScriptRunner } from "./client.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
-import { lua } from "./lua.gen.ts";
+import type { LuaTwin } from "./lua-twin.ts";
 import { isPermanent } from "./permanent.ts";
 import { ProcessCounters } from "./process-counters.ts";
 import { type KeyScript, ScriptCoalescer } from "./script-coalescer.ts";
+import type { ScriptRunner } from "./script-runner.ts";
 import { scriptFor } from "./scripts.ts";
 
 export class RedisStore implements Store {
@@ -31,7 +31,7 @@ export class RedisStore implements Store {
   readonly #coalescer: ScriptCoalescer;
   readonly #combining: RedisCombiningStore;
   readonly #processes: ProcessCounters;
-  readonly #names: readonly string[];
+  readonly #twins: readonly LuaTwin[];
   readonly #prefix: string;
   /** The scripts for trips that only reserve, and for trips with other verbs. */
   readonly #reserving: KeyScript;
@@ -42,7 +42,7 @@ export class RedisStore implements Store {
   readonly isOrdered: boolean;
 
   /**
-   * @param names the names of the algorithms, one for each policy
+   * @param twins the Lua twins of the algorithms, one for each policy
    * @param limitKeys the keys in which operators keep limits
    * @param breakerOf returns the breaker of all limiters on the server of a key
    * @param isOrdered whether the client keeps the order of commands
@@ -50,7 +50,7 @@ export class RedisStore implements Store {
   constructor(
     runner: ScriptRunner,
     prefix: string,
-    names: readonly string[],
+    twins: readonly LuaTwin[],
     limitKeys: readonly string[] = [],
     breakerOf?: BreakerOf,
     isOrdered = false,
@@ -62,11 +62,11 @@ export class RedisStore implements Store {
     this.#coalescer = ScriptCoalescer.of(runner);
     this.#combining = RedisCombiningStore.of(runner);
     this.#processes = ProcessCounters.of(runner);
-    this.#names = names;
+    this.#twins = twins;
     this.#prefix = prefix;
-    this.#reserving = scriptFor(names, "");
-    this.#anything = scriptFor(names, String(lua.verbs));
-    this.#policies = names.length;
+    this.#reserving = scriptFor(twins, false);
+    this.#anything = scriptFor(twins, true);
+    this.#policies = twins.length;
   }
 
   breakerOf(key: string): Breaker | undefined {
@@ -116,7 +116,7 @@ export class RedisStore implements Store {
   }
 
   place(key: string): Place {
-    return this.#combining.place(this.#prefix + key, this.#names, this.#limitKeys);
+    return this.#combining.place(this.#prefix + key, this.#twins, this.#limitKeys);
   }
 
   #encode(request: StoreRequest, args: string[]): void {
@@ -185,7 +185,7 @@ function decodeReply(
   const all = after < 0 ? whole : whole.slice(after + 1);
   const end = all.indexOf("\t");
   // the hot path omits the head: its numbers are the declared ones, and it has no notes
-  const isHot = end < 0 && /^[\dn]/.test(all);
+  const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
   const head = isHot ? "" : all.slice(0, end);
   // for a short text `split` costs more than the rest of the decoding
   const isOne = end === all.lastIndexOf("\t");

@@ -1,6 +1,7 @@
 import { show } from "../../ground/check.ts";
+import { oncePerProcess } from "../../ground/copies.ts";
 import { atEndOfTurn } from "../../ground/end-of-turn.ts";
-import { callScript, type Script, type ScriptRunner } from "./client.ts";
+import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
 
 /** A script for one key, and the same script for several keys. */
 export interface KeyScript {
@@ -21,7 +22,10 @@ export interface PendingScript {
   failed(error: unknown): void;
 }
 
-const coalescers = new WeakMap<ScriptRunner, ScriptCoalescer>();
+const coalescers = /* @__PURE__ */ oncePerProcess(
+  "script coalescers",
+  () => new WeakMap<ScriptRunner, ScriptCoalescer>(),
+);
 
 /**
  * Sends scripts for several keys in one call if they are sent in one turn of the event loop, because the

@@ -1,5 +1,7 @@
 /** Subscriptions: receive the messages that are published on a channel. */
 import type { Listening } from "../lease-store.ts";
+import type { Subscriptions } from "./clients/adapter.ts";
+import { has, promised } from "./methods.ts";
 
 /** ioredis and iovalkey, a single server or a Cluster, for subscriptions only. */
 export interface IoredisSubscriber {
@@ -10,7 +12,7 @@ export interface IoredisSubscriber {
   off(event: "message", listener: (channel: string, message: string) => void): unknown;
 }
 
-/** node-redis, connected, for subscriptions; or anything with these two verbs. */
+/** node-redis or `Bun.RedisClient`, connected, for subscriptions; or anything with these two verbs. */
 export interface NodeRedisSubscriber {
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
   unsubscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
@@ -18,45 +20,19 @@ export interface NodeRedisSubscriber {
 
 export type RedisSubscriber = IoredisSubscriber | NodeRedisSubscriber;
 
-/** Opens a subscription. */
-export type Subscriptions = (channel: string, hear: (message: string) => void) => Listening;
-
-/** The methods that a duplicate of a client may have, besides those to subscribe. */
-interface Duplicate {
-  on?(event: "error" | "ready", listener: () => void): unknown;
-  once?(event: "ready", listener: () => void): unknown;
-  connect?(): Promise<unknown>;
-  disconnect?(): unknown;
-  destroy?(): unknown;
-}
-
-/**
- * Returns a function that opens subscriptions: on `subscriber`, which is shared and stays open, or else
- * each on its own connection, a duplicate of the client.
- */
-export function subscriptions(client: unknown, subscriber: unknown): Subscriptions {
-  if (subscriber !== undefined) {
-    if (!has(subscriber, "subscribe", "unsubscribe")) {
-      throw new TypeError("subscriber must have subscribe and unsubscribe, as clients do");
-    }
-    const shared = subscriber as RedisSubscriber;
-    return (channel, hear) => shareOf(shared, channel, hear);
+/** Opens subscriptions on a client, which is shared and stays open. */
+export function subscriptionsOn(subscriber: unknown): Subscriptions {
+  if (!has(subscriber, "subscribe", "unsubscribe")) {
+    throw new TypeError("subscriber must have subscribe and unsubscribe, as clients do");
   }
-  if (!has(client, "duplicate", "subscribe")) {
-    throw new TypeError(
-      "redis cannot be duplicated, or not subscribe: give a client that can, as options.subscriber",
-    );
-  }
-  const { duplicate } = client as { duplicate(options?: object): RedisSubscriber & Duplicate };
-  // when ioredis resubscribes by itself and fails, the rejection is unhandled and ends the process
-  const options = has(client, "psubscribe") ? { autoResubscribe: false } : undefined;
-  return (channel, hear) => ownOf(duplicate.call(client, options), channel, hear);
-}
-
-function has(object: unknown, ...verbs: readonly string[]): boolean {
-  return verbs.every(
-    (verb) => typeof (Object(object) as Record<string, unknown>)[verb] === "function",
-  );
+  return (channel, hear) => {
+    const { ready, end } = subscribe(subscriber as RedisSubscriber, channel, hear);
+    return {
+      ready: ready.then(() => {}),
+      // errors of unsubscribing are ignored: the subscription is not used any more
+      close: () => void ready.then(end).catch(() => {}),
+    };
+  };
 }
 
 /** A subscription, and how to end it. */
@@ -86,75 +62,44 @@ function subscribe(
 }
 
 function isIoredis(subscriber: RedisSubscriber): subscriber is IoredisSubscriber {
-  return has(subscriber, "psubscribe");
+  return has(subscriber, "psubscribe", "on", "off");
 }
 
-function shareOf(
-  subscriber: RedisSubscriber,
-  channel: string,
-  hear: (message: string) => void,
-): Listening {
-  const { ready, end } = subscribe(subscriber, channel, hear);
+/** How a client opens, checks and ends a connection for one subscription. */
+export interface OwnConnection<Own> {
+  make(): Own | Promise<Own>;
+  /** Resolves when the subscription is active. */
+  open(own: Own): Promise<unknown>;
+  /** Resolves when the connection has replied; a client may reject a PING while it is subscribed. */
+  check(own: Own): Promise<unknown>;
+  end(own: Own): unknown;
+}
+
+export function listenOn<Own>(connection: OwnConnection<Own>): Listening {
+  const own = promised(() => connection.make());
   return {
-    ready: ready.then(() => {}),
-    // errors of unsubscribing are ignored: the subscription is not used any more
-    close: () => void ready.then(end).catch(() => {}),
+    ready: own.then(async (made) => void (await connection.open(made as Own))),
+    check: () => own.then((made) => connection.check(made as Own)),
+    // a client that has given up by itself rejects, because it is closed already
+    close: () => void own.then((made) => connection.end(made as Own)).catch(() => {}),
   };
 }
 
-function ownOf(
-  own: RedisSubscriber & Duplicate,
-  channel: string,
-  hear: (message: string) => void,
-): Listening {
-  // the client reconnects by itself, and the limiter polls for messages missed meanwhile
-  own.on?.("error", () => {});
-  let listens = false;
-  const listen = async () => {
-    await subscribe(own, channel, hear).ready;
-    listens = true;
-  };
-  own.on?.("ready", () => {
-    if (listens && isIoredis(own)) own.subscribe(channel).catch(() => {});
-  });
+/** Returns a check that subscribes to another channel for a moment. */
+export function checkByChannel(channel: string): (own: NodeRedisSubscriber) => Promise<unknown> {
   let checks = 0;
-  // use the subscribed connection: a client may have others, and may reject a PING while subscribed
-  const check = async (): Promise<unknown> => {
-    if (isIoredis(own)) return own.subscribe(channel);
+  return async (own) => {
     checks += 1;
     const other = `${channel}:${checks}`;
     await own.subscribe(other, () => {});
     return own.unsubscribe(other, () => {}).catch(() => {});
   };
-  return {
-    check,
-    ready: connect(own)
-      .then(listen)
-      // without an offline queue a client rejects commands before it is ready
-      .catch(() => whenReady(own).then(listen)),
-    // a client that has given up by itself rejects, because it is closed already
-    close: () =>
-      void Promise.resolve()
-        .then(() => end(own))
-        .catch(() => {}),
-  };
 }
 
-function connect(own: RedisSubscriber & Duplicate): Promise<unknown> {
-  return promised(() => (isIoredis(own) ? undefined : own.connect?.()));
-}
-
-function whenReady(own: Duplicate): Promise<void> {
+export function whenReady(own: {
+  once?(event: "ready", listener: () => void): unknown;
+}): Promise<void> {
   return new Promise((resolve) => {
     own.once?.("ready", resolve);
   });
-}
-
-function end(own: RedisSubscriber & Duplicate): unknown {
-  return isIoredis(own) || !own.destroy ? own.disconnect?.() : own.destroy();
-}
-
-/** Turns an exception into a rejection: some clients throw where others reject. */
-async function promised(deed: () => unknown): Promise<unknown> {
-  return deed();
 }

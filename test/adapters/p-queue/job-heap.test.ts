@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { JobHeap } from "../../../src/adapters/p-queue/job-heap.ts";
+import { cpuMs } from "../../support/cpu.ts";
 import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: the jobs that wait");
@@ -133,12 +134,12 @@ test("100 000 jobs of as many priorities, a third of them removed: no quadratic 
     heap.enqueue(job(), { id: `${i}`, priority: (i * 7919) % 100_003, signal });
   }
   controller.abort();
-  const startedAt = performance.now();
+  const startedAt = cpuMs();
   for (let i = 0; i < 100_000; i += 3) heap.remove(`${i}`);
   let count = 0;
   while (heap.take()) count++;
   assert.is(count, 66_666);
-  assert.ok(performance.now() - startedAt < 5000);
+  assert.ok(cpuMs() - startedAt < 5000);
 });
 
 test.run();

@@ -13,7 +13,10 @@ function busy(onFull?: OnFullQueue) {
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
   const queue = new PacedQueue({ limiter, maxWaiting: 2, onFull });
   const starts: string[] = [];
-  const add = (name: string, options: { priority?: number; signal?: AbortSignal } = {}) =>
+  const add = (
+    name: string,
+    options: { id?: string; priority?: number; signal?: AbortSignal } = {},
+  ) =>
     watch(
       clock,
       queue.add(() => `${name} ${starts.push(`${name} ${clock.now()}`)}`, options),
@@ -50,6 +53,36 @@ test("drop-oldest: the job that was added first of those that wait, whatever its
   await clock.advance(1000);
   assert.equal([isDropped(a.error), a.at], [true, 0]);
   assert.equal(starts, ["first 0", "b 100", "c 200"]);
+});
+
+test("drop-oldest: a job that setPriority has moved keeps its age", async () => {
+  const { clock, queue, starts, add } = busy("drop-oldest");
+  add("moved", { id: "moved", priority: 1 });
+  add("second");
+  queue.setPriority("moved", 0);
+  add("third");
+  await clock.advance(0);
+  assert.is(queue.size, 2);
+  assert.throws(() => queue.setPriority("moved", 5), ReferenceError);
+  await clock.advance(1000);
+  assert.equal(starts, ["first 0", "second 100", "third 200"]);
+});
+
+test("drop-oldest: jobs that have started, were aborted or cleared are not dropped in place of one that waits", async () => {
+  const { clock, queue, add } = busy("drop-oldest");
+  const leaving = new AbortController();
+  const started = add("started");
+  const aborted = add("aborted", { signal: leaving.signal });
+  await clock.advance(100);
+  leaving.abort("enough");
+  const [a, b] = [add("a"), add("b")];
+  add("c");
+  await clock.advance(0);
+  assert.equal([started.error, aborted.error, isDropped(a.error)], [undefined, "enough", true]);
+  queue.clear();
+  const [d] = [add("d"), add("e"), add("f")];
+  await clock.advance(0);
+  assert.equal([isDropped(b.error), isDropped(d?.error), queue.size], [false, true, 2]);
 });
 
 test("drop-lowest-priority: the first of the least urgent; a job that is not more urgent is refused", async () => {

@@ -3,8 +3,9 @@ import * as assert from "uvu/assert";
 import type { StoreUnavailableError } from "../../../src/ground/errors.ts";
 import type { Amount } from "../../../src/ground/permits.ts";
 import { smoothBursty } from "../../../src/index.ts";
-import { KeptLimits } from "../../../src/limiter/remote/kept-limits.ts";
+import { InForce } from "../../../src/limiter/remote/in-force.ts";
 import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
+import type { Parts } from "../../../src/limiter/remote/parts.ts";
 import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
 import {
   type PermitRequest,
@@ -15,7 +16,7 @@ import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
 import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
-import { listPolicies } from "../../../src/stores/memory.ts";
+import { listPolicies } from "../../../src/stores/policies.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { suite } from "../../support/suite.ts";
@@ -151,11 +152,13 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
   const { now = () => 77, lateBy = () => 0 } = options;
   const line = { now, lateBy } as Partial<WaitLine> as WaitLine;
   const strategy = STRATEGIES[when]();
-  const policies = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
-  const link = new PermitLink(store, key, policies, {
-    ...{ line, strategy, limits: new KeptLimits({ limiter: "test" }, policies.names) },
-    ...{ stats: new OutageStats("test"), options: { name: "test", timeoutMs, epoch } },
-  });
+  const declared = listPolicies(smoothBursty({ permitsPerSecond: 5 }));
+  const stats = new OutageStats("test");
+  const inForce = new InForce("test", declared);
+  const parts = {
+    ...{ name: "test", timeoutMs, epoch, declared, line, stats, inForce },
+  } as Partial<Parts> as Parts;
+  const link = new PermitLink(store, key, parts, strategy);
   const ask = (...calls: TestCall[]) => {
     for (const call of calls) link.send(call);
   };
@@ -172,7 +175,7 @@ function make({ key = "key", when = "throw", ...options }: Made = {}) {
     link.send(call);
     return call.promise;
   };
-  return { store, link, strategy, ask, send };
+  return { store, link, inForce, strategy, ask, send };
 }
 
 function many(count: number): TestCall[] {
@@ -313,13 +316,13 @@ sharing("the time and the lateness are those of the departure", async () => {
 });
 
 sharing("the numbers in force are those of the last reply", async () => {
-  const { store, link, ask } = make();
-  assert.is(link.inForce, "s5");
+  const { store, inForce, ask } = make();
+  assert.is(inForce.numbers, "s5");
   ask(new TestCall());
   await microtasks();
   store.last.reply([GRANTED], "s9");
   await microtasks();
-  assert.is(link.inForce, "s9");
+  assert.is(inForce.numbers, "s9");
 });
 
 sharing.run();
@@ -354,7 +357,7 @@ trouble("an error is everybody's who travelled, with its cause; the next trip le
 });
 
 trouble("nobody pays for the outage: late once, then at once, until it is back", async () => {
-  const { store, link, ask } = make();
+  const { store, link, inForce, ask } = make();
   const first = new TestCall();
   ask(first);
   await timers.tickAsync(600);
@@ -375,7 +378,7 @@ trouble("nobody pays for the outage: late once, then at once, until it is back",
   first.returnToStore = (answer) => link.returnToStore(1, answer);
   store.trips[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
-  assert.is(link.inForce, "s6");
+  assert.is(inForce.numbers, "s6");
   assert.is(store.trips.length, 1, "too late an answer: it is away still");
   await timers.tickAsync(25);
   assert.is(packed(store.last), "pause");

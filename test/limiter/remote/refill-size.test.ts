@@ -1,5 +1,5 @@
 import * as assert from "uvu/assert";
-import { writePolicies } from "../../../src/algorithms/index.ts";
+import { readPolicies, writePolicies } from "../../../src/algorithms/index.ts";
 import {
   fixedWindow,
   gcra,
@@ -12,6 +12,8 @@ import { RefillSize } from "../../../src/limiter/remote/refill-size.ts";
 import { suite } from "../../support/suite.ts";
 
 const bursty = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond });
+
+const inForce = (numbers: string) => ({ numbers, policies: readPolicies(numbers) });
 
 const test = suite("the size of a refill");
 
@@ -35,14 +37,14 @@ test("a chunk is what the policies let go in a millisecond, and they can let it 
     [[bursty(1e6)], 0.25, 0.25],
   ];
   for (const [policies, permits, chunk] of rows) {
-    assert.equal(new RefillSize(permits).of(writePolicies(policies)), { permits, chunk });
+    assert.equal(new RefillSize(permits).of(inForce(writePolicies(policies))), { permits, chunk });
   }
 });
 
 test("a refill has at most 1024 chunks, at the pace in force", () => {
   const size = new RefillSize(1e9);
-  assert.equal(size.of("s10"), { permits: 1024, chunk: 1 });
-  assert.equal(size.of("s100000"), { permits: 102_400, chunk: 100 });
+  assert.equal(size.of(inForce("s10")), { permits: 1024, chunk: 1 });
+  assert.equal(size.of(inForce("s100000")), { permits: 102_400, chunk: 100 });
 });
 
 test("auto: doubles while refills are short, halves while they are long", () => {
@@ -53,24 +55,24 @@ test("auto: doubles while refills are short, halves while they are long", () => 
   assert.equal(after(25_000, 60_000, 100_000), [8, 8, 8]);
   assert.equal(after(100_001, 1e9, 1e9, 1e9, 1e9), [4, 2, 1, 0, 0]);
   for (let i = 0; i < 40; i++) grow(size, 0);
-  assert.is(size.of("s1e9").permits, 2 ** 20);
+  assert.is(size.of(inForce("s1e9")).permits, 2 ** 20);
 });
 
 test("auto: what came back unused was too much", () => {
   const size = new RefillSize("auto");
   for (let i = 0; i < 8; i++) grow(size, 1);
-  assert.is(size.of("s10").permits, 64);
+  assert.is(size.of(inForce("s10")).permits, 64);
   size.shrink(32);
-  assert.is(size.of("s10").permits, 16);
+  assert.is(size.of(inForce("s10")).permits, 16);
   size.shrink(16);
-  assert.is(size.of("s10").permits, 0);
+  assert.is(size.of(inForce("s10")).permits, 0);
 });
 
 test("a number stays what it is", () => {
   const size = new RefillSize(10);
   for (const each of [0, 1, 1e9]) grow(size, each);
   size.shrink(10);
-  assert.is(size.of("s10").permits, 10);
+  assert.is(size.of(inForce("s10")).permits, 10);
   assert.equal([size.fits(10), size.fits(10.5), size.fits(Infinity)], [true, false, false]);
 });
 
@@ -81,7 +83,7 @@ function grow(size: RefillSize, micros: number): number {
   const now = (clocks.get(size) ?? 0) + micros;
   clocks.set(size, now);
   size.adapt(now);
-  return size.of("s10").permits;
+  return size.of(inForce("s10")).permits;
 }
 
 test.run();

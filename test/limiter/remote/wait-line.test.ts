@@ -2,6 +2,7 @@ import * as assert from "uvu/assert";
 import type { Clock, Timer } from "../../../src/ground/clock.ts";
 import { type Promised, type Sleeper, WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
+import { cpuMs } from "../../support/cpu.ts";
 import { turn } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
@@ -277,11 +278,11 @@ test("a clock may count from any origin", async () => {
 test("a hundred thousand come and go in a moment", async () => {
   const { clock, line } = make();
   const sleepers = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
-  const started = performance.now();
+  const started = cpuMs();
   await leave(line, ...sleepers.filter((_, i) => i % 2 === 0));
   await clock.fake.advance(9.999);
   await leave(line, ...sleepers.filter(({ gone }) => !gone));
-  assert.ok(performance.now() - started < 5000);
+  assert.ok(cpuMs() - started < 5000);
   assert.is(clock.pending, 0);
 });
 
@@ -362,11 +363,11 @@ closing("one who sleeps beside the line gives up its own", async () => {
 closing("100 000 leave one by one, and all at once, in a moment", async () => {
   const { line } = make();
   const many = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 1000 + i));
-  const start = performance.now();
+  const start = cpuMs();
   await leave(line, ...many.slice(0, 50_000));
   assert.is(many[50_000]?.due, 1_000_000);
   await leave(line, ...many.slice(50_000));
-  const took = performance.now() - start;
+  const took = cpuMs() - start;
   assert.ok(took < 5000, `${took} ms`);
 });
 

@@ -12,7 +12,7 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
-import { StoreUnavailableError } from "../../../src/redis/index.ts";
+import { LimiterClosedError, StoreUnavailableError } from "../../../src/redis/index.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { HandStore, onHand } from "../../support/limiter/remote.ts";
@@ -415,9 +415,49 @@ away("reservations keep their instants; corrections find the state, wherever it 
   assert.ok(gone.error);
   assert.is(Math.round(before.waitMs - (await limiter.peek()).waitMs), 500);
   await pass(1000);
-  // whoever waits for it pays for the one more
-  assert.is(ready.value, 900);
+  assert.is(ready.value, 500);
 });
+
+away(
+  "a reservation that is cancelled in an outage leaves no gap for the callers behind it",
+  async () => {
+    const { limiter, clock, pass, leave, comeBack, store } = await idle(ten);
+    await limiter.acquire(11);
+    leave();
+    const start = clock.now();
+    const [first, second] = [await limiter.reserve(), await limiter.reserve(4)];
+    assert.equal([first.waitMs, second.waitMs], [100, 500]);
+    const behind = watch(clock, limiter.acquire());
+    await turn();
+    assert.is(await second.cancel(), true);
+    assert.is(await second.cancel(), false);
+    await pass(600);
+    assert.is(Number(behind.at) - start, 500);
+    await comeBack();
+    assert.match(store.sent(), "settle 2");
+  },
+);
+
+away(
+  "a pause in an outage delays reservations of the outage, and closing rejects ready()",
+  async () => {
+    const { limiter, clock, pass, leave } = await idle(ten);
+    await limiter.acquire(11);
+    leave();
+    const [first, second] = [await limiter.reserve(), await limiter.reserve()];
+    const start = clock.now();
+    const ready = watch(clock, first.ready());
+    await limiter.pause(1000);
+    await pass(1000);
+    assert.is(Number(ready.at) - start, 1000);
+    await limiter.reserve(30);
+  const [late, closed] = [await limiter.reserve(), limiter.close()];
+    assert.instance(await failure(() => late.ready()), LimiterClosedError);
+    await pass(1000);
+    await closed;
+    assert.is(await second.ready(), second.waitMs);
+  },
+);
 
 away("what the store granted is corrected here while it is away", async () => {
   const { limiter, store, leave, comeBack } = await idle(ten);

@@ -5,7 +5,7 @@ import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
 import { FrameStore } from "../../../src/stores/frame-store.ts";
-import { listPolicies, type Policies } from "../../../src/stores/memory.ts";
+import { listPolicies, type Policies } from "../../../src/stores/policies.ts";
 import {
   type RedisClient,
   type ScriptRunner,

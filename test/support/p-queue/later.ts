@@ -19,6 +19,7 @@ export function later(local: LocalLimiter) {
           ready: (options) => reservation.ready(options),
           cancel: () => travel(() => reservation.cancel()),
           settle: (actual) => travel(() => reservation.settle(actual)),
+          undo: () => travel(() => reservation.undo()),
         };
       },
     } as Limiter,

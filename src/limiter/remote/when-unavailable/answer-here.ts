@@ -1,13 +1,10 @@
-import type { Policy } from "../../../algorithms/algorithm.ts";
-import type { Clock } from "../../../ground/clock.ts";
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
+import { MacrotaskGate } from "../../../ground/macrotask-gate.ts";
 import { type Amount, combine } from "../../../ground/permits.ts";
-import { openCell } from "../../../stores/memory.ts";
 import type { OutageCell } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
-import type { Meter } from "../../meter.ts";
 import { correct } from "../../reservation.ts";
-import type { KeptLimits } from "../kept-limits.ts";
+import type { Parts } from "../parts.ts";
 import {
   type ChangeVerb,
   changeOf,
@@ -15,54 +12,39 @@ import {
   type PermitRequest,
   StoreCall,
 } from "../permit-request.ts";
-import type { WaitLine } from "../wait-line.ts";
-import { LocalFallback } from "./local-fallback.ts";
-import { MacrotaskGate } from "./macrotask-gate.ts";
+import { LocalFallback, type Room, type Share } from "./local-fallback.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 
-/** The part of the limiter that the strategies "local" and "allow" use. */
-export interface HereOptions {
-  readonly name: string;
-  readonly clock: Clock;
-  readonly line: WaitLine;
-  readonly meter: Meter;
-  readonly names: readonly string[];
-  /** Limits that operators keep in keys. */
-  readonly limits: KeptLimits;
-  /** How many processes share the limit. */
-  readonly instances: () => number;
-  /** The policies in force. */
-  policies(): readonly Policy[];
-  hasRoom(amount: Amount): boolean;
-  full(amount: Amount, policies: readonly Policy[]): Error;
-  /** Counts permits that were granted without the store. */
-  granted(amount: Amount): void;
+/** The part of the queue that the strategies "local" and "allow" use. */
+export interface HereHost extends Room {
   send(request: PermitRequest): void;
   /** Pauses the limiter on the store, and callers with permits promised by the store. */
   pause(micros: number): void;
 }
 
 /** Answers requests in this process while the store is away. */
-export abstract class AnswerHere extends ThrowWhenUnavailable {
+export abstract class AnswerHere extends ThrowWhenUnavailable implements Share {
   override readonly awayOnError = true;
   override readonly awayOnDisconnect = true;
-  protected readonly options: HereOptions;
+  protected readonly parts: Parts;
+  protected readonly host: HereHost;
   readonly #gate = new MacrotaskGate();
   #fallback: LocalFallback | undefined;
   #isAway = false;
 
-  constructor(options: HereOptions) {
+  constructor(parts: Parts, host: HereHost) {
     super();
-    this.options = options;
+    this.parts = parts;
+    this.host = host;
   }
 
-  /** Returns this process' share of the policies, at most 1. */
-  protected abstract fraction(): number;
-  /** Returns a function that opens the state of the fallback, and how long it is paused, microseconds. */
-  protected abstract begin(policies: readonly Policy[]): {
-    readonly open: (fraction: number, now: number, epoch: number) => OutageCell;
-    readonly heldFor: number;
-  };
+  abstract fraction(): number;
+  abstract open(fraction: number, now: number, epoch: number): OutageCell;
+
+  /** How long the store grants no request because of a pause, microseconds. */
+  protected get heldFor(): number {
+    return 0;
+  }
 
   override get isIdle(): boolean {
     if (!super.isIdle || this.#fallback?.isIdle === false) return false;
@@ -77,20 +59,24 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
     const isKept = request.promisedUntil !== undefined && !isSent;
     if (isKept || request.runHere === undefined) super.failed(request, error, isSent);
-    else if (isSent) request.runHere(this.here, true);
+    else if (isSent) request.runHere(this.#here, true);
     else this.#gate.pass(() => this.#runLater(request));
   }
 
-  override get here(): Here {
-    this.#fallback ??= this.#open();
+  get #here(): Here {
+    if (this.#fallback === undefined) {
+      this.#fallback = new LocalFallback(this.parts, this.host, this);
+      // callers with permits promised by the store go first
+      this.#fallback.holdFor(Math.max(this.heldFor, this.parts.line.lastIn));
+    }
     return this.#fallback;
   }
 
   #runLater(request: PermitRequest): void {
     if (request.gone) return;
     // the store may be back by now
-    if (this.#isAway) request.runHere?.(this.here, false);
-    else this.options.send(request);
+    if (this.#isAway) request.runHere?.(this.#here, false);
+    else this.host.send(request);
   }
 
   override lost(): void {
@@ -106,39 +92,18 @@ export abstract class AnswerHere extends ThrowWhenUnavailable {
   override recovered(send: (request: PermitRequest) => void): void {
     this.#isAway = false;
     super.recovered(send);
-    const change = (verb: ChangeVerb, amount: Amount) => {
-      const call = new StoreCall(changeOf(verb, amount));
-      call.promise.catch(() => {});
-      this.options.send(call);
-    };
-    const account = (taken: ChangeVerb) => ({
-      charge: (amount: Amount) => change(taken, amount),
-      refund: (amount: Amount) => change("refund", amount),
-    });
-    const settlement = this.#fallback?.retire(account("charge"));
+    const settlement = this.#fallback?.retire();
     this.#fallback = undefined;
     if (settlement === undefined) return;
-    const { used, pause, visitors } = settlement;
-    if (pause > 0) this.options.pause(pause);
-    correct(
-      account("settle"),
-      combine(used, used, () => 0),
-      used,
-    );
-    for (const visitor of visitors) this.options.send(visitor);
-  }
-
-  #open(): LocalFallback {
-    const { policies, line, ...options } = this.options;
-    const list = policies();
-    const { open, heldFor } = this.begin(list);
-    const fallback = new LocalFallback({
-      ...options,
-      ...{ policies: list, open, whole: openCell({ names: options.names, list }, 0, 0) },
-      fraction: () => this.fraction(),
-    });
-    // callers with permits promised by the store go first
-    fallback.holdFor(Math.max(heldFor, line.lastIn));
-    return fallback;
+    const { used, pause, callers } = settlement;
+    if (pause > 0) this.host.pause(pause);
+    const change = (verb: ChangeVerb) => (amount: Amount) => {
+      const call = new StoreCall(changeOf(verb, amount));
+      call.promise.catch(() => {});
+      this.host.send(call);
+    };
+    const nothing = combine(used, used, () => 0);
+    correct({ charge: change("settle"), refund: change("refund") }, nothing, used);
+    for (const caller of callers) this.host.send(caller);
   }
 }

@@ -1,22 +1,20 @@
-import type { Amount } from "../../../ground/permits.ts";
+import { instancesOf } from "../instances.ts";
+import type { Parts } from "../parts.ts";
 import { AllowWhenUnavailable } from "./allow.ts";
-import type { HereOptions } from "./answer-here.ts";
+import type { HereHost } from "./answer-here.ts";
 import { LocalWhenUnavailable } from "./local.ts";
-import { type PermitStrategy, ThrowWhenUnavailable } from "./throw.ts";
+import { ThrowWhenUnavailable } from "./throw.ts";
 import { WaitWhenUnavailable } from "./wait.ts";
 
 const STRATEGIES = {
   throw: () => new ThrowWhenUnavailable(),
   wait: () => new WaitWhenUnavailable(),
-  local: (shape: Amount, options: HereOptions) => new LocalWhenUnavailable(shape, options),
-  allow: (_shape: Amount, options: HereOptions) => new AllowWhenUnavailable(options),
+  local: (parts: Parts, host: HereHost) =>
+    new LocalWhenUnavailable(parts, host, instancesOf(parts.instances, parts.processes)),
+  allow: (parts: Parts, host: HereHost) => new AllowWhenUnavailable(parts, host),
 };
 
-/** Returns the strategy of a `whenUnavailable` value. @param shape any amount of the limiter */
-export function whenUnavailable(
-  kind: keyof typeof STRATEGIES,
-  shape: Amount,
-  options: HereOptions,
-): PermitStrategy {
-  return STRATEGIES[kind](shape, options);
+/** Returns the strategy of the limiter's `whenUnavailable`. */
+export function whenUnavailable(parts: Parts, host: HereHost): ThrowWhenUnavailable {
+  return STRATEGIES[parts.whenUnavailable](parts, host);
 }

@@ -1,45 +1,74 @@
-import type { Policy } from "../../../algorithms/algorithm.ts";
-import type { Amount } from "../../../ground/permits.ts";
-import { type OutageCell, ShareCell } from "../../../stores/outage-cell.ts";
+import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
+import { type OutageCell, ShareCell, type Snapshot } from "../../../stores/outage-cell.ts";
 import type { Answer } from "../../../stores/store.ts";
-import type { PermitRequest } from "../permit-request.ts";
-import { AnswerHere, type HereOptions } from "./answer-here.ts";
-import { StoreSnapshot } from "./store-snapshot.ts";
+import type { Parts } from "../parts.ts";
+import { type PermitRequest, StoreCall } from "../permit-request.ts";
+import { AnswerHere, type HereHost } from "./answer-here.ts";
 
-/** Grants this process' share of the limit, starting from the last known state of the store. */
+/** How often the state of a store in use is requested, ms. */
+const EVERY_MS = 50;
+
+/**
+ * Grants this process' share of the limit, starting from the last known state of the store. Therefore it
+ * requests that state now and then, with other requests, and counts what this process was granted since.
+ */
 export class LocalWhenUnavailable extends AnswerHere {
-  readonly #snapshot: StoreSnapshot;
+  readonly #instances: () => number;
+  readonly #nothing: Amount;
+  /** How many permits each policy lacked; undefined: the store has never answered. */
+  #owed: readonly number[] | undefined;
+  #knownAt = 0;
+  #heldUntil = 0;
+  #since: Amount;
+  #nextMs = -Infinity;
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** @param shape any amount of the limiter */
-  constructor(shape: Amount, options: HereOptions) {
-    super(options);
-    this.#snapshot = new StoreSnapshot(shape, options);
+  /** @param instances returns how many processes share the limit */
+  constructor(parts: Parts, host: HereHost, instances: () => number) {
+    super(parts, host);
+    const shape = parts.cell.amount(1);
+    this.#instances = instances;
+    this.#nothing = combine(shape, shape, () => 0);
+    this.#since = this.#nothing;
   }
 
-  protected override fraction(): number {
-    return 1 / this.options.instances();
+  override fraction(): number {
+    return 1 / this.#instances();
   }
 
-  protected override begin(list: readonly Policy[]) {
-    const { names } = this.options;
-    const { snapshot } = this.#snapshot;
-    return {
-      open: (fraction: number, now: number, epoch: number): OutageCell =>
-        ShareCell.open({ names, list }, fraction, snapshot, now, epoch),
-      heldFor: snapshot?.held ?? 0,
-    };
+  override open(fraction: number, now: number, epoch: number): OutageCell {
+    const { declared, inForce } = this.parts;
+    const policies = { ...declared, list: inForce.policies };
+    return ShareCell.open(policies, fraction, this.#snapshot, now, epoch);
+  }
+
+  get #snapshot(): Snapshot | undefined {
+    if (this.#owed === undefined) return undefined;
+    const ago = Math.max(0, this.parts.line.now() - this.#knownAt);
+    return { owed: this.#owed, ago, since: this.#since };
+  }
+
+  protected override get heldFor(): number {
+    return Math.max(0, this.#heldUntil - this.parts.line.now());
   }
 
   override piggyback(): PermitRequest | undefined {
-    return this.#snapshot.inquiry();
+    return performance.now() < this.#nextMs ? undefined : this.#inquire();
   }
 
+  /** Makes the next batch request the state: the last known one is outdated. */
   override outdated(): void {
-    this.#snapshot.outdated();
+    this.#nextMs = -Infinity;
   }
 
   override answered(request: PermitRequest, answer: Answer): void {
-    this.#snapshot.taken(request.taken(answer));
+    const amount = request.taken(answer);
+    if (sizeOf(amount) === 0) return;
+    this.#since = combine(this.#since, amount, (sum, permits = 0) => sum + permits);
+    // a timer requests the state after the last grant, when no other batch follows
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => this.host.send(this.#inquire()), EVERY_MS);
+    this.#timer.unref?.();
   }
 
   override recovered(send: (request: PermitRequest) => void): void {
@@ -48,7 +77,29 @@ export class LocalWhenUnavailable extends AnswerHere {
   }
 
   override abandon(): Iterable<PermitRequest> {
-    this.#snapshot.close();
+    this.#cancelTimer();
     return super.abandon();
+  }
+
+  #inquire(): PermitRequest {
+    this.#cancelTimer();
+    this.#nextMs = performance.now() + EVERY_MS;
+    const call = new StoreCall<void>({
+      request: () => ({ verb: "owed" }),
+      result: ({ wait, owed }) => {
+        this.#knownAt = this.parts.line.now();
+        this.#owed = owed;
+        this.#heldUntil = this.#knownAt + wait;
+        this.#since = this.#nothing;
+        this.#cancelTimer();
+      },
+    });
+    call.promise.catch(() => {});
+    return call;
+  }
+
+  #cancelTimer(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 }

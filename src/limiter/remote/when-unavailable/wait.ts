@@ -1,4 +1,5 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
+import type { Breaker } from "../../../stores/breaker.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { PermitRequest } from "../permit-request.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
@@ -9,7 +10,6 @@ import { ThrowWhenUnavailable } from "./throw.ts";
  */
 export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
-  override readonly acceptsLate = true;
   /** The waiting requests in order; each with the error if it must not be sent again. */
   readonly #waiting = new Map<PermitRequest, StoreUnavailableError | undefined>();
 
@@ -23,6 +23,10 @@ export class WaitWhenUnavailable extends ThrowWhenUnavailable {
 
   override get holdsRequests(): boolean {
     return this.isAwaited;
+  }
+
+  override breaker(breaker: Breaker): Breaker {
+    return breaker.forWaiting();
   }
 
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {

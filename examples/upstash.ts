@@ -1,0 +1,43 @@
+/**
+ * Three workers share a limit of 10 a second through Redis over HTTP, as functions on an edge runtime do:
+ * every call is one request. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to use a database of
+ * yours; otherwise a Redis and a small server of the same protocol are started for this.
+ */
+import assert from "node:assert/strict";
+import { Redis } from "@upstash/redis";
+import colors from "picocolors";
+import { RedisRateLimiter } from "smooth-limiter/redis";
+import { startRedis } from "../scripts/redis/server.ts";
+import { startUpstash, TOKEN } from "../test/support/redis/upstash-server.ts";
+
+const { UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token = "" } = process.env;
+const server = url === undefined ? await startRedis() : undefined;
+const http = server && (await startUpstash(server.url));
+
+const name = `upstash of ${process.pid}`;
+const workers = ["ann", "bob", "cleo"].map((worker) => {
+  const redis = new Redis(http ? { url: http.url, token: TOKEN } : { url: String(url), token });
+  const limiter = RedisRateLimiter.create(redis, name, 10, { burstSeconds: 0, timeoutMs: 5000 });
+  return { worker, limiter };
+});
+
+console.log("3 workers, one limit: 10 a second, over HTTP\n");
+const startedAt = performance.now();
+const used: number[] = [];
+await Promise.all(
+  workers.map(async ({ worker, limiter }) => {
+    for (let call = 1; call <= 5; call++) {
+      await limiter.acquire();
+      used.push(performance.now() - startedAt);
+      const seconds = ((used.at(-1) ?? 0) / 1000).toFixed(2);
+      console.log(`  ${colors.dim(`${seconds} s`)}  ${worker}, call ${call}`);
+    }
+  }),
+);
+
+if (http !== undefined) console.log(`\n${http.requests.length} HTTP requests for 15 permits`);
+// 10 ms, for the server's clock may be slewed
+const early = used.findIndex((at, i) => at < 100 * i - 10);
+assert.equal(early, -1, "together they are never ahead of the limit");
+await http?.close();
+await server?.stop();

@@ -1,0 +1,91 @@
+/**
+ * Two instances of a service, each a process of its own, with the same rules. A rule of scope local
+ * lets each instance do what it says; one of scope global holds for both together, through Redis.
+ * Set REDIS_URL to use a Redis of yours; otherwise one is started for this.
+ */
+import assert from "node:assert/strict";
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import autocannon from "autocannon";
+import { Redis } from "ioredis";
+import colors from "picocolors";
+import { createGateway, nodeGateway, readRules } from "smooth-limiter-gateway";
+import { startRedis } from "../../scripts/redis/server.ts";
+
+const INSTANCES = 2;
+const RATE = 40;
+const SECONDS = 3;
+
+const rules = `
+- url: /each
+  rules: [{ actor: all, unit: second, rpu: ${RATE}, scope: local }]
+- url: /together
+  rules: [{ actor: all, unit: second, rpu: ${RATE}, scope: global }]
+`;
+
+const [, file, prefix] = process.argv;
+if (prefix !== undefined) await serve(prefix);
+else await lead();
+
+/** One instance. It knows the rules, the Redis, and how many instances there are. */
+async function serve(prefix: string): Promise<void> {
+  const redis = new Redis(process.env.REDIS_URL ?? "");
+  const gateway = await createGateway({
+    rules: readRules(rules),
+    redis,
+    instances: INSTANCES, // for their shares while Redis is away: see gateway-outage.ts
+    prefix,
+  });
+  const server = createServer(nodeGateway(gateway, (_, res) => res.end("done")));
+  server.listen(0, () => process.send?.((server.address() as AddressInfo).port));
+  process.on("disconnect", () => process.exit());
+}
+
+async function lead(): Promise<void> {
+  const server = process.env.REDIS_URL ? undefined : await startRedis();
+  const env = { ...process.env, REDIS_URL: process.env.REDIS_URL ?? server?.url };
+  const instances = await Promise.all(
+    Array.from({ length: INSTANCES }, async () => {
+      const instance = fork(file ?? fileURLToPath(import.meta.url), [`${process.pid}:`], { env });
+      const [port] = await once(instance, "message");
+      return { instance, port };
+    }),
+  );
+
+  console.log(
+    `${INSTANCES} instances, each asked 200 times a second; ${RATE} a second are allowed`,
+  );
+  const passed = async (path: string) => {
+    const startedAt = performance.now();
+    const results = await Promise.all(
+      instances.map(({ port }) =>
+        autocannon({
+          url: `http://localhost:${port}${path}`,
+          connections: 4,
+          overallRate: 200,
+          duration: SECONDS,
+        }),
+      ),
+    );
+    const seconds = (performance.now() - startedAt) / 1000;
+    const counts = results.map((result) => result["2xx"]);
+    const sum = counts.reduce((all, count) => all + count, 0);
+    const allowed = Math.floor(RATE + RATE * seconds);
+    const marks = counts.map((count) => colors.green("■".repeat(Math.round(count / 10))));
+    console.log(`\n${path}: ${sum} passed, where one bucket allows ${allowed}`);
+    for (const [i, count] of counts.entries()) console.log(`  ${marks[i]} ${count}`);
+    return { sum, allowed };
+  };
+
+  const each = await passed("/each");
+  const together = await passed("/together");
+  assert.ok(together.sum <= together.allowed, "the instances count together");
+  assert.ok(together.sum > 0.4 * together.allowed, "and use what there is");
+  assert.ok(each.sum > 1.2 * together.sum, "each for itself lets more through");
+
+  for (const { instance } of instances) instance.kill();
+  await server?.stop();
+}

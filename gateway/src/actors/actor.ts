@@ -1,0 +1,44 @@
+import { checkText } from "../ground/check.ts";
+import type { Maybe } from "../ground/maybe.ts";
+import type { GatewayRequest } from "../request.ts";
+
+/**
+ * Returns the value by which a request is counted: requests with the same value share a quota.
+ *
+ * An actor that throws, rejects, takes longer than `actorTimeoutMs` or returns something other than
+ * a string has failed: the request counts as one without a value.
+ *
+ * @param request its methods also work detached: `({ header }) => header("x-tenant")`
+ * @returns any string; undefined or "" where the request has no value
+ */
+export type Actor = (request: GatewayRequest) => Maybe<string | undefined>;
+
+export type Actors = Readonly<Record<string, Actor>>;
+
+/**
+ * Creates an actor that returns the value of a header field. Clients can send any value: use it for
+ * a value that was verified before, or that only its owner knows, such as an API key.
+ *
+ * @param name of the field
+ * @returns an actor
+ * @throws TypeError where the name is not a string, or empty
+ * @example
+ * createGateway({ actors: { account: fromHeader("x-api-key") }, … });
+ */
+export function fromHeader(name: string): Actor {
+  const lower = checkText("name", name).toLowerCase();
+  if (lower === "") throw new TypeError('name must be that of a header field, got ""');
+  return ownActor((request) => request.header(lower));
+}
+
+const ownActors = new WeakSet<object>();
+
+/** Marks an actor of this package: it calls a request's methods as methods and needs no proxy. */
+export function ownActor<A extends Actor>(actor: A): A {
+  ownActors.add(actor);
+  return actor;
+}
+
+export function isOwnActor(actor: Actor): boolean {
+  return ownActors.has(actor);
+}

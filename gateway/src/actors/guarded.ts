@@ -1,0 +1,96 @@
+/**
+ * Wraps an actor of the application for the filter. The wrapped actor always settles with a text or
+ * nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
+ * error is reported, and the request counts as one without a value. So a broken token does not
+ * exempt a request from other rules.
+ */
+import { type Clock, systemClock } from "smooth-limiter";
+import { show } from "../ground/check.ts";
+import type { GatewayRequest } from "../request.ts";
+import { type Actor, isOwnActor } from "./actor.ts";
+import { warn } from "./warn.ts";
+
+/** Receives the error of a failed actor. */
+export type Report = (error: unknown, request: GatewayRequest) => void;
+
+export type GuardedActor = (
+  request: GatewayRequest,
+  report?: Report,
+) => string | undefined | Promise<string | undefined>;
+
+/**
+ * Wraps an actor; returns an actor of this package unchanged, because it does not fail.
+ *
+ * @param name for messages
+ * @param timeoutMs how long the actor's promise may take, ms
+ */
+export function guarded(
+  name: string,
+  actor: Actor,
+  timeoutMs: number,
+  clock: Clock = systemClock,
+): GuardedActor {
+  if (isOwnActor(actor)) return actor;
+  let hasWarned = false;
+
+  const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
+    if (report !== undefined) {
+      report(error, request);
+    } else if (!hasWarned) {
+      hasWarned = true;
+      warn(
+        "SMOOTH_LIMITER_ACTOR_FAILED",
+        `${name} failed, so the request counts as one without a value: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
+      );
+    }
+    return undefined;
+  };
+
+  return (request, report) => {
+    try {
+      const value: unknown = actor(new Proxy(request, DETACHABLE));
+      if (typeof value === "string" || value === undefined) return value;
+      if (!isThenable(value)) return textOf(name, value);
+      return within(value, timeoutMs, clock)
+        .then((later) => textOf(name, later))
+        .catch((error: unknown) => failed(error, request, report));
+    } catch (error) {
+      return failed(error, request, report);
+    }
+  };
+}
+
+/** @throws TypeError for anything else: all objects would otherwise share one key */
+function textOf(name: string, value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  if (value === undefined || value === null) return undefined;
+  throw new TypeError(`${name} must return a text or undefined, got ${show(value)}`);
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as Partial<PromiseLike<unknown>> | null)?.then === "function";
+}
+
+/** Rejects with a TimeoutError if there is no result in time. */
+async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock): Promise<T> {
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    const error = new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError");
+    const timer = clock.wakeAt(clock.now() + timeoutMs, () => reject(error));
+    cancel = () => timer.cancel();
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    cancel();
+  }
+}
+
+/** Lets a request's methods work when they are detached: `({ header }) => header("x")`. */
+const DETACHABLE: ProxyHandler<GatewayRequest> = {
+  get(request, key) {
+    const value: unknown = Reflect.get(request, key, request);
+    // a proxy of a frozen object must return the property itself
+    return typeof value === "function" && !Object.isFrozen(request) ? value.bind(request) : value;
+  },
+};

@@ -1,0 +1,143 @@
+/** The response to a refused request. */
+import { type Bound, checkNumber, checkOneOf, checkText, show } from "../ground/check.ts";
+import type { GatewayRequest } from "../request.ts";
+import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
+import type { Screened } from "./screen.ts";
+
+/** A response, independent of the server. */
+export interface Answer {
+  readonly status: number;
+  /** Header fields by name. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+export interface AnswerOptions {
+  /** The status of a refusal, from 400 to 599. Default 429; nginx uses 503. */
+  readonly status?: number | undefined;
+  /**
+   * The dialects in which responses, refusals and others, report the state of the rules: one,
+   * several, or none (`false`). Default "draft-11".
+   */
+  readonly headers?: Dialect | readonly Dialect[] | false | undefined;
+  /**
+   * Returns another response to a refused request.
+   *
+   * @param usual the default response
+   * @param verdict the gateway's verdict with the reasons
+   * @returns the response, for example a changed copy of `usual`. If the function throws, or
+   *   returns a response that cannot be sent, the default is sent and `onError` gets the error
+   * @example
+   * answer: (usual) => ({ ...usual, body: "slow down" })
+   */
+  readonly answer?:
+    | ((usual: Answer, verdict: Screened, request: GatewayRequest) => Answer)
+    | undefined;
+}
+
+export const ANSWER_OPTIONS = ["status", "headers", "answer"] as const;
+
+const refusing: Bound = {
+  words: "a whole number from 400 to 599",
+  holds: (value) => Number.isInteger(value) && value >= 400 && value <= 599,
+};
+
+/** The options, checked. */
+export interface AnswerStyle {
+  readonly status: number;
+  readonly dialects: readonly Dialect[];
+  readonly answer: AnswerOptions["answer"];
+}
+
+export function checkAnswerOptions(options: AnswerOptions): AnswerStyle {
+  const { status = 429, headers = "draft-11", answer } = options;
+  checkNumber("status", status, refusing);
+  const dialects = headers === false ? [] : typeof headers === "string" ? [headers] : headers;
+  if (!Array.isArray(dialects)) {
+    throw new TypeError(
+      `headers must be a dialect, an array of them or false, got ${show(headers)}`,
+    );
+  }
+  for (const dialect of dialects) checkOneOf("headers", dialect, Object.keys(DIALECTS));
+  if (answer !== undefined && typeof answer !== "function") {
+    throw new TypeError(`answer must be a function, got ${show(answer)}`);
+  }
+  return { status, dialects: [...new Set(dialects)], answer };
+}
+
+const answering: Bound = {
+  words: "a whole number from 200 to 599",
+  holds: (value) => Number.isInteger(value) && value >= 200 && value <= 599,
+};
+
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/**
+ * The characters that Node accepts; any other would crash the process when the response is sent.
+ */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** Returns the application's response; throws an error that says why it cannot be sent. */
+export function checkAnswer(answer: Answer): Answer {
+  const { status, headers, body } = Object(answer) as Partial<Answer>;
+  checkNumber("the status of an answer", status, answering);
+  checkText("the body of an answer", body);
+  for (const [name, value] of Object.entries(Object(headers))) {
+    if (!FIELD_NAME.test(name)) throw new TypeError(`an answer has the header ${show(name)}`);
+    if (typeof value === "string" && FIELD_VALUE.test(value)) continue;
+    throw new TypeError(
+      `header ${name} of an answer must be a string that can be sent, got ${show(value)}`,
+    );
+  }
+  return { status: status as number, headers: { ...headers }, body: body as string };
+}
+
+/** The problem types that the draft of the RateLimit fields registers. */
+const PROBLEMS = "https://iana.org/assignments/http-problem-types#";
+
+/** The response to a request that rules refuse. */
+export function refusal(verdict: Screened, status: number, fields: readonly Field[]): Answer {
+  const violated = verdict.outcomes.filter(
+    ({ allowed, rule }) => !allowed && rule.mode !== "shadow",
+  );
+  const retryS = verdict.retryMs < Infinity ? Math.max(1, seconds(verdict.retryMs)) : undefined;
+  return problem(status, fields, retryS, {
+    type: `${PROBLEMS}quota-exceeded`,
+    title: "Too many requests",
+    status,
+    "violated-policies": violated.map(({ rule }) => rule.name),
+  });
+}
+
+/** The response to a request that cannot be decided because the filter failed. */
+export function unavailable(): Answer {
+  const status = 503;
+  return problem(status, [], 1, {
+    type: `${PROBLEMS}temporary-reduced-capacity`,
+    title: "Temporarily unavailable",
+    status,
+  });
+}
+
+/** The response where the application wants a failed filter to be a server error. */
+export function failure(): Answer {
+  const status = 500;
+  return problem(status, [], undefined, { title: "Internal server error", status });
+}
+
+function problem(
+  status: number,
+  fields: readonly Field[],
+  retryS: number | undefined,
+  members: Readonly<Record<string, unknown>>,
+): Answer {
+  return {
+    status,
+    headers: {
+      ...Object.fromEntries(fields),
+      ...(retryS !== undefined && { "Retry-After": `${retryS}` }),
+      "Content-Type": "application/problem+json",
+      "Cache-Control": "no-store",
+    },
+    body: JSON.stringify(members),
+  };
+}

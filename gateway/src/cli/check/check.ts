@@ -1,0 +1,64 @@
+import { type Rule, RulesError, readRules } from "../../index.ts";
+import { type Colors, colorsOf, type Io, printable, readText, sourceName } from "../io.ts";
+import { some } from "../words.ts";
+import { type Finding, lint } from "./lint.ts";
+
+export interface CheckOptions {
+  readonly strict?: boolean;
+  readonly json?: boolean;
+  readonly redis?: boolean;
+  /** Names of actors that the application registers. */
+  readonly actor: readonly string[];
+}
+
+/** @returns the exit code: 0, or 1 if there are errors; with `strict` also if there are warnings */
+export async function check(
+  paths: readonly string[],
+  options: CheckOptions,
+  io: Io,
+): Promise<number> {
+  const files = await Promise.all(paths.map((path) => checkFile(path, options, io)));
+  const findings = files.flatMap((file) => file.findings);
+  const rules = files.flatMap((file) => file.rules);
+  const errors = findings.filter(({ level }) => level === "error").length;
+  const warnings = findings.length - errors;
+  const urls = new Set(rules.map(({ url }) => url)).size;
+  if (options.json) {
+    const result = { rules: rules.length, urls, errors, warnings, findings };
+    io.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+  } else {
+    const colors = colorsOf(io, io.stdout);
+    for (const finding of findings) io.stdout.write(`${line(finding, colors)}\n`);
+    const counts = `${some(rules.length, "rule")} for ${some(urls, "URL")}`;
+    const found = `${some(errors, "error")}, ${some(warnings, "warning")}`;
+    const sum = errors + warnings > 0 ? found : colors.green("fine");
+    io.stdout.write(`${errors > 0 ? "" : `${counts}: `}${sum}\n`);
+  }
+  return errors > 0 || (options.strict && warnings > 0) ? 1 : 0;
+}
+
+async function checkFile(
+  path: string,
+  { actor, redis = false }: CheckOptions,
+  io: Io,
+): Promise<{ rules: readonly Rule[]; findings: readonly Finding[] }> {
+  const text = await readText(path, io);
+  try {
+    const rules = readRules(text, { source: sourceName(path), actors: actor });
+    return { rules, findings: lint(rules, redis) };
+  } catch (error) {
+    if (!(error instanceof RulesError)) throw error;
+    const findings = error.facts.problems.map(
+      (problem): Finding => ({ ...problem, level: "error", code: "invalid" }),
+    );
+    return { rules: [], findings };
+  }
+}
+
+function line(finding: Finding, colors: Colors): string {
+  const { source, line, column, level, message, code } = finding;
+  const paint = level === "error" ? colors.red : colors.yellow;
+  const where = colors.bold(`${printable(source)}:${line}:${column}:`);
+  const which = code === "invalid" ? "" : ` ${colors.dim(`[${code}]`)}`;
+  return `${where} ${paint(level)}: ${printable(message)}${which}`;
+}

@@ -1,0 +1,130 @@
+import { readFileSync } from "node:fs";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
+import { type CheckOptions, check } from "./check/check.ts";
+import { CliError, colorsOf, type Io, printable } from "./io.ts";
+import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
+import { replay } from "./replay/replay.ts";
+
+/** The exit code for wrong usage, or a file that cannot be used. */
+const CANNOT = 2;
+
+/**
+ * Runs the command line.
+ *
+ * @param args without the program's own name
+ * @param io the input and output
+ * @returns the exit code: 0 success, 1 findings, 2 wrong usage or an unreadable file
+ */
+export async function run(args: readonly string[], io: Io): Promise<number> {
+  let code = 0;
+  const program = newProgram(io, (is) => {
+    code = is;
+  });
+  try {
+    await program.parseAsync([...args], { from: "user" });
+    return code;
+  } catch (error) {
+    // commander has printed the message
+    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : CANNOT;
+    if (!(error instanceof CliError)) throw error;
+    const message = error.message.split("\n").map(printable).join("\n");
+    io.stderr.write(`${colorsOf(io, io.stderr).red(message)}\n`);
+    return CANNOT;
+  }
+}
+
+function newProgram(io: Io, exit: (code: number) => void): Command {
+  const program = new Command("smooth-limiter-gateway")
+    .description("Checks rules of the gateway, and replays access logs against them.")
+    .version(version())
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+      getOutHasColors: () => colorsOf(io, io.stdout).isColorSupported,
+      getErrHasColors: () => colorsOf(io, io.stderr).isColorSupported,
+    })
+    .showHelpAfterError("(see smooth-limiter-gateway --help)");
+
+  program
+    .command("check")
+    .description("reports errors (exit code 1) and probable mistakes in files of rules")
+    .argument("<rules...>", 'files of rules; "-" is stdin')
+    .option("--strict", "warnings count as errors")
+    .option("--redis", "the gateway has Redis, so scope global is allowed")
+    .option("--actor <name>", "an actor that the application registers; may be repeated", list, [])
+    .option("--json", "the findings as JSON")
+    .action(async (paths: readonly string[], options: CheckOptions) => {
+      exit(await check(paths, options, io));
+    });
+
+  program
+    .command("replay")
+    .description("reports what rules would have done with the requests of an access log")
+    .argument("<rules>", "the file of rules")
+    .argument("<log>", 'combined format or JSON lines, also as .gz; "-" is stdin')
+    .option("--json", "the report as JSON")
+    .option("--html <file>", "also writes a report with plots to this file")
+    .option("--top <count>", "how many actors of each rule to list", wholeNumber, 10)
+    .option(
+      "--field <name=field>",
+      "the field of JSON lines with the time, address, method, url, account or another actor; may be repeated",
+      list,
+      [],
+    )
+    .option("--hash <key>", "replaces actors by a hash with this key")
+    .option("--hold <seconds>", "by how many seconds lines may be out of order", seconds, 10)
+    .option("--no-spread", "do not spread the lines of one second evenly over it")
+    .option("--no-progress", "do not show progress on a terminal")
+    .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
+      const fields = withFields(field);
+      exit(await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io));
+    });
+  return program;
+}
+
+interface ReplayFlags {
+  readonly json?: boolean;
+  readonly html?: string;
+  readonly top: number;
+  readonly field: readonly string[];
+  readonly hash?: string;
+  readonly hold: number;
+  readonly spread: boolean;
+  readonly progress: boolean;
+}
+
+function version(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return String((JSON.parse(text) as { version: unknown }).version);
+}
+
+function list(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value];
+}
+
+function wholeNumber(value: string): number {
+  if (/^\d{1,4}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError("It must be a whole number, 0 to 9999.");
+}
+
+function seconds(value: string): number {
+  const number = Number(value);
+  if (value.trim() !== "" && number >= 0 && number <= 3600) return number;
+  throw new InvalidArgumentError("It must be a number of seconds, 0 to 3600.");
+}
+
+/** A field that is given with `--field` replaces the default names of that field. */
+function withFields(given: readonly string[]): Fields {
+  const actors: Record<string, readonly string[]> = { ...DEFAULT_FIELDS.actors };
+  const own: Record<string, readonly string[]> = {};
+  for (const each of given) {
+    const [, name = "", field = ""] = /^([^=]+)=(.+)$/s.exec(each) ?? [];
+    if (name === "") {
+      throw new CliError(`--field ${each}: it must be name=field, such as time=ts`);
+    }
+    if (["time", "address", "method", "url"].includes(name)) own[name] = [field];
+    else actors[name] = [field];
+  }
+  return { ...DEFAULT_FIELDS, ...own, actors };
+}

@@ -1,0 +1,153 @@
+import { stat, writeFile } from "node:fs/promises";
+import { type Rule, RulesError, readRules } from "../../index.ts";
+import { CliError, type Io, open, printable, readText, sourceName, unreadable } from "../io.ts";
+import { htmlReport } from "./html.ts";
+import { InOrder } from "./in-order.ts";
+import { readLines } from "./lines.ts";
+import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
+import { Progress } from "./progress.ts";
+import type { Replayed } from "./report.ts";
+import { Simulation } from "./simulation.ts";
+
+import { textReport } from "./text.ts";
+
+export interface ReplayOptions {
+  readonly json?: boolean;
+  /** The path of the HTML report. */
+  readonly html?: string;
+  /** How many actors of each rule are listed. */
+  readonly top: number;
+  /** How long lines are held to be sorted, ms. */
+  readonly holdMs: number;
+  /** Whether lines of one whole second are spread over it. */
+  readonly spread: boolean;
+  readonly fields: Fields;
+  readonly hash?: string;
+  readonly progress: boolean;
+}
+
+const TOO_LONG: Unread = { column: 1, message: "found a line that is too long for a log" };
+
+/** How many unreadable lines are reported one by one. */
+const NAMED = 5;
+
+/** @returns the exit code: 0 */
+export async function replay(
+  rulesPath: string,
+  logPath: string,
+  options: ReplayOptions,
+  io: Io,
+): Promise<number> {
+  if (rulesPath === "-" && logPath === "-") {
+    throw new CliError("rules and log cannot both be read from stdin");
+  }
+  const actors = Object.keys(options.fields.actors);
+  const rules = await readRulesOf(rulesPath, actors, io);
+  const replayed = await playLog({ rulesPath, rules, actors }, logPath, options, io);
+  if (options.html !== undefined) await write(options.html, htmlReport(replayed));
+  if (options.json) io.stdout.write(`${JSON.stringify(replayed, null, 2)}\n`);
+  else io.stdout.write(textReport(replayed, io));
+  return 0;
+}
+
+async function readRulesOf(
+  path: string,
+  actors: readonly string[],
+  io: Io,
+): Promise<readonly Rule[]> {
+  const text = await readText(path, io);
+  try {
+    return readRules(text, { source: sourceName(path), actors });
+  } catch (error) {
+    if (error instanceof RulesError) throw new CliError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+interface Ruled {
+  readonly rulesPath: string;
+  readonly rules: readonly Rule[];
+  readonly actors: readonly string[];
+}
+
+async function playLog(
+  { rulesPath, rules, actors }: Ruled,
+  logPath: string,
+  { holdMs, spread, fields, top, hash, progress }: ReplayOptions,
+  io: Io,
+): Promise<Replayed> {
+  const order = new InOrder(holdMs, spread);
+  const bar = new Progress(await sizeOf(logPath), progress ? io.stderr : undefined);
+  let simulation: Simulation | undefined;
+  let lines = 0;
+  let unread = 0;
+  const play = async (entries: Iterable<[number, LogEntry]>) => {
+    for (const [atMs, entry] of entries) {
+      simulation ??= await Simulation.open(rules, actors, atMs);
+      const woken = simulation.play(atMs, entry);
+      if (woken !== undefined) await woken;
+    }
+  };
+  const source = open(logPath, io);
+  const { stackTraceLimit } = Error;
+  // a full queue is an error inside the gateway; its stack trace would take longer than the request
+  Error.stackTraceLimit = 0;
+  try {
+    for await (const batch of readLines(source, (bytes) => bar.read(bytes))) {
+      for (const line of batch) {
+        lines += 1;
+        if (line?.trim() === "") continue;
+        const entry = line === undefined ? TOO_LONG : readLine(line, fields);
+        if (entry instanceof LogEntry) {
+          order.add(entry);
+          continue;
+        }
+        unread += 1;
+        if (unread > NAMED) continue;
+        const where = `${sourceName(logPath)}:${lines}:${entry.column}`;
+        bar.note(`${where}: ${printable(entry.message.slice(0, 200))}`, io.stderr);
+      }
+      bar.at(lines);
+      await play(order.due());
+    }
+    await play(order.rest());
+  } catch (error) {
+    throw isReading(error) ? unreadable(logPath, error) : error;
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+    bar.stop();
+  }
+  if (unread > NAMED) io.stderr.write(`and ${unread - NAMED} more lines that are not requests\n`);
+  if (simulation === undefined) throw new CliError(`${sourceName(logPath)}: found no requests`);
+  const report = (await simulation.end()).report(top, hash);
+  return {
+    rulesFrom: sourceName(rulesPath),
+    log: sourceName(logPath),
+    ...{ lines, unread, late: order.late, report },
+  };
+}
+
+/** Errors of the file system and of gzip have codes. */
+function isReading(error: unknown): boolean {
+  const { code } = Object(error) as { code?: unknown };
+  return typeof code === "string" && /^(E[A-Z]+|Z_|ERR_STREAM)/.test(code);
+}
+
+/** Undefined if unknown. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  if (path === "-") return undefined;
+  try {
+    const found = await stat(path);
+    return found.isFile() ? found.size : undefined;
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+}
+
+async function write(path: string, text: string): Promise<void> {
+  try {
+    await writeFile(path, text);
+  } catch (error) {
+    throw new CliError(`${path}: cannot be written: ${(error as Error).message}`, { cause: error });
+  }
+}

@@ -1,0 +1,190 @@
+/**
+ * The filter: combines the results of all rules for a request by `takeFromAll`. A request is granted
+ * by all rules, or charged to none.
+ *
+ * A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
+ * A request that must wait holds a place in the line of each such rule, and passes when all lines
+ * have released it.
+ */
+import {
+  type Decision,
+  type Limiter,
+  type Reservation,
+  type TakenFromAll,
+  TooManyKeysError,
+  takeFromAll,
+} from "smooth-limiter";
+import type { GuardedActor, Report } from "./actors/guarded.ts";
+import { retryAfter } from "./answers/retry.ts";
+import { all, chain, type Maybe } from "./ground/maybe.ts";
+import type { GatewayRequest } from "./request.ts";
+import type { ActiveRule, RuleSet } from "./ruleset.ts";
+import type { Outcome, Verdict } from "./verdict.ts";
+
+/** How a request is counted that has no value for the rule's actor. */
+export type WhenActorMissing = "device" | "shared" | "skip";
+
+/** The request to one rule. */
+interface Ask {
+  readonly active: ActiveRule;
+  readonly actor: string;
+  readonly limiter: Limiter;
+  readonly cost: number;
+}
+
+const NO_RULE: Verdict = Object.freeze({
+  allowed: true,
+  retryMs: 0,
+  waitedMs: 0,
+  outcomes: Object.freeze([]),
+});
+
+export class Filter {
+  readonly #device: GuardedActor;
+  readonly #whenActorMissing: WhenActorMissing;
+  readonly #waiting = new Set<Reservation>();
+  #isDismissed = false;
+
+  constructor(device: GuardedActor, whenActorMissing: WhenActorMissing) {
+    this.#device = device;
+    this.#whenActorMissing = whenActorMissing;
+  }
+
+  check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
+    const active = rules.match(request.method, request.url);
+    const [first] = active;
+    if (first === undefined) return NO_RULE;
+    if (active.length === 1)
+      return chain(this.#askOf(first, request, report), (ask) => this.#judgeOne(ask, request));
+    const asks = all(active.map((one) => this.#askOf(one, request, report)));
+    return chain(asks, (known) => this.#judge(known.filter(isDefined), request));
+  }
+
+  /** Rejects all waiting requests, and later ones that would have to wait. */
+  dismiss(): void {
+    this.#isDismissed = true;
+    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
+  }
+
+  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<Ask | undefined> {
+    const value = active.actor(request, report);
+    return value instanceof Promise
+      ? value.then((later) => this.#askAbout(active, later, request, report))
+      : this.#askAbout(active, value, request, report);
+  }
+
+  #askAbout(
+    active: ActiveRule,
+    value: string | undefined,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Ask | undefined> {
+    if (value) return active.isExempt(value, request) ? undefined : askFor(active, value, true);
+    if (active.rule.actor === "all") return askFor(active, "", true);
+    if (this.#whenActorMissing === "skip") return undefined;
+    const device = this.#whenActorMissing === "device" ? this.#device(request, report) : undefined;
+    return chain(device, (instead = "") => askFor(active, instead, false));
+  }
+
+  /** Does the work of `#judge` for a single rule: most requests match only one. */
+  #judgeOne(ask: Ask | undefined, request: GatewayRequest): Maybe<Verdict> {
+    if (ask === undefined) return NO_RULE;
+    const { rule, isGlobal, isShadow, waits } = ask.active;
+    if (waits || isShadow) return this.#judge([ask], request);
+    const conclude = (decision: Decision): Verdict => ({
+      allowed: decision.allowed,
+      retryMs: decision.allowed ? 0 : retryAfter(decision, ask.cost),
+      waitedMs: 0,
+      outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
+    });
+    // requests for one key that arrive together share one look at its state on Redis
+    return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
+  }
+
+  #judge(asks: readonly Ask[], request: GatewayRequest): Maybe<Verdict> {
+    if (asks.length === 0) return NO_RULE;
+    const taken = takeFromAll(
+      asks.map(({ limiter, cost, active: { waits, isShadow } }) => {
+        return { limiter, permits: cost, timeoutMs: waits ? Infinity : 0, optional: isShadow };
+      }),
+    );
+    return chain(taken, (result) => this.#conclude(asks, result, request));
+  }
+
+  #conclude(asks: readonly Ask[], taken: TakenFromAll, request: GatewayRequest): Maybe<Verdict> {
+    const lines = taken.results.flatMap((result) => {
+      const reservation = result?.reservation;
+      return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
+    });
+    if (lines.length === 0) return verdict(asks, taken, 0);
+    // read only here, because servers create the signal on first access
+    return this.#wait(lines, request.signal).then(
+      (waitedMs) => verdict(asks, taken, waitedMs),
+      async (error: unknown) => {
+        await taken.undo();
+        throw error;
+      },
+    );
+  }
+
+  async #wait(lines: readonly Reservation[], signal: AbortSignal | undefined): Promise<number> {
+    for (const line of lines) this.#waiting.add(line);
+    try {
+      const waits = lines.map((line) => line.ready({ signal }));
+      if (this.#isDismissed) this.dismiss();
+      return Math.max(...(await Promise.all(waits)));
+    } finally {
+      for (const line of lines) this.#waiting.delete(line);
+    }
+  }
+}
+
+function askFor(active: ActiveRule, actor: string, isKnown: boolean): Ask {
+  return { active, actor, limiter: active.limiter(actor, isKnown), cost: active.rule.cost };
+}
+
+/** Asks a rule alone whose limiter is in this process. */
+function decideHere({ limiter, cost }: Ask): Decision {
+  try {
+    return limiter.decide(cost) as Decision;
+  } catch (error) {
+    if (!(error instanceof TooManyKeysError)) throw error;
+    return withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
+  }
+}
+
+/** The retry time if a rule has no room for a new key: it cannot be known, so one second. */
+const NO_ROOM_MS = 1000;
+
+function withWait(decision: Decision): Decision {
+  return { ...decision, waitMs: decision.waitMs || NO_ROOM_MS };
+}
+
+function verdict(asks: readonly Ask[], { allowed, results }: TakenFromAll, waitedMs: number) {
+  const outcomes: Outcome[] = [];
+  let retryMs = 0;
+  asks.forEach(({ active, actor, cost }, i) => {
+    const result = results[i];
+    // a shadow rule that could not be asked
+    if (result === undefined) return;
+    const { rule, isShadow } = active;
+    const decision = result.allowed ? result.decision : withWait(result.decision);
+    outcomes.push({ rule, actor, allowed: result.allowed, decision });
+    if (!result.allowed && !isShadow) retryMs = Math.max(retryMs, retryAfter(decision, cost));
+  });
+  return { allowed, retryMs, waitedMs, outcomes };
+}
+
+/** Runs the action and ignores its result and its errors. */
+function settled(action: () => Maybe<unknown>): Maybe<unknown> {
+  try {
+    const done = action();
+    return done instanceof Promise ? done.catch(() => {}) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isDefined<T>(value: T | undefined): value is T {
+  return value !== undefined;
+}

@@ -1,0 +1,12 @@
+/** A result that is available at once or later. */
+export type Maybe<T> = T | Promise<T>;
+
+export function chain<T, R>(answer: Maybe<T>, go: (answer: T) => Maybe<R>): Maybe<R> {
+  return answer instanceof Promise ? answer.then(go) : go(answer);
+}
+
+export function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
+  return answers.some((answer) => answer instanceof Promise)
+    ? Promise.all(answers)
+    : (answers as readonly T[]);
+}

@@ -1,0 +1,162 @@
+/**
+ * The part that all server adapters share: it asks the filter and decides what to do. Each adapter
+ * passes the request in and carries out the result.
+ */
+import { ReservationCancelledError } from "smooth-limiter";
+import {
+  ANSWER_OPTIONS,
+  type Answer,
+  type AnswerOptions,
+  type AnswerStyle,
+  checkAnswer,
+  checkAnswerOptions,
+  refusal,
+  unavailable,
+} from "../answers/answer.ts";
+import { type Field, fieldsOf } from "../answers/fields.ts";
+import type { Screen, Screened } from "../answers/screen.ts";
+import { checkOptions, show } from "../ground/check.ts";
+import type { Maybe } from "../ground/maybe.ts";
+import type { GatewayRequest } from "../request.ts";
+
+/** A request as the server adapters pass it in. */
+export interface HostRequest extends GatewayRequest {
+  /** Whether it was answered already, or its client has disconnected. */
+  readonly isOver: boolean;
+}
+
+/** The result of a filter for a request, and the results of the filters before it. */
+interface Seen {
+  readonly screen: Screen;
+  readonly request: GatewayRequest;
+  readonly verdict: Maybe<Screened>;
+  readonly before: Seen | undefined;
+}
+
+const SEEN = Symbol("smooth-limiter");
+
+/** What to do with a request if the filter fails. */
+export type OnError = "allow" | "refuse";
+
+export interface HostOptions extends AnswerOptions {
+  /**
+   * What to do with a request if the filter itself fails, for example because Redis is unavailable:
+   * `"allow"` (the default) lets it pass, `"refuse"` responds with 503, a function receives the
+   * error and returns one of the two. If the function throws, the error is the server's: a 500.
+   *
+   * A function also receives the errors of your actors. Its result is then ignored: the request
+   * counts as one without a value for that actor, and the rules decide.
+   */
+  readonly onError?:
+    | OnError
+    | ((error: unknown, request: GatewayRequest) => Maybe<OnError>)
+    | undefined;
+}
+
+export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
+
+/** What the adapter must do; undefined: nothing, because the request is over. */
+export type Ruling = Passage | Refusal | undefined;
+
+/** The request goes on, and its response gets these header fields. */
+interface Passage {
+  readonly fields: readonly Field[];
+  readonly answer?: undefined;
+}
+
+interface Refusal {
+  readonly answer: Answer;
+}
+
+export class Guard {
+  readonly #screen: Screen;
+  readonly #style: AnswerStyle;
+  readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
+  /** Receives errors that do not change the ruling. */
+  readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
+
+  constructor(screen: Screen, options: HostOptions, more: readonly string[] = []) {
+    checkOptions("options", options, [...HOST_OPTIONS, ...more]);
+    if (screen instanceof Promise) {
+      throw new TypeError(
+        "gateway must be the result of createGateway, got a promise of it: await createGateway(…) first",
+      );
+    }
+    if (typeof (Object(screen) as Partial<Screen>).check !== "function") {
+      throw new TypeError(`gateway must be the result of createGateway, got ${show(screen)}`);
+    }
+    const { onError = "allow" } = options;
+    if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
+      throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
+    }
+    this.#screen = screen;
+    this.#style = checkAnswerOptions(options);
+    this.#onError = onError;
+    if (typeof onError !== "function") return;
+    this.#report = (error, request) => void this.#judge(error, request).catch(() => {});
+  }
+
+  /**
+   * Asks the filter. Never throws; rejects if `onError` throws. A request that is over is neither
+   * counted nor served: its client's address may be unknown by now.
+   *
+   * @param carrier the server's own request, to which the verdict is attached
+   */
+  ask(request: HostRequest, carrier: object): Maybe<Ruling> {
+    if (request.isOver) return undefined;
+    try {
+      const verdict = this.#check(request, carrier);
+      if (!(verdict instanceof Promise)) return this.#rule(verdict, request);
+      return verdict
+        .then((late) => (request.isOver ? undefined : this.#rule(late, request)))
+        .catch((error) => this.#fault(error, request));
+    } catch (error) {
+      return this.#fault(error, request);
+    }
+  }
+
+  /**
+   * Counts a request once if the filter is mounted twice: the second call repeats the first result.
+   */
+  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<Screened> {
+    const before = carrier[SEEN];
+    for (let seen = before; seen !== undefined; seen = seen.before) {
+      const { url, method } = seen.request;
+      // a copy of a request that goes to another route is a request of its own
+      if (seen.screen === this.#screen && url === request.url && method === request.method) {
+        return seen.verdict;
+      }
+    }
+    const verdict = this.#screen.check(request, this.#report);
+    carrier[SEEN] = { screen: this.#screen, request, verdict, before };
+    return verdict;
+  }
+
+  #rule(verdict: Screened, request: GatewayRequest): Ruling {
+    const { dialects, status, answer } = this.#style;
+    const fields = fieldsOf(verdict, dialects);
+    if (verdict.allowed) return { fields };
+    const usual = refusal(verdict, status, fields);
+    if (answer === undefined) return { answer: usual };
+    try {
+      return { answer: checkAnswer(answer(usual, verdict, request)) };
+    } catch (error) {
+      // the request stays refused; only the application's response is missing
+      this.#report?.(error, request);
+      return { answer: usual };
+    }
+  }
+
+  async #fault(error: unknown, request: HostRequest): Promise<Ruling> {
+    if (request.isOver) return undefined;
+    // it was waiting when the gateway was closed: the waiting requests must not all pass at once
+    if (error instanceof ReservationCancelledError) return { answer: unavailable() };
+    const word = await this.#judge(error, request);
+    return word === "refuse" ? { answer: unavailable() } : { fields: [] };
+  }
+
+  async #judge(error: unknown, request: GatewayRequest): Promise<OnError> {
+    const onError = this.#onError;
+    return typeof onError === "function" ? onError(error, request) : onError;
+  }
+}

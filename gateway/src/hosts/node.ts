@@ -1,0 +1,130 @@
+/** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
+
+import { type Answer, failure } from "../answers/answer.ts";
+import type { Screen } from "../answers/screen.ts";
+import { checkFunction } from "../ground/check.ts";
+import { Guard, type HostOptions, type HostRequest, type Ruling } from "./guard.ts";
+import {
+  type ClosingResponse,
+  type ConnectedRequest,
+  isOver,
+  overSignal,
+  whenOver,
+} from "./lifetime.ts";
+
+/** The used members of an `http.IncomingMessage`, or of an `http2.Http2ServerRequest`. */
+export interface NodeRequest extends ConnectedRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+}
+
+/** The used members of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
+export interface NodeResponse extends ClosingResponse {
+  statusCode: number;
+  readonly headersSent: boolean;
+  setHeader(name: string, value: string): unknown;
+  end(body: string): unknown;
+}
+
+/**
+ * Wraps a handler of Node's `http` with a filter.
+ *
+ * @param gateway from `createGateway` or `limitConnections`
+ * @param handler receives the requests that pass
+ * @param options see `HostOptions`
+ * @returns a listener for `createServer`
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const gateway = await createGateway({ rules: fileSource("rules.yaml") });
+ * createServer(nodeGateway(gateway, (req, res) => res.end("hello"))).listen(3000);
+ */
+export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
+  gateway: Screen,
+  handler: (req: Req, res: Res) => unknown,
+  options: HostOptions = {},
+): (req: Req, res: Res) => void {
+  const guard = new Guard(gateway, options);
+  checkFunction("handler", handler);
+  return (req, res) => {
+    const go = (ruling: Ruling) => {
+      if (carryOut(ruling, res)) handler(req, res);
+    };
+    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url), req);
+    if (!(ruling instanceof Promise)) return go(ruling);
+    // errors of the handler are not caught here, so they act as they would without a filter
+    void ruling.catch((): Ruling => ({ answer: failure() })).then(go);
+  };
+}
+
+/**
+ * Sets the header fields, or sends the response of a refusal.
+ *
+ * @returns whether the request goes on
+ */
+export function carryOut(ruling: Ruling, res: NodeResponse): boolean {
+  // other code, such as a time-out, may have responded while the request waited
+  if (ruling === undefined || res.headersSent) return false;
+  if (ruling.answer === undefined) {
+    for (const [name, value] of ruling.fields) res.setHeader(name, value);
+    return true;
+  }
+  send(ruling.answer, res);
+  return false;
+}
+
+function send({ status, headers, body }: Answer, res: NodeResponse): void {
+  res.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) res.setHeader(name, value);
+  res.end(body);
+}
+
+/** The gateway's view of a request. The signal is created on demand, because few requests wait. */
+export class NodeGatewayRequest implements HostRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly raw: unknown;
+  readonly #req: NodeRequest;
+  readonly #res: ClosingResponse | undefined;
+  #signal: AbortSignal | undefined;
+
+  /**
+   * @param res absent for an upgrade, which lasts as long as its socket
+   * @param url as the client sent it: some servers remove the part that a router has matched
+   * @param raw the server's own request
+   */
+  constructor(
+    req: NodeRequest,
+    res: ClosingResponse | undefined,
+    url: string | undefined,
+    raw: unknown = req,
+  ) {
+    this.method = req.method ?? "GET";
+    this.url = url ?? "/";
+    this.raw = raw;
+    this.#req = req;
+    this.#res = res;
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.#req.socket?.remoteAddress;
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= overSignal(this.#req, this.#res);
+    return this.#signal;
+  }
+
+  get isOver(): boolean {
+    return isOver(this.#req, this.#res);
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#req.headers[name];
+    return typeof value === "object" ? value.join(", ") : value;
+  }
+
+  onClose(closed: () => void): void {
+    whenOver(this.#req, this.#res, closed);
+  }
+}

@@ -1,0 +1,102 @@
+/** Filters WebSocket upgrades and CONNECT, which Node passes to listeners of their own. */
+import { STATUS_CODES } from "node:http";
+import { type Answer, failure } from "../answers/answer.ts";
+import type { Screen } from "../answers/screen.ts";
+import { checkFunction } from "../ground/check.ts";
+import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import { NodeGatewayRequest, type NodeRequest } from "./node.ts";
+
+/** The members of a `net.Socket` that are used here. */
+export interface UpgradeSocket {
+  readonly destroyed: boolean;
+  read(): Uint8Array | null;
+  end(text: string): unknown;
+  destroy(): unknown;
+  on(event: "readable" | "end" | "error" | "finish", listener: () => void): unknown;
+  off(event: "readable" | "end", listener: () => void): unknown;
+}
+
+/** How much a client may send before its handshake is answered, bytes. */
+const LONGEST_HEAD = 64 * 1024;
+
+/**
+ * Wraps a listener of the events "upgrade" and "connect" of a Node server with a filter, also below
+ * Express, Koa and others, whose middleware does not see these requests. A refused client gets its
+ * response on the socket, which is then closed. A granted upgrade counts for `limitConnections` as
+ * long as its socket is open. The handler itself writes the handshake response, so that response
+ * has no header fields of the filter.
+ *
+ * Not for HTTP/2, where `nodeGateway` is a listener of "connect".
+ *
+ * @param gateway from `createGateway` or `limitConnections`
+ * @param handler receives the upgrades that pass
+ * @param options see `HostOptions`
+ * @returns a listener
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const sockets = new WebSocketServer({ noServer: true });
+ * const upgrade = (req, socket, head) =>
+ *   sockets.handleUpgrade(req, socket, head, (ws) => sockets.emit("connection", ws, req));
+ * server.on("upgrade", upgradeGateway(gateway, upgrade));
+ */
+export function upgradeGateway<Req extends NodeRequest, Socket extends UpgradeSocket>(
+  gateway: Screen,
+  handler: (req: Req, socket: Socket, head: Buffer) => unknown,
+  options: HostOptions = {},
+): (req: Req, socket: Socket, head: Buffer) => void {
+  const guard = new Guard(gateway, options);
+  checkFunction("handler", handler);
+  return (req, socket, head) => {
+    const go = (ruling: Ruling, whole: Buffer) => {
+      if (ruling === undefined || socket.destroyed) socket.destroy();
+      else if (ruling.answer !== undefined) send(ruling.answer, socket);
+      else handler(req, socket, whole);
+    };
+    const ruling = guard.ask(new NodeGatewayRequest(req, undefined, req.url), req);
+    if (!(ruling instanceof Promise)) {
+      go(ruling, head);
+      return;
+    }
+    const received = receive(socket, head);
+    void ruling.catch((): Ruling => ({ answer: failure() })).then((late) => go(late, received()));
+  };
+}
+
+/**
+ * Reads the socket of a waiting upgrade. Without a reader Node does not report that the client has
+ * disconnected, and without a listener an error of the socket would end the process.
+ *
+ * @returns a function that stops reading and returns all that was received so far
+ */
+function receive(socket: UpgradeSocket, head: Buffer): () => Buffer {
+  const chunks: Uint8Array[] = [head];
+  let length = head.length;
+  const look = () => {
+    for (let chunk = socket.read(); chunk !== null; chunk = socket.read()) {
+      chunks.push(chunk);
+      length += chunk.length;
+    }
+    if (length > LONGEST_HEAD) socket.destroy();
+  };
+  const gone = () => void socket.destroy();
+  socket.on("readable", look);
+  socket.on("end", gone);
+  socket.on("error", gone);
+  return () => {
+    socket.off("readable", look);
+    socket.off("end", gone);
+    return chunks.length === 1 ? head : Buffer.concat(chunks);
+  };
+}
+
+/** Destroys the socket afterwards: otherwise a client could keep it open. */
+function send({ status, headers, body }: Answer, socket: UpgradeSocket): void {
+  const close = () => void socket.destroy();
+  socket.on("error", close);
+  socket.on("finish", close);
+  const fields = new Headers(headers);
+  fields.set("Connection", "close");
+  fields.set("Content-Length", String(Buffer.byteLength(body)));
+  const lines = Array.from(fields, ([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${lines.join("")}\r\n${body}`);
+}

@@ -1,0 +1,97 @@
+/** The algorithms by the names that rules use. Registered algorithms have the same interface. */
+
+import {
+  fixedWindow,
+  gcra,
+  leakyBucket,
+  type Policy,
+  slidingLog,
+  slidingWindow,
+  tokenBucket,
+} from "smooth-limiter";
+import { show } from "../ground/check.ts";
+import type { RuleNumbers } from "./rule.ts";
+
+/** An algorithm that rules may name. */
+export interface RuleAlgorithm {
+  /** Other names for it. Case, spaces, "-" and "_" never matter. */
+  readonly aliases?: readonly string[];
+  /** The fields that a rule may contain besides its rate. Default: none. */
+  readonly fields?: readonly ("burst" | "nodelay" | "with")[];
+  /**
+   * Whether requests wait instead of being refused; requests that the policy cannot let wait are
+   * refused. Default false.
+   */
+  readonly waits?: boolean;
+  /**
+   * @param numbers of the rule, or of one of its overrides
+   * @returns the policy
+   * @throws RangeError or TypeError on invalid numbers; the rule is then rejected
+   */
+  policy(numbers: RuleNumbers): Policy;
+}
+
+export type RuleAlgorithms = Readonly<Record<string, RuleAlgorithm>>;
+
+export function checkAlgorithms(algorithms: unknown): RuleAlgorithms {
+  if (typeof algorithms !== "object" || algorithms === null || Array.isArray(algorithms)) {
+    throw new TypeError(`algorithms must be an object, got ${show(algorithms)}`);
+  }
+  for (const [name, one] of Object.entries(algorithms)) {
+    if (typeof (Object(one) as Partial<RuleAlgorithm>).policy === "function") continue;
+    throw new TypeError(`algorithms.${name} must have policy(numbers), got ${show(one)}`);
+  }
+  return algorithms as RuleAlgorithms;
+}
+
+/**
+ * Lets operators keep the policy's limit in a key: `limitAt` are the numbers that become the rule's
+ * `rpu`.
+ */
+function limitedAt(policy: Policy, limitAt: readonly number[]): Policy {
+  return Object.freeze({ ...policy, limitAt });
+}
+
+/** The longest wait in a line, ms. A request that would have to wait longer is refused. */
+const LONGEST_LINE_MS = 5000;
+
+export const ALGORITHMS: RuleAlgorithms = {
+  "token bucket": {
+    aliases: ["TB"],
+    fields: ["burst"],
+    policy: ({ rpu, periodMs, burst }) =>
+      limitedAt(
+        tokenBucket({ capacity: burst ?? rpu, refill: rpu, everyMs: periodMs }),
+        burst === undefined ? [0, 1] : [1],
+      ),
+  },
+  window: {
+    aliases: ["W", "fixed window"],
+    policy: ({ rpu, periodMs }) => fixedWindow({ limit: rpu, windowMs: periodMs }),
+  },
+  "sliding window": {
+    aliases: ["SW"],
+    policy: ({ rpu, periodMs }) => slidingWindow({ limit: rpu, windowMs: periodMs }),
+  },
+  "leaky bucket": {
+    aliases: ["LB"],
+    fields: ["burst", "nodelay"],
+    waits: true,
+    policy: ({ rpu, periodMs, burst, nodelay = 0 }) => {
+      const inLine = Math.floor((Math.min(LONGEST_LINE_MS, periodMs) * rpu) / periodMs);
+      const permitsPerSecond = (rpu * 1000) / periodMs;
+      const bucket = leakyBucket({ permitsPerSecond, capacity: burst ?? inLine, nodelay });
+      const [atOnce = 1, , , ...rest] = bucket.numbers;
+      return limitedAt(bucket.algorithm.policy([atOnce, rpu, periodMs, ...rest]), [1]);
+    },
+  },
+  "sliding log": {
+    aliases: ["SL"],
+    policy: ({ rpu, periodMs }) => slidingLog({ limit: rpu, windowMs: periodMs }),
+  },
+  gcra: {
+    fields: ["burst"],
+    policy: ({ rpu, periodMs, burst }) =>
+      gcra({ limit: rpu, periodMs, ...(burst !== undefined && { burst }) }),
+  },
+};

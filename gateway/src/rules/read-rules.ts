@@ -1,0 +1,307 @@
+/** Reads rules from YAML, or lists what is wrong, each problem with its line and column. */
+
+import { Limiter, PermitsExceedCapacityError } from "smooth-limiter";
+import type * as z from "zod";
+import { checkOptions, checkText, show } from "../ground/check.ts";
+import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
+import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
+import { type Problem, RulesError } from "./rules-error.ts";
+import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
+import { keyAt, nodeAt, readYaml, YamlMistake, type YamlNode } from "./yaml-tree.ts";
+
+export interface ReadOptions extends Partial<Names> {
+  /** The name of the text in messages, such as a file's name. Default "rules". */
+  readonly source?: string | undefined;
+}
+
+/** A single word that ends like the name of a rules file: it cannot be the text of rules. */
+const A_PATH = /^\S+\.(?:ya?ml|json)$/i;
+/** In characters. A bound, because reading blocks the event loop. */
+const LONGEST = 2 ** 19;
+const MOST_PROBLEMS = 20;
+
+/**
+ * Reads rules.
+ *
+ * @param text YAML (JSON included): a URL with its rules, a list of these, or several documents of
+ *   either; at most 524 288 characters
+ * @param options.source the name of the text in messages
+ * @param options.actors names of actors besides all, account and device
+ * @param options.algorithms algorithms besides the built-in ones, by name
+ * @returns the rules, in the order of the text; none for an empty list
+ * @throws RulesError that lists what is wrong, with line and column; TypeError on a bad argument
+ * @example
+ * const rules = readRules(await readFile("rules.yaml", "utf8"), { source: "rules.yaml" });
+ */
+export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
+  checkText("text", text);
+  if (A_PATH.test(text)) {
+    throw new TypeError(
+      `text must be the rules themselves, got a file's name ${show(text)}: read the file first, or give createGateway fileSource(${show(text)})`,
+    );
+  }
+  checkOptions("options", options, ["source", "actors", "algorithms"]);
+  const { source = "rules", actors = [], algorithms = {} } = options;
+  checkText("source", source);
+  if (!Array.isArray(actors)) {
+    throw new TypeError(`actors must be an array of names, got ${show(actors)}`);
+  }
+  for (const actor of actors) checkText("actors", actor);
+  checkAlgorithms(algorithms);
+  const names: Names = {
+    actors: [...BUILT_IN.actors, ...actors],
+    algorithms: { ...BUILT_IN.algorithms, ...algorithms },
+  };
+  return new Reader(text, source, names).read();
+}
+
+class Reader {
+  readonly #text: string;
+  readonly #source: string;
+  readonly #names: Names;
+  /** Where each line begins, in characters. */
+  readonly #lineStarts: readonly number[];
+  readonly #problems: Problem[] = [];
+
+  constructor(text: string, source: string, names: Names) {
+    this.#text = text;
+    this.#lineStarts = [
+      0,
+      ...[...text.slice(0, LONGEST).matchAll(/\n/g)].map(({ index }) => index + 1),
+    ];
+    this.#source = source;
+    this.#names = names;
+  }
+
+  read(): readonly Rule[] {
+    const documents = this.#parse();
+    this.#stopIfWrong();
+    const schema = entrySchema(this.#names);
+    const rules = documents.flatMap((document) => this.#rulesOf(document, schema));
+    this.#stopIfWrong();
+    this.#checkNames(rules);
+    this.#stopIfWrong();
+    return rules;
+  }
+
+  /** Returns the documents that are not empty. */
+  #parse(): readonly YamlNode[] {
+    if (this.#text.length > LONGEST) {
+      this.#wrong(0, `found ${this.#text.length} characters, allowed: at most ${LONGEST}`);
+      return [];
+    }
+    try {
+      const documents = readYaml(this.#text).filter(({ value }) => value !== null);
+      if (documents.length === 0) {
+        this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
+      }
+      return documents;
+    } catch (error) {
+      if (!(error instanceof YamlMistake)) throw error;
+      this.#wrong(error.at, error.message);
+      return [];
+    }
+  }
+
+  #rulesOf(document: YamlNode, schema: ReturnType<typeof entrySchema>): readonly Rule[] {
+    const data = document.value;
+    const entries: readonly unknown[] = Array.isArray(data) ? data : [data];
+    return entries.flatMap((each, i) => {
+      if (this.#isFull) return [];
+      const path = Array.isArray(data) ? [i] : [];
+      const parsed = this.#validate(schema, each, document, path);
+      if (parsed === undefined) return [];
+      if (!parsed.success) {
+        // finding the place of an issue takes time, and no more issues are reported
+        for (const issue of parsed.error.issues.slice(0, MOST_PROBLEMS)) {
+          this.#report(document, path, each, issue);
+        }
+        return [];
+      }
+      return this.#rules(document, path, parsed.data);
+    });
+  }
+
+  /** Validates the document. The validator collects all issues on the stack, which may overflow. */
+  #validate(
+    schema: ReturnType<typeof entrySchema>,
+    entry: unknown,
+    document: YamlNode,
+    path: readonly number[],
+  ) {
+    try {
+      return schema.safeParse(entry);
+    } catch {
+      this.#wrong(nodeAt(document, path).at, "found more mistakes than can be listed");
+      return undefined;
+    }
+  }
+
+  #report(
+    document: YamlNode,
+    base: readonly number[],
+    data: unknown,
+    issue: z.core.$ZodIssue,
+  ): void {
+    if (issue.code === "unrecognized_keys") {
+      for (const key of issue.keys.slice(0, MOST_PROBLEMS)) {
+        const at = keyAt(nodeAt(document, [...base, ...issue.path]), key);
+        this.#wrong(at, `found ${show(key)}, allowed: ${issue.message}`);
+      }
+      return;
+    }
+    const found = issue.path.reduce<unknown>(
+      (value, key) => (Object(value) as Record<PropertyKey, unknown>)[key],
+      data,
+    );
+    const where = issue.path.length > 0 ? `${issue.path.join(".")}: ` : "";
+    const what = found === undefined ? "nothing" : show(found);
+    const at = nodeAt(document, [...base, ...issue.path]).at;
+    this.#wrong(at, `${where}found ${what}, allowed: ${issue.message}`);
+  }
+
+  #rules(document: YamlNode, base: readonly number[], { url, rules }: Entry): Rule[] {
+    return rules.flatMap((read, i) => {
+      const at = nodeAt(document, [...base, "rules", i]).at;
+      const { overrides = {}, exempt = [], name } = read;
+      const methods = read.methods && [...new Set(read.methods)].sort();
+      // V8 creates an object literal slowly if it goes on after a spread
+      const rule: Rule = {
+        name: name ?? derivedName(url, methods, read),
+        url,
+        methods,
+        actor: read.actor,
+        algo: read.algo,
+        scope: read.scope as Rule["scope"],
+        mode: read.mode as Rule["mode"],
+        cost: read.cost,
+        limitKey: read.limitKey,
+        overrides: Object.entries(overrides).map(
+          ([value, other]): RuleOverride => ({
+            value,
+            ...numbersOf({ ...read, ...defined(other) }),
+          }),
+        ),
+        exempt,
+        place: this.#place(at),
+        ...numbersOf(read),
+      };
+      const algorithm = this.#names.algorithms[rule.algo] as RuleAlgorithm;
+      const wrongs = [rule, ...rule.overrides].flatMap((each) => {
+        const wrong = numbersProblem(each, rule, algorithm);
+        if (wrong === undefined) return [];
+        return "value" in each ? `override ${show(each.value)}: ${wrong}` : wrong;
+      });
+      if (rule.limitKey !== undefined && rule.scope === "local") {
+        wrongs.push("found limitKey, which needs scope: global");
+      }
+      for (const wrong of wrongs) this.#wrong(at, wrong);
+      return wrongs.length > 0 ? [] : [rule];
+    });
+  }
+
+  /**
+   * Checks that names are unique: they identify rules in header fields, on Redis and after a
+   * reload.
+   */
+  #checkNames(rules: readonly Rule[]): void {
+    const first = new Map<string, Rule>();
+    for (const rule of rules) {
+      const other = first.get(rule.name);
+      if (other === undefined) {
+        first.set(rule.name, rule);
+        continue;
+      }
+      this.#problems.push({
+        ...rule.place,
+        message: `found a second rule ${show(rule.name)}, the first is in line ${other.place.line}: give one of them a name`,
+      });
+    }
+  }
+
+  #place(at: number): Place {
+    let line = 0;
+    for (let after = this.#lineStarts.length; after - line > 1; ) {
+      const middle = (line + after) >> 1;
+      if ((this.#lineStarts[middle] as number) <= at) line = middle;
+      else after = middle;
+    }
+    const column = at - (this.#lineStarts[line] as number) + 1;
+    return { source: this.#source, line: line + 1, column };
+  }
+
+  /** Whether the most problems that are reported were found; further ones are not looked for. */
+  get #isFull(): boolean {
+    return this.#problems.length >= MOST_PROBLEMS;
+  }
+
+  #wrong(at: number, message: string): void {
+    if (!this.#isFull) this.#problems.push({ ...this.#place(at), message });
+  }
+
+  #stopIfWrong(): void {
+    if (this.#problems.length > 0) throw new RulesError(this.#problems.slice(0, MOST_PROBLEMS));
+  }
+}
+
+type ReadNumbers = Partial<Omit<RuleNumbers, "periodMs">> & Pick<RuleNumbers, "rpu" | "unit">;
+
+function numbersOf(
+  read: { [Key in keyof ReadNumbers]: ReadNumbers[Key] | undefined },
+): RuleNumbers {
+  const { rpu, unit, units = 1, burst, nodelay, with: rest = {} } = read as ReadNumbers;
+  return { rpu, unit, units, periodMs: units * UNITS[unit], burst, nodelay, with: rest };
+}
+
+function defined(fields: object): object {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+/** Returns why the algorithm cannot work with the numbers; undefined if it can. */
+function numbersProblem(
+  numbers: RuleNumbers,
+  { algo, cost }: Rule,
+  { fields = [], policy }: RuleAlgorithm,
+): string | undefined {
+  const given = {
+    burst: numbers.burst !== undefined,
+    nodelay: numbers.nodelay !== undefined,
+    with: Object.keys(numbers.with).length > 0,
+  };
+  for (const field of ["burst", "nodelay", "with"] as const) {
+    if (given[field] && !fields.includes(field)) {
+      return `found ${field}, which the algorithm ${show(algo)} does not know`;
+    }
+  }
+  try {
+    // peeks at the cost, because a cost above the policy's capacity is an error
+    Limiter.create(policy(numbers)).peek(cost);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof PermitsExceedCapacityError)) {
+      const { message } = error as Error;
+      // a rule calls the capacity its burst
+      return given.burst ? message.replace(/^capacity /, "burst ") : message;
+    }
+    const { capacity } = error.facts;
+    return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
+  }
+}
+
+/** Derives a name from what the rule applies to, not from its place in the file or its numbers. */
+function derivedName(
+  url: string,
+  methods: readonly string[] = [],
+  { actor, algo, units, unit }: Entry["rules"][number],
+): string {
+  const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
+  const per = units === 1 ? unit : `${units} ${unit}`;
+  return [path, ...methods, printable(actor), `per ${per}`, printable(algo)].join(" ");
+}
+
+/** Escapes, as in a URL, characters that header fields cannot contain. */
+function printable(name: string): string {
+  return name
+    .replace(/\p{Surrogate}/gu, "\ufffd")
+    .replace(/[^ -~]/gu, (char) => encodeURIComponent(char));
+}

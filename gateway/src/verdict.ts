@@ -1,0 +1,34 @@
+import type { Decision } from "smooth-limiter";
+import type { Rule } from "./rules/rule.ts";
+
+/** The result of one rule for a request. */
+export interface Outcome {
+  readonly rule: Rule;
+  /** The actor's value by which requests are counted: a user, an address, "" for all. */
+  readonly actor: string;
+  /** Whether this rule lets the request pass. A shadow rule that does not is only reported. */
+  readonly allowed: boolean;
+  /**
+   * The state of the rule: after the charge if the request passes, without it if it is refused. For
+   * a rule in whose line the request has waited, `waitMs` is the wait that was computed on arrival.
+   */
+  readonly decision: Decision;
+}
+
+/** The gateway's result for a request. */
+export interface Verdict {
+  /** Whether the request may pass: all rules let it, shadow rules aside. */
+  readonly allowed: boolean;
+  /**
+   * When to retry, ms: all checked rules would let the request pass then, if no other request came.
+   * 0 when allowed; `Infinity` where a limit is 0.
+   */
+  readonly retryMs: number;
+  /** How long the request has waited, ms. */
+  readonly waitedMs: number;
+  /**
+   * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If
+   * rules in this process refuse, those on Redis are neither asked nor listed.
+   */
+  readonly outcomes: readonly Outcome[];
+}

@@ -1,0 +1,36 @@
+/**
+ * `smooth-limiter-gateway/web`: a filter for the front of an HTTP server, configured by rules, without
+ * what needs a module of Node. It runs wherever `Request` and `Response` exist.
+ */
+export { type Actor, type Actors, fromHeader } from "./actors/actor.ts";
+export { type AddressOptions, fromAddress } from "./actors/address.ts";
+export type { Answer, AnswerOptions } from "./answers/answer.ts";
+export type { Dialect } from "./answers/fields.ts";
+export type { PolicyOutcome, Screen, Screened } from "./answers/screen.ts";
+export type { WhenActorMissing } from "./filter.ts";
+export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
+export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
+export { type ExpressRequest, expressGateway } from "./hosts/express.ts";
+export {
+  type FastifyGatewayOptions,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  fastifyGateway,
+} from "./hosts/fastify.ts";
+export { type FetchHostOptions, fetchGateway } from "./hosts/fetch.ts";
+export type { HostOptions, OnError } from "./hosts/guard.ts";
+export { type HonoContext, type HonoGatewayOptions, honoGateway } from "./hosts/hono.ts";
+export { type KoaContext, koaGateway } from "./hosts/koa.ts";
+export { type NodeRequest, type NodeResponse, nodeGateway } from "./hosts/node.ts";
+export type { GatewayRequest } from "./request.ts";
+export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+export { type ReadOptions, readRules } from "./rules/read-rules.ts";
+export type { Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
+export { type Problem, RulesError } from "./rules/rules-error.ts";
+export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
+export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
+export { type RedisReader, type RedisSourceOptions, redisSource } from "./sources/redis-source.ts";
+export type { RuleSource } from "./sources/source.ts";
+export { type UrlSourceOptions, urlSource } from "./sources/url-source.ts";
+export type { Outcome, Verdict } from "./verdict.ts";

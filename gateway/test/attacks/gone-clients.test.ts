@@ -1,0 +1,237 @@
+/** Attacks on the lines: a request whose client has gone leaves them, and those behind it move up. */
+import { createServer, type RequestListener } from "node:http";
+import { createServer as createHttp2Server } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { FakeClock } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import {
+  type Actor,
+  createGateway,
+  type Gateway,
+  nodeGateway,
+  readRules,
+} from "../../src/index.ts";
+import {
+  allGone,
+  dial,
+  hasLeft,
+  LEAVES,
+  LEAVES_2,
+  openStreams,
+  pipeline,
+  textOf,
+  until,
+} from "../support/http/raw-clients.ts";
+import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/servers.ts";
+
+const GONE = 45;
+
+/** A line in which one request goes every 200 ms. */
+async function line(clock: FakeClock, visitor: Actor = () => "me"): Promise<Gateway> {
+  const rules = readRules(
+    "url: /\nrules: [{ actor: visitor, unit: second, rpu: 5, algo: LB, burst: 100 }]",
+    { actors: ["visitor"] },
+  );
+  return createGateway({ rules, actors: { visitor }, clock });
+}
+
+interface Attack {
+  readonly server: Running;
+  readonly clock: FakeClock;
+  /** How many requests have come to the line. */
+  readonly asked: () => number;
+  /** Lets an asynchronous actor answer. */
+  readonly open: () => void;
+}
+
+async function attacked(
+  host: Host,
+  isLate: boolean,
+  attack: (attack: Attack) => Promise<void>,
+): Promise<void> {
+  const clock = new FakeClock();
+  let asked = 0;
+  let open = () => {};
+  const gate = new Promise<string>((resolve) => {
+    open = () => resolve("me");
+  });
+  const gateway = await line(clock, () => {
+    asked += 1;
+    return isLate ? gate : "me";
+  });
+  const server = await host(gateway, {}, async () => {});
+  try {
+    await attack({ server, clock, asked: () => asked, open: () => open() });
+  } finally {
+    await server.close();
+    await gateway.close();
+  }
+}
+
+/** The next client waits for the one turn that was used, and for no request that has gone. */
+async function nextClientGoes({ server, clock, asked }: Attack, isFirst: boolean): Promise<void> {
+  const before = asked();
+  const served = server.served();
+  const { socket, received } = await dial(server);
+  socket.write(textOf({}));
+  await until("the next client has come", () => asked() === before + 1);
+  await sleep(5);
+  if (!isFirst) assert.is(received(), "", "one turn was used");
+  await clock.advance(200);
+  await until("the next client is answered", () => received().startsWith("HTTP/1.1 200"));
+  assert.is(server.served(), served + 1, "nothing is served that has gone");
+  socket.destroy();
+}
+
+async function nextStreamGoes({ server, clock, asked }: Attack, isFirst: boolean): Promise<void> {
+  const before = asked();
+  const served = server.served();
+  const { session, streams } = await openStreams(server, 1);
+  let status: unknown;
+  streams[0]?.on("response", (headers) => {
+    status = headers[":status"];
+  });
+  await until("the next client has come", () => asked() === before + 1);
+  await sleep(5);
+  if (!isFirst) assert.is(status, undefined, "one turn was used");
+  await clock.advance(200);
+  await until("the next client is answered", () => status === 200);
+  assert.is(server.served(), served + 1, "nothing is served that has gone");
+  session.destroy();
+}
+
+for (const [name, host] of Object.entries(HOSTS)) {
+  const test = suite(`clients that have gone, ${name}`);
+
+  for (const [how, leave] of Object.entries(LEAVES)) {
+    test(`a client pipelines ${GONE} requests and ${how}`, () =>
+      attacked(host, false, async (attack) => {
+        const socket = await pipeline(attack.server, GONE);
+        await until("all have come", () => attack.asked() === GONE);
+        leave(socket);
+        await allGone(attack.server.server);
+        assert.is(attack.server.served(), 1);
+        await nextClientGoes(attack, false);
+      }));
+  }
+
+  test("a client leaves while an asynchronous actor runs", () =>
+    attacked(host, true, async (attack) => {
+      const socket = await pipeline(attack.server, GONE);
+      await until("all have been asked about", () => attack.asked() === GONE);
+      socket.destroy();
+      await allGone(attack.server.server);
+      attack.open();
+      await sleep(5);
+      assert.is(attack.server.served(), 0);
+      await nextClientGoes(attack, true);
+    }));
+
+  test("uploads are broken off", () =>
+    attacked(host, false, async (attack) => {
+      const fields = "Content-Type: text/plain\r\nContent-Length: 1000\r\n";
+      const asked = { method: "POST", fields, body: "hello" };
+      const sockets = await Promise.all(
+        Array.from({ length: 10 }, () => pipeline(attack.server, 1, asked)),
+      );
+      await until("all have come", () => attack.asked() === 10);
+      for (const socket of sockets) socket.destroy();
+      await allGone(attack.server.server);
+      await nextClientGoes(attack, false);
+    }));
+
+  test.run();
+}
+
+for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
+  const test = suite(`clients that have gone, ${name}`);
+
+  for (const [how, leave] of Object.entries(LEAVES_2)) {
+    for (const isLate of [false, true]) {
+      test(`a client opens 50 streams and ${how}${isLate ? " while an actor runs" : ""}`, () =>
+        attacked(host, isLate, async (attack) => {
+          const client = await openStreams(attack.server, 50);
+          await until("all have come", () => attack.asked() === 50);
+          leave(client);
+          await hasLeft(client, attack.server.server);
+          attack.open();
+          await sleep(5);
+          assert.is(attack.server.served(), isLate ? 0 : 1);
+          await nextStreamGoes(attack, isLate);
+          client.session.destroy();
+        }));
+    }
+  }
+
+  test.run();
+}
+
+const test = suite("clients that have gone, elsewhere");
+
+test("a client leaves before the check begins: neither counted nor served", async () => {
+  let asked = 0;
+  let served = 0;
+  const check = () => {
+    asked += 1;
+    return { allowed: true, retryMs: 0, outcomes: [] };
+  };
+  const listener = nodeGateway({ check }, () => {
+    served += 1;
+  });
+  let late = 0;
+  /** An authentication that takes its time, say. */
+  const slow: RequestListener = (req, res) => {
+    late += 1;
+    void sleep(100).then(() => {
+      listener(req, res);
+      late -= 1;
+    });
+  };
+  for (const isHttp2 of [false, true]) {
+    const server = isHttp2 ? createHttp2Server(slow as never) : createServer(slow);
+    server.listen(0, "127.0.0.1");
+    await until("it listens", () => server.listening);
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const socket = isHttp2 ? (await openStreams({ url }, 5)).socket : await pipeline({ url }, 5);
+    await until("all have come", () => late === 5);
+    socket.destroy();
+    await until("all have been handled", () => late === 0);
+    server.close();
+  }
+  assert.equal([asked, served], [0, 0]);
+});
+
+test("a request that something else has answered leaves the line", () =>
+  attacked(
+    async (gateway) => {
+      let served = 0;
+      const listener = nodeGateway(gateway, (_, res) => {
+        served += 1;
+        res.end("hello");
+      });
+      const server = createServer((req, res) => {
+        listener(req, res);
+        if (req.url !== "/slow") return;
+        res.statusCode = 504;
+        res.end();
+      }).listen(0, "127.0.0.1");
+      await until("it listens", () => server.listening);
+      const address = server.address() as { port: number };
+      const close = () => new Promise<void>((closed) => void server.close(() => closed()));
+      return { url: `http://127.0.0.1:${address.port}`, server, served: () => served, close };
+    },
+    false,
+    async (attack) => {
+      const first = await dial(attack.server);
+      first.socket.write(textOf({}));
+      await until("the first is answered", () => first.received().includes("hello"));
+      first.socket.write(textOf({ path: "/slow" }).repeat(10));
+      await until("all have timed out", () => first.received().split(" 504 ").length === 11);
+      await nextClientGoes(attack, false);
+      first.socket.destroy();
+    },
+  ));
+
+test.run();

@@ -1,0 +1,138 @@
+/** The same filter mounted twice on one request counts it once. */
+import { once } from "node:events";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import express from "express";
+import fastify from "fastify";
+import { Hono } from "hono";
+import Koa from "koa";
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import {
+  expressGateway,
+  fastifyGateway,
+  fetchGateway,
+  honoGateway,
+  koaGateway,
+  limitConnections,
+  nodeGateway,
+  type Screen,
+} from "../../src/index.ts";
+
+const test = suite("a filter mounted twice");
+
+/** Two filters, the first of which is mounted twice. */
+type App = (screen: Screen, other: Screen) => RequestListener | Promise<RequestListener>;
+
+const APPS: Readonly<Record<string, App>> = {
+  "node:http": (screen, other) =>
+    nodeGateway(
+      screen,
+      nodeGateway(
+        other,
+        nodeGateway(screen, (_, res) => res.end("hello")),
+      ),
+    ),
+  "Express, on the application and on a router": (screen, other) => {
+    const router = express.Router();
+    router.use(expressGateway(screen), (_, res) => void res.send("hello"));
+    return express()
+      .use(expressGateway(screen), expressGateway(other))
+      .use("/hello", router) as RequestListener;
+  },
+  "Express in Node's": (screen, other) =>
+    nodeGateway(
+      screen,
+      express().use(expressGateway(other), expressGateway(screen), (_, res) => {
+        res.send("hello");
+      }) as RequestListener,
+    ),
+  Fastify: async (screen, other) => {
+    const app = fastify();
+    await app.register(fastifyGateway, { gateway: screen });
+    await app.register(fastifyGateway, { gateway: other });
+    await app.register(fastifyGateway, { gateway: screen });
+    app.get("/hello", () => "hello");
+    await app.ready();
+    return app.routing.bind(app);
+  },
+  Koa: (screen, other) => {
+    const app = new Koa();
+    app.use(koaGateway(screen)).use(koaGateway(other)).use(koaGateway(screen));
+    app.use((context) => {
+      context.body = "hello";
+    });
+    return app.callback();
+  },
+  Hono: (screen, other) => {
+    const inner = new Hono().use(honoGateway(screen));
+    inner.get("/", (context) => context.text("hello"));
+    const app = new Hono().use(honoGateway(screen), honoGateway(other));
+    app.route("/hello", inner);
+    return getRequestListener(app.fetch);
+  },
+  fetch: (screen, other) => {
+    const inner = fetchGateway(screen, (_: Request, __: unknown) => new Response("hello"));
+    return getRequestListener(fetchGateway(screen, fetchGateway(other, inner)));
+  },
+};
+
+/** Counts what it is asked. */
+function counting(isLate: boolean): { screen: Screen; asked: () => number } {
+  let asked = 0;
+  const check = () => {
+    asked += 1;
+    const passed = { allowed: true, retryMs: 0, outcomes: [] };
+    return isLate ? Promise.resolve(passed) : passed;
+  };
+  return { screen: { check }, asked: () => asked };
+}
+
+async function statuses(listener: RequestListener, count: number): Promise<number[]> {
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const found: number[] = [];
+  for (let i = 0; i < count; i++) {
+    const response = await fetch(`http://127.0.0.1:${port}/hello`);
+    found.push(response.status);
+    await response.text();
+  }
+  server.closeAllConnections();
+  server.close();
+  return found;
+}
+
+for (const [name, app] of Object.entries(APPS)) {
+  test(`${name}: once for each filter and request`, async () => {
+    for (const isLate of [false, true]) {
+      const [one, other] = [counting(isLate), counting(isLate)];
+      const listener = await app(one.screen, other.screen);
+      assert.equal(await statuses(listener, 3), [200, 200, 200]);
+      assert.equal([one.asked(), other.asked()], [3, 3]);
+    }
+  });
+
+  test(`${name}: a request takes one place`, async () => {
+    const listener = await app(limitConnections(1), limitConnections(1));
+    assert.equal(await statuses(listener, 3), [200, 200, 200]);
+  });
+}
+
+test("a request that is handled again at another URL is counted there", () => {
+  const { screen, asked } = counting(false);
+  const app = new Hono();
+  app.use(honoGateway(screen));
+  const listener = nodeGateway(screen, () => {});
+  const request = { url: "/batch", method: "POST", headers: {}, socket: {} };
+  const response = { headersSent: false, closed: false, once: () => {} } as never;
+  listener(request, response);
+  listener(request, response);
+  assert.is(asked(), 1);
+  listener(Object.assign(Object.create(request), { url: "/login" }), response);
+  listener({ ...request, method: "GET" }, response);
+  assert.is(asked(), 3);
+});
+
+test.run();

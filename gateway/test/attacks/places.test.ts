@@ -1,0 +1,360 @@
+/** Attacks on the places of `limitConnections`: each place is free again when its request is over. */
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { Hono } from "hono";
+import { FakeClock } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import {
+  fetchGateway,
+  type GatewayRequest,
+  honoGateway,
+  limitConnections,
+  nodeGateway,
+  type Screen,
+  type Screened,
+} from "../../src/index.ts";
+import {
+  allGone,
+  dial,
+  hasLeft,
+  LEAVES,
+  LEAVES_2,
+  oneByOne,
+  oneByOne2,
+  openStreams,
+  pipeline,
+  textOf,
+  until,
+} from "../support/http/raw-clients.ts";
+import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/servers.ts";
+
+const PLACES = 10;
+
+const PROBE: GatewayRequest = {
+  method: "GET",
+  url: "/",
+  remoteAddress: undefined,
+  header: () => undefined,
+};
+
+/** How many places are free. */
+function freeOf(screen: Screen): number {
+  const leave: (() => void)[] = [];
+  const enter = () => screen.check({ ...PROBE, onClose: (over) => void leave.push(over) });
+  while ((enter() as Screened).allowed);
+  for (const go of leave) go();
+  return leave.length;
+}
+
+const places = (limit = PLACES) => limitConnections(limit, { actor: () => "me" });
+
+const never = () => new Promise<void>(() => {});
+
+async function serving(
+  host: Host,
+  screen: Screen,
+  work: () => Promise<void>,
+  attack: (server: Running) => Promise<void>,
+): Promise<void> {
+  const server = await host(screen, {}, work);
+  try {
+    await attack(server);
+  } finally {
+    await server.close();
+  }
+}
+
+/** A filter whose actor is found only when the gate opens. */
+function gated(): { screen: Screen; asked: () => number; open: () => void; places: Screen } {
+  let asked = 0;
+  let open = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  const inner = places();
+  const check: Screen["check"] = async (request) => {
+    asked += 1;
+    await gate;
+    return inner.check(request);
+  };
+  return { screen: { check }, asked: () => asked, open, places: inner };
+}
+
+for (const [name, host] of Object.entries(HOSTS)) {
+  const test = suite(`places, ${name}`);
+
+  for (const [how, leave] of Object.entries(LEAVES)) {
+    test(`a client pipelines as many requests as there are places and ${how}`, async () => {
+      const screen = places();
+      await serving(host, screen, never, async (server) => {
+        const socket = await pipeline(server, PLACES);
+        await until("all places are taken", () => freeOf(screen) === 0);
+        leave(socket);
+        await until("all places are free", () => freeOf(screen) === PLACES);
+      });
+    });
+  }
+
+  test("the answers behind the head of a pipeline are ready when the client closes", async () => {
+    const screen = places();
+    let isFirst = true;
+    const work = () => {
+      const isHead = isFirst;
+      isFirst = false;
+      return isHead ? never() : Promise.resolve();
+    };
+    await serving(host, screen, work, async (server) => {
+      const socket = await pipeline(server, PLACES);
+      await until("all were served", () => server.served() === PLACES);
+      socket.destroy();
+      await until("all places are free", () => freeOf(screen) === PLACES);
+    });
+  });
+
+  test("pipelined uploads whose bodies were read, and a close", async () => {
+    const screen = places();
+    await serving(host, screen, never, async (server) => {
+      const fields = "Content-Type: text/plain\r\nContent-Length: 5\r\n";
+      const socket = await pipeline(server, 5, { method: "POST", fields, body: "hello" });
+      await until("five places are taken", () => freeOf(screen) === PLACES - 5);
+      socket.destroy();
+      await until("all places are free", () => freeOf(screen) === PLACES);
+    });
+  });
+
+  for (const [what, fields] of Object.entries({
+    "an upload is broken off": "Content-Type: text/plain\r\nContent-Length: 1000\r\n",
+    "an upload that waits for 100 Continue never comes":
+      "Content-Type: text/plain\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n",
+  })) {
+    test(what, async () => {
+      const screen = places();
+      await serving(host, screen, never, async (server) => {
+        const body = what.includes("broken") ? "hello" : "";
+        const socket = await pipeline(server, 1, { method: "POST", fields, body });
+        await until("a place is taken", () => freeOf(screen) === PLACES - 1);
+        socket.destroy();
+        await until("all places are free", () => freeOf(screen) === PLACES);
+      });
+    });
+  }
+
+  test("clients leave while an asynchronous actor runs: no place, and no work for them", async () => {
+    const { screen, asked, open, places } = gated();
+    await serving(host, screen, never, async (server) => {
+      const socket = await pipeline(server, PLACES);
+      await until("all were asked about", () => asked() === PLACES);
+      socket.destroy();
+      await allGone(server.server);
+      open();
+      await sleep(20);
+      assert.equal([freeOf(places), server.served()], [PLACES, 0]);
+    });
+  });
+
+  test("HEAD, errors and many requests on one socket leave no place taken", async () => {
+    const screen = places(1);
+    await serving(
+      host,
+      screen,
+      async () => {},
+      async (server) => {
+        const hello = Array<number>(4).fill(200);
+        assert.equal(await oneByOne(server, 4, { method: "HEAD" }), hello);
+        assert.equal(await oneByOne(server, 4, {}), hello);
+        assert.equal(await oneByOne(server, 4, { path: "/bad" }), Array<number>(4).fill(500));
+        assert.is(freeOf(screen), 1);
+      },
+    );
+  });
+
+  test("an open socket without a request takes no place, a request without an answer keeps it", async () => {
+    const screen = places();
+    await serving(host, screen, never, async (server) => {
+      const { socket } = await dial(server);
+      socket.write(textOf({}));
+      await until("a place is taken", () => freeOf(screen) === PLACES - 1);
+      const idle = await dial(server);
+      await sleep(20);
+      assert.is(freeOf(screen), PLACES - 1);
+      socket.destroy();
+      idle.socket.destroy();
+      await until("all places are free", () => freeOf(screen) === PLACES);
+    });
+  });
+
+  test.run();
+}
+
+for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
+  const test = suite(`places, ${name}`);
+
+  for (const [how, leave] of Object.entries(LEAVES_2)) {
+    for (const [what, asked] of Object.entries({
+      requests: {},
+      uploads: { method: "POST", body: "h" },
+    })) {
+      test(`a client opens ${what} for all places and ${how}`, async () => {
+        const screen = places();
+        await serving(host, screen, never, async (server) => {
+          const client = await openStreams(server, PLACES, asked);
+          await until("all places are taken", () => freeOf(screen) === 0);
+          leave(client);
+          await until("all places are free", () => freeOf(screen) === PLACES);
+          client.session.destroy();
+        });
+      });
+    }
+
+    test(`a client ${how} while an asynchronous actor runs: no place, and no work`, async () => {
+      const { screen, asked, open, places } = gated();
+      await serving(host, screen, never, async (server) => {
+        const client = await openStreams(server, PLACES);
+        await until("all were asked about", () => asked() === PLACES);
+        leave(client);
+        await hasLeft(client, server.server);
+        open();
+        await sleep(20);
+        assert.equal([freeOf(places), server.served()], [PLACES, 0]);
+        client.session.destroy();
+      });
+    });
+  }
+
+  test("HEAD, errors and many streams of one session leave no place taken", async () => {
+    const screen = places(1);
+    await serving(
+      host,
+      screen,
+      async () => {},
+      async (server) => {
+        const hello = Array<number>(4).fill(200);
+        assert.equal(await oneByOne2(server, 4, { method: "HEAD" }), hello);
+        assert.equal(await oneByOne2(server, 4, {}), hello);
+        assert.equal(await oneByOne2(server, 4, { path: "/bad" }), Array<number>(4).fill(500));
+        await until("the place is free", () => freeOf(screen) === 1);
+      },
+    );
+  });
+
+  test.run();
+}
+
+const test = suite("places where the server reports little");
+
+const URL_ = "http://localhost/hello";
+
+test("HEAD: nothing ever reads the body that the handler answered", async () => {
+  const screen = places(1);
+  const handle = fetchGateway(screen, () => new Response("hello"));
+  const app = new Hono();
+  app.use(honoGateway(screen));
+  app.get("/hello", (context) => context.text("hello"));
+  for (let i = 0; i < 3; i++) {
+    assert.is((await handle(new Request(URL_, { method: "HEAD" }))).status, 200);
+    assert.is((await app.request(URL_, { method: "HEAD" })).status, 200);
+  }
+  assert.is(freeOf(screen), 1);
+});
+
+test("a body that is never read keeps its place for at most maxAgeMs", async () => {
+  const clock = new FakeClock();
+  const screen = limitConnections(2, { actor: () => "me", maxAgeMs: 1000, clock });
+  const handle = fetchGateway(screen, () => new Response("hello"));
+  await handle(new Request(URL_));
+  await clock.advance(600);
+  const late = await handle(new Request(URL_));
+  assert.is((await handle(new Request(URL_))).status, 429);
+  await clock.advance(400);
+  assert.is(freeOf(screen), 1, "the first is too old, the second is not");
+  await late.text();
+  assert.is(freeOf(screen), 2, "the end of an answer still counts");
+  await clock.advance(10_000);
+  assert.is(freeOf(screen), 2);
+});
+
+test("a request that ends after its place has lapsed frees no second place", async () => {
+  const clock = new FakeClock();
+  const screen = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
+  const overs: (() => void)[] = [];
+  const enter = () => screen.check({ ...PROBE, onClose: (over) => void overs.push(over) });
+  assert.ok((enter() as Screened).allowed);
+  await clock.advance(1000);
+  assert.ok((enter() as Screened).allowed);
+  overs[0]?.();
+  overs[0]?.();
+  assert.not((enter() as Screened).allowed);
+});
+
+test("a server that reports no end at all: counted for maxAgeMs, and not without one", async () => {
+  const clock = new FakeClock();
+  const aged = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
+  const passes = (screen: Screen) => (screen.check(PROBE) as Screened).allowed;
+  assert.equal([passes(aged), passes(aged)], [true, false]);
+  await clock.advance(999);
+  assert.not(passes(aged));
+  await clock.advance(1);
+  assert.equal([passes(aged), passes(aged)], [true, false]);
+  const endless = places(1);
+  assert.equal([passes(endless), passes(endless)], [true, true]);
+  const wrong = (options: object) => () => limitConnections(1, options);
+  assert.throws(wrong({ maxAgeMs: 0 }), /maxAgeMs must be a number above 0.*, got 0/);
+  assert.throws(wrong({ clock: {} }), /clock must have now\(\)/);
+});
+
+test("the signal aborts while an asynchronous actor runs: no place, and no work", async () => {
+  const { screen, open, places } = gated();
+  let served = 0;
+  const handle = fetchGateway(screen, () => {
+    served += 1;
+    return new Response("hello");
+  });
+  const controller = new AbortController();
+  const gone = handle(new Request(URL_, { signal: controller.signal }));
+  controller.abort();
+  open();
+  assert.equal([(await gone).status, served, freeOf(places)], [499, 0, PLACES]);
+});
+
+test("a platform that imitates Node's requests without a socket", () => {
+  const screen = places(1);
+  let end = () => {};
+  const once = (_: "close", listener: () => void) => {
+    end = listener;
+  };
+  const response = {
+    statusCode: 200,
+    headersSent: false,
+    closed: false,
+    once,
+    setHeader: () => {},
+  };
+  let served = 0;
+  const listener = nodeGateway(screen, () => {
+    served += 1;
+  });
+  listener({ headers: {} }, { ...response, end: () => {} });
+  assert.equal([served, freeOf(screen)], [1, 0]);
+  end();
+  assert.is(freeOf(screen), 1);
+});
+
+test("on Deno the platform reports the end, whether the body is read or not", async () => {
+  const screen = places(2);
+  const handle = fetchGateway(screen, (_: Request, __: unknown) => new Response("hello"));
+  let complete = () => {};
+  const completed = new Promise<void>((resolve) => {
+    complete = resolve;
+  });
+  await handle(new Request(URL_), { completed });
+  const broken = handle(new Request(URL_), { completed: Promise.reject(new Error("gone")) });
+  assert.is((await broken).status, 200);
+  await sleep(1);
+  assert.is(freeOf(screen), 1);
+  complete();
+  await sleep(1);
+  assert.is(freeOf(screen), 2);
+});
+
+test.run();

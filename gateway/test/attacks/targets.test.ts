@@ -1,0 +1,140 @@
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import { PathTree } from "../../src/match/tree.ts";
+import { targetMaker } from "../support/http/target-maker.ts";
+import {
+  BY_HAND,
+  GUARDED,
+  type GuardedServers,
+  openServers,
+  send,
+} from "../support/http/target-servers.ts";
+
+/** Processor time: other work on the machine does not count. */
+const cpuMs = () => process.cpuUsage().user / 1000;
+
+const test = suite("attacks by request target", { timeoutMs: 60_000 });
+
+let servers: GuardedServers;
+test.before(async () => {
+  servers = await openServers();
+});
+test.after(() => servers.close());
+
+/** What each server made of it; fails if one served the secret without its rule. */
+async function attack(target: string): Promise<string[]> {
+  const served: string[] = [];
+  for (const [name, port] of Object.entries(servers.ports)) {
+    const { answer, text } = await send(port, target);
+    assert.is.not(answer, "bypassed", `${name}: ${JSON.stringify(target)}\n${text}`);
+    if (answer === "guarded") served.push(name);
+  }
+  return served;
+}
+
+const NAMED: Readonly<Record<string, readonly [target: string, ...servers: string[]]>> = {
+  "the plain path": ["/admin/secret", "by hand", "Express 4", "Fastify", "Koa", "Hono", "fetch"],
+  "the plain file": ["/admin/secret.txt", "Express 4", "Express 5", "Hono"],
+  "another case": ["/ADMIN/Secret", "Express 4", "Express 5", "Fastify, lenient"],
+  "a slash at the end": ["/admin/secret/", "Express 5", "Fastify, lenient"],
+  "slashes in a row": ["//admin///secret", "by hand", "Fastify, lenient"],
+  "a semicolon before dots": ["/admin/secret;/..", "Fastify, lenient"],
+  "a semicolon before a backslash and dots": ["/admin/secret;\\..", "Fastify, lenient"],
+  "a parameter": ["/admin;a=b/secret;c", "by hand"],
+  "dots behind a parameter": ["/x/..;/admin/secret", "by hand"],
+  "an escaped slash in the host": ["http://x%2fadmin/secret.txt", "Express 4", "Express 5"],
+  "a fragment before dots": ["/#/../admin/secret", "by hand"],
+  "an escaped question mark": ["/admin/secret%3f", "by hand"],
+  "an escaped question mark before dots": ["/admin/secret%3f/../..", "by hand"],
+  "a query with dots": ["/x?/../admin/secret", "by hand"],
+  "an escaped number sign": ["/admin/secret%23/..", "by hand"],
+  "escaped dots": ["/x/%2e%2e/admin/secret", "by hand"],
+  "escaped slashes and dots": ["/x%2f%2e%2e%2fadmin%2fsecret", "by hand"],
+  backslashes: ["/admin\\secret", "by hand"],
+  "a tab": ["/ad\tmin/sec\tret"],
+  "a NUL at the end": ["/admin/secret%00.html", "by hand"],
+  "a NUL within": ["/ad%00min/secret", "by hand"],
+  "blanks and dots as Windows drops them": ["/admin%20/secret.", "by hand"],
+  "the absolute form": ["http://x/admin/secret", "by hand", "Express 5"],
+  "a user in the host": ["http://u:p@x/admin/secret", "by hand", "Express 4"],
+  "a host that ends early": ["http://x;/admin/secret", "by hand"],
+  "a scheme without a host": ["http:admin/secret"],
+  "bytes that are no UTF-8": ["/%61dmin/secret/%ff", "by hand"],
+};
+
+for (const [name, [target, ...expected]] of Object.entries(NAMED)) {
+  test(`no bypass by ${name}`, async () => {
+    const served = await attack(target);
+    for (const server of expected) assert.ok(served.includes(server), `${server}: ${served}`);
+  });
+}
+
+test("no bypass by a random target on any server", async () => {
+  const make = targetMaker(1);
+  let served = 0;
+  for (let i = 0; i < 60; i++) served += (await attack(make())).length;
+  assert.ok(served > 60, `only ${served} answers with the secret`);
+});
+
+test("no bypass by a random target of any way to find the path by hand", () => {
+  const tree = new PathTree<string>();
+  for (const url of ["/admin/secret", "/admin/secret.txt"]) tree.add(url, url);
+  const reached = new Set<string>();
+  for (let seed = 1; seed <= 5; seed++) {
+    const make = targetMaker(seed);
+    for (let i = 0; i < 2000; i++) {
+      const target = make();
+      const held = tree.match(target);
+      for (const [name, read] of Object.entries(BY_HAND)) {
+        const url = GUARDED.exec(read(target))?.[0].toLowerCase();
+        if (url === undefined) continue;
+        reached.add(name);
+        assert.ok(held.includes(url), `${name}: ${JSON.stringify(target)}, seed ${seed}`);
+      }
+    }
+  }
+  assert.equal([...reached].sort(), Object.keys(BY_HAND).sort());
+});
+
+test("16 KB of special characters take about as long as 16 KB of letters", () => {
+  const tree = new PathTree<string>();
+  for (const url of ["/admin/secret", "/a", "/a/b", "/café"]) tree.add(url, url);
+  for (let i = 0; i < 1000; i++) tree.add(`/shop/article-${i}`, `${i}`);
+  const units = [
+    ..."//%ffa %ff /%ff /;a /a;b/.. %61 / /.. %2e %2f \\ ; % /a /% %c3%a9 http:// %00 a;?#%00/".split(
+      " ",
+    ),
+    ..."/a. %20 /.%20 %cc%81 %cc%a3%cc%81 e%cc%81%cc%a3 %f0%9f%98%80 %c0%af ? /?/.. #/ @ /@: %c4%b0".split(
+      " ",
+    ),
+    ..."/shop/article-1/.. /é /..\\ . /. : %df/.. \t \xcc\x81".split(" "),
+  ];
+  const heads = ["/", "//", "/../", "/a?", "", "http://", "http://h/", "//h/", "/;", "/%ff"];
+  const started = cpuMs();
+  for (const unit of units) {
+    const body = unit.repeat(Math.floor(16_000 / unit.length));
+    for (const head of heads) tree.match(head + body);
+  }
+  // some 400 targets, of 2 ms each on a quiet machine
+  assert.ok(cpuMs() - started < 20_000);
+});
+
+test("broken escapes cost no exceptions", () => {
+  const tree = new PathTree<string>();
+  tree.add("/admin/secret", "secret");
+  const target = `http://x//${"%ffa".repeat(4000)}`;
+  const started = cpuMs();
+  for (let i = 0; i < 30; i++) tree.match(target);
+  // 2 ms each on a quiet machine; with exceptions more than 400
+  assert.ok(cpuMs() - started < 4000);
+});
+
+test("a target with the segments of all rules is held to them, and each is found once", () => {
+  const tree = new PathTree<number>();
+  for (let i = 0; i < 1000; i++) tree.add(`/shop/article-${i}`, i);
+  const all = Array.from({ length: 1000 }, (_, i) => `article-${i}`).join("/");
+  assert.is(tree.match(`/../shop/${all}/${all}`).length, 1000);
+  assert.is(tree.match(`/../${all}`).length, 0);
+});
+
+test.run();

@@ -1,0 +1,316 @@
+import { Redis } from "ioredis";
+import type { RedisClient, ScriptRunner } from "smooth-limiter/redis";
+import { FakeClock } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { scriptRunner } from "../../src/stores/redis/client.ts";
+import { connect, RemoteClock } from "../../test/support/limiter/remote.ts";
+import { suite } from "../../test/support/suite.ts";
+import {
+  createGateway,
+  fromHeader,
+  type Gateway,
+  type GatewayOptions,
+  readRules,
+  type Verdict,
+} from "../src/index.ts";
+import { request } from "./support/http/request.ts";
+
+const test = suite("filter with global rules");
+
+let redis: Redis;
+/** How often scripts were sent: those that leave before the first answer is a round trip. */
+let trips = 0;
+let underWay = 0;
+/** Redis is away. */
+let away: Error | undefined;
+let watched: ScriptRunner;
+
+test.before(async () => {
+  redis = new Redis(await freshUrl());
+  const runner = scriptRunner(redis as RedisClient);
+  watched = {
+    async runScript(...args) {
+      if (underWay === 0) trips += 1;
+      underWay += 1;
+      try {
+        if (away !== undefined) throw away;
+        return await runner.runScript(...args);
+      } finally {
+        underWay -= 1;
+      }
+    },
+  };
+});
+test.after(() => redis.disconnect());
+test.before.each(async () => {
+  await redis.flushdb();
+  trips = 0;
+  away = undefined;
+});
+
+function open(text: string, options: Partial<GatewayOptions> = {}): Promise<Gateway> {
+  const rules = readRules(text);
+  const actors = { account: fromHeader("account") };
+  return createGateway({
+    ...{ rules, redis: watched, clock: new FakeClock(), actors, whenUnavailable: "throw" },
+    ...options,
+  });
+}
+
+const brief = ({ allowed, outcomes }: Verdict) => [
+  allowed,
+  ...outcomes.map((one) => `${one.allowed ? "+" : "-"}${one.rule.name} ${one.decision.remaining}`),
+];
+const ask = async (gateway: Gateway, ...args: Parameters<typeof request>) =>
+  brief(await gateway.check(request(...args)));
+
+const MIXED = `
+- url: /
+  rules:
+    - { actor: all, unit: day, rpu: 10, algo: W, scope: global, name: all }
+    - { actor: device, unit: day, rpu: 3, algo: W, scope: global, name: device }
+- url: /sample
+  rules:
+    - { actor: device, unit: day, rpu: 5, algo: W, name: local }
+    - { actor: device, unit: day, rpu: 6, algo: SW, scope: global, name: sliding }
+`;
+
+test("all global rules of a request in one round trip, refused is charged to none", async () => {
+  const gateway = await open(MIXED);
+  assert.equal(await ask(gateway, "/sample"), [
+    true,
+    "+all 9",
+    "+device 2",
+    "+local 4",
+    "+sliding 5",
+  ]);
+  assert.is(trips, 1);
+  await ask(gateway, "/");
+  await ask(gateway, "/");
+  trips = 0;
+  const [allowed, , device] = await ask(gateway, "/sample");
+  assert.is(allowed, false);
+  assert.is(device, "-device 0");
+  assert.is(trips, 1, "nothing was taken, so nothing is given back");
+  const elsewhere = { remoteAddress: "192.0.2.2" };
+  assert.equal(await ask(gateway, "/sample", elsewhere), [
+    true,
+    "+all 6",
+    "+device 2",
+    "+local 4",
+    "+sliding 5",
+  ]);
+  for (let i = 0; i < 2; i++) await ask(gateway, "/sample", elsewhere);
+  const first = { remoteAddress: "192.0.2.1" };
+  for (let i = 0; i < 9; i++) {
+    const [, , , local] = await ask(gateway, "/sample", first);
+    assert.is(local, "+local 4", "the local rule was charged for the first request only");
+  }
+});
+
+test("if a local rule refuses, global rules are only read, and the longest wait counts", async () => {
+  const gateway = await open(`
+url: /
+rules:
+  - { actor: all, unit: day, rpu: 1, name: local }
+  - { actor: all, unit: day, rpu: 9, scope: global, name: global }
+`);
+  assert.equal(await ask(gateway, "/"), [true, "+local 0", "+global 8"]);
+  trips = 0;
+  assert.equal(await ask(gateway, "/"), [false, "-local 0", "+global 8"]);
+  assert.is(trips, 1);
+  const both = await open(`
+url: /
+rules:
+  - { actor: all, unit: second, rpu: 1, algo: W, name: local }
+  - { actor: all, unit: hour, rpu: 1, algo: W, scope: global, name: shared }
+`);
+  await ask(both, "/");
+  assert.is((await both.check(request("/"))).retryMs, 3_600_000);
+  away = new Error("connection refused");
+  const { retryMs, outcomes } = await both.check(request("/"));
+  assert.equal([retryMs, outcomes.length], [1000, 1], "Redis away: by the local rules alone");
+});
+
+test("50 a second globally are 50 a second for 100 instances", async () => {
+  const clock = new FakeClock();
+  const text = "url: /\nrules: [{ actor: all, unit: second, rpu: 50, algo: W, scope: global }]";
+  const instances = await Promise.all(Array.from({ length: 100 }, () => open(text, { clock })));
+  for (let second = 0; second < 2; second++) {
+    let passed = 0;
+    for (let tick = 0; tick < 5; tick++) {
+      const verdicts = await Promise.all(instances.map((gateway) => gateway.check(request("/"))));
+      passed += verdicts.filter(({ allowed }) => allowed).length;
+      await clock.advance(200);
+    }
+    assert.is(passed, 50);
+  }
+});
+
+test("a global leaky bucket is one line for all instances", async () => {
+  const text = `
+url: /
+rules:
+  - { actor: account, unit: second, rpu: 20, algo: LB, burst: 2, scope: global, name: line }
+  - { actor: all, unit: day, rpu: 9, algo: W, scope: global, name: day }
+`;
+  const remote = await connect();
+  const clock = new RemoteClock();
+  const options = { redis: remote.runner, clock };
+  const [one, two] = await Promise.all([open(text, options), open(text, options)]);
+  const ann = { headers: { account: "ann" } };
+  const asked = [one, two, one, two].map((gateway) => gateway.check(request("/", ann)));
+  await clock.advance(1000);
+  const verdicts = await Promise.all(asked);
+  const waits = verdicts.map(({ allowed, waitedMs }) => (allowed ? waitedMs : -1));
+  assert.equal(
+    waits.sort((a, b) => a - b),
+    [-1, 0, 50, 100],
+  );
+  const bob = { headers: { account: "bob" } };
+  assert.equal(await ask(one, "/", bob), [true, "+line 0", "+day 5"]);
+  remote.redis.disconnect();
+});
+
+test("a client that goes away leaves the global line and is charged nowhere", async () => {
+  const gateway = await open(
+    `
+url: /
+rules:
+  - { actor: account, unit: minute, rpu: 2, algo: LB, burst: 5, scope: global, name: line }
+  - { actor: all, unit: day, rpu: 9, algo: W, scope: global, name: day }
+  - { actor: all, unit: day, rpu: 9, algo: W, name: local }
+`,
+    { clock: undefined },
+  );
+  const ann = { headers: { account: "ann" } };
+  await gateway.check(request("/", ann));
+  const leaving = new AbortController();
+  const waiting = Promise.resolve(
+    gateway.check(request("/", { ...ann, signal: leaving.signal })),
+  ).catch((error: Error) => error.message);
+  setTimeout(() => leaving.abort(new Error("gone")), 30);
+  assert.is(await waiting, "gone");
+  const bob = { headers: { account: "bob" } };
+  assert.equal(await ask(gateway, "/", bob), [true, "+line 0", "+day 7", "+local 7"]);
+});
+
+test("overrides and shadows on Redis", async () => {
+  const gateway = await open(`
+url: /
+rules:
+  - { actor: account, unit: day, rpu: 1, algo: W, scope: global, name: r, overrides: { gold: { rpu: 3 } } }
+  - { actor: all, unit: day, rpu: 1, algo: W, scope: global, mode: shadow, name: s }
+`);
+  const from = (account: string) => ask(gateway, "/", { headers: { account } });
+  assert.equal(await from("ann"), [true, "+r 0", "+s 0"]);
+  assert.equal(await from("gold"), [true, "+r 2", "-s 0"]);
+  assert.equal(await from("ann"), [false, "-r 0", "-s 0"]);
+});
+
+test("no secret is left on Redis, and the name of a rule is in its keys", async () => {
+  const gateway = await open(
+    "url: /\nrules: [{ actor: account, unit: day, rpu: 9, scope: global, name: by key }]",
+  );
+  await ask(gateway, "/", { headers: { account: "secret-api-key" } });
+  const keys = await redis.keys("*");
+  assert.is(keys.length, 1);
+  assert.match(keys[0] ?? "", /^g:.*by key\[#[\w-]{43}/);
+});
+
+test("Redis unavailable: an error, local charges are given back, a shadow rule does not refuse", async () => {
+  const gateway = await open(`
+- url: /
+  rules:
+    - { actor: all, unit: day, rpu: 9, algo: W, name: local }
+- url: /global
+  rules: [{ actor: all, unit: day, rpu: 9, scope: global, name: global }]
+- url: /line
+  rules: [{ actor: all, unit: second, rpu: 9, algo: LB, scope: global, name: line }]
+- url: /shadow
+  rules: [{ actor: all, unit: day, rpu: 9, scope: global, mode: shadow, name: shadow }]
+`);
+  away = new Error("connection refused");
+  for (const url of ["/global", "/line"]) {
+    const fault = await Promise.resolve(gateway.check(request(url))).then(
+      () => undefined,
+      (error: { code: string }) => error.code,
+    );
+    assert.is(fault, "STORE_UNAVAILABLE", url);
+  }
+  assert.equal(await ask(gateway, "/shadow"), [true, "+local 8"]);
+});
+
+test("Redis unavailable: this instance's share, or all pass, by option", async () => {
+  const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 10, algo: W, scope: global }]";
+  const passed = async (options: Partial<GatewayOptions>) => {
+    // a client of its own, for outages are known by client
+    const runScript: ScriptRunner["runScript"] = () => Promise.reject(new Error("refused"));
+    const gateway = await open(text, { redis: { runScript }, ...options });
+    let count = 0;
+    for (let i = 0; i < 20; i++) if ((await gateway.check(request("/"))).allowed) count += 1;
+    await gateway.close();
+    return count;
+  };
+  const byDefault = { whenUnavailable: undefined };
+  assert.is(await passed({ ...byDefault, instances: 2 }), 5);
+  assert.is(await passed({ ...byDefault, instances: () => 5 }), 2);
+  // no other instance has been counted
+  assert.is(await passed(byDefault), 10);
+  assert.is(await passed({ whenUnavailable: "allow" }), 20);
+});
+
+test("a rule whose numbers change on Redis gives no client a fresh burst", async () => {
+  const text = (rpu: number) =>
+    `url: /\nrules: [{ actor: all, unit: day, rpu: ${rpu}, algo: W, scope: global, name: r }]`;
+  const before = await open(text(3));
+  for (let i = 0; i < 3; i++) await ask(before, "/");
+  const after = await open(text(5));
+  assert.equal(await ask(after, "/"), [true, "+r 1"]);
+});
+
+for (const [algo, decided] of [
+  ["token bucket", 3],
+  ["window", 3],
+  ["sliding window", 3],
+  ["sliding log", 3],
+  ["gcra", 3],
+] as const) {
+  test(`limitKey: the key holds the rule's rpu, and 0 refuses all: ${algo}`, async () => {
+    const gateway = await open(
+      `url: /\nrules: [{ name: kept, actor: all, unit: minute, rpu: 5, algo: ${algo}, scope: global, limitKey: "limits:all" }]`,
+    );
+    const check = async () => (await gateway.check(request("/"))) as Verdict;
+    assert.is((await check()).outcomes[0]?.decision.limit, 5);
+    await redis.set("limits:all", "3");
+    assert.is((await check()).outcomes[0]?.decision.limit, decided);
+    await redis.set("limits:all", "0");
+    const refused = await check();
+    const { waitMs, limit } = refused.outcomes[0]?.decision ?? {};
+    assert.equal([refused.allowed, refused.retryMs, waitMs, limit], [false, Infinity, Infinity, 0]);
+    await redis.set("limits:all", "-1");
+    assert.is((await check()).outcomes[0]?.decision.limit, 5);
+    await gateway.close();
+  });
+}
+
+test("limitKey: a leaky bucket's line moves at the key's rpu, and 0 refuses all", async () => {
+  const gateway = await open(
+    "url: /\nrules: [{ name: line, actor: all, unit: minute, rpu: 60, algo: LB, burst: 1, scope: global, limitKey: k }]",
+  );
+  const check = async () => (await gateway.check(request("/"))) as Verdict;
+  await redis.set("k", "120");
+  assert.is((await check()).allowed, true);
+  const ready = check().catch(() => {});
+  const full = await check();
+  assert.equal([full.allowed, full.retryMs], [false, 500]);
+  assert.is(full.outcomes[0]?.decision.waitMs, Infinity);
+  await redis.set("k", "0");
+  const refused = await check();
+  assert.equal([refused.allowed, refused.retryMs], [false, Infinity]);
+  await gateway.close();
+  await ready;
+});
+
+test.run();

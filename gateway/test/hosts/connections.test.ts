@@ -1,0 +1,95 @@
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import {
+  type Actor,
+  type GatewayRequest,
+  limitConnections,
+  type Screened,
+} from "../../src/index.ts";
+import { request } from "../support/http/request.ts";
+
+const test = suite("connections");
+
+/** A request of an actor, and a function that ends it. */
+function under(who: string | undefined): { request: GatewayRequest; end: () => void } {
+  const listeners: (() => void)[] = [];
+  const base = request("/", { headers: who === undefined ? {} : { who } });
+  const onClose = (closed: () => void) => void listeners.push(closed);
+  return {
+    request: { ...base, onClose },
+    end: () => listeners.splice(0).forEach((end) => void end()),
+  };
+}
+
+const who: Actor = ({ header }) => header("who");
+
+test("at most limit requests of each actor at once; a place is free when the response is over", () => {
+  const screen = limitConnections(2, { actor: who, name: "conn" });
+  const [one, two, three, other] = [under("ann"), under("ann"), under("ann"), under("bob")];
+  const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as Screened;
+  assert.equal([check(one).allowed, check(two).allowed], [true, true]);
+  const refused = check(three);
+  assert.equal([refused.allowed, refused.retryMs], [false, 1000]);
+  assert.is(refused.outcomes[0]?.rule.name, "conn");
+  assert.equal(
+    [refused.outcomes[0]?.decision.limit, refused.outcomes[0]?.decision.remaining],
+    [2, 0],
+  );
+  assert.ok(check(other).allowed);
+  one.end();
+  assert.ok(check(three).allowed);
+  assert.not(check(under("ann")).allowed);
+  two.end();
+  three.end();
+  assert.ok(check(under("ann")).allowed && check(under("ann")).allowed);
+  assert.not(check(under("ann")).allowed);
+});
+
+test("requests without a value are counted by address, apart from those with one", async () => {
+  const actors: Actor[] = [
+    who,
+    async ({ header }) => header("who"),
+    ({ header }) => header("who") ?? "",
+  ];
+  for (const actor of actors) {
+    const screen = limitConnections(1, { actor });
+    const passes = async (name?: string, remoteAddress = "192.0.2.1") =>
+      (await screen.check({ ...under(name).request, remoteAddress })).allowed;
+    assert.equal([await passes(), await passes()], [true, false]);
+    assert.equal([await passes(undefined, "192.0.2.2"), await passes("ann")], [true, true]);
+    assert.equal([await passes("192.0.2.1"), await passes("@192.0.2.1")], [true, true]);
+    assert.ok(await passes(undefined, "no address"));
+    assert.not(await passes(undefined, "none either"));
+  }
+});
+
+test("counts by the client's address by default; a request whose end is not reported is not counted", () => {
+  const screen = limitConnections(1);
+  const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });
+  const passes = (address: string) => (screen.check(from(address)) as Screened).allowed;
+  assert.equal(
+    [passes("192.0.2.1"), passes("192.0.2.1"), passes("192.0.2.2")],
+    [true, false, true],
+  );
+  const { onClose: _, ...endless } = from("192.0.2.1");
+  assert.ok((screen.check(endless) as Screened).allowed);
+});
+
+test("bad arguments", () => {
+  assert.throws(() => limitConnections(0), /limit must be a whole number, 1 or more, got 0/);
+  assert.throws(() => limitConnections(1.5), /limit must be a whole number, 1 or more, got 1.5/);
+  const wrong = (options: object) => () => limitConnections(1, options);
+  assert.throws(wrong({ actor: "device" }), /actor must be a function, got "device"/);
+  assert.throws(
+    wrong({ actorTimeoutMs: 0 }),
+    /actorTimeoutMs must be a finite number above 0, got 0/,
+  );
+  assert.throws(wrong({ name: 1 }), /name must be a string, got 1/);
+  assert.throws(wrong({ name: "日" }), /name must be printable ASCII, got "日"/);
+  assert.throws(
+    wrong({ key: who }),
+    /options has no "key"; expected one of actor, actorTimeoutMs, name/,
+  );
+});
+
+test.run();

@@ -1,0 +1,257 @@
+import { posix } from "node:path";
+import * as fc from "fast-check";
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import { PathTree } from "../../src/match/tree.ts";
+
+const test = suite("matching");
+
+const URLS = ["/", "/sample", "/sample/a", "/other", "/a b", "/café", "/50%25", "/.well-known"];
+const tree = new PathTree<string>();
+for (const url of URLS) tree.add(url, url);
+
+const match = (target: string) => [...tree.match(target)];
+
+test("paths contain each other, by segments", () => {
+  const rows: [target: string, ...urls: string[]][] = [
+    ["/", "/"],
+    ["", "/"],
+    ["*", "/"],
+    ["/sample", "/", "/sample"],
+    ["/sample/", "/", "/sample"],
+    ["/sample/b", "/", "/sample"],
+    ["/sample/a", "/", "/sample", "/sample/a"],
+    ["/sample/a/b/c", "/", "/sample", "/sample/a"],
+    ["/sample/ab", "/", "/sample"],
+    ["/samples", "/"],
+    ["/x/sample", "/"],
+    ["/sample?x=/other", "/", "/sample"],
+    ["/?/sample", "/"],
+    ["/.well-known/x", "/", "/.well-known"],
+    ["/a%20b", "/", "/a b"],
+    ["/caf%C3%A9", "/", "/café"],
+    ["/50%25", "/", "/50%25"],
+    ["http://example.org/sample/a?x", "/", "/sample", "/sample/a"],
+    ["HTTPS://example.org", "/"],
+    ["example.org:443", "/"],
+  ];
+  for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
+});
+
+test("no trick bypasses a rule", () => {
+  const tricks = [
+    ..."/SAMPLE /Sample //sample ///sample /./sample /x/../sample /../sample /../../sample /sample/.".split(
+      " ",
+    ),
+    ..."/s%61mple /%73%61%6d%70%6c%65 /%53AMPLE /sample%2f /%2fsample /x%2f..%2fsample /x/%2e%2e/sample".split(
+      " ",
+    ),
+    ..."/%2e/sample /.%2e/sample /x/.%2E/sample /sample%2fx /sample%5cx /%5csample /%5C%5csample".split(
+      " ",
+    ),
+    ..."/sample;a=b /sample;/x /;x/sample /sample;a/b /sample%3bx /sample%00 /sample%00.html /sample#x /sample#/../x".split(
+      " ",
+    ),
+    ..."\\sample /\\sample \\\\x\\sample /sample\\x //x/sample //x//sample /\\x/sample sample ./sample ../sample".split(
+      " ",
+    ),
+    ..."http://x/sample http://x//sample HTTP:\\\\x\\sample http://x/../sample http:///sample".split(
+      " ",
+    ),
+    "/sam\tple",
+    "/sample\n",
+    "/sample/%zz",
+    "/sample/%ff",
+    "/sample/%",
+    "/sam%70le/%ff",
+    ..."/sample. /sample%20/x /sample%2e%20 /sample;/.. /sample;\\.. /#/../sample /?/../sample".split(
+      " ",
+    ),
+    ..."/sample%3f /sample%23/.. /sample%3f/../.. /sam%00ple /sample%c0%afx /%c0%ae%c0%ae/sample".split(
+      " ",
+    ),
+    ..."http://x%2fsample http://u@x/sample http://u@x$/../sample //u@x/sample //x;/sample".split(
+      " ",
+    ),
+    ..."/x/..;/sample /x/.%2e;a=b/sample /x/..%00/sample /./sample /%20/sample x:/sample".split(
+      " ",
+    ),
+  ];
+  for (const trick of tricks) assert.ok(match(trick).includes("/sample"), trick);
+  const marks = "%cc%a3".repeat(2000);
+  for (const trick of [
+    "/cafe%CC%81",
+    "/CAFÉ",
+    "/caf%c3%89",
+    "/caf%e9",
+    "/caf\xc3\xa9",
+    `/café/${marks}`,
+  ]) {
+    assert.ok(match(trick).includes("/café"), trick);
+  }
+});
+
+test("an ambiguous target is subject to the rules of every reading", () => {
+  // to Express this is below /other, to a URL parser below /sample
+  assert.equal(match("/other/../sample").sort(), ["/", "/other", "/sample"]);
+  assert.equal(match("/other/..%2fsample").sort(), ["/", "/other", "/sample"]);
+  assert.equal(match("//other/sample").sort(), ["/", "/other", "/sample"]);
+});
+
+test("an unusual but unambiguous path is subject to the rules of its prefixes only", () => {
+  const rows: [target: string, ...urls: string[]][] = [
+    ["/list;sort=asc/sample", "/"],
+    ["/list/a%2fsample", "/"],
+    ["/go/http:%2f%2fh%2fsample", "/"],
+    ["/x/./sample", "/"],
+    ["/x//sample", "/"],
+    ["/a%20b/sample?x=../sample", "/", "/a b"],
+    ["/b#/sample", "/"],
+    ["/b%3f/sample", "/"],
+    ["http://example.org//x", "/"],
+    ["http://[::1]:80/sample;x=/b", "/", "/sample"],
+    ["/x?to=%2Fsample", "/"],
+  ];
+  for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
+});
+
+test("a target with .. is subject to every rule whose segments it contains", () => {
+  assert.equal(match("/x/../sample").sort(), ["/", "/sample"]);
+  assert.equal(match("/a/x/../sample").sort(), ["/", "/sample", "/sample/a"]);
+  assert.equal(match("/x?/../sample").sort(), ["/", "/sample"]);
+  assert.equal(match("/x?a=..&b=./sample"), ["/"]);
+});
+
+test("decoded once", () => {
+  assert.equal(match("/%2573ample"), ["/"]);
+  assert.equal(match("/x/%252e%252e/sample"), ["/"]);
+});
+
+// -- another matcher, written differently: what each kind of server makes of a target --
+
+/** As Express, Koa and Fastify route: the path as it came, prefixes by expression. */
+function literally(target: string, url: string): boolean {
+  const path = /^[a-z]+:\/\/[^/]*(.*)$/is.exec(target)?.[1] ?? target;
+  const [bare = ""] = path.split("?");
+  const prefix = url.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/\/$/, "");
+  return new RegExp(`^${prefix}(?:/|$)`, "i").test(unescaped(bare));
+}
+
+/** The path as `new URL` gives it, for example in fetch handlers. */
+function byUrl(target: string, url: string): boolean {
+  try {
+    const { pathname } = new URL(target, "http://localhost");
+    return isBelow(pathname.split("/").map(unescaped).join("/"), url);
+  } catch {
+    return false;
+  }
+}
+
+/** The path as file servers see it: decoded, then normalised. */
+function byFile(target: string, url: string): boolean {
+  const [bare = ""] = target.split(/[?#]/);
+  return isBelow(posix.normalize(`/${unescaped(bare)}`), url);
+}
+
+function isBelow(path: string, url: string): boolean {
+  const folded = path.toLowerCase().replace(/\/+/g, "/");
+  return url === "/" || folded === url || folded.startsWith(`${url}/`);
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const piece = fc.constantFrom(
+  ..."/|/|/|sample|SAMPLE|s%61mple|a|A|other|..|.|%2e|%2E%2e|%2f|%5c|\\|;|;x=y|?|#|%|%zz|%00|%ff|b|é|%C3%A9|caf|http://h|http://h/|//|:|@| ".split(
+    "|",
+  ),
+);
+const targets = fc.oneof(
+  fc.array(piece, { maxLength: 12 }).map((all) => `/${all.join("")}`),
+  fc.array(piece, { maxLength: 12 }).map((all) => all.join("")),
+  fc.string({ unit: "binary" }),
+  fc.webUrl({ withQueryParameters: true, withFragments: true }),
+);
+
+test("escaped slashes do not bypass a server that decodes first and resolves nothing", () => {
+  for (const target of ["/%2fs%61mple/..%5c", "s%61mple%2f..", "/sample%2f%2e%2e%2fother"]) {
+    assert.ok(tree.match(target).includes("/sample"), target);
+  }
+});
+
+test("a query within the host does not bypass a server that looks for a slash", () => {
+  for (const target of ["http://h?/sample", "http://h#x/sample?y"]) {
+    assert.ok(tree.match(target).includes("/sample"), target);
+  }
+});
+
+test("what a URL parser makes of schemes and of empty segments", () => {
+  for (const target of ["other:/sample", "http:sample", "/sample\\/..", "//x//sample//.."]) {
+    assert.ok(tree.match(target).includes("/sample"), target);
+  }
+});
+
+test("what is escaped is decoded when dots have been resolved, to some", () => {
+  assert.ok(tree.match("/sample\\a%2f..").includes("/sample/a"));
+});
+
+test("a backslash after dots is a letter to file servers", () => {
+  assert.ok(tree.match("/%2E%2e/sample/%2E%2e\\").includes("/sample"));
+});
+
+test("property: the rules of every reading apply", async () => {
+  await fc.assert(
+    fc.property(targets, (target) => {
+      const held = tree.match(target);
+      assert.is(new Set(held).size, held.length);
+      for (const url of ["/", "/sample", "/sample/a", "/other"]) {
+        for (const server of [literally, byUrl, byFile]) {
+          if (server(target, url)) assert.ok(held.includes(url), `${server.name}: ${url}`);
+        }
+      }
+    }),
+    { numRuns: 1500 },
+  );
+});
+
+test("a plain path is subject to the rules of its prefixes only", async () => {
+  const segment = fc.constantFrom("sample", "a", "b", "other", "x.y", "a-b", "~u", "50%25");
+  await fc.assert(
+    fc.property(fc.array(segment), fc.constantFrom("", "?q=/sample", "?"), (segments, query) => {
+      const path = `/${segments.join("/")}`;
+      const expected = URLS.filter((url) => isBelow(path, url));
+      assert.equal(match(path + query), expected);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("time is linear in the length of a target", () => {
+  for (const unit of [
+    "/;a",
+    "/a;b/..",
+    "/%61",
+    "/",
+    "/..",
+    "%2e",
+    "%2f",
+    "\\",
+    ";",
+    "%",
+    "/a",
+    "%c3%a9",
+    "http://",
+    "//",
+  ]) {
+    const start = performance.now();
+    match(`/${unit.repeat(20_000)}/sample`);
+    assert.ok(performance.now() - start < 5000, unit);
+  }
+});
+
+test.run();

@@ -1,0 +1,77 @@
+/** Two real processes on one Redis share a global rule, and each has a local one of its own. */
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { suite } from "../../test/support/suite.ts";
+import { createGateway, readRules } from "../src/index.ts";
+import { request } from "./support/http/request.ts";
+
+const SECONDS = 4;
+const RATE = 50;
+
+const RULES = `
+- url: /global
+  rules: [{ actor: all, unit: second, rpu: ${RATE}, burst: 1, scope: global }]
+- url: /local
+  rules: [{ actor: all, unit: second, rpu: ${RATE}, burst: 1 }]
+`;
+
+interface Passed {
+  readonly global: number;
+  readonly local: number;
+  /** When the first and the last were asked, Unix time, ms. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Hammers both rules for a while. */
+async function hammer(url: string): Promise<Passed> {
+  const redis = new Redis(url);
+  const gateway = await createGateway({ rules: readRules(RULES), redis });
+  const passes = async (path: string) => (await gateway.check(request(path))).allowed;
+  await passes("/none");
+  const from = Date.now();
+  const end = performance.now() + SECONDS * 1000;
+  const passed = { global: 0, local: 0 };
+  while (performance.now() < end) {
+    if (await passes("/global")) passed.global += 1;
+    if (await passes("/local")) passed.local += 1;
+  }
+  await gateway.close();
+  redis.disconnect();
+  return { ...passed, from, to: Date.now() };
+}
+
+if (process.send !== undefined) {
+  const [, , url = ""] = process.argv;
+  process.send(await hammer(url));
+  process.disconnect();
+} else {
+  const test = suite("two processes", { timeoutMs: 60_000 });
+
+  test("two gateways share a global rule, and each has its own local rule", async () => {
+    const url = await freshUrl();
+    const file = fileURLToPath(import.meta.url);
+    const children = [1, 2].map(() => fork(file, [url], { execArgv: ["--import", "tsx"] }));
+    const counts = await Promise.all(
+      children.map(async (child) => {
+        const [passed] = (await once(child, "message")) as [Passed];
+        return passed;
+      }),
+    );
+    const total = (of: "global" | "local") => counts.reduce((sum, one) => sum + one[of], 0);
+    const ends = counts.map(({ to }) => to);
+    const seconds = (Math.max(...ends) - Math.min(...counts.map(({ from }) => from))) / 1000;
+    assert.ok(total("global") <= seconds * RATE + 2, `${total("global")} in ${seconds} s`);
+    // a busy machine keeps them from asking: what is hard is the bound of each
+    for (const { local, from, to } of counts) {
+      assert.ok(local <= ((to - from) / 1000) * RATE + 2, `${local}`);
+    }
+    assert.ok(total("local") > 1.2 * total("global"), `${total("local")} ${total("global")}`);
+  });
+
+  test.run();
+}

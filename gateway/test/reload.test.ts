@@ -1,0 +1,335 @@
+import { FakeClock } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { turn } from "../../test/support/limiter/watch.ts";
+import { suite } from "../../test/support/suite.ts";
+import {
+  createGateway,
+  fromHeader,
+  functionSource,
+  type GatewayOptions,
+  type RuleSource,
+  RulesError,
+  type RulesEvent,
+  readRules,
+  type Verdict,
+} from "../src/index.ts";
+import { request } from "./support/http/request.ts";
+
+const test = suite("reloads");
+
+/** A source in the test's hands. */
+class HandSource implements RuleSource {
+  readonly name: string;
+  text: string | Error;
+  #changed: (() => void) | undefined;
+
+  constructor(name: string, text: string | Error) {
+    this.name = name;
+    this.text = text;
+  }
+
+  async load(): Promise<string> {
+    const { text } = this;
+    await turn();
+    if (typeof text !== "string") throw text;
+    return text;
+  }
+
+  watch(changed: () => void): () => void {
+    this.#changed = changed;
+    return () => {
+      this.#changed = undefined;
+    };
+  }
+
+  get isWatched(): boolean {
+    return this.#changed !== undefined;
+  }
+
+  async tell(text: string | Error): Promise<void> {
+    this.text = text;
+    this.#changed?.();
+    await turn();
+    await turn();
+  }
+}
+
+async function open(sources: readonly HandSource[], options: Partial<GatewayOptions> = {}) {
+  const events: string[] = [];
+  const clock = new FakeClock();
+  const gateway = await createGateway({
+    rules: sources,
+    clock,
+    actors: { account: fromHeader("account") },
+    onRules: (event: RulesEvent) => {
+      const error = "error" in event ? `: ${(event.error as Error).message.slice(0, 60)}` : "";
+      events.push(`${event.source} ${event.type}${error}`);
+      throw new Error("a listener's fault");
+    },
+    ...options,
+  });
+  const ask = (account = "ann", url = "/") =>
+    (gateway.check(request(url, { headers: { account } })) as Verdict).outcomes.map(
+      ({ rule, allowed, decision }) => `${allowed ? "+" : "-"}${rule.name} ${decision.remaining}`,
+    );
+  return { gateway, events, clock, ask };
+}
+
+const rule = (fields: string, url = "/") =>
+  `- { url: ${url}, rules: [{ actor: account, unit: day, algo: W, ${fields} }] }\n`;
+
+test("counters survive if the rule did not change, wherever it is in the file", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a") + rule("rpu: 5, name: b"));
+  const { ask, events } = await open([file]);
+  assert.equal(ask(), ["+a 4", "+b 4"]);
+  await file.tell(rule("rpu: 9, name: c") + rule("rpu: 5, name: b") + rule("rpu: 5, name: a"));
+  assert.equal(ask(), ["+c 8", "+b 3", "+a 3"]);
+  await file.tell(rule("rpu: 5, name: a"));
+  assert.equal(ask(), ["+a 2"]);
+  assert.equal(events, ["file applied", "file applied", "file applied"]);
+});
+
+test("changed numbers apply to what is used already: no fresh burst", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a"));
+  const { ask } = await open([file]);
+  for (let i = 0; i < 4; i++) ask();
+  await file.tell(rule("rpu: 6, name: a"));
+  assert.equal(ask(), ["+a 1"]);
+  await file.tell(rule("rpu: 2, name: a"));
+  assert.equal(ask(), ["-a 0"]);
+});
+
+test("an actor that gets or loses an override keeps its used permits", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a"));
+  const { ask } = await open([file]);
+  for (let i = 0; i < 3; i++) ask();
+  await file.tell(rule("rpu: 5, name: a, overrides: { ann: { rpu: 10 } }"));
+  assert.equal(ask(), ["+a 6"]);
+  assert.equal(ask("bob"), ["+a 4"]);
+  await file.tell(rule("rpu: 5, name: a, overrides: { ann: { rpu: 12 } }"));
+  assert.equal(ask(), ["+a 7"]);
+  await file.tell(rule("rpu: 5, name: a"));
+  assert.equal(ask(), ["-a 0"]);
+});
+
+test("from shadow to real, and another algorithm, scope or actor", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a, mode: shadow"));
+  const { ask } = await open([file]);
+  ask();
+  await file.tell(rule("rpu: 5, name: a"));
+  assert.equal(ask(), ["+a 3"]);
+  await file.tell(rule("rpu: 5, name: a").replace("W", "SW"));
+  assert.equal(ask(), ["+a 4"]);
+  await file.tell(rule("rpu: 5, name: a").replace("account", "all").replace("W", "SW"));
+  assert.equal(ask(), ["+a 4"]);
+});
+
+test("a request that waits in a line is re-timed when the pace changes", async () => {
+  const text = (rpu: number) =>
+    `url: /\nrules: [{ actor: all, unit: second, rpu: ${rpu}, algo: LB, burst: 3, name: line }]`;
+  const file = new HandSource("file", text(1));
+  const { gateway, clock } = await open([file]);
+  await gateway.check(request("/"));
+  const waiting = gateway.check(request("/")) as Promise<Verdict>;
+  await file.tell(text(10));
+  await clock.advance(100);
+  assert.is((await waiting).waitedMs, 100);
+});
+
+test("an invalid version is rejected as a whole and reported, and the old one stays", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a"));
+  const { ask, events } = await open([file]);
+  ask();
+  await file.tell(rule("rpu: 9, name: b") + rule("rpu: -1, name: a"));
+  assert.equal(ask(), ["+a 3"]);
+  await file.tell(rule("rpu: 9, name: g, scope: global"));
+  assert.equal(ask(), ["+a 2"]);
+  await file.tell("");
+  assert.equal(ask(), ["+a 1"]);
+  await file.tell("");
+  await file.tell(rule("rpu: 6, name: a"));
+  assert.equal(ask(), ["+a 1"]);
+  assert.equal(events, [
+    "file applied",
+    "file refused: file:2:64: rules.0.rpu: found -1, allowed: requests per unit",
+    "file refused: file:1:21: the gateway has no options.redis, which scope glo",
+    "file refused: file:1:1: found nothing, allowed: a url with rules, a list, ",
+    "file applied",
+  ]);
+});
+
+test("remote wins over local", async () => {
+  const remote = new HandSource("remote", rule("rpu: 1, name: r"));
+  const local = new HandSource("local", rule("rpu: 2, name: l"));
+  const { ask, events } = await open([remote, local]);
+  assert.equal(ask(), ["+r 0"]);
+  await local.tell(rule("rpu: 3, name: l"));
+  assert.equal(ask(), ["-r 0"]);
+  assert.equal(events, ["remote applied"]);
+});
+
+test("a remote version that cannot be used leaves the remote one before it in force", async () => {
+  const remote = new HandSource("remote", rule("rpu: 5, name: r"));
+  const local = new HandSource("local", rule("rpu: 5, name: l"));
+  const { ask } = await open([remote, local]);
+  await remote.tell(rule("rpu: 5, name: r, scope: global"));
+  assert.equal(ask(), ["+r 4"]);
+});
+
+test("remote gone: its last valid rules stay", async () => {
+  const remote = new HandSource("remote", rule("rpu: 5, name: r"));
+  const local = new HandSource("local", rule("rpu: 5, name: l"));
+  const { ask, events } = await open([remote, local]);
+  await remote.tell(new Error("refused"));
+  await remote.tell(new Error("refused"));
+  assert.equal(ask(), ["+r 4"]);
+  await remote.tell(rule("rpu: 6, name: r"));
+  assert.equal(ask(), ["+r 4"]);
+  assert.equal(events, ["remote applied", "remote gone: refused", "remote back", "remote applied"]);
+});
+
+test("remote gone: the local ones, by option, until it is back", async () => {
+  const remote = new HandSource("remote", rule("rpu: 5, name: r"));
+  const local = new HandSource("local", rule("rpu: 5, name: l"));
+  const { ask, events } = await open([remote, local], { whenSourceGone: "next" });
+  await remote.tell(new Error("refused"));
+  assert.equal(ask(), ["+l 4"]);
+  await remote.tell(rule("rpu: 5, name: r"));
+  assert.equal(ask(), ["+r 4"]);
+  assert.equal(events, [
+    "remote applied",
+    "remote gone: refused",
+    "local applied",
+    "remote back",
+    "remote applied",
+  ]);
+});
+
+test("at the start: invalid and unreachable sources are skipped", async () => {
+  const local = () => new HandSource("local", rule("rpu: 5, name: l"));
+  const broken = new HandSource("remote", "x");
+  const one = await open([broken, local()]);
+  assert.equal(one.ask(), ["+l 4"]);
+  await broken.tell(rule("rpu: 5, name: r"));
+  assert.equal(one.ask(), ["+r 4"]);
+
+  const gone = new HandSource("remote", new Error("refused"));
+  const other = await open([gone, local()]);
+  assert.equal(other.ask(), ["+l 4"]);
+  assert.equal(other.events, ["remote gone: refused", "local applied"]);
+
+  const unusable = new HandSource("remote", rule("rpu: 5, scope: global"));
+  assert.equal((await open([unusable, local()])).ask(), ["+l 4"]);
+});
+
+test("at the start: without any rules createGateway rejects", async () => {
+  const fault = (...sources: HandSource[]) =>
+    open(sources).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+  assert.instance(await fault(new HandSource("file", "x")), RulesError);
+  const unusable = rule("rpu: 5, scope: global");
+  assert.match(String(await fault(new HandSource("file", unusable))), /no options\.redis/);
+  assert.match(String(await fault(new HandSource("file", new Error("refused")))), /refused/);
+  const both = await fault(new HandSource("a", "x"), new HandSource("b", new Error("refused")));
+  assert.is((both as AggregateError).errors.length, 2);
+});
+
+test("a listener that rejects stops nothing", async () => {
+  const heard: unknown[] = [];
+  const hear = (error: unknown) => heard.push(error);
+  process.once("unhandledRejection", hear);
+  const onRules = async () => {
+    throw new Error("a listener's fault");
+  };
+  await (await createGateway({ rules: [], onRules })).close();
+  await turn();
+  process.off("unhandledRejection", hear);
+  assert.equal(heard, []);
+});
+
+test("a change during a load causes another load", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a"));
+  const { ask } = await open([file]);
+  void file.tell(rule("rpu: 6, name: a"));
+  void file.tell(rule("rpu: 7, name: a"));
+  await file.tell(rule("rpu: 8, name: a"));
+  for (let i = 0; i < 4; i++) await turn();
+  assert.equal(ask(), ["+a 7"]);
+});
+
+test("closing ends the watch, and a load that is under way", async () => {
+  const file = new HandSource("file", rule("rpu: 5, name: a"));
+  const { gateway, ask, events } = await open([file]);
+  void file.tell(rule("rpu: 6, name: a"));
+  await gateway.close();
+  await turn();
+  assert.not.ok(file.isWatched);
+  assert.equal(ask(), ["+a 4"]);
+  assert.equal(events, ["file applied"]);
+});
+
+test("rules that were read already, and what is neither", async () => {
+  const rules = readRules(rule("rpu: 5, name: a"));
+  const actors = { account: fromHeader("account") };
+  const gateway = await createGateway({ rules, actors });
+  assert.equal(gateway.rules, rules);
+  await gateway.close();
+  assert.equal((await createGateway({ rules: [] })).rules, []);
+
+  const refusals: [options: unknown, says: RegExp][] = [
+    [{ rules: "rules.yaml" }, /rules must be a source, sources, or the result of readRules/],
+    [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
+    [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
+    [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
+    [{ rules: rules.map((one) => ({ ...one, algo: "x" })), actors }, /options\.algorithms\["x"\]/],
+    [{ rules: [], actors: { a: "b" } }, /actors\.a must be a function, got "b"/],
+    [{ rules: [], actors: null }, /actors must be an object, got null/],
+    [{ rules: [], actors: "tenant" }, /actors must be an object, got "tenant"/],
+    [{ rules: [], algorithms: "x" }, /algorithms must be an object, got "x"/],
+    [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
+    [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
+    [{ rules: [], redis: null }, /redis must be a client of ioredis/],
+    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must come from readRules, got an/],
+    [
+      { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
+      /name of rule 0 must be prin/,
+    ],
+    [
+      { rules: functionSource(() => undefined as never) },
+      /function must return YAML or .* undefined/,
+    ],
+    [{ rules: functionSource(() => 42 as never) }, /function must return YAML or .*, got 42/],
+    [{ rules: [], onRules: 1 }, /onRules must be a function, got 1/],
+    [{ rules: [], rulez: 1 }, /options has no "rulez"/],
+    [{ rules: [], whenActorMissing: "x" }, /whenActorMissing must be one of/],
+    [{ rules: [], whenSourceGone: "x" }, /whenSourceGone must be one of/],
+    [{ rules: [], whenUnavailable: "wait" }, /whenUnavailable must be one of local, allow, throw/],
+    [{ rules: [], instances: "many" }, /instances must be .*, or "auto", got "many"/],
+    [
+      { rules: [], instances: 0 },
+      /instances must be a finite number, 1 or more, a function .*, got 0/,
+    ],
+    [{ rules: [], whenFull: "x" }, /whenFull must be one of/],
+    [{ rules: [], maxKeys: 0 }, /maxKeys must be/],
+    [{ rules: [], timeoutMs: 0 }, /timeoutMs must be/],
+    [{ rules: [], prefix: 1 }, /prefix must be a string/],
+    [{ rules: [], clock: {} }, /clock must have now/],
+    [
+      { rules: [], trustedProxies: 1, actors: { device: () => "x" } },
+      /pass it to your own device actor instead/,
+    ],
+    [{ rules: [], trustedProxies: -1 }, /trustedProxies must be a whole number/],
+    [undefined, /options must be an object/],
+  ];
+  for (const [options, says] of refusals) {
+    const error = await createGateway(options as GatewayOptions).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    assert.match(String(error), says);
+  }
+});
+
+test.run();

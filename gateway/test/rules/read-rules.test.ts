@@ -1,0 +1,480 @@
+import * as fc from "fast-check";
+import { gcra, tokenBucket } from "smooth-limiter";
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import { type ReadOptions, RulesError, readRules } from "../../src/index.ts";
+
+/** Processor time: other work on the machine does not count. */
+const cpuMs = () => process.cpuUsage().user / 1000;
+
+const test = suite("rules", { timeoutMs: 60_000 });
+
+/** What is wrong, a line each. */
+function problems(text: string, options: ReadOptions = {}): string[] {
+  try {
+    readRules(text, { source: "r.yaml", ...options });
+  } catch (error) {
+    assert.instance(error, RulesError, String((error as Error).stack));
+    assert.is((error as RulesError).code, "RULES_INVALID");
+    return (error as RulesError).message.split("\n");
+  }
+  return [];
+}
+
+const rule = (fields: string) => `url: /\nrules: [{ actor: all, unit: second, rpu: 5, ${fields} }]`;
+
+test("the spelling of the description, with its defaults", () => {
+  const text = `
+Url: /sample
+rules:
+  - actor: device
+    unit: second
+    rpu: 100
+    algo: TB
+    scope: global
+---
+- url: /
+  rules:
+    - { actor: All, unit: Minute, units: 5, rpu: 2.5 }
+`;
+  const common = {
+    burst: undefined,
+    nodelay: undefined,
+    with: {},
+    methods: undefined,
+    limitKey: undefined,
+    algo: "token bucket",
+    mode: "enforce",
+    cost: 1,
+    overrides: [],
+    exempt: [],
+  };
+  assert.equal(readRules(text, { source: "r.yaml" }), [
+    {
+      ...common,
+      name: "/sample device per second token bucket",
+      url: "/sample",
+      actor: "device",
+      unit: "second",
+      units: 1,
+      periodMs: 1000,
+      rpu: 100,
+      scope: "global",
+      place: { source: "r.yaml", line: 4, column: 5 },
+    },
+    {
+      ...common,
+      name: "/ all per 5 minute token bucket",
+      url: "/",
+      actor: "all",
+      unit: "minute",
+      units: 5,
+      periodMs: 300_000,
+      rpu: 2.5,
+      scope: "local",
+      place: { source: "r.yaml", line: 12, column: 7 },
+    },
+  ]);
+});
+
+test("algorithms by name or abbreviation, in any case, with any separator", () => {
+  const spellings = {
+    "token bucket": ["TB", "tb", "token bucket", "Token-Bucket", "token_bucket", "tokenBucket"],
+    window: ["W", "window", "fixed window", "FixedWindow"],
+    "sliding window": ["SW", "sliding window", "SLIDING_WINDOW"],
+    "leaky bucket": ["LB", "lb", "leaky-bucket"],
+    "sliding log": ["SL", "sliding log"],
+    gcra: ["GCRA", "gcra"],
+  };
+  for (const [algo, names] of Object.entries(spellings)) {
+    for (const name of names) {
+      assert.is(readRules(rule(`algo: ${name}`))[0]?.algo, algo, name);
+    }
+  }
+});
+
+test("there is room to say more", () => {
+  const [read] = readRules(`
+url: /
+rules:
+  - actor: account
+    unit: hour
+    rpu: 10
+    burst: 20
+    name: by account
+    cost: 2
+    methods: [post, GET, post]
+    mode: Shadow
+    overrides: { gold: { rpu: 100 }, "12": { unit: day, burst: 5 } }
+    exempt: [root]
+`);
+  const { overrides, ...rest } = read ?? { overrides: [] };
+  assert.equal(rest, {
+    name: "by account",
+    url: "/",
+    actor: "account",
+    unit: "hour",
+    units: 1,
+    periodMs: 3_600_000,
+    rpu: 10,
+    burst: 20,
+    nodelay: undefined,
+    with: {},
+    algo: "token bucket",
+    scope: "local",
+    mode: "shadow",
+    cost: 2,
+    limitKey: undefined,
+    methods: ["GET", "POST"],
+    exempt: ["root"],
+    place: { source: "rules", line: 4, column: 5 },
+  });
+  const day = { rpu: 10, unit: "day", units: 1, periodMs: 86_400_000, burst: 5 };
+  const gold = { rpu: 100, unit: "hour", units: 1, periodMs: 3_600_000, burst: 20 };
+  const more = { nodelay: undefined, with: {} };
+  // as JavaScript orders the keys of an object
+  assert.equal(overrides, [
+    { value: "12", ...day, ...more },
+    { value: "gold", ...gold, ...more },
+  ]);
+});
+
+test("an error names file, line, column, what was found and what is allowed", () => {
+  const rows: [text: string, ...says: string[]][] = [
+    [
+      "url: /\nrules:\n  - actor: all\n    unit: secnd\n    rpu: 100\n",
+      'r.yaml:4:11: rules.0.unit: found "secnd", allowed: second, minute, hour, day',
+    ],
+    [
+      "url: /\nrules:\n  - actor: all\n",
+      "r.yaml:3:5: rules.0.rpu: found nothing, allowed: requests per unit, a number above 0",
+      "r.yaml:3:5: rules.0.unit: found nothing, allowed: second, minute, hour, day",
+    ],
+    [
+      "- url: /\n  rulez: []\n",
+      "r.yaml:1:3: rules: found nothing, allowed: a list of rules, at least one",
+      'r.yaml:2:3: found "rulez", allowed: url, rules',
+    ],
+    [
+      rule("cost: 6"),
+      "r.yaml:2:9: found cost 6, allowed: at most 5, which is all that passes at once",
+    ],
+    [
+      rule("algo: W, burst: 2"),
+      'r.yaml:2:9: found burst, which the algorithm "window" does not know',
+    ],
+    [
+      rule("with: { a: 1 }"),
+      'r.yaml:2:9: found with, which the algorithm "token bucket" does not know',
+    ],
+    [
+      rule("overrides: { gold: { rpu: 0.5 } }"),
+      'r.yaml:2:9: override "gold": found cost 1, allowed: at most 0.5, which is all that passes at once',
+    ],
+    [
+      rule("algo: LB, burst: 3, nodelay: 5"),
+      "r.yaml:2:9: nodelay must be true, false or a finite number from 0 to capacity (3), got 5",
+    ],
+    [
+      rule("exempt: [12]"),
+      "r.yaml:2:54: rules.0.exempt.0: found 12, allowed: a text: a value of the actor",
+    ],
+    [
+      "url: /\nrules: [{ actor: tenant, unit: day, rpu: 1 }]",
+      'r.yaml:2:18: rules.0.actor: found "tenant", allowed: all, account, device',
+    ],
+    [
+      rule("}, { actor: ALL, unit: second, rpu: 6"),
+      'r.yaml:2:48: found a second rule "/ all per second token bucket", the first is in line 2: give one of them a name',
+    ],
+    ["hello", 'r.yaml:1:1: found "hello", allowed: a map of url, rules'],
+    ["", "r.yaml:1:1: found nothing, allowed: a url with rules, a list, or []"],
+  ];
+  for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
+});
+
+test("an override inherits what it does not set, the period included", () => {
+  const [rule] = readRules(
+    "{ url: /, rules: [{ actor: device, unit: minute, units: 5, rpu: 10, overrides: { a: { rpu: 99 }, b: { unit: hour }, c: { units: 2 } } }] }",
+  );
+  assert.equal(
+    rule?.overrides.map(({ value, rpu, periodMs }) => [value, rpu, periodMs]),
+    [
+      ["a", 99, 5 * 60_000],
+      ["b", 10, 5 * 3_600_000],
+      ["c", 10, 2 * 60_000],
+    ],
+  );
+});
+
+test("invalid numbers are refused", () => {
+  const none = "url: /\nrules: [{ actor: all, unit: second, rpu: 1, burst: 0 }]";
+  assert.match(problems(none).join(), /burst must be a finite number above 0, got 0/);
+  for (const found of ['"100"', ".inf", ".nan", "-1", "0", "null", "[]", "true"]) {
+    const text = `url: /\nrules: [{ actor: all, unit: second, rpu: ${found} }]`;
+    assert.match(
+      problems(text).join(),
+      /rpu: found .*, allowed: requests per unit, a number above 0/,
+    );
+  }
+});
+
+test("a url that is ambiguous in a request is refused in a rule", () => {
+  for (const url of [
+    "sample",
+    "/a/../b",
+    "/./a",
+    "/a//b",
+    "/a?b",
+    "/a#b",
+    "/a/*",
+    "/a;b",
+    "/a\\\\b",
+  ]) {
+    const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
+    assert.match(problems(text).join(), /^r\.yaml:1:6: url: found .*, allowed: a path/, url);
+  }
+  for (const url of ["/", "/a", "/a/", "/.well-known/a..b", "/a%20b", "/é"]) {
+    const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
+    assert.equal(problems(text), [], url);
+  }
+});
+
+test("a url with parameters is refused, because the rule would never apply", () => {
+  const says = (url: string) =>
+    problems(`url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`);
+  const allowed = (outer: string) =>
+    `allowed: a path without parameters: "${outer}" holds for everything below it`;
+  assert.equal(says("/users/:id"), [`r.yaml:1:6: url: found "/users/:id", ${allowed("/users")}`]);
+  assert.match(says("/:tenant/x").join(), allowed("/"));
+  for (const id of ["{id}", "[id]", "<int:id>", "(a|b)", ":id/posts"]) {
+    assert.match(says(`/users/${id}`).join(), allowed("/users"), id);
+  }
+  for (const url of ["/v1/items:batchGet", "/%3Aid", "/a{b}", "/x(1)", "/@user"]) {
+    assert.equal(says(url), [], url);
+  }
+});
+
+test("a url with ambiguous escapes is refused", () => {
+  for (const url of ["/a%3fb", "/a%23", "/a%3bx", "/a%5cb", "/%2e%2e/a", "/a%00", "/%20", "/..."]) {
+    const text = `url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`;
+    assert.match(problems(text).join(), /^r\.yaml:1:6: url: found .* not encoded either$/, url);
+  }
+});
+
+test("an unknown method is refused, because the rule would never apply", () => {
+  const [says = ""] = problems(rule("methods: [GET, GTE]"));
+  assert.match(says, 'r.yaml:2:60: rules.0.methods.1: found "GTE", allowed: GET, HEAD, POST');
+  for (const methods of ['["*"]', "[ANY]", '["GET,POST"]', '[""]', "[1]"]) {
+    assert.match(problems(rule(`methods: ${methods}`)).join(), /allowed: GET, HEAD/, methods);
+  }
+  assert.equal(readRules(rule("methods: [m-search, Query, delete]"))[0]?.methods, [
+    "DELETE",
+    "M-SEARCH",
+    "QUERY",
+  ]);
+});
+
+test("an empty list is valid; an empty text is an error", () => {
+  assert.equal(readRules("[]"), []);
+  assert.equal(readRules("---\n---\n[]\n---\n# nothing\n"), []);
+  for (const text of ["", "# rules", "---\n---", "null"]) {
+    assert.match(problems(text).join(), /found nothing/);
+  }
+});
+
+test("registered names: new kinds of rules touch neither the code nor old files", () => {
+  const options: ReadOptions = {
+    actors: ["tenant"],
+    algorithms: {
+      "double bucket": {
+        aliases: ["2B"],
+        fields: ["with"],
+        policy: ({ rpu, periodMs, with: { factor = 2 } }) =>
+          tokenBucket({ capacity: rpu * Number(factor), refill: rpu, everyMs: periodMs }),
+      },
+    },
+  };
+  const text =
+    "url: /\nrules: [{ actor: Tenant, unit: second, rpu: 5, algo: 2b, with: { factor: 3 } }]";
+  const [read] = readRules(text, options);
+  assert.is(read?.actor, "tenant");
+  assert.is(read?.algo, "double bucket");
+  assert.equal(read?.with, { factor: 3 });
+  assert.match(problems(text).join("\n"), /found "Tenant".*\n.*found "2b"/);
+  // the error of an algorithm is an error of the file
+  assert.match(
+    problems(text.replace("3", "-3"), options).join(),
+    /capacity must be a finite number/,
+  );
+  assert.equal(readRules(rule("algo: TB"), options), readRules(rule("algo: TB")));
+  const mine = { gcra: { policy: () => gcra({ limit: 1, periodMs: 1000 }) } };
+  assert.match(problems(rule("algo: gcra, burst: 1"), { algorithms: mine }).join(), /found burst/);
+});
+
+test("hostile texts are refused quickly, with a message", () => {
+  const nine = Array(9).fill(0);
+  const bomb = ["a: &a [x]", ..."bcdefghi"]
+    .map((line, i) =>
+      i === 0 ? line : `${line}: &${line} [${nine.map(() => `*${"abcdefgh"[i - 1]}`)}]`,
+    )
+    .join("\n");
+  const rows: [text: string, says: RegExp][] = [
+    [bomb, /found more than 400000 parts, aliases included/],
+    [`[&a x, ${Array(200).fill("*a")}]`, /found more than 100 aliases/],
+    ["- *nobody", /found \*nobody, which this document has no anchor for/],
+    ["url: /\nurl: /b\nrules: []", /r\.yaml:2:1: found the key "url" a second time/],
+    ["url: /\nUrl: /b\nrules: []", /r\.yaml:2:1: found the key "url" a second time/],
+    ["url: /\n__proto__: { a: 1 }\nrules: []", /r\.yaml:2:1: found a key "__proto__"/],
+    [rule("overrides: { 0012: { rpu: 1 } }"), /r\.yaml:2:58: found a key 12, allowed: a text/],
+    [rule("overrides: { [a]: { rpu: 1 } }"), /found a key that is no text/],
+    ["url: /\nrules:\n\t- actor: all\n", /r\.yaml:3:1: tab characters must not be used/],
+    ["url: [\n", /r\.yaml:\d:\d: /],
+    ["- &a [*a]", /found \*a, which this document has no anchor for/],
+    ["!!js/function x", /found the tag "!!js\/function", allowed: none/],
+    ["url: !!binary aGVsbG8=\nrules: []", /r\.yaml:1:6: found the tag "!!binary", allowed: none/],
+    ["url: !!str /\nrules: !!seq []", /found the tag "!!str"/],
+    ["{ url: /, rules: !x { a: b } }", /found the tag "!x"/],
+    ["x".repeat(10_000_000), /found 10000000 characters, allowed: at most 524288/],
+    ["[".repeat(400_000), /r\.yaml:1:32: found more than 32 levels in one another/],
+    ["- ".repeat(5000), /r\.yaml:1:65: found more than 32 levels in one another/],
+    ["? ".repeat(5000), /found more than 32 levels in one another/],
+    ["a: ".repeat(5000), /r\.yaml:1:5: bad indentation/],
+    [`{ a: b, ${"a: ".repeat(5000)}`, /r\.yaml:1:13: missed comma/],
+    ["[a,\na: a: ".repeat(5000), /missed comma/],
+    [
+      Array.from({ length: 500 }, (_, i) => `${" ".repeat(i)}- `).join("\n"),
+      /r\.yaml:33:33: found more than 32 levels/,
+    ],
+    [`url: '${"[".repeat(50)}'\nrules: []`, /url: found "\[/],
+    [Array.from({ length: 5000 }, (_, i) => `a${i}: x`).join("\n"), /url: found nothing/],
+  ];
+  const start = cpuMs();
+  for (const [text, says] of rows) assert.match(problems(text).join("\n"), says);
+  assert.ok(cpuMs() - start < 8000);
+  assert.is({}.constructor, Object);
+  assert.is(problems("- x\n".repeat(1000)).length, 20);
+});
+
+test("long texts are refused quickly, with a message", () => {
+  const rows: [text: string, says: RegExp][] = [
+    ["---\n".repeat(130_000), /found more than 10000 documents/],
+    ["...\n".repeat(130_000), /found nothing/],
+    [`[${",".repeat(520_000)}]`, /expected the node content, but found ','/],
+    [`[${"a,".repeat(260_000)}]`, /found "a", allowed: a map of url, rules/],
+    ["*".repeat(520_000), /found \*{41}, which/],
+    ["|\n".repeat(260_000), /allowed: a map of url, rules/],
+  ];
+  const start = cpuMs();
+  for (const [text, says] of rows) {
+    const found = problems(text);
+    assert.match(found.join("\n"), says);
+    assert.ok(found.length <= 20);
+  }
+  assert.ok(cpuMs() - start < 15_000, "15 s");
+});
+
+test("more mistakes than the validator can list are a RulesError", () => {
+  const ones = "1,".repeat(150_000);
+  assert.match(problems(rule(`exempt: [${ones}]`)).join(), /found/);
+});
+
+test("nine thousand URLs are read, and so are three thousand rules of one", () => {
+  const start = cpuMs();
+  const entries = Array.from(
+    { length: 9000 },
+    (_, i) => `- {url: /a${i}, rules: [{actor: all, unit: day, rpu: 1}]}`,
+  );
+  assert.is(readRules(entries.join("\n")).length, 9000);
+  const rules = Array.from(
+    { length: 3000 },
+    (_, i) => `- {name: r${i}, actor: all, unit: day, rpu: 1}`,
+  );
+  assert.is(readRules(`url: /\nrules:\n${rules.join("\n")}`).length, 3000);
+  assert.ok(cpuMs() - start < 15_000);
+});
+
+test("a byte order mark and Windows' line ends do not matter", () => {
+  const text = "\ufeff# rules\r\nurl: /\r\nrules:\r\n  - { actor: all, unit: second, rpu: 1 }\r\n";
+  assert.equal(readRules(text)[0]?.place, { source: "rules", line: 4, column: 5 });
+});
+
+test("any text gives rules or a RulesError", async () => {
+  const fragments = fc.constantFrom(
+    ..."- |: |{|}|[|]|,|\n|\n  |\t|#|&a |*a|!!|'|\"|\\|---\n|>|\\||? |<<|~|%|@|\0|\ufeff|url|Url|rules|actor|all|unit|second|rpu|1|.inf|__proto__|/|é|\ud800".split(
+      "|",
+    ),
+  );
+  const texts = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc.array(fragments).map((all) => all.join("")),
+  );
+  await fc.assert(
+    fc.property(texts, (text) => void problems(text)),
+    { numRuns: 60 },
+  );
+});
+
+test("any JSON gives rules or a RulesError", async () => {
+  const value = fc.jsonValue({ maxDepth: 3 });
+  const field = fc.constantFrom("actor", "unit", "rpu", "algo", "overrides", "exempt", "with", "x");
+  const rules = fc.array(
+    fc.dictionary(field, value).map((more) => ({ actor: "all", unit: "second", rpu: 1, ...more })),
+  );
+  await fc.assert(
+    fc.property(rules, (list) => void problems(JSON.stringify({ url: "/", rules: list }))),
+    { numRuns: 60 },
+  );
+});
+
+test("a name is the same wherever the rule stands", () => {
+  const names = (text: string) => readRules(text).map(({ name }) => name);
+  const a = "- { url: /é, rules: [{ actor: all, unit: day, rpu: 1, methods: [GET] }] }\n";
+  const b = "- { url: /b, rules: [{ actor: device, unit: day, rpu: 1, algo: W }] }\n";
+  assert.equal(names(a + b), ["/%C3%A9 GET all per day token bucket", "/b device per day window"]);
+  assert.equal(names(b + a), names(a + b).reverse());
+});
+
+test("a name is printable ASCII, whatever the actor and the algorithm are called", () => {
+  const policy = () => tokenBucket({ capacity: 1, refill: 1, everyMs: 1 });
+  const [rule] = readRules(
+    '{ url: /, rules: [{ actor: "日\\n\\ud800", unit: day, rpu: 1, algo: ü }] }',
+    {
+      actors: ["日\n\ud800"],
+      algorithms: { ü: { policy } },
+    },
+  );
+  assert.is(rule?.name, "/ %E6%97%A5%0A%EF%BF%BD per day %C3%BC");
+});
+
+test("bad arguments are named", () => {
+  const refuses = (says: RegExp, ...args: unknown[]) =>
+    assert.throws(() => readRules(...(args as Parameters<typeof readRules>)), says);
+  refuses(/text must be a string, got an object/, Buffer.from("[]"));
+  refuses(/options must be an object, got null/, "[]", null);
+  refuses(/options has no "actor"; expected one of source, actors, algorithms/, "[]", {
+    actor: [],
+  });
+  refuses(/source must be a string, got 1/, "[]", { source: 1 });
+  refuses(/actors must be an array of names, got "tenant"/, "[]", { actors: "tenant" });
+  refuses(/actors must be a string, got 1/, "[]", { actors: [1] });
+  refuses(/algorithms must be an object, got an array/, "[]", { algorithms: [] });
+  refuses(/algorithms\.x must have policy\(numbers\), got null/, "[]", { algorithms: { x: null } });
+});
+
+test("limitKey is for global rules", () => {
+  assert.is(readRules(rule("scope: global, limitKey: limits"))[0]?.limitKey, "limits");
+  assert.throws(
+    () => readRules(rule("limitKey: limits")),
+    /found limitKey, which needs scope: global/,
+  );
+  assert.throws(() => readRules(rule("scope: global, limitKey: 5")), /limitKey: found 5/);
+});
+
+test("the name of a file in place of its text is named as such", () => {
+  for (const path of ["rules.yaml", "./conf/rules.yml", "C:\\\\rules.json"]) {
+    assert.throws(() => readRules(path), /text must be the rules themselves.*fileSource/);
+  }
+});
+
+test.run();

@@ -1,0 +1,43 @@
+import { readFileSync } from "node:fs";
+import * as assert from "uvu/assert";
+import * as z from "zod";
+import { suite } from "../../../test/support/suite.ts";
+import { rulesJsonSchema } from "../../src/rules/schema.ts";
+
+const test = suite("JSON Schema of rules");
+
+const text = readFileSync("gateway/rules.schema.json", "utf8");
+const schema = JSON.parse(text);
+
+test("the published schema equals the generated one", () => {
+  assert.equal(schema, JSON.parse(JSON.stringify(rulesJsonSchema())));
+});
+
+test("an editor accepts what the reader accepts, and marks what it rejects", () => {
+  const editor = z.fromJSONSchema(schema);
+  const takes = (data: unknown) => editor.safeParse(data).success;
+  const rule = { actor: "device", unit: "second", rpu: 100 };
+  const full = {
+    ...{ name: "n", units: 5, algo: "TB", scope: "Global", mode: "shadow", cost: 2, burst: 3 },
+    ...{ methods: ["GET"], overrides: { gold: { rpu: 1 } }, exempt: ["a"], nodelay: true },
+  };
+  const good: unknown[] = [
+    { url: "/", rules: [rule] },
+    { Url: "/sample", rules: [{ ...rule, ...full }] },
+    [{ url: "/a b".replace(" ", "%20"), rules: [{ ...rule, unit: "SECOND", actor: "tenant" }] }],
+    [],
+  ];
+  for (const data of good) assert.ok(takes(data), JSON.stringify(data));
+  const bad: unknown[] = [
+    { url: "/" },
+    { url: "sample", rules: [rule] },
+    { url: "/", rules: [] },
+    { url: "/", rules: [{ ...rule, rpu: 0 }] },
+    { url: "/", rules: [{ ...rule, unit: "secnd" }] },
+    { url: "/", rules: [{ ...rule, foo: 1 }] },
+    "x",
+  ];
+  for (const data of bad) assert.not.ok(takes(data), JSON.stringify(data));
+});
+
+test.run();

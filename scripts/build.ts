@@ -1,0 +1,119 @@
+// Builds packages of this repository: build.ts <folder>… makes the dist/ of each folder from its
+// tsconfig.build.json and the "exports" of its package.json.
+//
+//   dist/**/*.js               the ES modules, one for each source
+//   dist/cjs/**/*.js           the same as CommonJS, one for each entry and what several entries share
+//   dist/cjs/**/*.d.ts         the types of both
+//   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
+//
+// The types exist once, so a class of one build has the same type as that of the other. An ES module
+// may import types of CommonJS, not the reverse, so they are CommonJS.
+//
+// The JavaScript has no comments and short local names: with docs and examples the package has 1 MB.
+// Classes and functions keep their names and statements their lines, so that stack traces can be read.
+
+import { spawnSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { build, transform } from "esbuild";
+import { minify } from "terser";
+
+/** Packages without CommonJS. A CommonJS declaration may import only their types, and must say so. */
+const ES_ONLY = ["p-queue"];
+
+const typescript = resolve("node_modules/typescript/bin/tsc");
+const root = process.cwd();
+
+for (const folder of process.argv.slice(2)) {
+  process.chdir(resolve(root, folder));
+  const { exports } = JSON.parse(readFileSync("package.json", "utf8"));
+  const targets = JSON.stringify(exports).match(/\.\/dist\/(?!cjs\/)[^"]+\.js/g);
+  const entries = [...new Set(targets)];
+  rmSync("dist", { recursive: true, force: true });
+  const { status } = spawnSync(process.execPath, [typescript, "-p", "tsconfig.build.json"], {
+    stdio: "inherit",
+  });
+  if (status !== 0) process.exit(1);
+  await buildCommonJs(entries);
+  moveTypes(entries);
+  for (const file of list("dist", ".js")) writeFileSync(file, await shorten(file));
+}
+
+async function buildCommonJs(entries: readonly string[]): Promise<void> {
+  const { outputFiles } = await build({
+    absWorkingDir: process.cwd(),
+    entryPoints: [...entries],
+    outbase: "dist",
+    outdir: "dist/cjs",
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    target: "es2022",
+    packages: "external",
+    chunkNames: "shared-[hash]",
+    write: false,
+  });
+  for (const { path, text } of outputFiles) {
+    const { code } = await transform(text, { format: "cjs", platform: "node", target: "es2022" });
+    write(path, code);
+  }
+  write("dist/cjs/package.json", '{ "type": "commonjs" }\n');
+}
+
+/** Moves the declarations that the entries reach to dist/cjs, and removes the others. */
+function moveTypes(entries: readonly string[]): void {
+  const declarations = entries.map(declarationOf);
+  const reached = new Set(declarations);
+  for (const file of reached) {
+    const text = readFileSync(file, "utf8");
+    for (const [, path = ""] of text.matchAll(/(?:from |import\()"(\.[^"]+)"/g)) {
+      reached.add(declarationOf(join(dirname(file), path)));
+    }
+  }
+  for (const file of reached) write(join("dist/cjs", relative("dist", file)), typesOf(file));
+  for (const file of list("dist", ".d.ts")) {
+    if (!file.startsWith(join("dist/cjs/"))) rmSync(file);
+  }
+  for (const file of declarations) {
+    const target = join("dist/cjs", relative("dist", file));
+    const path = relative(dirname(file), target).replace(/\.d\.ts$/, ".js");
+    write(file, `export * from "./${path}";\n`);
+  }
+}
+
+function typesOf(file: string): string {
+  const names = ES_ONLY.join("|");
+  const imports = new RegExp(`^import (?:type )?(.+ from "(?:${names})");$`, "gm");
+  const attribute = 'with { "resolution-mode": "import" }';
+  return readFileSync(file, "utf8").replace(imports, `import type $1 ${attribute};`);
+}
+
+function declarationOf(file: string): string {
+  return join(file).replace(/\.[jt]s$/, ".d.ts");
+}
+
+async function shorten(file: string): Promise<string> {
+  const isCommonJs = file.startsWith(join("dist/cjs/"));
+  const parse: object = { module: !isCommonJs };
+  const options = {
+    parse,
+    compress: false,
+    // nothing outside sees a CommonJS module's own variables; an ES module exports its own
+    mangle: { toplevel: isCommonJs, keep_classnames: true, keep_fnames: true },
+    format: { ecma: 2020, semicolons: false, preserve_annotations: true },
+  } as const;
+  const { code = "" } = await minify(readFileSync(file, "utf8"), options);
+  return code;
+}
+
+function list(folder: string, end: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(end))
+    .map((file) => join(folder, file));
+}
+
+function write(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}

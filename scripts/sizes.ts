@@ -1,0 +1,49 @@
+// Prints what an import of this package costs in a bundle: esbuild, tree-shaken, minified, gzip at level 9.
+//
+//   npm run sizes
+
+import { pathToFileURL } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const ALGORITHMS = [
+  "smoothBursty",
+  "smoothWarmingUp",
+  "fixedWindow",
+  "slidingLog",
+  "slidingWindow",
+  "tokenBucket",
+  "gcra",
+  "leakyBucket",
+];
+
+/** What is imported, and from which entry. */
+export const IMPORTS = {
+  RateLimiter: ["src/index.ts", ["RateLimiter"]],
+  "Limiter and all algorithms": ["src/index.ts", ["Limiter", ...ALGORITHMS]],
+  RedisRateLimiter: ["src/redis/index.ts", ["RedisRateLimiter"]],
+} as const;
+
+/** The size of a bundle that uses these names, kB. */
+export async function sizeOf(entry: string, names: readonly string[]): Promise<number> {
+  const list = names.join(", ");
+  const { outputFiles } = await build({
+    stdin: {
+      contents: `import { ${list} } from "./${entry}"; globalThis.used = [${list}];`,
+      resolveDir: process.cwd(),
+    },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    platform: "neutral",
+    write: false,
+  });
+  const sizes = outputFiles.map(({ contents }) => gzipSync(contents, { level: 9 }).length);
+  return sizes.reduce((sum, size) => sum + size, 0) / 1000;
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
+  for (const [name, [entry, names]] of Object.entries(IMPORTS)) {
+    console.log(`${name}: ${(await sizeOf(entry, names)).toFixed(1)} kB`);
+  }
+}

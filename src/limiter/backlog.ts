@@ -1,0 +1,26 @@
+import type { Permits } from "../ground/permits.ts";
+import type { LocalReservation } from "./face.ts";
+
+/**
+ * The requests of a caller that makes the next one only after the previous one was granted, although it
+ * could have made them all at once: a queue of jobs. Each request is accounted as if it had waited in the
+ * limiter's line since the backlog began, right behind the previous one. So a late timer, or a loop that was
+ * blocked, costs the backlog no permits.
+ */
+export class Backlog {
+  /** When the first request had to wait, the limiter's own µs; `Infinity`: none has. */
+  since = Infinity;
+
+  /** There is no next request for now: a later one counts from when it is made. */
+  end(): void {
+    this.since = Infinity;
+  }
+}
+
+export const reserveBehind = Symbol("smooth-limiter.reserveBehind");
+
+/** A limiter that can account the requests of a backlog. */
+export interface BacklogLimiter {
+  /** `reserve`, for the next request of a backlog. */
+  [reserveBehind](permits: Permits, backlog: Backlog): LocalReservation;
+}

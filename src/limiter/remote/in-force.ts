@@ -1,0 +1,75 @@
+/** The limits by the store's last reply: the numbers in force, and limits that operators keep in keys. */
+import type { Algorithm, Policy } from "../../algorithms/algorithm.ts";
+import { readPoliciesOf, writePolicies } from "../../algorithms/index.ts";
+import { diagnostics } from "../../ground/diagnostics.ts";
+import { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import type { Amount } from "../../ground/permits.ts";
+import type { Cell } from "../../stores/cell.ts";
+import { openCell } from "../../stores/joint-cell.ts";
+import type { PolicyList } from "../../stores/policies.ts";
+import type { LimitNote, StoreReply } from "../../stores/store.ts";
+
+const NONE: readonly LimitNote[] = [];
+
+export class InForce {
+  /** The policies' numbers, in the store's notation. */
+  numbers: string;
+  readonly #limiter: string;
+  readonly #names: readonly string[];
+  readonly #algorithms: readonly Algorithm[];
+  #notes = NONE;
+
+  constructor(limiter: string, { names, list }: PolicyList) {
+    this.#limiter = limiter;
+    this.#names = names;
+    this.#algorithms = list.map(({ algorithm }) => algorithm);
+    this.numbers = writePolicies(list);
+  }
+
+  /** Processes a reply. A value that is not a limit is published when it first appears. */
+  replied({ inForce, notes = NONE }: Pick<StoreReply, "inForce" | "notes">): void {
+    this.numbers = inForce;
+    if (notes === this.#notes) return;
+    const before = this.#notes;
+    this.#notes = notes;
+    for (const { policy, ignored } of notes) {
+      const known = before.some((one) => one.policy === policy && one.ignored === ignored);
+      if (known || ignored === undefined || !diagnostics.limitIgnored.hasSubscribers) continue;
+      const name = String(this.#names[policy]);
+      diagnostics.limitIgnored.publish({ limiter: this.#limiter, policy: name, value: ignored });
+    }
+  }
+
+  get policies(): readonly Policy[] {
+    return readPoliciesOf(this.#algorithms, this.numbers);
+  }
+
+  /** A new state under the policies in force. */
+  get cell(): Cell {
+    return openCell({ names: this.#names, list: this.policies }, 0, 0);
+  }
+
+  /** Returns the index of a requested policy that has the limit 0 now; -1 if there is none. */
+  closed(amount: Amount): number {
+    const asked = (policy: number) => typeof amount === "number" || Boolean(amount[policy]);
+    return this.#names.findIndex((_, policy) => this.closes(policy) && asked(policy));
+  }
+
+  /** Returns whether the limit of that policy is 0 now. */
+  closes(index: number): boolean {
+    return this.#notes.some(({ policy, ignored }) => policy === index && ignored === undefined);
+  }
+
+  /** Returns the error for a request that a limit of 0 rejects; undefined: no limit does. */
+  refusal(amount: Amount): PermitsExceedCapacityError | undefined {
+    const policy = this.closed(amount);
+    if (policy < 0) return undefined;
+    const permits = typeof amount === "number" ? amount : Number(amount[policy]);
+    return new PermitsExceedCapacityError(String(this.#names[policy]), permits, 0);
+  }
+
+  /** Returns the error for a request that can never be let through. */
+  excess(amount: Amount): PermitsExceedCapacityError {
+    return this.refusal(amount) ?? this.cell.excess(0, amount);
+  }
+}

@@ -1,0 +1,79 @@
+import type { Cell } from "../stores/cell.ts";
+import type { Line } from "./line.ts";
+import { Change, type Place, type Waiter } from "./waiter.ts";
+
+/** The state after all waiters up to `last`, which is released at `at`. */
+interface Promised {
+  readonly cell: Cell;
+  at: number;
+  last: Place | undefined;
+}
+
+/**
+ * The state after all waiters of a line: a copy of the state after the released ones, on which the line is
+ * replayed as far as it has grown since the last look.
+ */
+export class Replay {
+  readonly #line: Line;
+  readonly #released: Cell;
+  readonly #refuse: (waiter: Waiter) => void;
+  #promised: Promised | undefined;
+
+  /**
+   * @param refuse removes a waiter from the line whose instant would be later than its deadline
+   */
+  constructor(line: Line, released: Cell, refuse: (waiter: Waiter) => void) {
+    this.#line = line;
+    this.#released = released;
+    this.#refuse = refuse;
+  }
+
+  /** Discards the copy: the waiters have new instants. */
+  discard(): void {
+    this.#promised = undefined;
+  }
+
+  /** Called when a place has left at the front of the line, as it was promised. */
+  passed(place: Place): void {
+    if (place === this.#promised?.last) this.#promised = undefined;
+  }
+
+  /**
+   * Replays the line from the last waiter that was replayed to the end.
+   *
+   * @param floor no waiter is released before it: the instant of the last release
+   * @param pausedUntil no waiter is released before it either
+   */
+  run(floor: number, pausedUntil: number): Readonly<Promised> {
+    // a copy without any replayed waiter is outdated: the released state has changed since
+    if (this.#promised?.last === undefined) {
+      this.#promised = { cell: this.#released.copy(), at: floor, last: undefined };
+    }
+    const promised = this.#promised;
+    let place = promised.last === undefined ? this.#line.head : promised.last.next;
+    while (place !== undefined) {
+      const { next }: Place = place;
+      if (this.#promise(place, promised, pausedUntil)) promised.last = place;
+      place = next;
+    }
+    return promised;
+  }
+
+  /** Replays one place; returns `false` if its instant would be later than its deadline. */
+  #promise(place: Place, promised: Promised, pausedUntil: number): boolean {
+    if (place instanceof Change) {
+      place.apply(promised.cell);
+      promised.at = Math.max(promised.at, place.since);
+      return true;
+    }
+    const from = Math.max(place.asked, promised.at, pausedUntil);
+    const at = promised.cell.earliest(from, place.amount);
+    if (Math.ceil(at) > place.deadline) {
+      this.#refuse(place);
+      return false;
+    }
+    promised.cell.take(at, place.taken);
+    promised.at = at;
+    return true;
+  }
+}

@@ -1,0 +1,270 @@
+/**
+ * When the waiters of one limiter are released: one first-in-first-out line over the state of the
+ * policies. It has no timer: see `WaiterQueue`.
+ *
+ * The schedule holds two states: the state after all *released* waiters, and the state after all waiters
+ * still in the line (`Replay`). The second is a copy of the first on which the line is replayed. It is
+ * made on demand, and discarded when a waiter is cancelled or the numbers change. So a cancelled waiter
+ * leaves no gap, and cancelling n waiters costs n steps.
+ *
+ * Each waiter is released at the instant at which the policies let it through. A late look at the line
+ * releases all waiters that are due, and accounts each at its own instant, so the lateness costs the line
+ * no permits. A caller that was released late and calls again is treated as if the timer had been on
+ * time: see `LateCredit`.
+ */
+import type { Amount } from "../ground/permits.ts";
+import type { Cell } from "../stores/cell.ts";
+import { LateCredit } from "./late-credit.ts";
+import { Line } from "./line.ts";
+import { Replay } from "./replay.ts";
+import type { Timeline } from "./timeline.ts";
+import { Change, type Waiter } from "./waiter.ts";
+
+/** The first instant at which a request at the end of the line could be granted, and what precedes it. */
+interface Prospect {
+  readonly instant: number;
+  /** When the request would be the head of the line. */
+  readonly from: number;
+  /** The state after all waiters. */
+  readonly cell: Cell;
+}
+
+export class Schedule {
+  readonly #time: Timeline;
+  readonly #onLeave: (waiter: Waiter) => void;
+  readonly #line = new Line();
+  readonly #released: Cell;
+  readonly #replay: Replay;
+  readonly #late = new LateCredit();
+
+  /** No waiter is released before these: the instant of the last grant, and the end of a pause. */
+  #floor = 0;
+  #pausedUntil = 0;
+  /** Before this instant, `grant` has to consider a pause or the lateness of the timer. */
+  #specialUntil = 0;
+
+  /** @param onLeave called with each waiter that leaves the line, for whatever reason */
+  constructor(time: Timeline, cell: Cell, onLeave: (waiter: Waiter) => void) {
+    this.#time = time;
+    this.#released = cell;
+    this.#onLeave = onLeave;
+    this.#replay = new Replay(this.#line, cell, (waiter) => {
+      this.#leave(waiter);
+      waiter.refuse(time.last);
+    });
+  }
+
+  /** How many permits the waiters ask for. */
+  get permits(): number {
+    return this.#line.permits;
+  }
+
+  get isEmpty(): boolean {
+    return this.#line.head === undefined;
+  }
+
+  /** Until when a pause or a credit for a late timer is in effect. */
+  get specialUntil(): number {
+    return Math.max(this.#pausedUntil, this.#late.until);
+  }
+
+  /** The state after all released waiters. */
+  get cell(): Cell {
+    return this.#released;
+  }
+
+  /** The state after all waiters; read-only. */
+  get outcome(): Cell {
+    return this.isEmpty ? this.#released : this.#promise().cell;
+  }
+
+  /** When the head is due; `undefined` if no promise is pending for any waiter. */
+  get due(): number | undefined {
+    const head = this.#line.head;
+    if (!this.#line.isAwaited || head === undefined || head instanceof Change) return undefined;
+    return this.#instantOf(head);
+  }
+
+  /**
+   * Takes the permits if they can be used now and no caller waits.
+   *
+   * @param since from when the request counts as one that waits, if that is earlier than `now`: see `Backlog`
+   */
+  grant(now: number, amount: Amount, since = Infinity): boolean {
+    const free = this.#line.head === undefined && now >= this.#specialUntil && now <= since;
+    const at = this.#released.earliest(free ? now : this.#turn(now, amount, since), amount);
+    if (at > now) {
+      this.possible(at, amount);
+      return false;
+    }
+    this.#released.take(at, amount, now);
+    this.#floor = Math.max(this.#floor, at);
+    return true;
+  }
+
+  /** Releases due waiters, then returns from when a new request may go: later than `now` if any remain. */
+  #turn(now: number, amount: Amount, since: number): number {
+    this.release(now);
+    if (!this.isEmpty) return now + 1;
+    if (since < now) return Math.max(since, this.#floor, this.#pausedUntil);
+    const from = this.#from(now, amount);
+    if (from === now) this.#late.end();
+    return from;
+  }
+
+  /** Returns the prospect of a request that is made now. */
+  lookAhead(now: number, amount: Amount): Prospect {
+    this.release(now);
+    let from = this.#from(now, amount);
+    let cell = this.#released;
+    if (!this.isEmpty) {
+      const promised = this.#promise();
+      from = Math.max(from, promised.at);
+      cell = promised.cell;
+    }
+    return { instant: this.possible(cell.earliest(from, amount), amount), from, cell };
+  }
+
+  /** Returns from when a request that is made now, with no waiter in front, may be granted. */
+  #from(now: number, amount: Amount): number {
+    return Math.max(this.#late.from(now, this.#released, amount), this.#pausedUntil);
+  }
+
+  /** Returns the instant. @throws PermitsExceedCapacityError if it is `Infinity` */
+  possible(instant: number, amount: Amount): number {
+    if (instant < Infinity) return instant;
+    throw this.#released.excess(this.#time.last, amount);
+  }
+
+  append(waiter: Waiter): void {
+    this.#line.append(waiter);
+  }
+
+  /**
+   * A caller awaits a reservation from now on, so changes may overtake it.
+   *
+   * @returns whether a change has moved up
+   */
+  attend(reservation: Waiter): boolean {
+    return this.#line.release(reservation);
+  }
+
+  /**
+   * Removes a waiter from the line; the waiters behind it move up.
+   *
+   * @returns whether a change has moved up
+   */
+  remove(waiter: Waiter, now: number): boolean {
+    // it blocked the waiters behind it until now, or until its own instant if our timer is late
+    if (waiter === this.#line.head) this.#floor = Math.min(now, this.#instantOf(waiter));
+    this.#replay.discard();
+    return this.#leave(waiter);
+  }
+
+  /** See `Line.oldestDroppable`. */
+  oldestDroppable(permits: number): readonly Waiter[] {
+    return this.#line.oldestDroppable(permits);
+  }
+
+  /** The waiters get new instants, none of them before the present. */
+  outdate(): void {
+    this.#floor = Math.max(this.#floor, this.#time.last);
+    this.#replay.discard();
+  }
+
+  /** Changes the amount of a waiter that is still in the line. */
+  resettle(waiter: Waiter, amount: Amount): void {
+    this.#line.resize(waiter, amount);
+    this.outdate();
+    this.retime();
+  }
+
+  /** Applies a change to the state when its turn in the line comes. */
+  change(deed: (cell: Cell, now: number, epoch: number) => void): void {
+    const { last: now, epoch } = this.#time;
+    this.#line.append(new Change(now, (cell) => deed(cell, now, epoch)));
+    this.retime();
+  }
+
+  /** Replaces the state by a new one, and ends any pause. */
+  reset(): void {
+    const { last: now, epoch } = this.#time;
+    this.#line.applyChanges(this.#released);
+    this.#released.restart(now, epoch);
+    this.#floor = now;
+    this.#pausedUntil = now;
+    this.#late.grant(0, now);
+    this.retime();
+  }
+
+  pause(until: number): void {
+    this.#pausedUntil = Math.max(this.#pausedUntil, until);
+    this.retime();
+  }
+
+  /**
+   * Computes the instants of all waiters again: rejects waiters that can no longer meet their deadline,
+   * and releases those that are due.
+   */
+  retime(): void {
+    this.#replay.discard();
+    this.release(this.#time.last);
+    if (this.isEmpty) return;
+    this.#promise();
+    this.release(this.#time.last);
+  }
+
+  /** Releases all waiters that are due, each at its instant. */
+  release(now: number): void {
+    for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
+      if (place instanceof Change) {
+        place.apply(this.#released);
+        this.#floor = Math.max(this.#floor, place.since);
+        this.#line.remove(place);
+      } else {
+        const at = this.#instantOf(place);
+        if (at > now) break;
+        this.#charge(place, at, now);
+        this.#floor = at;
+        if (place.awaited) this.#late.grant(now - at, now);
+        this.#leave(place);
+        place.release(at, now);
+      }
+      this.#replay.passed(place);
+    }
+    this.#specialUntil = this.#late.isOpen ? Infinity : this.#pausedUntil;
+  }
+
+  #charge(waiter: Waiter, at: number, now: number): void {
+    // a reservation that no caller awaits starts at its instant, by its holder's own timer
+    this.#released.take(at, waiter.taken, waiter.awaited ? now : at);
+    // the waiters behind it were promised instants that follow its booked one
+    if (now > at && this.#released.isStrict) this.#replay.discard();
+  }
+
+  #instantOf(waiter: Waiter): number {
+    const from = Math.max(waiter.asked, this.#floor, this.#pausedUntil);
+    return this.#released.earliest(from, waiter.amount);
+  }
+
+  #promise(): ReturnType<Replay["run"]> {
+    return this.#replay.run(this.#floor, this.#pausedUntil);
+  }
+
+  /** @returns whether a change has moved up */
+  #leave(waiter: Waiter): boolean {
+    this.#onLeave(waiter);
+    return this.#line.remove(waiter);
+  }
+
+  /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */
+  rebase(by: number): boolean {
+    if (!this.isEmpty) return false;
+    this.#released.shift(-by);
+    this.#floor -= by;
+    this.#pausedUntil -= by;
+    this.#late.rebase(by);
+    this.#specialUntil -= by;
+    return true;
+  }
+}

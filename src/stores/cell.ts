@@ -1,0 +1,189 @@
+/** The state of one key in memory, under one policy. For several policies see `joint-cell.ts`. */
+import type { Policy, Quota } from "../algorithms/algorithm.ts";
+import type { Bound } from "../ground/check.ts";
+import { PermitsExceedCapacityError } from "../ground/errors.ts";
+import { type Amount, listPermits } from "../ground/permits.ts";
+
+/** The name of a policy that is passed without a name. */
+export const ONLY = "default";
+export const ONLY_NAMES: readonly string[] = [ONLY];
+
+/**
+ * Times are microseconds on the time scale of the owner; `amount` is the result of `cell.amount()` for
+ * the caller's permits.
+ */
+export interface Cell {
+  readonly names: readonly string[];
+  /** The state; a table of many keys sets each key's state in turn on one cell. */
+  state: unknown;
+  /** Checks the permits of a request and returns them in the order of the policies. */
+  amount(permits: unknown, bound?: Bound): Amount;
+  /**
+   * Returns the first instant at or after `from` on which all policies agree; `Infinity` if there is
+   * none.
+   */
+  earliest(from: number, amount: Amount): number;
+  /**
+   * @param start when the caller starts, if that is later than the instant for which it was booked;
+   *   strict policies charge at this instant
+   */
+  take(at: number, amount: Amount, start?: number): void;
+  giveBack(now: number, amount: Amount): void;
+  /** Charges permits that were used outside of this state. */
+  settle(now: number, amount: Amount): void;
+  quotas(now: number): readonly Quota[];
+  /** Returns how many permits each policy lacks to be full. */
+  owed(now: number): readonly number[];
+  /** Returns the error for a request for which `earliest` is `Infinity`. */
+  excess(now: number, amount: Amount): PermitsExceedCapacityError;
+  /** Whether a policy charges its waiters at the instants at which they start. */
+  readonly isStrict: boolean;
+  /** Whether a policy bounds how many permits may wait. */
+  readonly isBounded: boolean;
+  /**
+   * Returns the index of a policy that rejects the permits, which are not available at `now`, instead of
+   * letting them wait; -1 if there is none.
+   */
+  overflowing(now: number, amount: Amount): number;
+  /** Returns for each policy whether it alone would grant the permits at `now`. */
+  allows(from: number, now: number, amount: Amount): readonly boolean[];
+  /** Returns the index of the policy that alone would make these permits wait longest. */
+  slowest(from: number, amount: Amount): number;
+  resize(now: number, policies: readonly Policy[], epoch: number): void;
+  /** Starts anew, in place: other cells may share the state. */
+  restart(now: number, epoch: number): void;
+  /** Returns for how many microseconds the state must be kept; after that a new one is equivalent. */
+  lifetime(now: number): number;
+  /** Adds `by` to all instants. */
+  shift(by: number): void;
+  copy(): Cell;
+}
+
+/**
+ * Returns the state of a new key.
+ *
+ * @param epoch Unix time at 0 of the owner's time scale, whole microseconds
+ */
+export function startOf(policy: Policy, now: number, epoch: number): unknown {
+  const state = policy.algorithm.start(policy, now);
+  policy.algorithm.align?.(policy, state, epoch);
+  return state;
+}
+
+/** Opens the state of a limiter with one policy, which has no name. */
+export function openOne(
+  { list }: { readonly list: readonly Policy[] },
+  now: number,
+  epoch: number,
+): Cell {
+  const [policy] = list as readonly [Policy];
+  return new SingleCell(policy, startOf(policy, now, epoch));
+}
+
+export class SingleCell implements Cell {
+  #policy: Policy;
+  #state: unknown;
+
+  constructor(policy: Policy, state: unknown) {
+    this.#policy = policy;
+    this.#state = state;
+  }
+
+  get state(): unknown {
+    return this.#state;
+  }
+
+  set state(state: unknown) {
+    this.#state = state;
+  }
+
+  get names(): readonly string[] {
+    return ONLY_NAMES;
+  }
+
+  amount(permits: unknown, bound?: Bound): number {
+    if (typeof permits === "number" && permits > 0 && permits < Infinity) return permits;
+    return listPermits(permits, ONLY_NAMES, bound)[0] as number;
+  }
+
+  earliest(from: number, permits: number): number {
+    return this.#policy.algorithm.earliest(this.#policy, this.#state, from, permits);
+  }
+
+  take(at: number, permits: number, start = at): void {
+    const charged = this.#policy.strict === true ? start : at;
+    this.#policy.algorithm.take(this.#policy, this.#state, charged, permits);
+  }
+
+  giveBack(now: number, permits: number): void {
+    this.#policy.algorithm.giveBack(this.#policy, this.#state, now, permits);
+  }
+
+  settle(now: number, permits: number): void {
+    const { algorithm } = this.#policy;
+    if (algorithm.settle) algorithm.settle(this.#policy, this.#state, now, permits);
+    else this.take(now, permits);
+  }
+
+  quota(now: number): Quota {
+    return this.#policy.algorithm.quota(this.#policy, this.#state, now);
+  }
+
+  quotas(now: number): readonly Quota[] {
+    return [this.quota(now)];
+  }
+
+  owed(now: number): readonly [number] {
+    return [this.#policy.algorithm.owed(this.#policy, this.#state, now)];
+  }
+
+  allows(from: number, now: number, permits: number): readonly boolean[] {
+    return [this.earliest(from, permits) <= now];
+  }
+
+  slowest(): number {
+    return 0;
+  }
+
+  excess(now: number, permits: number, name = ONLY): PermitsExceedCapacityError {
+    const capacity = this.#policy.largest ?? this.quota(now).limit;
+    return new PermitsExceedCapacityError(name, permits, capacity);
+  }
+
+  get isStrict(): boolean {
+    return this.#policy.strict === true;
+  }
+
+  get isBounded(): boolean {
+    return this.#policy.maxWaiting !== undefined;
+  }
+
+  overflowing(now: number, permits: number): number {
+    const { algorithm } = this.#policy;
+    return algorithm.overflows?.(this.#policy, this.#state, now, permits) ? 0 : -1;
+  }
+
+  resize(now: number, policies: readonly Policy[], epoch: number): void {
+    for (const policy of policies) {
+      policy.algorithm.resize(policy, this.#state, now, this.#policy);
+      policy.algorithm.align?.(policy, this.#state, epoch);
+      this.#policy = policy;
+    }
+  }
+
+  restart(now: number, epoch: number): void {
+    Object.assign(this.#state as object, startOf(this.#policy, now, epoch));
+  }
+
+  lifetime(now: number): number {
+    return this.#policy.algorithm.lifetime(this.#policy, this.#state, now);
+  }
+
+  shift(by: number): void {
+    this.#policy.algorithm.shift(this.#state, by);
+  }
+
+  copy(): SingleCell {
+    return new SingleCell(this.#policy, this.#policy.algorithm.copy(this.#state));
+  }
+}

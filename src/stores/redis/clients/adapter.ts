@@ -1,0 +1,28 @@
+/** What the stores need of a client. There is one adapter for each family of clients. */
+import type { Listening } from "../../lease-store.ts";
+import type { ScriptRunner } from "../script-runner.ts";
+
+export interface ClientAdapter {
+  readonly runner: ScriptRunner;
+  /**
+   * Whether commands reach the server in the order in which they are passed to the client. A pool has
+   * several connections, a Cluster client may redirect one of several commands, and HTTP requests overtake
+   * each other.
+   */
+  readonly isOrdered: boolean;
+  /** Returns the address of the server that has the key. Absent: there is one server. */
+  readonly nodeOf?: ((key: string) => string) | undefined;
+  /** Reports when the connection closes and opens. Absent: the client does not say. */
+  readonly connection?: Connection | undefined;
+  /** Opens a subscription on a connection of its own. Absent: the client cannot. */
+  readonly subscribe?: Subscriptions | undefined;
+}
+
+/** The status and events of a connection, as ioredis and node-redis name them. */
+export interface Connection {
+  readonly status?: unknown;
+  on?(event: "ready" | "close" | "end" | "reconnecting", listener: () => void): unknown;
+}
+
+/** Opens a subscription. */
+export type Subscriptions = (channel: string, hear: (message: string) => void) => Listening;

@@ -1,0 +1,68 @@
+import { type ClusterClient, nodeOf } from "../cluster-slots.ts";
+import { has } from "../methods.ts";
+import { Redirections } from "../redirections.ts";
+import { runByHash } from "../script-runner.ts";
+import { checkByChannel, listenOn, type NodeRedisSubscriber, whenReady } from "../subscriber.ts";
+import type { ClientAdapter, Connection } from "./adapter.ts";
+
+/** node-redis (`redis`, `@redis/client`) from 4 on: a single server, a pool, a Cluster or Sentinel. */
+export interface NodeRedisLike {
+  evalSha(sha1: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+  eval(lua: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+}
+
+/** The methods for subscriptions, which a pool does not have. */
+interface Duplicable {
+  duplicate(): Duplicate;
+}
+
+interface Duplicate extends NodeRedisSubscriber {
+  on?(event: "error", listener: () => void): unknown;
+  once?(event: "ready", listener: () => void): unknown;
+  connect(): Promise<unknown>;
+  /** Since 5. */
+  destroy?(): unknown;
+  disconnect(): unknown;
+}
+
+export function nodeRedisAdapter(client: NodeRedisLike): ClientAdapter {
+  const runner = runByHash(
+    (sha, keys, args) => client.evalSha(sha, { keys: [...keys], arguments: [...args] }),
+    (lua, keys, args) => client.eval(lua, { keys: [...keys], arguments: [...args] }),
+  );
+  const subscribe = has(client, "duplicate", "subscribe")
+    ? subscriptionsOf(client as unknown as Duplicable)
+    : undefined;
+  if (!("nodeClient" in client)) {
+    return { runner, isOrdered: false, connection: client as Connection, subscribe };
+  }
+  const redirections = new Redirections(client);
+  return {
+    runner: { runScript: (...call) => redirections.follow(() => runner.runScript(...call)) },
+    isOrdered: false,
+    nodeOf: (key) => nodeOf(client as ClusterClient, key),
+    subscribe,
+  };
+}
+
+function subscriptionsOf(client: Duplicable): ClientAdapter["subscribe"] {
+  return (channel, hear) => {
+    return listenOn<Duplicate>({
+      make: () => client.duplicate(),
+      open: async (own) => {
+        // the client reconnects by itself, and the limiter polls for messages missed meanwhile
+        own.on?.("error", () => {});
+        try {
+          await own.connect();
+          await own.subscribe(channel, hear);
+        } catch {
+          // without an offline queue a client rejects commands before it is ready
+          await whenReady(own);
+          await own.subscribe(channel, hear);
+        }
+      },
+      check: checkByChannel(channel),
+      end: (own) => (own.destroy === undefined ? own.disconnect() : own.destroy()),
+    });
+  };
+}

@@ -1,0 +1,85 @@
+/** Runs scripts through a client of any kind. */
+import { show } from "../../ground/check.ts";
+import { notAClient } from "./not-a-client.ts";
+
+/** The only operation that a limiter needs of a Redis client: run a script. */
+export interface ScriptRunner {
+  runScript(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown>;
+}
+
+export interface Script {
+  /** The name of the script, unique in this package. */
+  readonly name: string;
+  readonly lua: string;
+}
+
+/**
+ * Runs a script. The promise resolves to a text or a list of texts, or rejects with an Error whose message
+ * can be read: also if the client throws, returns no promise, replies with something else, or rejects with
+ * something that is not an Error.
+ */
+export async function callScript(
+  runner: ScriptRunner,
+  ...call: Parameters<ScriptRunner["runScript"]>
+): Promise<string | readonly string[]> {
+  try {
+    return textsOf(await runner.runScript(...call));
+  } catch (reason) {
+    throw readable(reason);
+  }
+}
+
+function textsOf(reply: unknown): string | readonly string[] {
+  if (typeof reply === "string") return reply;
+  // a copy: what a client does to its list later has no effect
+  const texts: unknown[] = Array.isArray(reply) ? [...reply] : [];
+  if (Array.isArray(reply) && texts.every((text) => typeof text === "string")) return texts;
+  throw new TypeError(`the script answered ${show(reply)}, which is not a text or a list of texts`);
+}
+
+/** Returns the error, or an Error for what is none or throws when it is read. */
+function readable(reason: unknown): Error {
+  try {
+    const isError = reason instanceof Error && typeof reason.message === "string";
+    return isError && `${reason}` !== "" ? reason : new Error(String(reason), { cause: reason });
+  } catch {
+    return new Error("the client failed with an error that cannot be read");
+  }
+}
+
+/** Sends a script, its hash or its text, with the method of a client. */
+type Send = (script: string, keys: readonly string[], args: readonly string[]) => Promise<unknown>;
+
+/**
+ * Returns a runner that sends a script by its hash, and its whole text if the server does not have it.
+ * (ioredis' own `defineCommand` does the same, but fails if the client pipelines automatically.)
+ */
+export function runByHash(byHash: Send, whole: Send): ScriptRunner {
+  const runScript: ScriptRunner["runScript"] = ({ name, lua }, keys, args) => {
+    const hash = hashes.get(lua) ?? sha1(lua);
+    if (typeof hash !== "string") {
+      // scripts that are sent meanwhile wait for the same promise, so the order is kept
+      hashes.set(lua, hash);
+      return hash.then((found) => {
+        hashes.set(lua, found);
+        return runScript({ name, lua }, keys, args);
+      });
+    }
+    const reply = byHash(hash, keys, args);
+    if (typeof reply?.then !== "function") {
+      throw notAClient(`a client that answers with ${show(reply)} where a promise is expected`);
+    }
+    return Promise.resolve(reply).catch((error: unknown) => {
+      if (!readable(error).message.includes("NOSCRIPT")) throw error;
+      return whole(lua, keys, args);
+    });
+  };
+  return { runScript };
+}
+
+const hashes = new Map<string, string | Promise<string>>();
+
+async function sha1(text: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-1", new TextEncoder().encode(text));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

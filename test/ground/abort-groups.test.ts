@@ -1,0 +1,75 @@
+import { getEventListeners } from "node:events";
+import * as assert from "uvu/assert";
+import { AbortGroups } from "../../src/ground/abort-groups.ts";
+import { suite } from "../support/suite.ts";
+
+interface Heard {
+  member: string;
+  reason: unknown;
+}
+
+function made() {
+  const heard: Heard[] = [];
+  const groups = new AbortGroups<string>((member, reason) => heard.push({ member, reason }));
+  const controller = new AbortController();
+  const { signal } = controller;
+  const listeners = () => getEventListeners(signal, "abort").length;
+  return { heard, groups, controller, signal, listeners };
+}
+
+const test = suite("abort groups");
+
+test("one listener for each signal, as long as somebody heeds it", () => {
+  const { groups, signal, listeners } = made();
+  const other = new AbortController().signal;
+  for (const member of ["a", "b", "c"]) groups.add(signal, member);
+  groups.add(other, "d");
+  assert.equal([listeners(), getEventListeners(other, "abort").length], [1, 1]);
+  groups.delete(signal, "b");
+  groups.delete(signal, "a");
+  assert.is(listeners(), 1);
+  groups.delete(signal, "c");
+  assert.is(listeners(), 0);
+  groups.add(signal, "a");
+  assert.is(listeners(), 1);
+});
+
+test("an abort tells every member, in their order, with the signal's reason", () => {
+  const { heard, groups, controller, signal } = made();
+  for (const member of ["a", "b", "c"]) groups.add(signal, member);
+  groups.delete(signal, "b");
+  const reason = {};
+  controller.abort(reason);
+  assert.equal(
+    heard.map(({ member }) => member),
+    ["a", "c"],
+  );
+  assert.ok(heard.every((told) => told.reason === reason));
+});
+
+test("members that leave while they are told are told once, and the listener goes", () => {
+  const heard: string[] = [];
+  const controller = new AbortController();
+  const { signal } = controller;
+  const groups = new AbortGroups<string>((member) => {
+    heard.push(member);
+    groups.delete(signal, member);
+    if (member === "a") groups.delete(signal, "b");
+  });
+  for (const member of ["a", "b", "c"]) groups.add(signal, member);
+  controller.abort();
+  assert.equal(heard, ["a", "c"]);
+  assert.is(getEventListeners(signal, "abort").length, 0);
+});
+
+test("deleting who is not there is nothing", () => {
+  const { heard, groups, controller, signal, listeners } = made();
+  groups.delete(signal, "a");
+  groups.add(signal, "a");
+  groups.delete(signal, "b");
+  assert.is(listeners(), 1);
+  controller.abort();
+  assert.is(heard.length, 1);
+});
+
+test.run();

@@ -1,0 +1,11 @@
+import { luaTwins } from "../../../src/stores/redis/lua.gen.ts";
+import type { LuaTwin } from "../../../src/stores/redis/lua-twin.ts";
+
+/** The Lua twins of these algorithms. */
+export function twinsOf(names: readonly string[]): readonly LuaTwin[] {
+  return names.map((name) => {
+    const twin = luaTwins[name];
+    if (twin === undefined) throw new Error(`no twin of ${name}`);
+    return twin;
+  });
+}
