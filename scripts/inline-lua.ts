@@ -2,6 +2,8 @@
 // it does. It understands the Lua of the twins and no more: one statement a line, functions that read `policy` and change
 // nothing but `state`, and calls of them in statements, `return`s and the conditions of `if`.
 
+const EXTREME = /\bmath\.(min|max)\(/;
+
 interface Fn {
   readonly params: readonly string[];
   readonly body: readonly string[];
@@ -83,6 +85,7 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
   }
 
   function expand(line: string): string[] {
+    if (EXTREME.test(line)) return compared(line);
     const name = callsIn(line).find((each) => !hasLoop(fn(each)));
     if (name === undefined) {
       // one with a loop is rare: it is made where it is called, with the tables that it reads
@@ -101,6 +104,25 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     const target = `t${++temporaries}`;
     const rest = `${line.slice(0, at)}${target}${line.slice(close + 1)}`;
     return [`local ${target}`, ...block(name, args, target), ...expand(rest)];
+  }
+
+  /** `math.min` and `math.max` of two values as comparisons: a call costs more than the rest of most lines. */
+  function compared(line: string): string[] {
+    const [start = "", verb] = EXTREME.exec(line) ?? [];
+    const at = line.indexOf(start);
+    if (/^(?:elseif|while|until|for)\b/.test(line)) throw new Error(`cannot inline: ${line}`);
+    const close = closing(line, at + start.length - 1);
+    const bound: string[] = [];
+    const [one = "", other = ""] = splitArguments(line.slice(at + start.length, close)).map(
+      (arg) => {
+        if (/^[\w.]+(?:e[+-]?\d+)?$/.test(arg)) return arg;
+        bound.push(`local t${++temporaries} = ${arg}`);
+        return `t${temporaries}`;
+      },
+    );
+    const value = `(${other} ${verb === "min" ? "<" : ">"} ${one} and ${other} or ${one})`;
+    const rest = `${line.slice(0, at)}${value}${line.slice(close + 1)}`;
+    return [...bound.flatMap(expand), ...expand(rest)];
   }
 
   function block(name: string, args: readonly string[], target: string | undefined): string[] {

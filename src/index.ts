@@ -22,6 +22,7 @@ export {
   type LimitIgnoredMessage,
   type RecoveredMessage,
   type RefusedMessage,
+  type RolledBackMessage,
   type Teller,
   type UnavailableMessage,
   type WaitMessage,

@@ -108,7 +108,7 @@ export class Outcome {
   during(): Ahead {
     const { healedAt } = this.#course;
     const shares = WORKERS * LARGEST + this.#unknown + this.#beside(healedAt);
-    return { used: this.#ahead("local", healedAt), most: shares + this.#late + this.#repeated };
+    return { used: this.#ahead("local", healedAt), most: shares + this.#late };
   }
 
   /** At the worst moment of the whole time. */
@@ -121,7 +121,7 @@ export class Outcome {
   /** At the end: what was used without Redis has been charged to it, and those who came next have paid. */
   atTheEnd(mode: Mode): Ahead {
     const used = this.#aheadAt(mode).at(-1) ?? 0;
-    const common = LARGEST + this.#late + this.#repeated + this.#lost;
+    const common = LARGEST + this.#late + this.#lost;
     if (mode !== "local") return { used, most: common };
     const lent = (WORKERS - 1) * LARGEST;
     return { used, most: common + lent + this.#unknown + this.#beside(Infinity) };
@@ -176,10 +176,6 @@ export class Outcome {
     const lateOf = ({ stalledMs }: Report) =>
       Math.min(promised, (RATE * (stalledMs + CREDIT_MS)) / 1000);
     return this.#reports.reduce((sum, report) => sum + lateOf(report), 0);
-  }
-
-  get #repeated(): number {
-    return this.#scene.costs.repeats ? WORKERS * WAITERS * LARGEST : 0;
   }
 
   get #lost(): number {

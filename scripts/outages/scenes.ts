@@ -27,8 +27,6 @@ export interface Costs {
   readonly lostState?: boolean;
   /** What it was told in so many seconds is lost. */
   readonly lostSeconds?: number;
-  /** Clients repeat what was not answered. */
-  readonly repeats?: boolean;
 }
 
 export interface Scene {
@@ -88,7 +86,7 @@ export const scenes: readonly Scene[] = [
       await sleep(OUTAGE_MS);
       await server.restart();
     },
-    { costs: { lostState: true, repeats: true } },
+    { costs: { lostState: true } },
   ),
   scene(
     "shut down, back after 3 s with its data",
@@ -97,7 +95,7 @@ export const scenes: readonly Scene[] = [
       await sleep(OUTAGE_MS);
       await server.restart();
     },
-    { costs: { repeats: true }, redisArgs: KEPT },
+    { redisArgs: KEPT },
   ),
   scene("SIGSTOP for 5 s", async ({ server }) => {
     server.suspend();
@@ -107,16 +105,10 @@ export const scenes: readonly Scene[] = [
   network("500 ms latency for 3 s", (proxy) => proxy.delay(250)),
   network("packets stop for 3 s, no reset", (proxy) => proxy.stall()),
   network("half open for 3 s", (proxy) => proxy.halfOpen(), {
-    costs: { repeats: true },
     socketTimeout: 1000,
   }),
-  network("connections refused for 3 s", (proxy) => proxy.cut(), { costs: { repeats: true } }),
-  network(
-    "flapping every 300 ms for 5 s",
-    (proxy) => proxy.flap(300),
-    { costs: { repeats: true }, returns: "often" },
-    5000,
-  ),
+  network("connections refused for 3 s", (proxy) => proxy.cut()),
+  network("flapping every 300 ms for 5 s", (proxy) => proxy.flap(300), { returns: "often" }, 5000),
   scene(
     "maxmemory reached for 3 s",
     async ({ server }) => {
@@ -129,7 +121,7 @@ export const scenes: readonly Scene[] = [
   ),
   {
     title: "failover that loses the last second",
-    costs: { lostSeconds: 1, repeats: true },
+    costs: { lostSeconds: 1 },
     async prepare({ server, proxies }) {
       const link = await startProxy(server.port);
       const replica = await startReplica(link);
@@ -170,7 +162,7 @@ export const scenes: readonly Scene[] = [
       }
       await settled(stage);
     },
-    { costs: { repeats: true }, returns: "often", retryMs: 1 },
+    { returns: "often", retryMs: 1 },
   ),
 ];
 

@@ -84,6 +84,16 @@ export interface LimitIgnoredMessage extends Teller {
   readonly value: string;
 }
 
+/**
+ * The state of a limiter in its store went back in time: it contains an earlier write than one that this
+ * process has a reply to. The store failed over to a replica that lagged, or an old copy was restored.
+ * Permits that were taken since then may be granted again.
+ */
+export interface RolledBackMessage extends Teller {
+  /** How many batches of requests of this process are missing from the state, at most. */
+  readonly lost: number;
+}
+
 type Subscriber<Message> = (message: Message, name: string) => void;
 
 /** A channel of `diagnostics_channel`, or a replacement where the platform has none. */
@@ -178,4 +188,6 @@ export const diagnostics = {
    * once for each such value that a limiter reads.
    */
   limitIgnored: /* @__PURE__ */ open<LimitIgnoredMessage>("limitIgnored"),
+  /** `smooth-limiter:rolledBack`: the state of a limiter in its store went back in time. */
+  rolledBack: /* @__PURE__ */ open<RolledBackMessage>("rolledBack"),
 } as const;

@@ -13,7 +13,7 @@ import { checkFunction, show } from "../ground/check.ts";
 import { toMicros, unixMicros } from "../ground/clock.ts";
 import { Breaker } from "./breaker.ts";
 import { Frame, type FrameOptions } from "./frame.ts";
-import { decodeState, type Saved, StateError } from "./state-bytes.ts";
+import { decodeState, type Saved, StateError, TooLongError } from "./state-bytes.ts";
 import type { Store, StoreReply, StoreRequest } from "./store.ts";
 import { LostReplyError, type Trip } from "./trip.ts";
 
@@ -57,7 +57,7 @@ export interface CasBackend {
   isPermanent?(error: unknown): boolean;
 }
 
-/** The backend has broken its contract, or other code has written to the key. */
+/** The backend has broken its contract, other code has written to the key, or a state is too large. */
 class ContractError extends TypeError {}
 
 /** The backend threw instead of returning a promise. */
@@ -241,10 +241,10 @@ function runFrame(
 ): { reply: StoreReply; next: Saved | undefined } {
   try {
     const frame = new Frame(options);
-    if (frame.hasRun(trip)) throw new LostReplyError();
-    const reply = frame.run(requests);
+    const reply = frame.run(requests, trip);
     return { reply, next: frame.changed ? frame.save(trip) : undefined };
   } catch (error) {
+    if (error instanceof TooLongError) throw new ContractError(error.message, { cause: error });
     if (options.saved === undefined || error instanceof LostReplyError) throw error;
     const cause = error instanceof StateError ? error : new StateError(options.saved, error);
     throw new ContractError(

@@ -67,8 +67,7 @@ export class FrameStore {
     trip?: Trip,
   ): StoreReply {
     const frame = this.#open(key, declared, now, limitKeys);
-    if (frame.hasRun(trip)) throw new LostReplyError();
-    const reply = frame.run(requests);
+    const reply = frame.run(requests, trip);
     this.#save({ key, frame }, trip);
     return reply;
   }

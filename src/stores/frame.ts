@@ -41,7 +41,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
-import type { Trip } from "./trip.ts";
+import { LostReplyError, type Trip } from "./trip.ts";
 
 const REBASE = 2 ** 32;
 const SECOND_MS = 1000;
@@ -115,8 +115,12 @@ export class Frame {
 
   /** Whether the trip, or a later one of the same caller, was run before. */
   hasRun(trip: Trip | undefined): boolean {
-    const last = this.#trips.find(({ caller }) => caller === trip?.caller);
-    return last !== undefined && trip !== undefined && trip.number <= last.number;
+    const last = this.#lastOf(trip);
+    return last !== undefined && trip !== undefined && trip.number <= last;
+  }
+
+  #lastOf(trip: Trip | undefined): number | undefined {
+    return this.#trips.find(({ caller }) => caller === trip?.caller)?.number;
   }
 
   // -- decoding, and the clock --
@@ -183,10 +187,17 @@ export class Frame {
 
   // -- requests --
 
-  /** Runs the requests in order. */
-  run(requests: readonly StoreRequest[]): StoreReply {
+  /**
+   * Runs the requests in order.
+   *
+   * @throws LostReplyError if the trip was run before
+   */
+  run(requests: readonly StoreRequest[], trip?: Trip): StoreReply {
+    if (this.hasRun(trip)) throw new LostReplyError();
     const answers = requests.flatMap((request) => this.#answer(request));
-    return { ...this.head, answers };
+    const remembered = this.#lastOf(trip);
+    const isNext = trip === undefined || remembered === undefined || remembered === trip.number - 1;
+    return isNext ? { ...this.head, answers } : { ...this.head, answers, remembered };
   }
 
   /** The first fields of every reply. */

@@ -55,12 +55,15 @@ export class StateError extends Error {
   }
 }
 
+/** A state has more numbers than fit. */
+export class TooLongError extends RangeError {}
+
 export function encodeState(state: SavedState): Uint8Array {
   const { base, last, numbers, settings, doubles } = state;
   const trips = state.trips.slice(-MOST_CALLERS);
   const text = new TextEncoder().encode([numbers, ...settings].join("\t"));
   if (text.length > LONGEST_NUMBERS) {
-    throw new RangeError(
+    throw new TooLongError(
       `the numbers of all policies, and of those set at run time, take ${text.length} bytes; at most ` +
         `${LONGEST_NUMBERS} fit: use fewer policies`,
     );

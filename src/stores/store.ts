@@ -130,6 +130,11 @@ export interface StoreReply {
   readonly notes?: readonly LimitNote[];
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
+  /**
+   * The number of the caller's last trip that the state remembered before this one. Absent: it is the
+   * number before that of this trip, or the state remembers no trip of this caller.
+   */
+  readonly remembered?: number;
 }
 
 /**

@@ -30,31 +30,67 @@ const LAST_NUMBER = 2 ** 32 - 1;
 const CALLER_LENGTH = 8;
 const CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
+/** An id, and the highest number that any counter of it has given. */
+interface Caller {
+  readonly id: string;
+  highest: number;
+}
+
 /**
- * Numbers the trips of a caller. Of two trips on one key the second may be sent only after the first has
- * its reply or has failed, or if the client keeps the order: a trip that arrives after a later one counts
- * as already run.
+ * Numbers the trips of a caller to one key. Of two trips on one key the second may be sent only after the
+ * first has its reply or has failed, or if the client keeps the order: a trip that arrives after a later
+ * one counts as already run.
+ *
+ * The numbers are consecutive where nothing is lost, so that a state can show that it went back in time:
+ * a failover to a replica that lags, or a restored backup. It then remembers an earlier trip than one
+ * whose reply has arrived.
  */
 export class TripCounter {
-  #caller = randomCaller();
+  #caller: Caller;
   #number: number;
+  /** The last trip that has changed the state, as far as replies have arrived. */
+  #confirmed = 0;
 
-  /** @param numbered how many trips were numbered before */
-  constructor(numbered = 0) {
-    this.#number = numbered;
+  /** @param caller the id, and how many trips were numbered before; absent: a new id */
+  constructor(caller: Caller = { id: randomId(), highest: 0 }) {
+    this.#caller = caller;
+    this.#number = caller.highest;
+  }
+
+  /** Returns a counter for another key: under the same id, and with numbers above all given so far. */
+  forKey(): TripCounter {
+    return new TripCounter(this.#caller);
   }
 
   next(): Trip {
     if (this.#number === LAST_NUMBER) {
-      this.#caller = randomCaller();
+      this.#caller = { id: randomId(), highest: 0 };
       this.#number = 0;
+      this.#confirmed = 0;
     }
     this.#number += 1;
-    return { caller: this.#caller, number: this.#number };
+    this.#caller.highest = Math.max(this.#caller.highest, this.#number);
+    return { caller: this.#caller.id, number: this.#number };
+  }
+
+  /**
+   * Processes the reply to a trip.
+   *
+   * @param remembered as in the reply of the store
+   * @returns by how many numbers the state has gone back in time; 0: it has not
+   */
+  replied({ caller, number }: Trip, hasChanged: boolean, remembered = Infinity): number {
+    if (caller !== this.#caller.id) return 0;
+    const lost = Math.max(0, this.#confirmed - remembered);
+    if (hasChanged) this.#confirmed = number;
+    else if (lost > 0) this.#confirmed = remembered;
+    // the state does not contain this number, and the client has the reply: it will not send it again
+    if (!hasChanged && number === this.#number) this.#number -= 1;
+    return lost;
   }
 }
 
-function randomCaller(): string {
+function randomId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(CALLER_LENGTH));
   return Array.from(bytes, (byte) => CHARACTERS[byte % CHARACTERS.length]).join("");
 }

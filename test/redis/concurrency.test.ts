@@ -498,6 +498,22 @@ test("in the script: an adoption and a probe are refused where memory is short",
   assert.equal(standings, ["held"]);
 });
 
+test("a foreign sorted set under the key: the error says what is there, and it keeps its members", async () => {
+  await using bench = await Bench.open();
+  const { redis } = bench;
+  const limiter = bench.limiter(1);
+  for (const score of [-5, 0, 17, 1e12, 1.7e12, 9e14, 1.7e15, 4e15, 1e300]) {
+    await redis.del("c:pages");
+    await redis.zadd("c:pages", score, "a player", `${score}`, "no player");
+    for (const call of [() => limiter.acquire(), () => limiter.peek(), () => limiter.setLimit(1)]) {
+      const says =
+        /the key "c:pages" holds a value of type zset with "a player", which no limiter has written/;
+      assert.match(`${await failure(call)}`, says);
+    }
+    assert.equal(await redis.zrange("c:pages", "0", "-1"), ["a player", "no player"]);
+  }
+});
+
 test("a foreign value under the key: the error says what is there", async () => {
   await using bench = await Bench.open();
   await bench.redis.set("c:pages", "a session");

@@ -12,7 +12,7 @@ import {
 import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { readPolicies, writePolicies } from "../../src/algorithms/index.ts";
-import { allOf, smoothBursty, smoothWarmingUp } from "../../src/index.ts";
+import { allOf, smoothBursty, smoothWarmingUp, tokenBucket } from "../../src/index.ts";
 import type { RemoteLimiter } from "../../src/limiter/face.ts";
 import {
   RedisConcurrencyLimiter,
@@ -21,12 +21,15 @@ import {
   type RedisRateLimiterOptions,
   StoreUnavailableError,
 } from "../../src/redis/index.ts";
+import { casStore } from "../../src/stores/cas-store.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
+import { describeState } from "../../src/stores/state-bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { failure } from "../support/limiter/watch.ts";
+import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
@@ -539,6 +542,53 @@ faults("a text that no limiter has written is left alone", async () => {
   }
 });
 
+faults(
+  "more numbers than a state can hold are an error, and the state stays as it was",
+  async () => {
+    const policies = (first: number) =>
+      Array.from({ length: 20 }, (_, i) =>
+        tokenBucket({
+          capacity: first + i + 1 / 3,
+          refill: Math.E,
+          everyMs: 1000 / 7,
+          stepped: true,
+        }),
+      );
+    const set = (first: number) => {
+      const declared = writePolicies(policies(first));
+      const names = policies(first).map(({ algorithm }) => algorithm.name);
+      const requests = [{ verb: "set", numbers: writePolicies(policies(first + 0.5)) }] as const;
+      return [new RedisStore(scriptRunner(redis), "", twinsOf(names)), casStore(backend)].map(
+        (store) =>
+          store.run("long", declared, requests, 1e15).then(
+            () => ({ error: undefined, isPermanent: false }),
+            (error) => ({ error: `${error}`, isPermanent: store.isPermanent?.(error) }),
+          ),
+      );
+    };
+    const backend = new MapBackend();
+    let before: Buffer | null = null;
+    for (let i = 0; i < 40; i++) {
+      const ends = await Promise.all(set(100 * i));
+      const now = await redis.getBuffer("long");
+      assert.is(describeState(now), describeState(backend.values.get("long")));
+      if (ends.some(({ error }) => error !== undefined)) {
+        for (const { error, isPermanent } of ends) {
+          assert.match(
+            `${error}`,
+            /the numbers of all policies.* take \d+ bytes; at most 65535 fit/,
+          );
+          assert.ok(isPermanent);
+        }
+        assert.is(describeState(now), describeState(before));
+        return;
+      }
+      before = now;
+    }
+    assert.unreachable("no state was too large");
+  },
+);
+
 for (const whenUnavailable of ["wait", "allow", "local"] as const) {
   faults(
     `${whenUnavailable}: trouble of one key is an error, and no trouble of others`,
@@ -733,7 +783,7 @@ faults("an answer that is none is an error that says what it was", async () => {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
     await trouble(
       () => limiter.acquire(),
-      /the script answered .*( to 1 requests|not a text or a list of texts)/,
+      /the script answered .*( to 1 requests|, which is not a text)/,
     );
   }
 });

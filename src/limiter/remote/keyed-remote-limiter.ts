@@ -22,7 +22,8 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     // shared, so that this process has one entry in a key's state however often its limiter is made anew
     const trips = new TripCounter();
     this.#make = (key) => {
-      const own = { name: `${options.name}[${key}`, key, outageStats, processes, trips };
+      const counted = { outageStats, processes, trips: trips.forKey() };
+      const own = { name: `${options.name}[${key}`, key, ...counted };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };
   }

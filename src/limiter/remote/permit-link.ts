@@ -5,6 +5,7 @@ import {
   AT_ONCE,
   type CombinedPart,
   type Place,
+  REFUSED,
   type Store,
   type StoreReply,
   type StoreRequest,
@@ -82,6 +83,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     return this.#store.run(this.#key, this.#declared, requests, now, trip, deadlineMs).then(
       (reply) => {
         this.#noted(reply);
+        if (trip !== undefined) this.#confirm(trip, requests, reply);
         return reply.answers;
       },
       (error: unknown) => {
@@ -89,6 +91,13 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
         throw error;
       },
     );
+  }
+
+  /** Processes the number of a trip that has its reply. */
+  #confirm(trip: Trip, requests: readonly StoreRequest[], reply: StoreReply): void {
+    const hasChanged = changesState(requests, reply.answers);
+    const lost = this.#trips.replied(trip, hasChanged, reply.remembered);
+    if (lost > 0) this.#parts.stats.rolledBack(this.#parts.name, lost);
   }
 
   #noted(reply: Pick<StoreReply, "inForce" | "notes">): void {
@@ -132,6 +141,20 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.send(call);
     return call.promise;
   }
+}
+
+/** Returns whether the requests have changed the state, which then remembers their trip. */
+function changesState(requests: readonly StoreRequest[], answers: readonly Answer[]): boolean {
+  let at = 0;
+  return requests.some((request) => {
+    const { verb } = request;
+    // if the first of several equal requests is refused, so are the others
+    const wait = answers[at]?.wait ?? REFUSED;
+    at += verb === "reserve" ? request.count : 1;
+    if (verb === "reserve") return wait >= 0 && wait < Infinity;
+    if (verb === "decide") return wait === 0;
+    return verb !== "peek" && verb !== "owed";
+  });
 }
 
 /**

@@ -29,6 +29,7 @@
 --          ids, separated by spaces
 
 local LAPSE, SETTING, MOST_SETTINGS = 1e15, 4e15, 32
+local FOREIGN = " holds a value that no limiter has written"
 local FIRST_TICKET = -9e15
 
 local key, declared = KEYS[1], ARGV[1]
@@ -59,6 +60,13 @@ for i = 3, #ARGV do
     end
     break
   end
+end
+
+-- Other code's sorted set under this key must not lose members. The first member tells it apart, because this script
+-- writes only to a set that it has begun.
+local first_member = edge("ZRANGEBYSCORE", "-inf", "+inf")
+if first_member and not string.find(first_member, "^[qle][%d.]+:[^:]+:[^:]+:.") and not string.find(first_member, "^s.+=.") then
+  error("the key " .. key .. FOREIGN, 0)
 end
 
 -- removes leases and tickets that have lapsed

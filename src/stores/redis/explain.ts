@@ -56,8 +56,9 @@ export async function explain(
 async function look(runner: ScriptRunner, key: string) {
   try {
     const [type = "", text = ""] = String(await callScript(runner, LOOK, [key], [])).split("\t");
-    const words = type === "string" ? show(text) : `a value of type ${type || "unknown"}`;
-    return { type, words };
+    const words = `a value of type ${type || "unknown"}`;
+    if (type === "zset" && text !== "") return { type, words: `${words} with ${show(text)}` };
+    return { type, words: type === "string" ? show(text) : words };
   } catch {
     // the value cannot be read, so the error stays as it is
     return undefined;

@@ -9,11 +9,11 @@
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
 -- first, last: this limiter's part of ARGV, which is
 -- first    the numbers that this caller's code declares: a line for each policy, its algorithm's letter and then numbers
--- second   now, epoch microseconds; empty: the server's clock
+-- second   now, epoch microseconds; empty: the server's clock. If there is no third, the only request is a reserve with count
+--          1, any wait, and late 0, for one policy and by the server's clock; the second is then its permits, absent: 1
 -- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if it is not asked; "late"
 --          is how late the caller's own timer was, microseconds.
 --            reserve count longest late permits   count times: takes the permits if they are available within longest
---            acquire permits                      like reserve, with count 1, any wait, and late 0
 --            decide late permits                  takes the permits if they are available now, and returns the quotas
 --            peek late permits                    returns the same as decide, and takes nothing
 --            back permits receipts tails          gives back what was granted; a receipt and a tail for each policy
@@ -28,7 +28,8 @@
 -- trip_at  the index in ARGV of the caller, 8 characters (empty: the caller detects repeated trips itself); the number of the
 --          trip follows, which is higher for each trip of a caller; 0 if there is no caller
 -- reply    "repeated": the trip was run before (a client resends a request without a reply), and nothing was changed;
---          or one string, separated by tabs: the numbers in force (empty: the declared ones), followed by a note for each
+--          or one string: if the last trip that the state remembers of this caller is not the one before this trip, "~", its
+--          number and "~"; then, separated by tabs, the numbers in force (empty: the declared ones), followed by a note for each
 --          policy with a limit in a key that is 0 or not valid: "!", the policy, and if the value is not 0 "=" and the
 --          value; then for each request numbers (%.17g, microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
@@ -54,10 +55,12 @@ local REBASE = 4294967296
 local SECOND_MS = 1000
 local HOUR_MS = 3600000
 local LONGEST_MS = 1e15
+local INFINITE = 1e999
 local TINY = 5e-324
 local HEAD_BYTES = 11
 local CALLER_BYTES = 12
 local MOST_CALLERS = 64
+local LONGEST_NUMBERS = 65535
 local FOREIGN = " holds a value that no limiter has written"
 
 -- the limiter's key, its index in KEYS (the keys of its limits follow), its part of ARGV, and the index of the trip in ARGV
@@ -78,8 +81,9 @@ end
 local position
 -- times are microseconds after base; no request is granted before held
 local declared, base, now, held, changed, in_force, settings
--- the caller and the number of the trip; the other callers in the state, with their numbers
-local caller, trip, others
+-- the caller and the number of the trip; the other callers in the state, with their numbers; the start of the reply if the
+-- caller's last trip in the state is not the one before this trip
+local caller, trip, others, gap
 -- the policies with a limit of 0 now, if any; the notes about limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -217,8 +221,8 @@ end
 --> load
 
 declared, position, others = ARGV[first], first + 2, ""
-caller, trip = ARGV[trip_at], ARGV[trip_at + 1] + 0
-local clock, saved = tonumber(ARGV[first + 1]), redis.call("GET", key)
+caller, trip, gap = ARGV[trip_at], ARGV[trip_at + 1] + 0, nil
+local clock, saved = last > first + 1 and tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
   clock = time[1] * 1000000 + time[2]
@@ -234,13 +238,16 @@ if saved then
 --> callers
   if callers == 1 and last_caller == caller then
     if trip <= ran then return "repeated" end
+    if ran ~= trip - 1 then gap = "~" .. ran .. "~" end
   else
     from = HEAD_BYTES + 1
     local stop = from + callers * CALLER_BYTES
     local own = caller ~= "" and string.find(saved, caller, from, true)
     while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
     if own and own < stop then
-      if trip <= struct.unpack("<I4", saved, own + 8) then return "repeated" end
+      ran = struct.unpack("<I4", saved, own + 8)
+      if trip <= ran then return "repeated" end
+      if ran ~= trip - 1 then gap = "~" .. ran .. "~" end
       others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1)
     else
       others = string.sub(saved, from, stop - 1)
@@ -311,45 +318,56 @@ if verbs then more() end
 --> requests
 
 local replies = {}
-while position <= last do
+-- the permits of the only request, in the short form
+local short = last < first + 2 and { first < last and ARGV[last] or "1" }
+while short or position <= last do
   local verb = ARGV[position]
-  if verb == "reserve" or verb == "acquire" then
-    local times, longest, from = 1, math.huge, now
-    if verb == "reserve" then
+  if short or verb == "reserve" then
+    local asked, times, longest, from = short or ARGV, 1, INFINITE, now
+    if short then
+      position = 1
+    else
       times, longest = tonumber(ARGV[position + 1]), tonumber(ARGV[position + 2])
       from = now - ARGV[position + 3]
-      position = position + 3
+      position = position + 4
     end
-    position = position + 1
     if held > from then from = held end
     local answers, answer = times > 1 and {} or nil, nil
     if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed then
-      local kind, policy, state, permits = algorithm[1], policy[1], state[1], tonumber(ARGV[position])
+      local kind, policy, state, permits = algorithm[1], policy[1], state[1], tonumber(asked[position])
       local earliest, take, dated = kind.earliest, kind.take, kind.dated
       position = position + 1
 --> grants
       local last_wait, last_receipt, last_tail
       for i = 1, times do
         local at = earliest(policy, state, from, permits)
-        local wait = at > now and math.ceil(at - now) or 0
-        if wait == math.huge or wait > longest then
-          answer = wait == math.huge and "never" or "no"
-          -- no later request is granted earlier
-          if answers then
-            for j = i, times do answers[j] = answer end
+        local wait = 0
+        if at > now then
+          wait = math.ceil(at - now)
+          if wait == INFINITE or wait > longest then
+            answer = wait == INFINITE and "never" or "no"
+            -- no later request is granted earlier
+            if answers then
+              for j = i, times do answers[j] = answer end
+            end
+            break
           end
-          break
         end
         local receipt = take(policy, state, at, permits)
         local open, up_to = wait > 0 and not dated, 0
         if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
         changed = true
         if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_tail then
-          last_wait, last_receipt, last_tail, answer = wait, receipt, up_to, wait == 0 and "0" or text(wait)
+          last_wait, last_receipt, last_tail = wait, receipt, up_to
           if dated then receipt = receipt + base end
-          if receipt ~= 0 or up_to ~= 0 then
-            answer = answer .. ":" .. text(receipt)
-            if open then answer = answer .. ":" .. text(up_to) end
+          if receipt == 1 and wait == 0 then
+            answer = "0:1"
+          else
+            answer = wait == 0 and "0" or text(wait)
+            if receipt ~= 0 or up_to ~= 0 then
+              answer = answer .. ":" .. text(receipt)
+              if open then answer = answer .. ":" .. text(up_to) end
+            end
           end
         end
         if answers then answers[i] = answer end
@@ -357,7 +375,7 @@ while position <= last do
 --> granted
     else
       local permits = {}
-      for i = 1, count do permits[i] = tonumber(ARGV[position + i - 1]) end
+      for i = 1, count do permits[i] = tonumber(asked[position + i - 1]) end
       position = position + count
       for i = 1, times do
         local at = earliest(from > held and from or held, permits)
@@ -373,6 +391,7 @@ while position <= last do
       end
     end
     replies[#replies + 1] = answers and table.concat(answers, " ") or answer
+    if short then break end
   else
     position = position + 1
     replies[#replies + 1] = verbs[verb]()
@@ -383,6 +402,10 @@ end
 
 if changed then
   local numbers = settings == "" and in_force or in_force .. string.sub(settings, 1, -2)
+  if #numbers > LONGEST_NUMBERS then
+    local size = "the numbers of all policies, and of those set at run time, take " .. #numbers .. " bytes; "
+    error(size .. "at most " .. LONGEST_NUMBERS .. " fit: use fewer policies", 0)
+  end
   local value
   if others == "" and caller ~= "" then
     value = struct.pack("<I4I4I2Bc8I4", base / UNIT, now, #numbers, 1, caller, trip) .. numbers
@@ -402,7 +425,8 @@ if changed then
   if held > now then value = value .. struct.pack("<d", held) end
   if settings == "" then
     -- with a clock of the caller it is unknown how real time relates to that clock
-    local ms = math.ceil(life / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
+    local is_own_clock = last < first + 2 or ARGV[first + 1] == ""
+    local ms = math.ceil(life / 1000) + (is_own_clock and SECOND_MS or HOUR_MS)
     redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, ms)))
   else
     redis.call("SET", key, value) -- what was set at run time outlives idleness
@@ -411,4 +435,4 @@ end
 
 --> reply
 
-return (in_force == declared and "" or in_force) .. notes .. "\t" .. table.concat(replies, "\t")
+return (gap or "") .. (in_force == declared and "" or in_force) .. notes .. "\t" .. table.concat(replies, "\t")

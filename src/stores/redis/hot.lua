@@ -8,23 +8,27 @@
 -- function and no table itself: scripts/embed-lua.ts inlines the twin's functions at their calls, and replaces the
 -- fields of the policy (all of them: POLICY) and of the state (STATE) by variables.
 --
--- reply    the request's part of the frame's reply: no tab
+-- reply    the frame's reply without the numbers in force: no tab
 
+local ARGV, call = ARGV, redis.call
 -- the decoded arguments; `times` is nil if they are not for this path
-local declared, clock, times, longest, late, permits
+local declared, clock, times, longest, late, permits, slack
 local POLICY
 local base, now, changed
 
 --> arguments
 
-declared, times = ARGV[first], nil
-if last == first + 3 and ARGV[first + 2] == "acquire" then
-  times, longest, late = 1, math.huge, 0
+declared, times, clock, slack = ARGV[first], nil, nil, SECOND_MS
+if last == first then
+  times, longest, late, permits = 1, INFINITE, 0, 1
+elseif last == first + 1 then
+  times, longest, late, permits = 1, INFINITE, 0, ARGV[last] + 0
 elseif last == first + 6 and ARGV[first + 2] == "reserve" then
-  times, longest, late = tonumber(ARGV[first + 3]), tonumber(ARGV[first + 4]), ARGV[first + 5]
+  times, longest, late = ARGV[first + 3] + 0, ARGV[first + 4] + 0, ARGV[first + 5] + 0
+  permits = ARGV[last] + 0
+  if ARGV[first + 1] ~= "" then clock, slack = ARGV[first + 1] + 0, HOUR_MS end
 end
 if times then
-  permits = ARGV[last] + 0
   local number_1, number_2, number_3, number_4, number_5 = tonumber(string.sub(declared, 2))
   if not number_1 then
     -- all the numbers of one policy, none of them kept in a key
@@ -42,41 +46,47 @@ if times then
   else
     times = nil
   end
-  if ARGV[first + 1] == "" then
-    time = time or redis.call("TIME")
+  if not clock then
+    time = time or call("TIME")
     clock = time[1] * 1000000 + time[2]
-  else
-    clock = ARGV[first + 1] + 0
   end
 end
 
 --> key
 
-local saved = times and redis.call("GET", key)
+local saved = times and call("GET", key)
 if saved and #saved >= #declared + HEAD_BYTES + 16 then
-  local caller, trip = ARGV[trip_at], ARGV[trip_at + 1] + 0
-  local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
+  local caller, trip, unpack = ARGV[trip_at], ARGV[trip_at + 1] + 0, struct.unpack
+  local units, written, length, callers, last_caller, ran, from = unpack("<I4I4I2Bc8I4", saved)
   local fields = HEAD_BYTES + 1 + callers * CALLER_BYTES + length
+  local text_at = fields - length
   base, changed = units * UNIT, false
   now = clock - base
-  local undisturbed = #saved == fields + 15 and clock >= base + written and now < REBASE
   -- a caller without a name, or one for which the state has no room, is left to frame.lua
-  if caller == "" or callers == MOST_CALLERS then undisturbed = false end
-  if undisturbed and length == #declared and string.find(saved, declared, fields - length, true) == fields - length then
-    local others = ""
+  local undisturbed = #saved == fields + 15 and now >= written and now < REBASE and length == #declared
+    and caller ~= "" and callers < MOST_CALLERS and string.find(saved, declared, text_at, true) == text_at
+  if undisturbed then
+    local others, gap = "", nil
 --> callers
-    local STATE = struct.unpack("<dd", saved, fields)
+    local STATE = unpack("<dd", saved, fields)
     -- not before base: frame.lua compares it with held, which is 0
-    local from, answers, answer = math.max(now - late, 0), times > 1 and {} or nil, nil
+    local from, answers, answer = now - late, times > 1 and {} or nil, nil
+    if from < 0 then from = 0 end
 --> grants
     if changed then
-      local life = math.ceil(lifetime(policy, state, now) / 1000) + (ARGV[first + 1] == "" and SECOND_MS or HOUR_MS)
-      callers = #others / CALLER_BYTES + 1
-      local value = struct.pack(
-        "<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, caller, trip, declared, STATE
-      )
-      redis.call("SET", key, value, "PX", string.format("%d", math.min(LONGEST_MS, life)))
+      local life = math.ceil(lifetime(policy, state, now) / 1000) + slack
+      if life > LONGEST_MS then life = LONGEST_MS end
+      local value
+      if others == "" then
+        value = struct.pack("<I4I4I2Bc0I4c0dd", units, now, length, 1, caller, trip, declared, STATE)
+      else
+        callers = #others / CALLER_BYTES + 1
+        value = struct.pack("<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, caller, trip, declared, STATE)
+      end
+      call("SET", key, value, "PX", string.format("%d", life))
     end
-    do return answers and table.concat(answers, " ") or answer end
+    if answers then answer = table.concat(answers, " ") end
+    if gap then answer = gap .. answer end
+    do return answer end
   end
 end

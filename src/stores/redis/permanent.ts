@@ -4,7 +4,7 @@
  * Cluster client wraps `MOVED`, which is temporary there.)
  */
 const PERMANENT =
-  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error(?: \[\w+\])?: (?:MOVED |Unauthorized)|user executing the script|unknown command|bad argument #|no limiter has written|attempt to (?:call|compare|concatenate|index|perform) /;
+  /WRONGTYPE|NOPERM|NOAUTH|WRONGPASS|CROSSSLOT|^\w*Error(?: \[\w+\])?: (?:MOVED |Unauthorized)|user executing the script|unknown command|bad argument #|no limiter has written|use fewer policies|attempt to (?:call|compare|concatenate|index|perform) /;
 
 /** The TypeErrors of `fetch` when there is no reply, in Node, browsers, Bun, Deno and workers. */
 const NO_REPLY =

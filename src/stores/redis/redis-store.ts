@@ -84,11 +84,14 @@ export class RedisStore implements Store {
     now: number | undefined,
     trip?: Trip,
   ): Promise<StoreReply> {
-    const args = [declared, now === undefined ? "" : String(now)];
     let script = this.#reserving;
-    for (const request of requests) {
-      if (request.verb !== "reserve") script = this.#anything;
-      this.#encode(request, args);
+    let args = now === undefined ? this.#encodeAcquire(declared, requests) : undefined;
+    if (args === undefined) {
+      args = [declared, now === undefined ? "" : String(now)];
+      for (const request of requests) {
+        if (request.verb !== "reserve") script = this.#anything;
+        this.#encode(request, args);
+      }
     }
     const fullKey = this.#prefix + key;
     return new Promise((resolve, reject) => {
@@ -117,12 +120,12 @@ export class RedisStore implements Store {
   }
 
   #encode(request: StoreRequest, args: string[]): void {
-    if (request.verb === "reserve") {
-      this.#encodeReserve(request, args);
-      return;
-    }
     args.push(request.verb);
     switch (request.verb) {
+      case "reserve":
+        args.push(String(request.count), String(request.longest), String(request.late));
+        this.#encodeAmount(request.amount, args);
+        break;
       case "decide":
       case "peek":
         args.push(String(request.late));
@@ -150,13 +153,16 @@ export class RedisStore implements Store {
     }
   }
 
-  #encodeReserve(
-    { count, longest, late, amount }: StoreRequest & { verb: "reserve" },
-    args: string[],
-  ): void {
-    if (count === 1 && longest === Infinity && late === 0) args.push("acquire");
-    else args.push("reserve", String(count), String(longest), String(late));
-    this.#encodeAmount(amount, args);
+  /** Returns the arguments in their shortest form, for the most common trip; undefined for all others. */
+  #encodeAcquire(declared: string, requests: readonly StoreRequest[]): string[] | undefined {
+    const [request] = requests;
+    if (requests.length !== 1 || this.#policies !== 1 || request?.verb !== "reserve")
+      return undefined;
+    const { count, longest, late, amount } = request;
+    if (count !== 1 || longest !== Infinity || late !== 0) return undefined;
+    const args = [declared];
+    if (amount !== 1) this.#encodeAmount(amount, args);
+    return args;
   }
 
   #encodeAmount(amount: Amount, args: string[]): void {
@@ -165,13 +171,18 @@ export class RedisStore implements Store {
   }
 }
 
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
 function decodeReply(
   declared: string,
   requests: readonly StoreRequest[],
   reply: unknown,
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const all = String(reply);
+  const whole = String(reply);
+  // the number of the caller's last trip that the state remembers
+  const after = whole.startsWith("~") ? whole.indexOf("~", 1) : -1;
+  const all = after < 0 ? whole : whole.slice(after + 1);
   const end = all.indexOf("\t");
   // the hot path omits the head: its numbers are the declared ones, and it has no notes
   const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
@@ -193,8 +204,10 @@ function decodeReply(
     else answers.push(AT_ONCE);
   }
   const { inForce, notes } = decodeNotes(head);
-  const reached = inForce === "" ? declared : inForce;
-  return notes === undefined ? { inForce: reached, answers } : { inForce: reached, notes, answers };
+  const decoded: Writable<StoreReply> = { inForce: inForce === "" ? declared : inForce, answers };
+  if (notes !== undefined) decoded.notes = notes;
+  if (after >= 0) decoded.remembered = Number(whole.slice(1, after));
+  return decoded;
 }
 
 /** Caches the last grant: most grants have the same text as the previous one. */

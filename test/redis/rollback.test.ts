@@ -1,0 +1,115 @@
+/** A state that is replaced by an older copy of itself, as after a failover to a replica that lags. */
+import { Redis } from "ioredis";
+import * as assert from "uvu/assert";
+import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
+import { diagnostics, type RolledBackMessage, slidingWindow } from "../../src/index.ts";
+import { RedisLimiter, RedisRateLimiter } from "../../src/redis/index.ts";
+import { suite } from "../support/suite.ts";
+
+const KEY = "l:api";
+
+let server: RedisServer;
+let redis: Redis;
+const messages: RolledBackMessage[] = [];
+const note = (message: RolledBackMessage) => messages.push(message);
+
+const test = suite("redis, a state that went back in time", { timeoutMs: 60_000 });
+
+test.before(async () => {
+  server = await startRedis();
+  redis = new Redis(server.url);
+  diagnostics.rolledBack.subscribe(note);
+});
+
+test.after(async () => {
+  diagnostics.rolledBack.unsubscribe(note);
+  redis.disconnect();
+  await server.stop();
+});
+
+test.before.each(async () => {
+  await redis.flushall();
+  messages.length = 0;
+});
+
+async function restore(key: string, copy: Buffer): Promise<void> {
+  await redis.restore(key, 60_000, copy, "REPLACE");
+}
+
+async function copyOf(key: string): Promise<Buffer> {
+  const copy = await redis.dumpBuffer(key);
+  assert.ok(copy, `nothing under ${key}`);
+  return copy as Buffer;
+}
+
+const kinds = {
+  "on the hot path": (name: string) => RedisRateLimiter.create(redis, name, 1e6),
+  "in the frame": (name: string) =>
+    RedisLimiter.create(redis, name, slidingWindow({ limit: 1e6, windowMs: 60_000 })),
+};
+
+for (const [where, create] of Object.entries(kinds)) {
+  test(`an older copy is detected once, ${where}`, async () => {
+    const limiter = create("api");
+    await limiter.acquire();
+    const copy = await copyOf(KEY);
+    for (let i = 0; i < 3; i++) await limiter.acquire();
+    assert.is(limiter.stats.rollbacks, 0);
+    await restore(KEY, copy);
+    for (let i = 0; i < 3; i++) await limiter.acquire();
+    assert.is(limiter.stats.rollbacks, 1);
+    assert.equal(messages, [{ limiter: "api", lost: 3 }]);
+  });
+}
+
+test("a copy that lacks only the last request is detected, also by a peek", async () => {
+  const limiter = RedisRateLimiter.create(redis, "api", 1e6);
+  await limiter.acquire();
+  const copy = await copyOf(KEY);
+  await limiter.acquire();
+  await restore(KEY, copy);
+  await limiter.peek();
+  await limiter.peek();
+  assert.equal(messages, [{ limiter: "api", lost: 1 }]);
+});
+
+test("peeks, refused calls, many calls at once and other processes are no sign of it", async () => {
+  const limiter = RedisRateLimiter.create(redis, "api", 1000);
+  const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1000);
+  for (let i = 0; i < 10; i++) {
+    await Promise.all(Array.from({ length: 40 }, () => limiter.tryAcquire()));
+    await Promise.all([limiter.peek(), limiter.decide(), other.tryAcquire(), other.peek()]);
+    await limiter.acquire();
+  }
+  assert.equal([limiter.stats.rollbacks, other.stats.rollbacks, messages], [0, 0, []]);
+});
+
+test("a state that has expired or was removed is no sign of it", async () => {
+  const limiter = RedisRateLimiter.create(redis, "api", 1e6);
+  const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1e6);
+  for (let i = 0; i < 3; i++) {
+    await limiter.acquire();
+    await redis.del(KEY);
+    await other.acquire();
+    await limiter.acquire();
+    await redis.del(KEY);
+    await limiter.peek();
+  }
+  assert.equal([limiter.stats.rollbacks, messages], [0, []]);
+});
+
+test("the states of keys are told apart", async () => {
+  const limiter = RedisLimiter.create(redis, "api", slidingWindow({ limit: 9, windowMs: 60_000 }));
+  const [one, two] = [limiter.for("one"), limiter.for("two")];
+  await one.acquire();
+  const [key = ""] = await redis.keys("*one*");
+  const copy = await copyOf(key);
+  for (let i = 0; i < 4; i++) await Promise.all([one.acquire(), two.acquire()]);
+  assert.is(limiter.stats.rollbacks, 0);
+  await restore(key, copy);
+  await Promise.all([one.acquire(), two.acquire()]);
+  assert.is(limiter.stats.rollbacks, 1);
+  assert.equal(messages, [{ limiter: "api[one", lost: 4 }]);
+});
+
+test.run();
