@@ -2,7 +2,7 @@ export type { Policy } from "./algorithms/algorithm.ts";
 export { type FixedWindowPolicy, fixedWindow } from "./algorithms/fixed-window/fixed-window.ts";
 export { type GcraPolicy, gcra } from "./algorithms/gcra/gcra.ts";
 export { leakyBucket } from "./algorithms/gcra/leaky-bucket.ts";
-export { type ThrottleReply, throttle } from "./algorithms/gcra/throttle.ts";
+export { type RedisCellReply, toRedisCellReply } from "./algorithms/gcra/redis-cell.ts";
 export { type SlidingLogPolicy, slidingLog } from "./algorithms/sliding-log/sliding-log.ts";
 export {
   type SlidingWindowPolicy,
@@ -18,12 +18,12 @@ export { type Clock, systemClock, type Timer } from "./ground/clock.ts";
 export {
   type CancelledMessage,
   type Channel,
+  type DiagnosticsSource,
   diagnostics,
   type LimitIgnoredMessage,
   type RecoveredMessage,
   type RefusedMessage,
   type RolledBackMessage,
-  type Teller,
   type UnavailableMessage,
   type WaitMessage,
 } from "./ground/diagnostics.ts";
@@ -44,6 +44,9 @@ export type {
   LocalLeasingLimiter,
 } from "./limiter/all-of-places.ts";
 export { ConcurrencyLimiter, type ConcurrencyOptions, type Lease } from "./limiter/concurrency.ts";
+export type { KeyedLimiterOptions } from "./limiter/key-table.ts";
+export { KeyedLimiter } from "./limiter/keyed.ts";
+export { Limiter } from "./limiter/limiter.ts";
 export type {
   Decision,
   LocalLimiter,
@@ -53,10 +56,7 @@ export type {
   Reservation,
   TryOptions,
   WaitOptions,
-} from "./limiter/face.ts";
-export { KeyedLimiter } from "./limiter/keyed.ts";
-export type { KeyedLimiterOptions } from "./limiter/keyring.ts";
-export { Limiter } from "./limiter/limiter.ts";
+} from "./limiter/limiter-api.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";

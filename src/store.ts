@@ -5,7 +5,7 @@
 import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions, show } from "./ground/check.ts";
-import type { LimiterClass, RemoteLimiter } from "./limiter/face.ts";
+import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
 import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
@@ -19,7 +19,7 @@ import { listPolicies, type NamesOf, type Policies, type PolicyList } from "./st
 import type { Store } from "./stores/store.ts";
 
 export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";
-export type { RemoteLimiter } from "./limiter/face.ts";
+export type { RemoteLimiter } from "./limiter/limiter-api.ts";
 export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
 export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
 export type { PrefetchOptions } from "./limiter/remote/shared-options.ts";

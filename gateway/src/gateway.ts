@@ -15,7 +15,7 @@ import {
   checkText,
   show,
 } from "./ground/check.ts";
-import type { Workshop } from "./limits.ts";
+import type { RuleContext } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { readRules } from "./rules/read-rules.ts";
@@ -178,7 +178,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 }
 
 class RuledGateway implements Gateway {
-  readonly #workshop: Workshop;
+  readonly #workshop: RuleContext;
   readonly #filter: Filter;
   readonly #live: LiveRules;
   #set: RuleSet;
@@ -244,7 +244,7 @@ class RuledGateway implements Gateway {
   }
 }
 
-function checkWorkshop(options: GatewayOptions): Omit<Workshop, "actors" | "algorithms"> {
+function checkWorkshop(options: GatewayOptions): Omit<RuleContext, "actors" | "algorithms"> {
   const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
   const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
   const { whenUnavailable = "local" } = options;

@@ -13,7 +13,7 @@ import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 import type { Rule, RuleNumbers } from "./rules/rule.ts";
 
 /** The settings with which limiters of rules are created. */
-export interface Workshop {
+export interface RuleContext {
   readonly actors: Readonly<Record<string, GuardedActor>>;
   readonly algorithms: RuleAlgorithms;
   readonly redis: RedisClient | undefined;
@@ -64,7 +64,7 @@ export class Limits {
    * @param before the limits of the rule with the same name. If it counts the same requests, its
    *   used permits stay used, and only the numbers change
    */
-  constructor(policies: RulePolicies, workshop: Workshop, before?: Limits) {
+  constructor(policies: RulePolicies, workshop: RuleContext, before?: Limits) {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey } = policies.rule;
@@ -140,7 +140,7 @@ function isSame(one: Policy, other: Policy): boolean {
   );
 }
 
-function inProcess(name: string, policy: Policy, workshop: Workshop): KeyedLimiter {
+function inProcess(name: string, policy: Policy, workshop: RuleContext): KeyedLimiter {
   const { clock, maxKeys, whenFull } = workshop;
   return KeyedLimiter.create(policy, { name, clock, maxKeys, whenFull });
 }
@@ -148,7 +148,7 @@ function inProcess(name: string, policy: Policy, workshop: Workshop): KeyedLimit
 function onRedis(
   name: string,
   policy: Policy,
-  workshop: Workshop,
+  workshop: RuleContext,
   limitKey: string | undefined,
 ): RedisLimiter {
   const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances, clock } = workshop;

@@ -4,7 +4,7 @@ import type { Limiter } from "smooth-limiter";
 import { exemption } from "./actors/exemption.ts";
 import type { GuardedActor } from "./actors/guarded.ts";
 import { show } from "./ground/check.ts";
-import { Limits, policiesOf, type RulePolicies, type Workshop } from "./limits.ts";
+import { Limits, policiesOf, type RuleContext, type RulePolicies } from "./limits.ts";
 import { PathTree } from "./match/tree.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { Rule } from "./rules/rule.ts";
@@ -22,7 +22,7 @@ export class ActiveRule {
   readonly isExempt: (value: string, request: GatewayRequest) => boolean;
   readonly limits: Limits;
 
-  constructor(policies: RulePolicies, workshop: Workshop, before: ActiveRule | undefined) {
+  constructor(policies: RulePolicies, workshop: RuleContext, before: ActiveRule | undefined) {
     const { rule } = policies;
     this.rule = rule;
     this.actor = workshop.actors[rule.actor] as GuardedActor;
@@ -56,7 +56,7 @@ export class RuleSet {
    * @param before the rules in force until now; limiters of rules that remain are reused
    * @throws RulesError, or an algorithm's error; nothing has changed then
    */
-  constructor(rules: readonly Rule[], workshop: Workshop, before?: RuleSet) {
+  constructor(rules: readonly Rule[], workshop: RuleContext, before?: RuleSet) {
     checkWorkable(rules, workshop);
     const policies = rules.map((rule) => policiesOf(rule, workshop.algorithms));
     this.rules = rules;
@@ -86,7 +86,7 @@ export class RuleSet {
 }
 
 /** Checks what a reader of rules cannot know: whether this gateway has what the rules need. */
-function checkWorkable(rules: readonly Rule[], { actors, algorithms, redis }: Workshop): void {
+function checkWorkable(rules: readonly Rule[], { actors, algorithms, redis }: RuleContext): void {
   const names = new Set<string>();
   const problems = rules.flatMap(({ name, actor, algo, scope, place }) => {
     const messages: string[] = [];

@@ -5,8 +5,8 @@
 export { type Actor, type Actors, fromHeader } from "./actors/actor.ts";
 export { type AddressOptions, fromAddress } from "./actors/address.ts";
 export type { Answer, AnswerOptions } from "./answers/answer.ts";
+export type { Checker, CheckResult, PolicyOutcome } from "./answers/checker.ts";
 export type { Dialect } from "./answers/fields.ts";
-export type { PolicyOutcome, Screen, Screened } from "./answers/screen.ts";
 export type { WhenActorMissing } from "./filter.ts";
 export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
 export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
@@ -19,8 +19,8 @@ export {
   fastifyGateway,
 } from "./hosts/fastify.ts";
 export { type FetchHostOptions, fetchGateway } from "./hosts/fetch.ts";
-export type { HostOptions, OnError } from "./hosts/guard.ts";
 export { type HonoContext, type HonoGatewayOptions, honoGateway } from "./hosts/hono.ts";
+export type { HostOptions, OnError } from "./hosts/host-filter.ts";
 export { type KoaContext, koaGateway } from "./hosts/koa.ts";
 export { type NodeRequest, type NodeResponse, nodeGateway } from "./hosts/node.ts";
 export type { GatewayRequest } from "./request.ts";

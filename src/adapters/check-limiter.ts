@@ -1,5 +1,5 @@
 import { show } from "../ground/check.ts";
-import type { Limiter } from "../limiter/face.ts";
+import type { Limiter } from "../limiter/limiter-api.ts";
 
 /**
  * Rejects a `ConcurrencyLimiter`: it has `acquire` too, but returns a lease that must be released.

@@ -2,7 +2,7 @@ import { atLeastZero, checkNumber } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Limiter } from "../limiter/face.ts";
+import type { Limiter } from "../limiter/limiter-api.ts";
 
 /** The key of a single number; no policy has this name. */
 const ONLY = "";

@@ -10,7 +10,7 @@ import { oncePerProcess } from "./copies.ts";
 import type { Permits } from "./permits.ts";
 
 /** The limiter that published a message. */
-export interface Teller {
+export interface DiagnosticsSource {
   /** The limiter's `name`. */
   readonly limiter: string;
   /** The key, if the limiter has one state for each key. */
@@ -18,7 +18,7 @@ export interface Teller {
 }
 
 /** A caller had to wait for permits, and now has them. */
-export interface WaitMessage extends Teller {
+export interface WaitMessage extends DiagnosticsSource {
   readonly permits: Permits;
   /**
    * How long it waited, ms. For a reservation: how long after `reserve()` it can be used; published
@@ -28,7 +28,7 @@ export interface WaitMessage extends Teller {
 }
 
 /** A call was refused: it returned no permits, or rejected with an error. */
-export interface RefusedMessage extends Teller {
+export interface RefusedMessage extends DiagnosticsSource {
   readonly permits: Permits;
   /**
    * `"too-long"`: the wait would be, or was, longer than the caller accepts; `"queue-full"`: as
@@ -46,7 +46,7 @@ export interface RefusedMessage extends Teller {
 }
 
 /** A waiter left: its signal was aborted, or its reservation was cancelled. */
-export interface CancelledMessage extends Teller {
+export interface CancelledMessage extends DiagnosticsSource {
   readonly permits: Permits;
   /** How long it waited, ms. */
   readonly waitedMs: number;
@@ -55,7 +55,7 @@ export interface CancelledMessage extends Teller {
 }
 
 /** The limiter's store became unavailable: its previous request was answered, this one was not. */
-export interface UnavailableMessage extends Teller {
+export interface UnavailableMessage extends DiagnosticsSource {
   /**
    * The error of the client or the server, a TimeoutError, or an error that there is no connection.
    */
@@ -77,7 +77,7 @@ export interface RecoveredMessage extends UnavailableMessage {
 }
 
 /** A key in which operators keep a limit holds no valid limit, so the declared limit applies. */
-export interface LimitIgnoredMessage extends Teller {
+export interface LimitIgnoredMessage extends DiagnosticsSource {
   /** The policy to which the limit belongs. */
   readonly policy: string;
   /** What the key holds: its first 40 bytes. */
@@ -89,7 +89,7 @@ export interface LimitIgnoredMessage extends Teller {
  * process has a reply to. The store failed over to a replica that lagged, or an old copy was restored.
  * Permits that were taken since then may be granted again.
  */
-export interface RolledBackMessage extends Teller {
+export interface RolledBackMessage extends DiagnosticsSource {
   /** How many batches of requests of this process are missing from the state, at most. */
   readonly lost: number;
 }

@@ -3,7 +3,7 @@ import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
-import type { Limiter, TryOptions, WaitOptions } from "./face.ts";
+import type { Limiter, TryOptions, WaitOptions } from "./limiter-api.ts";
 import {
   type HeldPlace,
   inTime,

@@ -29,7 +29,7 @@
  */
 import type { Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Decision, Limiter, Reservation } from "./face.ts";
+import type { Decision, Limiter, Reservation } from "./limiter-api.ts";
 import type { Look, Member, Part, RateMember, Taken } from "./member.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 

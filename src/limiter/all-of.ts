@@ -21,7 +21,7 @@ import type {
   Reservation,
   TryOptions,
   WaitOptions,
-} from "./face.ts";
+} from "./limiter-api.ts";
 import { asMember, inTime, type Look, memberOf, type PlacesMember, type Taken } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
 import {

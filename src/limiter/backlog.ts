@@ -1,5 +1,5 @@
 import type { Permits } from "../ground/permits.ts";
-import type { LocalReservation } from "./face.ts";
+import type { LocalReservation } from "./limiter-api.ts";
 
 /**
  * The requests of a caller that makes the next one only after the previous one was granted, although it

@@ -3,6 +3,7 @@ import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { NamesOf, Policies } from "../stores/policies.ts";
+import { type KeyedLimiterOptions, KeyTable } from "./key-table.ts";
 import type {
   Decision,
   LocalLimiter,
@@ -10,15 +11,14 @@ import type {
   PermitsOnly,
   TryOptions,
   WaitOptions,
-} from "./face.ts";
-import { type KeyedLimiterOptions, Keyring } from "./keyring.ts";
+} from "./limiter-api.ts";
 import { asMember, type LocalAsked } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
 /** A limiter for each key. */
 export class KeyedLimiter<Name extends string = string> implements Counted {
-  readonly #keys: Keyring;
+  readonly #keys: KeyTable;
 
   /**
    * Creates a limiter for each key: each user, address or URL.
@@ -41,7 +41,7 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
 
   private constructor(made: typeof CREATE, policies: Policies, options: KeyedLimiterOptions) {
     checkCreated("KeyedLimiter", made);
-    this.#keys = new Keyring(policies, options);
+    this.#keys = new KeyTable(policies, options);
   }
 
   /**
@@ -92,10 +92,10 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
 
 /** The limiter of one key. It holds the key, not its state. */
 export class KeyLimiter implements LocalLimiter {
-  readonly #keys: Keyring;
+  readonly #keys: KeyTable;
   readonly #key: string;
 
-  constructor(keys: Keyring, key: string) {
+  constructor(keys: KeyTable, key: string) {
     this.#keys = keys;
     this.#key = key;
   }

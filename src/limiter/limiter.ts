@@ -25,7 +25,7 @@ import type {
   PermitsOnly,
   TryOptions,
   WaitOptions,
-} from "./face.ts";
+} from "./limiter-api.ts";
 import { asMember, type LocalAsked } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {

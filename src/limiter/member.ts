@@ -14,7 +14,7 @@ import type {
   Reservation,
   TryOptions,
   WaitOptions,
-} from "./face.ts";
+} from "./limiter-api.ts";
 import type { Meter } from "./meter.ts";
 
 /** The answer of one limiter to a request. */

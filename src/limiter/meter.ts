@@ -5,9 +5,9 @@ import { toMillis } from "../ground/clock.ts";
 import {
   type CancelledMessage,
   type Channel,
+  type DiagnosticsSource,
   diagnostics,
   type RefusedMessage,
-  type Teller,
   type WaitMessage,
 } from "../ground/diagnostics.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
@@ -50,14 +50,14 @@ export type Because = () => { readonly waitMs: number; readonly policy: string }
  */
 export class Meter {
   readonly counts: Counts;
-  readonly #source: Teller;
+  readonly #source: DiagnosticsSource;
   readonly #names: readonly string[];
 
   /**
    * @param names the policies' names, in the order of the amounts
    * @param counts shared by all keys of a limiter
    */
-  constructor(teller: Teller, names: readonly string[], counts = new Counts()) {
+  constructor(teller: DiagnosticsSource, names: readonly string[], counts = new Counts()) {
     this.#source = teller;
     this.#names = names;
     this.counts = counts;
@@ -131,12 +131,12 @@ export class Meter {
   #publishSoon<Message extends WaitMessage | RefusedMessage | CancelledMessage>(
     channel: Channel<Message>,
     amount: Amount,
-    facts: Omit<Message, keyof Teller | "permits">,
+    facts: Omit<Message, keyof DiagnosticsSource | "permits">,
   ): void {
     queueMicrotask(() => channel.publish({ ...this.#about(amount), ...facts } as Message));
   }
 
-  #about(amount: Amount): Teller & { readonly permits: Permits } {
+  #about(amount: Amount): DiagnosticsSource & { readonly permits: Permits } {
     return { ...this.#source, permits: permitsOf(amount, this.#names) };
   }
 }

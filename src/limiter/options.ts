@@ -11,7 +11,7 @@ import {
 } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
 import { type Permits, TRY_OPTIONS } from "../ground/permits.ts";
-import type { TryOptions, WaitOptions } from "./face.ts";
+import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
 

@@ -1,7 +1,7 @@
 import type { Amount } from "../ground/permits.ts";
 import type { Cell } from "../stores/cell.ts";
 import { held, statusesOf } from "./decision.ts";
-import type { PolicyStatus } from "./face.ts";
+import type { PolicyStatus } from "./limiter-api.ts";
 
 /** The prospects of a request at the end of the line. */
 export interface Outlook {
@@ -19,7 +19,7 @@ export interface Outlook {
 }
 
 /** Where a request stands that is made at `now`. */
-interface Standing {
+interface PlaceStatus {
   readonly amount: Amount;
   readonly now: number;
   /** The first instant at which the permits could be used. */
@@ -33,7 +33,7 @@ interface Standing {
 }
 
 /** Returns the prospects of a request. */
-export function outlookOf({ amount, now, instant, from, cell, isFirst }: Standing): Outlook {
+export function outlookOf({ amount, now, instant, from, cell, isFirst }: PlaceStatus): Outlook {
   const full = instant > now && cell.isBounded ? cell.overflowing(now, amount) : -1;
   const allows = cell.allows(from, now, amount);
   const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);

@@ -1,5 +1,5 @@
 /** Concurrency limiters in a combination: each grants a place. */
-import type { Decision, TryOptions } from "./face.ts";
+import type { Decision, TryOptions } from "./limiter-api.ts";
 import {
   type HeldPlace,
   type Look,

@@ -14,8 +14,8 @@ import {
 } from "../ground/check.ts";
 import { openOne } from "../stores/cell.ts";
 import { listPolicies } from "../stores/policies.ts";
-import type { LimiterClass, LocalLimiter } from "./face.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
+import type { LimiterClass, LocalLimiter } from "./limiter-api.ts";
 import type { Counted } from "./meter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 

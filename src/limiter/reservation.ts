@@ -3,7 +3,7 @@ import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
 import type { Cell } from "../stores/cell.ts";
-import type { LocalReservation, WaitOptions } from "./face.ts";
+import type { LocalReservation, WaitOptions } from "./limiter-api.ts";
 import type { Meter } from "./meter.ts";
 import { checkWaitOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";

@@ -9,7 +9,7 @@ import {
 } from "../ground/check.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Decision, Limiter, LocalLimiter, Reservation } from "./face.ts";
+import type { Decision, Limiter, LocalLimiter, Reservation } from "./limiter-api.ts";
 import { memberOf, type Part } from "./member.ts";
 import { reportRefusal, takeTogether, undoAll } from "./together.ts";
 

@@ -24,7 +24,7 @@
 
 import { LimiterError } from "../ground/errors.ts";
 import { all, chain, type Maybe } from "../ground/maybe.ts";
-import type { Decision } from "./face.ts";
+import type { Decision } from "./limiter-api.ts";
 import { type Look, localSteps, type Part, type Steps, type Terms } from "./member.ts";
 
 export interface Together {

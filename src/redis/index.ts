@@ -16,8 +16,8 @@ import {
   wholeAtLeastOne,
 } from "../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../ground/clock.ts";
-import type { LimiterClass, RemoteLimiter } from "../limiter/face.ts";
 import { RemoteConcurrency } from "../limiter/leases/remote-concurrency.ts";
+import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
 import { SMOOTH_OPTIONS, smoothPolicy } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
@@ -39,9 +39,9 @@ import {
 } from "./options.ts";
 
 export { LeaseLostError, LimiterClosedError, StoreUnavailableError } from "../ground/errors.ts";
-export type { RemoteLimiter } from "../limiter/face.ts";
 export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
+export type { RemoteLimiter } from "../limiter/limiter-api.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
 export type { PrefetchOptions } from "../limiter/remote/shared-options.ts";

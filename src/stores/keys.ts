@@ -22,7 +22,7 @@ import type { Cell } from "./cell.ts";
 import { cellOn, freshState, openCell } from "./joint-cell.ts";
 import { LeastUsed, type UsedKey } from "./least-used.ts";
 import type { PolicyList } from "./policies.ts";
-import { Round } from "./round.ts";
+import { RoundRobin } from "./round-robin.ts";
 
 /** How many keys a new key checks, and how many in each step of a search for room. */
 const LOOKS = 2;
@@ -37,7 +37,7 @@ const CALLS_A_LOOK = 16;
 /** States from before a change, and the function that converts each of them. */
 interface Older {
   readonly states: Map<string, unknown>;
-  readonly round: Round<unknown>;
+  readonly round: RoundRobin<unknown>;
   carry(state: unknown): void;
 }
 
@@ -50,7 +50,7 @@ export class KeyStates {
   /** One object that is used on one state after the other. */
   #cell: Cell;
   #states = new Map<string, unknown>();
-  #round = new Round(this.#states);
+  #round = new RoundRobin(this.#states);
   readonly #leastUsed = new LeastUsed();
   #older: Older | undefined;
   #calls = 0;
@@ -170,7 +170,7 @@ export class KeyStates {
     for (const key of older?.states.keys() ?? []) this.find(key);
     this.#older = { states: this.#states, round: this.#round, carry };
     this.#states = new Map();
-    this.#round = new Round(this.#states);
+    this.#round = new RoundRobin(this.#states);
   }
 
   #bring(key: string, older: Older): unknown {

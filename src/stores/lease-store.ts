@@ -3,7 +3,7 @@ import type { Breaker } from "./breaker.ts";
 import type { ProcessCounter } from "./process-counter.ts";
 
 /** What an id has at the store: a lease, a ticket that waits for one, or neither. */
-export type Standing = "none" | "held" | "waiting";
+export type TicketState = "none" | "held" | "waiting";
 
 /**
  * `acquire` a lease, or else a ticket, behind all others; `try` to get a lease; `keep` either; `release`
@@ -36,7 +36,7 @@ export interface LeaseReply {
   /** In how many ms the first lease lapses unless it is kept; below 0 if no ticket waits. */
   readonly lapseMs: number;
   /** One for each request. */
-  readonly standings: readonly Standing[];
+  readonly standings: readonly TicketState[];
 }
 
 export interface LeaseStore {

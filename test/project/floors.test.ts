@@ -101,7 +101,7 @@ const rooms: Room[] = [
     ],
     refused: [
       "smooth-limiter/testing",
-      "../../src/limiter/face.ts",
+      "../../src/limiter/limiter-api.ts",
       "./cli/io.ts",
       "./index.ts",
       "ioredis",

@@ -129,21 +129,22 @@ test("a limiter that prefetches has one batch under way", async () => {
 
 test("callers of two batches go in the order in which they asked, at the pace of the limit", async () => {
   const limiter = RedisRateLimiter.create(redis, "paced", 2000);
+  const startMs = performance.now();
   await limiter.acquire();
   const order: number[] = [];
-  const waits = await Promise.all(
+  await Promise.all(
     Array.from({ length: 200 }, async (_, i) => {
-      const waitedMs = await limiter.acquire();
+      await limiter.acquire();
       order.push(i);
-      return waitedMs;
     }),
   );
   assert.equal(
     order,
     order.toSorted((a, b) => a - b),
   );
-  // 200 permits at 2000 a second, the first of them at once at best
-  assert.ok(Number(waits.at(-1)) >= 95, `${waits.at(-1)}`);
+  // 201 permits at 2000 a second, the first of them at once; timers may fire a millisecond early
+  const tookMs = performance.now() - startMs;
+  assert.ok(tookMs >= 98, `${tookMs}`);
 });
 
 test("reset: what returns to the old state arrives before it, not after it", async () => {

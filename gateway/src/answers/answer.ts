@@ -1,8 +1,8 @@
 /** The response to a refused request. */
 import { type Bound, checkNumber, checkOneOf, checkText, show } from "../ground/check.ts";
 import type { GatewayRequest } from "../request.ts";
+import type { CheckResult } from "./checker.ts";
 import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
-import type { Screened } from "./screen.ts";
 
 /** A response, independent of the server. */
 export interface Answer {
@@ -31,7 +31,7 @@ export interface AnswerOptions {
    * answer: (usual) => ({ ...usual, body: "slow down" })
    */
   readonly answer?:
-    | ((usual: Answer, verdict: Screened, request: GatewayRequest) => Answer)
+    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => Answer)
     | undefined;
 }
 
@@ -95,7 +95,7 @@ export function checkAnswer(answer: Answer): Answer {
 const PROBLEMS = "https://iana.org/assignments/http-problem-types#";
 
 /** The response to a request that rules refuse. */
-export function refusal(verdict: Screened, status: number, fields: readonly Field[]): Answer {
+export function refusal(verdict: CheckResult, status: number, fields: readonly Field[]): Answer {
   const violated = verdict.outcomes.filter(
     ({ allowed, rule }) => !allowed && rule.mode !== "shadow",
   );

@@ -2,8 +2,9 @@
  * The header fields that report the state of the rules, in the dialects that clients know. Numbers
  * are whole and never too optimistic: remaining permits are rounded down, times are rounded up.
  */
+
+import type { CheckResult, PolicyOutcome } from "./checker.ts";
 import { retryAfter } from "./retry.ts";
-import type { PolicyOutcome, Screened } from "./screen.ts";
 
 /** A header field: name and value. */
 export type Field = readonly [name: string, value: string];
@@ -65,7 +66,7 @@ const NONE: readonly Field[] = [];
 
 /** Returns the fields of a response, in all requested dialects. */
 export function fieldsOf(
-  { outcomes, retryMs }: Screened,
+  { outcomes, retryMs }: CheckResult,
   dialects: readonly Dialect[],
 ): readonly Field[] {
   const [dialect] = dialects;

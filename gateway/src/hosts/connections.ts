@@ -4,7 +4,7 @@ import type { Actor } from "../actors/actor.ts";
 import { canonical, fromAddress } from "../actors/address.ts";
 import { guarded } from "../actors/guarded.ts";
 import { keyOf } from "../actors/key.ts";
-import type { Screen, Screened } from "../answers/screen.ts";
+import type { Checker, CheckResult } from "../answers/checker.ts";
 import {
   aboveZero,
   aboveZeroOrInfinity,
@@ -43,7 +43,11 @@ export interface ConnectionsOptions {
 /** The retry time of a refusal: when a place becomes free cannot be known, so one second. */
 const RETRY_MS = 1000;
 
-const PASSED: Screened = Object.freeze({ allowed: true, retryMs: 0, outcomes: Object.freeze([]) });
+const PASSED: CheckResult = Object.freeze({
+  allowed: true,
+  retryMs: 0,
+  outcomes: Object.freeze([]),
+});
 
 /** Counts the requests of each actor that are in progress. */
 class Places {
@@ -104,7 +108,7 @@ interface Place {
  * app.use(expressGateway(limitConnections(10)));
  * app.use(expressGateway(gateway));
  */
-export function limitConnections(limit: number, options: ConnectionsOptions = {}): Screen {
+export function limitConnections(limit: number, options: ConnectionsOptions = {}): Checker {
   checkNumber("limit", limit, wholeAtLeastOne);
   checkOptions("options", options, ["actor", "actorTimeoutMs", "name", "maxAgeMs", "clock"]);
   const { actor = fromAddress(), actorTimeoutMs = 5000, name = "connections" } = options;
@@ -121,7 +125,7 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   const places = new Places(limit, maxAgeMs, checkClock(clock));
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
 
-  const enter = (value: string | undefined, request: GatewayRequest): Screened => {
+  const enter = (value: string | undefined, request: GatewayRequest): CheckResult => {
     // the end of the request is never reported, so its place would never be freed
     if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
     const place = places.take(placeKey(value, request));

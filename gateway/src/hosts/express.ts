@@ -1,5 +1,5 @@
-import type { Screen } from "../answers/screen.ts";
-import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import type { Checker } from "../answers/checker.ts";
+import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { carryOut, NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
 /** The members of an Express request that the adapter uses. */
@@ -20,12 +20,12 @@ export interface ExpressRequest extends NodeRequest {
  * app.use(expressGateway(gateway));
  */
 export function expressGateway(
-  gateway: Screen,
+  gateway: Checker,
   options: HostOptions = {},
 ): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {
-  const guard = new Guard(gateway, options);
+  const guard = new HostFilter(gateway, options);
   return (req, res, next) => {
-    const go = (ruling: Ruling) => {
+    const go = (ruling: HostAction) => {
       if (carryOut(ruling, res)) next();
     };
     const ruling = guard.ask(new NodeGatewayRequest(req, res, req.originalUrl ?? req.url), req);

@@ -1,10 +1,10 @@
-import type { Screen } from "../answers/screen.ts";
-import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import type { Checker } from "../answers/checker.ts";
+import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
   /** From `createGateway` or `limitConnections`. */
-  readonly gateway: Screen;
+  readonly gateway: Checker;
 }
 
 /** The members of a Fastify request that the adapter uses. */
@@ -60,16 +60,16 @@ function plug(
   { gateway, ...options }: FastifyGatewayOptions,
   done: Done,
 ): void {
-  let guard: Guard;
+  let guard: HostFilter;
   try {
-    guard = new Guard(gateway, options);
+    guard = new HostFilter(gateway, options);
   } catch (error) {
     // an error thrown by a plugin would end the process
     done(error as Error);
     return;
   }
   instance.addHook("onRequest", (request, reply, next) => {
-    const go = (ruling: Ruling) => {
+    const go = (ruling: HostAction) => {
       if (carryOut(ruling, reply)) next();
     };
     const { raw, originalUrl } = request;
@@ -80,7 +80,7 @@ function plug(
   done();
 }
 
-function carryOut(ruling: Ruling, reply: FastifyReply): boolean {
+function carryOut(ruling: HostAction, reply: FastifyReply): boolean {
   if (reply.sent) return false;
   if (ruling === undefined) {
     reply.hijack(); // the request is over: no response can be sent

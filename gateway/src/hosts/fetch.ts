@@ -3,10 +3,10 @@
  */
 
 import type { Answer } from "../answers/answer.ts";
+import type { Checker } from "../answers/checker.ts";
 import type { Field } from "../answers/fields.ts";
-import type { Screen } from "../answers/screen.ts";
 import { checkFunction } from "../ground/check.ts";
-import { Guard, type HostOptions, type HostRequest } from "./guard.ts";
+import { HostFilter, type HostOptions, type HostRequest } from "./host-filter.ts";
 import { isOver, overSignal, whenOver } from "./lifetime.ts";
 import type { NodeRequest, NodeResponse } from "./node.ts";
 
@@ -40,11 +40,11 @@ export function fetchGateway<
   Context extends readonly unknown[],
   Answered extends Response | undefined = Response,
 >(
-  gateway: Screen,
+  gateway: Checker,
   handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: FetchHostOptions<Context> = {},
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
-  const guard = new Guard(gateway, options, ["remoteAddress"]);
+  const guard = new HostFilter(gateway, options, ["remoteAddress"]);
   checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
   checkFunction("remoteAddress", remoteAddress);

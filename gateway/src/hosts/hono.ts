@@ -1,4 +1,4 @@
-import type { Screen } from "../answers/screen.ts";
+import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
 import {
   CLIENT_GONE,
@@ -7,7 +7,7 @@ import {
   responseOf,
   SWITCHING_PROTOCOLS,
 } from "./fetch.ts";
-import { Guard, type HostOptions } from "./guard.ts";
+import { HostFilter, type HostOptions } from "./host-filter.ts";
 
 /** The members of a Hono context that the adapter uses. */
 export interface HonoContext {
@@ -40,10 +40,10 @@ export interface HonoGatewayOptions extends HostOptions {
  * app.use(honoGateway(gateway));
  */
 export function honoGateway(
-  gateway: Screen,
+  gateway: Checker,
   options: HonoGatewayOptions = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  const guard = new Guard(gateway, options, ["remoteAddress"]);
+  const guard = new HostFilter(gateway, options, ["remoteAddress"]);
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
   return async (context, next) => {

@@ -1,5 +1,5 @@
-import type { Screen } from "../answers/screen.ts";
-import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import type { Checker } from "../answers/checker.ts";
+import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
 /** The members of a Koa context that the adapter uses. */
@@ -25,19 +25,19 @@ export interface KoaContext {
  * app.use(koaGateway(gateway));
  */
 export function koaGateway(
-  gateway: Screen,
+  gateway: Checker,
   options: HostOptions = {},
 ): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
-  const guard = new Guard(gateway, options);
+  const guard = new HostFilter(gateway, options);
   return (context, next) => {
-    const go = (ruling: Ruling) => (carryOut(ruling, context) ? next() : Promise.resolve());
+    const go = (ruling: HostAction) => (carryOut(ruling, context) ? next() : Promise.resolve());
     const { req, res, originalUrl } = context;
     const ruling = guard.ask(new NodeGatewayRequest(req, res, originalUrl, context), req);
     return ruling instanceof Promise ? ruling.then(go) : go(ruling);
   };
 }
 
-function carryOut(ruling: Ruling, context: KoaContext): boolean {
+function carryOut(ruling: HostAction, context: KoaContext): boolean {
   // the client has disconnected, or other code has responded while the request waited
   if (ruling === undefined || context.res.headersSent) {
     context.respond = false;

@@ -1,9 +1,9 @@
 /** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
 
 import { type Answer, failure } from "../answers/answer.ts";
-import type { Screen } from "../answers/screen.ts";
+import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { Guard, type HostOptions, type HostRequest, type Ruling } from "./guard.ts";
+import { type HostAction, HostFilter, type HostOptions, type HostRequest } from "./host-filter.ts";
 import {
   type ClosingResponse,
   type ConnectedRequest,
@@ -40,20 +40,20 @@ export interface NodeResponse extends ClosingResponse {
  * createServer(nodeGateway(gateway, (req, res) => res.end("hello"))).listen(3000);
  */
 export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
-  gateway: Screen,
+  gateway: Checker,
   handler: (req: Req, res: Res) => unknown,
   options: HostOptions = {},
 ): (req: Req, res: Res) => void {
-  const guard = new Guard(gateway, options);
+  const guard = new HostFilter(gateway, options);
   checkFunction("handler", handler);
   return (req, res) => {
-    const go = (ruling: Ruling) => {
+    const go = (ruling: HostAction) => {
       if (carryOut(ruling, res)) handler(req, res);
     };
     const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url), req);
     if (!(ruling instanceof Promise)) return go(ruling);
     // errors of the handler are not caught here, so they act as they would without a filter
-    void ruling.catch((): Ruling => ({ answer: failure() })).then(go);
+    void ruling.catch((): HostAction => ({ answer: failure() })).then(go);
   };
 }
 
@@ -62,7 +62,7 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
  *
  * @returns whether the request goes on
  */
-export function carryOut(ruling: Ruling, res: NodeResponse): boolean {
+export function carryOut(ruling: HostAction, res: NodeResponse): boolean {
   // other code, such as a time-out, may have responded while the request waited
   if (ruling === undefined || res.headersSent) return false;
   if (ruling.answer === undefined) {

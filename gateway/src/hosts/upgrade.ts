@@ -1,9 +1,9 @@
 /** Filters WebSocket upgrades and CONNECT, which Node passes to listeners of their own. */
 import { STATUS_CODES } from "node:http";
 import { type Answer, failure } from "../answers/answer.ts";
-import type { Screen } from "../answers/screen.ts";
+import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { Guard, type HostOptions, type Ruling } from "./guard.ts";
+import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { NodeGatewayRequest, type NodeRequest } from "./node.ts";
 
 /** The members of a `net.Socket` that are used here. */
@@ -40,14 +40,14 @@ const LONGEST_HEAD = 64 * 1024;
  * server.on("upgrade", upgradeGateway(gateway, upgrade));
  */
 export function upgradeGateway<Req extends NodeRequest, Socket extends UpgradeSocket>(
-  gateway: Screen,
+  gateway: Checker,
   handler: (req: Req, socket: Socket, head: Buffer) => unknown,
   options: HostOptions = {},
 ): (req: Req, socket: Socket, head: Buffer) => void {
-  const guard = new Guard(gateway, options);
+  const guard = new HostFilter(gateway, options);
   checkFunction("handler", handler);
   return (req, socket, head) => {
-    const go = (ruling: Ruling, whole: Buffer) => {
+    const go = (ruling: HostAction, whole: Buffer) => {
       if (ruling === undefined || socket.destroyed) socket.destroy();
       else if (ruling.answer !== undefined) send(ruling.answer, socket);
       else handler(req, socket, whole);
@@ -58,7 +58,9 @@ export function upgradeGateway<Req extends NodeRequest, Socket extends UpgradeSo
       return;
     }
     const received = receive(socket, head);
-    void ruling.catch((): Ruling => ({ answer: failure() })).then((late) => go(late, received()));
+    void ruling
+      .catch((): HostAction => ({ answer: failure() }))
+      .then((late) => go(late, received()));
   };
 }
 

@@ -5,10 +5,10 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import { type Dialect, fieldsOf } from "../../src/answers/fields.ts";
 import {
+  type CheckResult,
   createGateway,
   type PolicyOutcome,
   readRules,
-  type Screened,
   type Verdict,
 } from "../../src/index.ts";
 import { request } from "../support/http/request.ts";
@@ -35,13 +35,13 @@ function outcome(numbers: Numbers): PolicyOutcome {
   return { rule: { name, mode, cost }, allowed, decision };
 }
 
-function screened(...outcomes: readonly PolicyOutcome[]): Screened {
+function screened(...outcomes: readonly PolicyOutcome[]): CheckResult {
   const refusing = outcomes.filter(({ allowed }) => !allowed);
   const retryMs = Math.max(0, ...refusing.map(({ decision }) => decision.waitMs));
   return { allowed: refusing.length === 0, retryMs, outcomes };
 }
 
-const write = (told: Screened, ...dialects: Dialect[]) =>
+const write = (told: CheckResult, ...dialects: Dialect[]) =>
   Object.fromEntries(fieldsOf(told, dialects));
 
 /** A list as plain data, read by a library that is not ours. */

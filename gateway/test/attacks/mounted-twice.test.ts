@@ -10,6 +10,7 @@ import Koa from "koa";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
+  type Checker,
   expressGateway,
   fastifyGateway,
   fetchGateway,
@@ -17,13 +18,12 @@ import {
   koaGateway,
   limitConnections,
   nodeGateway,
-  type Screen,
 } from "../../src/index.ts";
 
 const test = suite("a filter mounted twice");
 
 /** Two filters, the first of which is mounted twice. */
-type App = (screen: Screen, other: Screen) => RequestListener | Promise<RequestListener>;
+type App = (screen: Checker, other: Checker) => RequestListener | Promise<RequestListener>;
 
 const APPS: Readonly<Record<string, App>> = {
   "node:http": (screen, other) =>
@@ -79,7 +79,7 @@ const APPS: Readonly<Record<string, App>> = {
 };
 
 /** Counts what it is asked. */
-function counting(isLate: boolean): { screen: Screen; asked: () => number } {
+function counting(isLate: boolean): { screen: Checker; asked: () => number } {
   let asked = 0;
   const check = () => {
     asked += 1;

@@ -6,13 +6,13 @@ import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
+  type Checker,
+  type CheckResult,
   fetchGateway,
   type GatewayRequest,
   honoGateway,
   limitConnections,
   nodeGateway,
-  type Screen,
-  type Screened,
 } from "../../src/index.ts";
 import {
   allGone,
@@ -39,10 +39,10 @@ const PROBE: GatewayRequest = {
 };
 
 /** How many places are free. */
-function freeOf(screen: Screen): number {
+function freeOf(screen: Checker): number {
   const leave: (() => void)[] = [];
   const enter = () => screen.check({ ...PROBE, onClose: (over) => void leave.push(over) });
-  while ((enter() as Screened).allowed);
+  while ((enter() as CheckResult).allowed);
   for (const go of leave) go();
   return leave.length;
 }
@@ -53,7 +53,7 @@ const never = () => new Promise<void>(() => {});
 
 async function serving(
   host: Host,
-  screen: Screen,
+  screen: Checker,
   work: () => Promise<void>,
   attack: (server: Running) => Promise<void>,
 ): Promise<void> {
@@ -66,14 +66,14 @@ async function serving(
 }
 
 /** A filter whose actor is found only when the gate opens. */
-function gated(): { screen: Screen; asked: () => number; open: () => void; places: Screen } {
+function gated(): { screen: Checker; asked: () => number; open: () => void; places: Checker } {
   let asked = 0;
   let open = () => {};
   const gate = new Promise<void>((resolve) => {
     open = resolve;
   });
   const inner = places();
-  const check: Screen["check"] = async (request) => {
+  const check: Checker["check"] = async (request) => {
     asked += 1;
     await gate;
     return inner.check(request);
@@ -279,18 +279,18 @@ test("a request that ends after its place has lapsed frees no second place", asy
   const screen = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
   const overs: (() => void)[] = [];
   const enter = () => screen.check({ ...PROBE, onClose: (over) => void overs.push(over) });
-  assert.ok((enter() as Screened).allowed);
+  assert.ok((enter() as CheckResult).allowed);
   await clock.advance(1000);
-  assert.ok((enter() as Screened).allowed);
+  assert.ok((enter() as CheckResult).allowed);
   overs[0]?.();
   overs[0]?.();
-  assert.not((enter() as Screened).allowed);
+  assert.not((enter() as CheckResult).allowed);
 });
 
 test("a server that reports no end at all: counted for maxAgeMs, and not without one", async () => {
   const clock = new FakeClock();
   const aged = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
-  const passes = (screen: Screen) => (screen.check(PROBE) as Screened).allowed;
+  const passes = (screen: Checker) => (screen.check(PROBE) as CheckResult).allowed;
   assert.equal([passes(aged), passes(aged)], [true, false]);
   await clock.advance(999);
   assert.not(passes(aged));

@@ -9,6 +9,7 @@ import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
+  type Checker,
   createGateway,
   fetchGateway,
   type Gateway,
@@ -17,7 +18,6 @@ import {
   limitConnections,
   nodeGateway,
   readRules,
-  type Screen,
   upgradeGateway,
 } from "../../src/index.ts";
 import { allGone, dial, LEAVES, textOf, until } from "../support/http/raw-clients.ts";
@@ -50,7 +50,7 @@ interface Listening {
 }
 
 async function upgrading(
-  screen: Screen,
+  screen: Checker,
   attack: (listening: Listening) => Promise<void>,
   options: HostOptions = {},
 ): Promise<void> {
@@ -117,7 +117,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
 const test = suite("upgrades");
 
 test("a refused upgrade gets the answer of a refused request, and its socket is closed", async () => {
-  const screen: Screen = { check: () => ({ allowed: false, retryMs: 2000, outcomes: [] }) };
+  const screen: Checker = { check: () => ({ allowed: false, retryMs: 2000, outcomes: [] }) };
   for (const asked of [UPGRADE, { method: "CONNECT", path: "example.com:443" }]) {
     await upgrading(screen, async (listening) => {
       const { received, isClosed } = await ask(listening, asked);

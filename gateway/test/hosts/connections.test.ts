@@ -2,9 +2,9 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
   type Actor,
+  type CheckResult,
   type GatewayRequest,
   limitConnections,
-  type Screened,
 } from "../../src/index.ts";
 import { request } from "../support/http/request.ts";
 
@@ -26,7 +26,7 @@ const who: Actor = ({ header }) => header("who");
 test("at most limit requests of each actor at once; a place is free when the response is over", () => {
   const screen = limitConnections(2, { actor: who, name: "conn" });
   const [one, two, three, other] = [under("ann"), under("ann"), under("ann"), under("bob")];
-  const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as Screened;
+  const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as CheckResult;
   assert.equal([check(one).allowed, check(two).allowed], [true, true]);
   const refused = check(three);
   assert.equal([refused.allowed, refused.retryMs], [false, 1000]);
@@ -66,13 +66,13 @@ test("requests without a value are counted by address, apart from those with one
 test("counts by the client's address by default; a request whose end is not reported is not counted", () => {
   const screen = limitConnections(1);
   const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });
-  const passes = (address: string) => (screen.check(from(address)) as Screened).allowed;
+  const passes = (address: string) => (screen.check(from(address)) as CheckResult).allowed;
   assert.equal(
     [passes("192.0.2.1"), passes("192.0.2.1"), passes("192.0.2.2")],
     [true, false, true],
   );
   const { onClose: _, ...endless } = from("192.0.2.1");
-  assert.ok((screen.check(endless) as Screened).allowed);
+  assert.ok((screen.check(endless) as CheckResult).allowed);
 });
 
 test("bad arguments", () => {

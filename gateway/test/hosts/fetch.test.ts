@@ -3,13 +3,13 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
   type Answer,
+  type Checker,
   createGateway,
   fetchGateway,
   type Gateway,
   honoGateway,
   limitConnections,
   readRules,
-  type Screen,
 } from "../../src/index.ts";
 
 const test = suite("fetch-style handlers");
@@ -22,9 +22,9 @@ function open(): Promise<Gateway> {
 }
 
 /** Tells the address that the filter sees. */
-function watch(): { screen: Screen; seen: (string | undefined)[] } {
+function watch(): { screen: Checker; seen: (string | undefined)[] } {
   const seen: (string | undefined)[] = [];
-  const check: Screen["check"] = ({ remoteAddress }) => {
+  const check: Checker["check"] = ({ remoteAddress }) => {
     seen.push(remoteAddress);
     return { allowed: true, retryMs: 0, outcomes: [] };
   };
@@ -130,7 +130,7 @@ test("a place is free where the client had gone before, or Hono's handler throws
 });
 
 test("an answer that has no body", async () => {
-  const screen: Screen = { check: () => ({ allowed: false, retryMs: 0, outcomes: [] }) };
+  const screen: Checker = { check: () => ({ allowed: false, retryMs: 0, outcomes: [] }) };
   const answer = (usual: Answer) => ({ ...usual, status: 204, body: "" });
   const handle = fetchGateway(screen, () => new Response("hello"), { answer });
   assert.is((await handle(new Request(URL))).status, 204);

@@ -5,6 +5,7 @@ import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
+  type CheckResult,
   createGateway,
   type Dialect,
   fromHeader,
@@ -13,7 +14,6 @@ import {
   type HostOptions,
   limitConnections,
   readRules,
-  type Screened,
 } from "../../src/index.ts";
 import { HOSTS, type Host, type Running } from "../support/http/servers.ts";
 
@@ -285,7 +285,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
     const free = () => {
       const leave: (() => void)[] = [];
       const enter = () => screen.check({ ...PROBE, onClose: (closed) => void leave.push(closed) });
-      while ((enter() as Screened).allowed);
+      while ((enter() as CheckResult).allowed);
       for (const go of leave) go();
       return leave.length;
     };

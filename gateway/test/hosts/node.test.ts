@@ -8,13 +8,13 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
   type Answer,
+  type Checker,
   createGateway,
   expressGateway,
   type GatewayRequest,
   koaGateway,
   nodeGateway,
   readRules,
-  type Screen,
 } from "../../src/index.ts";
 
 const test = suite("Node's servers");
@@ -42,7 +42,7 @@ async function answer(
 test("the filter sees the request as it came, wherever a middleware is mounted", async () => {
   const seen: GatewayRequest[] = [];
   let address: string | undefined;
-  const screen: Screen = {
+  const screen: Checker = {
     check: (request) => {
       seen.push(request);
       address = request.remoteAddress;

@@ -5,7 +5,7 @@ import {
   checkNumber,
   checkOptions,
 } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 
 /** Options of a rate that is found by trying: see `AdaptiveRate`. */
 export interface AdaptiveOptions {

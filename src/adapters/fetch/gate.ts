@@ -1,5 +1,5 @@
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
 import {

@@ -1,5 +1,5 @@
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";

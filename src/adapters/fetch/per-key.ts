@@ -1,5 +1,5 @@
 import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 
 export interface PerKeyOptions {
   /**

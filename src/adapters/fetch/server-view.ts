@@ -1,5 +1,5 @@
 import type { Permits } from "../../ground/permits.ts";
-import type { Decision, Limiter } from "../../limiter/face.ts";
+import type { Decision, Limiter } from "../../limiter/limiter-api.ts";
 import { Budget } from "./budget.ts";
 import type { ServerQuota } from "./rate-limit-fields.ts";
 

@@ -25,7 +25,7 @@ import {
   checkOptions,
 } from "../../ground/check.ts";
 import { listPermits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
 import type { BareJob, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";

@@ -10,7 +10,7 @@
 
 import type { Permits } from "../../ground/permits.ts";
 import { Backlog, type BacklogLimiter, reserveBehind } from "../../limiter/backlog.ts";
-import type { Limiter, Reservation } from "../../limiter/face.ts";
+import type { Limiter, Reservation } from "../../limiter/limiter-api.ts";
 import type { JobHeap } from "./job-heap.ts";
 
 /** How many requests may be open at once, however many places are free. */

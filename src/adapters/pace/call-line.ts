@@ -1,6 +1,6 @@
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/face.ts";
 import { AT_ONCE } from "../../limiter/limiter.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 import { CheckedWaitOptions } from "../../limiter/options.ts";
 import { onAbort } from "../on-abort.ts";
 

@@ -47,7 +47,7 @@ import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
-import type { Decision, Limiter } from "../../limiter/face.ts";
+import type { Decision, Limiter } from "../../limiter/limiter-api.ts";
 import type { CheckedOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */

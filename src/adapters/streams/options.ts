@@ -7,7 +7,7 @@ import {
   checkText,
   show,
 } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/face.ts";
+import type { Limiter } from "../../limiter/limiter-api.ts";
 
 export interface PaceOptions {
   /**

@@ -3,7 +3,7 @@ import type {
   LeaseRequest,
   LeaseStore,
   LeaseVerb,
-  Standing,
+  TicketState,
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
@@ -11,7 +11,7 @@ import { StoreLink } from "../remote/store-link.ts";
 import type { PendingRequest, Strategy } from "../remote/strategy.ts";
 
 export interface LeaseAnswer {
-  readonly standing: Standing;
+  readonly standing: TicketState;
   /** When the batch was sent, ms: the store cannot have acted earlier. */
   readonly sentAt: number;
   readonly reply: LeaseReply;

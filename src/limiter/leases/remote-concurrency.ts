@@ -18,7 +18,7 @@
 import { checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
-import type { TryOptions, WaitOptions } from "../face.ts";
+import type { TryOptions, WaitOptions } from "../limiter-api.ts";
 import { asMember, type PlacesMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions } from "../options.ts";

@@ -1,5 +1,5 @@
 import { TripCounter } from "../../stores/trip.ts";
-import type { RemoteLimiter as Face } from "../face.ts";
+import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./shared-options.ts";
 

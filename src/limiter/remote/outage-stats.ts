@@ -1,5 +1,5 @@
 /** The counters and outage events of a limiter on a remote store. */
-import { diagnostics, type Teller } from "../../ground/diagnostics.ts";
+import { type DiagnosticsSource, diagnostics } from "../../ground/diagnostics.ts";
 import { StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
@@ -47,7 +47,7 @@ interface Outage {
 /** Shared by a limiter and the limiters of its keys, which use one store. */
 export class OutageStats {
   readonly counts = new RemoteCounts();
-  readonly #teller: Teller;
+  readonly #teller: DiagnosticsSource;
   readonly #processes: ProcessCounter | undefined;
   #outage: Outage | undefined;
   #ended = false;

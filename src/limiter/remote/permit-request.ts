@@ -2,7 +2,7 @@
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { type Amount, sameAmount } from "../../ground/permits.ts";
 import type { Answer, StoreRequest } from "../../stores/store.ts";
-import type { Decision } from "../face.ts";
+import type { Decision } from "../limiter-api.ts";
 import type { PendingRequest } from "./strategy.ts";
 
 export interface PermitRequest extends PendingRequest<Answer> {

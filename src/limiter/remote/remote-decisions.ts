@@ -3,7 +3,7 @@ import type { Quota } from "../../algorithms/algorithm.ts";
 import type { Amount } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
-import type { Decision } from "../face.ts";
+import type { Decision } from "../limiter-api.ts";
 import type { Parts } from "./parts.ts";
 import type { CallOptions } from "./permit-request.ts";
 import type { RemoteQueue } from "./remote-queue.ts";

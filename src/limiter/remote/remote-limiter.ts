@@ -12,14 +12,14 @@ import { openCell } from "../../stores/joint-cell.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
+import { AT_ONCE } from "../limiter.ts";
 import type {
   Decision,
   RemoteLimiter as Face,
   Reservation,
   TryOptions,
   WaitOptions,
-} from "../face.ts";
-import { AT_ONCE } from "../limiter.ts";
+} from "../limiter-api.ts";
 import { asMember, ForeignMember, type RateMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";

@@ -2,7 +2,7 @@ import { atLeastZero } from "../../ground/check.ts";
 import { type Timer, toMillis } from "../../ground/clock.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../../ground/permits.ts";
-import type { Reservation, WaitOptions } from "../face.ts";
+import type { Reservation, WaitOptions } from "../limiter-api.ts";
 import { checkWaitOptions } from "../options.ts";
 import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 

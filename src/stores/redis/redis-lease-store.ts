@@ -7,7 +7,7 @@ import type {
   LeaseStore,
   LeaseVerb,
   Listening,
-  Standing,
+  TicketState,
 } from "../lease-store.ts";
 import type { ProcessCounter } from "../process-counter.ts";
 import type { Subscriptions } from "./clients/adapter.ts";
@@ -31,7 +31,7 @@ const LETTERS: Readonly<Record<LeaseVerb, string>> = {
   probe: "p",
 };
 
-const STANDINGS: Readonly<Record<string, Standing>> = { 0: "none", 1: "held", 2: "waiting" };
+const STANDINGS: Readonly<Record<string, TicketState>> = { 0: "none", 1: "held", 2: "waiting" };
 
 export class RedisLeaseStore implements LeaseStore {
   readonly #runner: ScriptRunner;

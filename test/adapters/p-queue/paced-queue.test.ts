@@ -12,7 +12,7 @@ import {
   RateLimiter,
   tokenBucket,
 } from "../../../src/index.ts";
-import type { Limiter as Face } from "../../../src/limiter/face.ts";
+import type { Limiter as Face } from "../../../src/limiter/limiter-api.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { cpuMs } from "../../support/cpu.ts";
 import { failure, turn, watch } from "../../support/limiter/watch.ts";

@@ -13,7 +13,7 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../src/index.ts";
-import type { Limiter } from "../../../src/limiter/face.ts";
+import type { Limiter } from "../../../src/limiter/limiter-api.ts";
 import type { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import { StoreUnavailableError } from "../../../src/redis/index.ts";
 import type { Answer } from "../../../src/stores/store.ts";

@@ -4,7 +4,7 @@ import type {
   LeaseRequest,
   LeaseStore,
   Listening,
-  Standing,
+  TicketState,
 } from "../../../src/stores/lease-store.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 
@@ -108,7 +108,7 @@ export class HandLeaseStore implements LeaseStore {
     };
   }
 
-  #answer(declared: number, { verb, what }: LeaseRequest): Standing {
+  #answer(declared: number, { verb, what }: LeaseRequest): TicketState {
     const lapse = performance.now() + Number(what.split(":")[0]);
     const limit = this.#limit ?? declared;
     switch (verb) {

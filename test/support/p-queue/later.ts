@@ -1,5 +1,5 @@
 import type { Permits } from "../../../src/ground/permits.ts";
-import type { Limiter, LocalLimiter, Reservation } from "../../../src/limiter/face.ts";
+import type { Limiter, LocalLimiter, Reservation } from "../../../src/limiter/limiter-api.ts";
 import { turn } from "../limiter/watch.ts";
 
 /** A limiter as if it were behind a network: its verbs answer later, or fail. */

@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { paced, throttle, type WeighedOptions } from "../../../src/adapters/streams/index.ts";
 import { throttleNode } from "../../../src/adapters/streams/node.ts";
 import type { Permits } from "../../../src/ground/permits.ts";
-import type { Limiter, TryOptions } from "../../../src/limiter/face.ts";
+import type { Limiter, TryOptions } from "../../../src/limiter/limiter-api.ts";
 
 type Take<T> = (chunk: T) => void | Promise<void>;
 type Options<T> = Partial<WeighedOptions<T>>;

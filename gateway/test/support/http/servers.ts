@@ -9,6 +9,7 @@ import fastify from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
 import {
+  type Checker,
   expressGateway,
   fastifyGateway,
   fetchGateway,
@@ -16,7 +17,6 @@ import {
   honoGateway,
   koaGateway,
   nodeGateway,
-  type Screen,
 } from "../../../src/index.ts";
 
 export interface Running {
@@ -29,7 +29,7 @@ export interface Running {
 
 /** @param work done by /hello before it answers */
 export type Host = (
-  gateway: Screen,
+  gateway: Checker,
   options?: HostOptions,
   work?: () => Promise<void>,
 ) => Promise<Running>;

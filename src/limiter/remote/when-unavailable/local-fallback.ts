@@ -10,7 +10,7 @@ import type { Amount } from "../../../ground/permits.ts";
 import type { Cell } from "../../../stores/cell.ts";
 import type { OutageCell } from "../../../stores/outage-cell.ts";
 import { decision, passedBy } from "../../decision.ts";
-import type { Decision } from "../../face.ts";
+import type { Decision } from "../../limiter-api.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
 import type { Parts } from "../parts.ts";

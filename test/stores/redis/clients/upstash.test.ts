@@ -14,7 +14,7 @@ import {
   smoothWarmingUp,
   tokenBucket,
 } from "../../../../src/index.ts";
-import type { RemoteLimiter } from "../../../../src/limiter/face.ts";
+import type { RemoteLimiter } from "../../../../src/limiter/limiter-api.ts";
 import {
   RedisConcurrencyLimiter,
   RedisLimiter,

@@ -12,10 +12,10 @@ import type { Cell } from "../stores/cell.ts";
 import { cellOn } from "../stores/joint-cell.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
-import { Round } from "../stores/round.ts";
+import { RoundRobin } from "../stores/round-robin.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
-import type { Decision, LocalLimiter, WaitOptions } from "./face.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
+import type { Decision, LocalLimiter, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
 import {
@@ -56,11 +56,11 @@ interface Awake {
 
 type Outcome = "taken" | "refused" | "no room";
 
-export class Keyring {
+export class KeyTable {
   readonly states: KeyStates;
   readonly meter: Meter;
   readonly #awake = new Map<string, Awake>();
-  readonly #round = new Round(this.#awake);
+  readonly #round = new RoundRobin(this.#awake);
   readonly #time: Timeline;
   readonly #options: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">;
   readonly #maxKeys: number;

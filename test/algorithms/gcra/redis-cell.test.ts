@@ -1,6 +1,6 @@
 import * as assert from "uvu/assert";
 import { gcra } from "../../../src/algorithms/gcra/gcra.ts";
-import { throttle } from "../../../src/algorithms/gcra/throttle.ts";
+import { toRedisCellReply } from "../../../src/algorithms/gcra/redis-cell.ts";
 import { Limiter } from "../../../src/index.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { suite } from "../../support/suite.ts";
@@ -26,7 +26,7 @@ test("CL.THROTTLE key 15 30 60, by the documented formula, second by second", as
   ];
   for (const [at, quantity, answer] of table) {
     await clock.advance(at * 1000 - clock.now());
-    assert.equal(throttle(limiter.decide(quantity)), answer, `${quantity} at ${at} s`);
+    assert.equal(toRedisCellReply(limiter.decide(quantity)), answer, `${quantity} at ${at} s`);
   }
 });
 
@@ -34,17 +34,17 @@ test("who comes back after retryAfter seconds is let in", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(gcra({ limit: 7, periodMs: 10_000 }), { clock });
   limiter.charge(7);
-  const [limited, , , retryAfter] = throttle(limiter.decide());
+  const [limited, , , retryAfter] = toRedisCellReply(limiter.decide());
   assert.equal([limited, retryAfter], [1, 2]);
   await clock.advance(retryAfter * 1000);
-  assert.is(throttle(limiter.decide())[0], 0);
+  assert.is(toRedisCellReply(limiter.decide())[0], 0);
 });
 
 test("long times are no fault", () => {
   const limiter = Limiter.create(gcra({ limit: 1, periodMs: 1e15, burst: 1e9 }));
   limiter.charge(1e9);
   limiter.charge(1e9);
-  const [limited, limit, remaining, retryAfter, resetAfter] = throttle(limiter.decide());
+  const [limited, limit, remaining, retryAfter, resetAfter] = toRedisCellReply(limiter.decide());
   assert.equal([limited, limit, remaining], [1, 1e9 + 1, 0]);
   assert.ok(retryAfter > 1e20 && resetAfter > retryAfter);
 });
@@ -53,17 +53,17 @@ test("where permits may not wait, the time to come back is that until all have c
   const limiter = Limiter.create(fifteen(), { maxWaiting: 0, clock: new FakeClock() });
   limiter.tryAcquire(16);
   assert.is(limiter.peek().waitMs, Infinity);
-  assert.equal(throttle(limiter.peek()), [1, 16, 0, 32, 32]);
+  assert.equal(toRedisCellReply(limiter.peek()), [1, 16, 0, 32, 32]);
 });
 
 test("of several policies the binding one, or one by name", () => {
   const policies = { many: gcra({ limit: 100, periodMs: 1000 }), few: fifteen() };
   const decision = Limiter.create(policies, { clock: new FakeClock() }).decide();
-  assert.equal(throttle(decision), [0, 16, 15, -1, 2]);
-  assert.equal(throttle(decision, "many"), [0, 100, 99, -1, 1]);
+  assert.equal(toRedisCellReply(decision), [0, 16, 15, -1, 2]);
+  assert.equal(toRedisCellReply(decision, "many"), [0, 100, 99, -1, 1]);
   const words = /^policyName must be one of many, few, got "none"/;
-  assert.throws(() => throttle(decision, "none"), words);
-  assert.throws(() => throttle(decision, "toString"), /got "toString"/);
+  assert.throws(() => toRedisCellReply(decision, "none"), words);
+  assert.throws(() => toRedisCellReply(decision, "toString"), /got "toString"/);
 });
 
 test.run();

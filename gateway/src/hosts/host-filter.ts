@@ -13,8 +13,8 @@ import {
   refusal,
   unavailable,
 } from "../answers/answer.ts";
+import type { Checker, CheckResult } from "../answers/checker.ts";
 import { type Field, fieldsOf } from "../answers/fields.ts";
-import type { Screen, Screened } from "../answers/screen.ts";
 import { checkOptions, show } from "../ground/check.ts";
 import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
@@ -27,9 +27,9 @@ export interface HostRequest extends GatewayRequest {
 
 /** The result of a filter for a request, and the results of the filters before it. */
 interface Seen {
-  readonly screen: Screen;
+  readonly screen: Checker;
   readonly request: GatewayRequest;
-  readonly verdict: Maybe<Screened>;
+  readonly verdict: Maybe<CheckResult>;
   readonly before: Seen | undefined;
 }
 
@@ -56,7 +56,7 @@ export interface HostOptions extends AnswerOptions {
 export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
 
 /** What the adapter must do; undefined: nothing, because the request is over. */
-export type Ruling = Passage | Refusal | undefined;
+export type HostAction = Passage | Refusal | undefined;
 
 /** The request goes on, and its response gets these header fields. */
 interface Passage {
@@ -68,21 +68,21 @@ interface Refusal {
   readonly answer: Answer;
 }
 
-export class Guard {
-  readonly #screen: Screen;
+export class HostFilter {
+  readonly #screen: Checker;
   readonly #style: AnswerStyle;
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
   /** Receives errors that do not change the ruling. */
   readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
 
-  constructor(screen: Screen, options: HostOptions, more: readonly string[] = []) {
+  constructor(screen: Checker, options: HostOptions, more: readonly string[] = []) {
     checkOptions("options", options, [...HOST_OPTIONS, ...more]);
     if (screen instanceof Promise) {
       throw new TypeError(
         "gateway must be the result of createGateway, got a promise of it: await createGateway(…) first",
       );
     }
-    if (typeof (Object(screen) as Partial<Screen>).check !== "function") {
+    if (typeof (Object(screen) as Partial<Checker>).check !== "function") {
       throw new TypeError(`gateway must be the result of createGateway, got ${show(screen)}`);
     }
     const { onError = "allow" } = options;
@@ -102,7 +102,7 @@ export class Guard {
    *
    * @param carrier the server's own request, to which the verdict is attached
    */
-  ask(request: HostRequest, carrier: object): Maybe<Ruling> {
+  ask(request: HostRequest, carrier: object): Maybe<HostAction> {
     if (request.isOver) return undefined;
     try {
       const verdict = this.#check(request, carrier);
@@ -118,7 +118,7 @@ export class Guard {
   /**
    * Counts a request once if the filter is mounted twice: the second call repeats the first result.
    */
-  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<Screened> {
+  #check(request: GatewayRequest, carrier: { [SEEN]?: Seen }): Maybe<CheckResult> {
     const before = carrier[SEEN];
     for (let seen = before; seen !== undefined; seen = seen.before) {
       const { url, method } = seen.request;
@@ -132,7 +132,7 @@ export class Guard {
     return verdict;
   }
 
-  #rule(verdict: Screened, request: GatewayRequest): Ruling {
+  #rule(verdict: CheckResult, request: GatewayRequest): HostAction {
     const { dialects, status, answer } = this.#style;
     const fields = fieldsOf(verdict, dialects);
     if (verdict.allowed) return { fields };
@@ -147,7 +147,7 @@ export class Guard {
     }
   }
 
-  async #fault(error: unknown, request: HostRequest): Promise<Ruling> {
+  async #fault(error: unknown, request: HostRequest): Promise<HostAction> {
     if (request.isOver) return undefined;
     // it was waiting when the gateway was closed: the waiting requests must not all pass at once
     if (error instanceof ReservationCancelledError) return { answer: unavailable() };

@@ -5,7 +5,7 @@ import { show } from "../../ground/check.ts";
  * (burst + 1); how many permits remain; seconds until a retry makes sense, -1 if the request was
  * granted; seconds until the full limit is available again.
  */
-export type ThrottleReply = readonly [
+export type RedisCellReply = readonly [
   limited: 0 | 1,
   limit: number,
   remaining: number,
@@ -13,17 +13,17 @@ export type ThrottleReply = readonly [
   resetAfter: number,
 ];
 
-interface Standing {
+interface QuotaFields {
   readonly limit: number;
   readonly remaining: number;
   readonly resetMs: number;
 }
 
-/** The part of a `Decision` that `throttle` reads. */
-interface Decided extends Standing {
+/** The part of a `Decision` that `toRedisCellReply` reads. */
+interface Decided extends QuotaFields {
   readonly allowed: boolean;
   readonly waitMs: number;
-  readonly policies: Readonly<Record<string, Standing>>;
+  readonly policies: Readonly<Record<string, QuotaFields>>;
 }
 
 /**
@@ -37,9 +37,9 @@ interface Decided extends Standing {
  * @throws RangeError if the decision has no policy of that name
  * @example
  * const limiter = Limiter.create(gcra({ limit: 30, periodMs: 60_000, burst: 15 }));
- * throttle(limiter.decide()); // [0, 16, 15, -1, 2]
+ * toRedisCellReply(limiter.decide()); // [0, 16, 15, -1, 2]
  */
-export function throttle(decision: Decided, policyName?: string): ThrottleReply {
+export function toRedisCellReply(decision: Decided, policyName?: string): RedisCellReply {
   const { limit, remaining, resetMs } = standing(decision, policyName);
   const retryMs = decision.waitMs < Infinity ? decision.waitMs : resetMs;
   return [
@@ -51,7 +51,7 @@ export function throttle(decision: Decided, policyName?: string): ThrottleReply 
   ];
 }
 
-function standing(decision: Decided, policyName: string | undefined): Standing {
+function standing(decision: Decided, policyName: string | undefined): QuotaFields {
   if (policyName === undefined) return decision;
   const { policies } = decision;
   const found = Object.hasOwn(policies, policyName) ? policies[policyName] : undefined;

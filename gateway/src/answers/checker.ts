@@ -4,16 +4,16 @@ import type { GatewayRequest } from "../request.ts";
 import type { Rule } from "../rules/rule.ts";
 
 /** A filter of requests: a `Gateway`, or what `limitConnections` returns. */
-export interface Screen {
+export interface Checker {
   /** As `check` of a gateway. */
   check(
     request: GatewayRequest,
     report?: (error: unknown, request: GatewayRequest) => void,
-  ): Screened | Promise<Screened>;
+  ): CheckResult | Promise<CheckResult>;
 }
 
 /** A filter's result for a request. A `Verdict` is one. */
-export interface Screened {
+export interface CheckResult {
   /** Whether the request may pass. */
   readonly allowed: boolean;
   /** When to retry, ms; `Infinity` if unknown. 0 when allowed. */

@@ -2,7 +2,7 @@
  * Iterates over a map in a cycle, one entry for each call. The iterator is kept: a new one would have to
  * skip all entries deleted since the engine last compacted the map.
  */
-export class Round<Value> {
+export class RoundRobin<Value> {
   readonly #map: ReadonlyMap<string, Value>;
   #entries: Iterator<[string, Value]>;
 
