@@ -139,6 +139,20 @@ test("an abort gives everything back", async () => {
   assert.is(await failure(() => limiter.tryAcquire(1, { signal })), reason);
 });
 
+test("undo of a reservation of all gives back what each limiter took, waiting or not", async () => {
+  for (const taken of [0, 1]) {
+    const { everybody, slow } = inProcess();
+    const all = allOf(everybody, slow);
+    for (let i = 0; i < taken; i++) assert.ok(all.tryAcquire());
+    const before = [everybody.peek(), slow.peek()];
+    const reservation = await all.reserve();
+    assert.is(reservation.waitMs, taken * 1000);
+    await reservation.undo();
+    await reservation.undo();
+    assert.equal([everybody.peek(), slow.peek()], before, `${taken} taken before`);
+  }
+});
+
 test("a reservation of all: cancelled, settled, or over", async () => {
   const { clock, everybody, slow } = inProcess();
   const limiter = allOf(everybody, slow);
