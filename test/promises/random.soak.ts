@@ -1,9 +1,17 @@
 // Every test with random histories once more, with the fresh seed of the soaks.
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
 
-for (const file of readdirSync("test", { recursive: true, encoding: "utf8" }).sort()) {
-  if (!file.endsWith(".test.ts") || file.startsWith("twins")) continue;
-  const usesRandom = readFileSync(join("test", file), "utf8").includes('from "fast-check"');
-  if (usesRandom || file.endsWith("promises.test.ts")) await import(`./${file}`);
+const files = ["test", "gateway/test"].flatMap((folder) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
+);
+// the twins have soaks of their own
+const others = files.filter((file) => !file.startsWith(join("test", "twins")));
+for (const file of others.sort()) {
+  if (!file.endsWith(".test.ts")) continue;
+  const usesRandom = readFileSync(file, "utf8").includes('from "fast-check"');
+  if (usesRandom || file.endsWith("promises.test.ts")) {
+    await import(pathToFileURL(resolve(file)).href);
+  }
 }
