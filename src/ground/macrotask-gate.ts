@@ -32,8 +32,11 @@ export class MacrotaskGate {
   }
 }
 
-/** Uses `setImmediate` where available: it runs after the event loop has polled the sockets. */
-function nextTurn(callback: () => void): void {
+/**
+ * Runs the callback in the next turn of the event loop, behind all that were passed here before. Uses
+ * `setImmediate` where available: it runs after the event loop has polled the sockets.
+ */
+export function nextTurn(callback: () => void): void {
   const { setImmediate } = globalThis as Platform;
   if (setImmediate === undefined) setTimeout(callback, 0);
   else setImmediate(callback);

@@ -44,7 +44,8 @@ function nobodyListens(port: number): Promise<void> {
   );
 }
 
-const servers = suite("redis servers");
+// a replica that starts again copies its master anew, and may wait seconds for that
+const servers = suite("redis servers", { timeoutMs: 60_000 });
 
 // Fetching one, on a new machine, may take longer than a test may.
 servers.before(async () => {

@@ -14,6 +14,7 @@ import { show } from "../../ground/check.ts";
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
+import { nextTurn } from "../../ground/macrotask-gate.ts";
 import type { Permits } from "../../ground/permits.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
 import { decision, passedBy } from "../decision.ts";
@@ -209,7 +210,8 @@ class RemoteSteps implements Steps {
       const timer =
         end < Infinity
           ? setTimeout(
-              () => stop(new GaveUpError()),
+              // answers in this process may be due in this turn: see MacrotaskGate
+              () => nextTurn(() => stop(new GaveUpError())),
               Math.min(LONGEST_TIMEOUT_MS, Math.max(0, end - performance.now())),
             )
           : undefined;
