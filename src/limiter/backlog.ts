@@ -1,3 +1,4 @@
+import { VERSION } from "../ground/copies.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { LocalReservation } from "./limiter-api.ts";
 
@@ -17,7 +18,7 @@ export class Backlog {
   }
 }
 
-export const reserveBehind = Symbol("smooth-limiter.reserveBehind");
+export const reserveBehind: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/reserve-behind`);
 
 /** A limiter that can account the requests of a backlog. */
 export interface BacklogLimiter {
