@@ -37,6 +37,7 @@ const CLIMBS = /(?:[/\\]|%2f|%5c)(?:\.|%2e)/i;
 /** In absolute form: the origin before the path, on whose end all servers agree. */
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]*)?(?=\/)/i;
 const HOST = /^[a-z0-9._-]*(?::[0-9]*)?$/i;
+const ESCAPED_HOST = /^[/\\]+[^/\\?#]*%/;
 const CONTROL = /[^ -~\xa0-\uffff]/;
 const CONTROLS = /[^ -~\xa0-\uffff]+/g;
 /** What some server takes for "..". */
@@ -80,15 +81,17 @@ export function readTarget(target: string, known: ReadonlySet<string>): readonly
   // URL parsers ignore these characters
   const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
   const end = whole.indexOf("?");
-  const path = fold(decode(end < 0 ? whole : whole.slice(0, end)));
-  const query = end < 0 ? "" : fold(decode(whole.slice(end)));
+  let path = fold(decode(end < 0 ? whole : whole.slice(0, end)));
+  let query = end < 0 ? "" : fold(decode(whole.slice(end)));
+  if (endsInParameters(path)) [path, query] = [path + query, ""];
   if (!/^[/\\]/.test(path) || CONTROL.test(path) || DOTS.test(path) || DOTS.test(query)) {
-    return partsOf(`${path}/${query}`, known);
+    return partsOf(whole, `${path}/${query}`, known);
   }
   // "//a/b" is a path to some servers; to a URL parser it is a host and a path
   const [beginning, host] = /^[/\\]{2,}([^/\\]*)/.exec(path) ?? [];
   if (beginning === undefined || host === undefined) return [segmentsOf(path)];
-  if (!HOST.test(host)) return partsOf(path, known);
+  // an escape ends a host for some
+  if (!HOST.test(host) || ESCAPED_HOST.test(whole)) return partsOf(whole, path, known);
   return [segmentsOf(path), segmentsOf(path.slice(beginning.length))];
 }
 
@@ -121,7 +124,8 @@ function* segmentsOf(path: string): Generator<string> {
   let mark = -1;
   for (let at = 0; at <= path.length; at++) {
     const code = at < path.length ? path.charCodeAt(at) : SLASH;
-    const endsPath = code === QUESTION_MARK || code === NUMBER_SIGN;
+    // within parameters they end nothing for a server that removes parameters first
+    const endsPath = mark < 0 && (code === QUESTION_MARK || code === NUMBER_SIGN);
     if (code === SEMICOLON && mark < 0) mark = at;
     if (code !== SLASH && code !== BACKSLASH && !endsPath) continue;
     let end = mark < 0 ? at : mark;
@@ -133,14 +137,25 @@ function* segmentsOf(path: string): Generator<string> {
   }
 }
 
+/** Returns whether a server that removes parameters first would remove a "?" behind the path. */
+function endsInParameters(path: string): boolean {
+  return path.lastIndexOf(";") > Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\"));
+}
+
 function isDropped(code: number): boolean {
   return code === DOT || code === BLANK;
 }
 
-/** Returns the known segments, each cut where a path may end or parameters may begin. */
-function partsOf(text: string, known: ReadonlySet<string>): Parts {
+/**
+ * Returns the known segments, each cut where a path may end or parameters may begin.
+ *
+ * @param target as it came, without its origin
+ * @param text the target, decoded
+ */
+function partsOf(target: string, text: string, known: ReadonlySet<string>): Parts {
   const parts = new Set<string>();
-  const whole = `${text}/${headsOf(text).join("/")}`;
+  const heads = [...headsOf(text), ...headsOf(target).map((head) => fold(decode(head)))];
+  const whole = `${text}/${heads.join("/")}`;
   for (const marked of whole.includes("\0") ? [MARKED, MARKED_IN_C] : [MARKED]) {
     const bare = whole.replace(marked, "").replace(CONTROLS, "");
     for (const segment of segmentsOf(bare)) {
@@ -156,7 +171,7 @@ function headsOf(text: string): readonly string[] {
   return pieces.flatMap((piece) => {
     const host = piece.slice(piece.lastIndexOf("@") + 1);
     return [...new Set([piece, host])].flatMap((head) => {
-      const at = head.search(/[^a-z0-9.+_-]/);
+      const at = head.search(/[^a-z0-9.+_-]/i);
       return at < 0 ? [] : [head.slice(at), head.slice(at + 1)];
     });
   });

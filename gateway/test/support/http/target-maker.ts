@@ -22,6 +22,7 @@ const HEADS = [
   ..."/..;/ /%2e./ /.%00./ /x/..%5c /%5c //x%2f //x;/ http://x; http://[::1]/ http://x:80/ ..\\".split(
     " ",
   ),
+  ..."//x //.. http://x http://.. //x%2f.. //x;a //u@x //x: /x/..//x".split(" "),
   ..."/.\t./ \t/ %2f /%c0%af /%c0%ae%c0%ae/ /%252e%252e/ /a%2fb/../ /a/..%2fb/../ *".split(" "),
 ];
 const JOINTS = [

@@ -84,6 +84,8 @@ export const BY_HAND: Readonly<Record<string, (target: string) => string>> = {
   "a legacy URL with hosts": (target) => normal(decoded(parse(target, false, true).pathname ?? "")),
   "without parameters": (target) => normal(decoded(bare(cut(target, /\?/)))),
   "decoded, without parameters": (target) => normal(bare(decoded(cut(target, /[?#]/)))),
+  "without parameters, then a query": (target) => normal(decoded(cut(bare(target), /\?/))),
+  "decoded, without parameters, then cut": (target) => normal(cut(bare(decoded(target)), /[?#]/)),
   "up to a semicolon": (target) => normal(decoded(cut(target, /[?;]/))),
   "as Windows paths": (target) => forward(win32.normalize(decoded(cut(target, /\?/)))),
   "names as Windows takes them": (target) =>
