@@ -557,13 +557,13 @@ test("random histories: the script agrees with a model, request by request", asy
     ),
     number: fc.integer({ min: 1, max: 8 }),
   });
-  const trips = fc.array(fc.array(request, { maxLength: 5 }), { maxLength: 30 });
+  const batchIds = fc.array(fc.array(request, { maxLength: 5 }), { maxLength: 30 });
   await fc.assert(
-    fc.asyncProperty(trips, async (history) => {
+    fc.asyncProperty(batchIds, async (history) => {
       const model = new HandLeaseStore();
       const key = `${keys++}`;
-      for (const trip of history) {
-        const requests = trip.map(({ verb, number }) => ({
+      for (const batchId of history) {
+        const requests = batchId.map(({ verb, number }) => ({
           verb,
           what: verb === "limit" ? `${(number % 4) + 1}` : leaseId(60_000, 3, "test", number),
         }));

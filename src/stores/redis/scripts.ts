@@ -46,7 +46,7 @@ function keyScript(name: string, head: string, hot: HotPath, made: string, run: 
   const lazy = `local frame\nlocal function make()\n${made}return function()\n${run}end\nend\n`;
   const each = `local function run()\n${hot.key}frame = frame or make()\nreturn frame()\nend\n`;
   const many = each + manyLua.replace("--> arguments\n", () => hot.args);
-  const open = "key, key_at, first, last, trip_at = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n";
+  const open = "key, key_at, first, last, batch_id_at = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n";
   return {
     one: { name, lua: head + open + one },
     many: { name: `${name}:many`, lua: head + hot.make + lazy + many },
@@ -56,7 +56,7 @@ function keyScript(name: string, head: string, hot: HotPath, made: string, run: 
 /** The script that counts processes. */
 export const processScript: KeyScript = keyScript(
   "smoothLimiter:processes",
-  "local key, key_at, first, last, trip_at\n",
+  "local key, key_at, first, last, batch_id_at\n",
   { make: "", args: "", key: "" },
   "",
   processesLua,
