@@ -302,7 +302,7 @@ class Runner implements ScriptRunner {
     const lua = this.isHot ? script.lua : script.lua.replace("saved=times and", "saved=nil and");
     const reply = await scriptRunner(redis).runScript({ ...script, lua }, keys, args);
     for (const one of Array.isArray(reply) ? reply : [reply]) {
-      if (/^(\d|no$|never$)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
+      if (/^(\d|no|never)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
     }
     return reply;
   }

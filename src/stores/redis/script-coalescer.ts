@@ -18,8 +18,8 @@ export interface PendingScript {
   readonly args: readonly string[];
   /** Arguments of this key only: they follow `args`, which several keys may share. */
   readonly own: readonly string[];
-  replied(reply: unknown): void;
-  failed(error: unknown): void;
+  readonly replied: (reply: unknown) => void;
+  readonly failed: (error: unknown) => void;
 }
 
 const coalescers = /* @__PURE__ */ oncePerProcess(
@@ -34,7 +34,8 @@ const coalescers = /* @__PURE__ */ oncePerProcess(
  */
 export class ScriptCoalescer {
   readonly #runner: ScriptRunner;
-  readonly #pending = new Map<KeyScript, PendingScript[]>();
+  /** What has not been sent yet, by script. */
+  #pending: [script: KeyScript, pending: PendingScript[]][] = [];
   #apart = false;
 
   /** Returns the coalescer of a client: one for all its stores. */
@@ -68,15 +69,17 @@ export class ScriptCoalescer {
       this.#sendAlone(script, pending, others);
       return;
     }
-    if (this.#pending.size === 0) atEndOfTurn(this.#sendAll);
-    const waiting = this.#pending.get(script);
-    if (waiting === undefined) this.#pending.set(script, [pending]);
-    else waiting.push(pending);
+    if (this.#pending.length === 0) atEndOfTurn(this.#sendAll);
+    // a process has few scripts, mostly one
+    const waiting = this.#pending.find(([other]) => other === script);
+    if (waiting === undefined) this.#pending.push([script, [pending]]);
+    else waiting[1].push(pending);
   }
 
   readonly #sendAll = (): void => {
-    for (const [script, pending] of this.#pending) {
-      this.#pending.delete(script);
+    const all = this.#pending;
+    this.#pending = [];
+    for (const [script, pending] of all) {
       if (pending.length <= MOST_KEYS) {
         this.#sendTogether(script, pending);
         continue;
@@ -107,10 +110,8 @@ export class ScriptCoalescer {
   }
 
   #sendAlone({ one }: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
-    this.#call(one, [pending.key, ...others], [...pending.args, ...pending.own]).then(
-      (reply) => pending.replied(reply),
-      (error: unknown) => pending.failed(error),
-    );
+    const { key, args, own, replied, failed } = pending;
+    this.#call(one, [key, ...others], [...args, ...own]).then(replied, failed);
   }
 
   #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {
