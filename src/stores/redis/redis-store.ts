@@ -106,8 +106,8 @@ export class RedisStore implements Store {
         const keys = [fullKey, ...this.#limitKeys];
         explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
       };
-      const pending = { key: fullKey, args, own: encodeBatchId(batchId), replied, failed };
-      this.#coalescer.send(script, pending, this.#limitKeys);
+      const pending = { script, key: fullKey, args, own: encodeBatchId(batchId), replied, failed };
+      this.#coalescer.send(pending, this.#limitKeys);
     });
   }
 
@@ -179,36 +179,50 @@ function decodeReply(
   reply: unknown,
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const whole = String(reply);
+  const whole = typeof reply === "string" ? reply : "";
   // the number of the caller's last batch that the state remembers
   const after = whole.startsWith("~") ? whole.indexOf("~", 1) : -1;
   const all = after < 0 ? whole : whole.slice(after + 1);
   const end = all.indexOf("\t");
-  // the hot path omits the head: its numbers are the declared ones, and it has no notes
-  const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
-  // for a short text `split` costs more than the rest of the decoding
-  const isOne = end === all.lastIndexOf("\t");
-  const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
-  const wrong = () =>
-    new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
-  if (typeof reply !== "string" || (end < 0 && !isHot) || texts.length !== requests.length) {
-    throw wrong();
-  }
   const answers: Answer[] = [];
-  for (let i = 0; i < requests.length; i++) {
-    const text = String(texts[i]);
-    const request = requests[i] as StoreRequest;
-    if (request.verb !== "reserve") answers.push(decodeAnswer(request.verb, text));
-    else if (!decodeGrants(text, request.count, answers)) throw wrong();
-  }
   const decoded: Writable<StoreReply> = { inForce: declared, answers };
-  if (end > 0) {
-    const { inForce, notes } = decodeNotes(all.slice(0, end));
-    if (inForce !== "") decoded.inForce = inForce;
-    if (notes !== undefined) decoded.notes = notes;
+  if (
+    !(end < 0 ? decodeHot(all, requests, answers) : decodeAll(all, end, requests, decoded, answers))
+  ) {
+    throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
   if (after >= 0) decoded.remembered = Number(whole.slice(1, after));
   return decoded;
+}
+
+/** Decodes the reply of the hot path: its numbers are the declared ones, and it has no notes. */
+function decodeHot(text: string, requests: readonly StoreRequest[], answers: Answer[]): boolean {
+  const [request] = requests;
+  if (requests.length !== 1 || request?.verb !== "reserve" || !/^[\dn]/.test(text)) return false;
+  return decodeGrants(text, request.count, answers);
+}
+
+/** Decodes the reply of the frame, with the answers from `end` on. */
+function decodeAll(
+  all: string,
+  end: number,
+  requests: readonly StoreRequest[],
+  decoded: Writable<StoreReply>,
+  answers: Answer[],
+): boolean {
+  const { inForce, notes } = decodeNotes(all.slice(0, end));
+  if (inForce !== "") decoded.inForce = inForce;
+  if (notes !== undefined) decoded.notes = notes;
+  // for a short text `split` costs more than the rest of the decoding
+  const rest = all.slice(end + 1);
+  const texts = rest.includes("\t") ? rest.split("\t") : [rest];
+  if (texts.length !== requests.length) return false;
+  return requests.every((request, i) => {
+    const text = String(texts[i]);
+    if (request.verb === "reserve") return decodeGrants(text, request.count, answers);
+    answers.push(decodeAnswer(request.verb, text));
+    return true;
+  });
 }
 
 function decodeAnswer(verb: StoreRequest["verb"], text: string): Answer {
