@@ -3,6 +3,7 @@
  * it has a `casStore` of its own, on a connection of its own, and 64 callers that call again as soon as
  * they are answered. The stores: the memory of this process, with replies after 0.2 ms and after 1 ms,
  * and a real redis-server on loopback with `GET` and a script that compares and sets. There is no peer.
+ * What counts is the best tenth of a second, as other programs may use the machine, too.
  */
 import { Redis } from "ioredis";
 import { type CasBackend, casStore, StoreRateLimiter } from "smooth-limiter/store";
@@ -11,7 +12,8 @@ import { short } from "./lib/options.ts";
 import { table } from "./lib/report.ts";
 
 const CALLERS = 64;
-const FOR_MS = short ? 400 : 2000;
+const FOR_MS = short ? 500 : 5000;
+const SLICE_MS = 100;
 
 /** Counts the writes of a backend, and the races that it has lost. */
 class Counted implements CasBackend {
@@ -85,6 +87,7 @@ async function measure(name: string, backends: readonly CasBackend[]): Promise<s
   const limiters = counted.map((backend) =>
     StoreRateLimiter.create(casStore(backend), "one key", 1e9, { timeoutMs: 5000 }),
   );
+  const slices: { writes: number; permits: number }[] = [];
   let permits = 0;
   let failed = 0;
   const start = performance.now();
@@ -94,6 +97,8 @@ async function measure(name: string, backends: readonly CasBackend[]): Promise<s
       await limiter.acquire().then(
         () => {
           permits += 1;
+          const slice = Math.floor((performance.now() - start) / SLICE_MS);
+          slices[slice] = { writes: writesOf(counted), permits };
         },
         () => {
           failed += 1;
@@ -102,12 +107,23 @@ async function measure(name: string, backends: readonly CasBackend[]): Promise<s
     }
   };
   await Promise.all(limiters.flatMap((each) => Array.from({ length: CALLERS }, () => call(each))));
-  const seconds = (performance.now() - start) / 1000;
-  const writes = counted.reduce((sum, each) => sum + each.writes, 0);
+  const best = { writes: 0, permits: 0 };
+  let before = { writes: 0, permits: 0 };
+  for (const slice of slices) {
+    if (slice === undefined) continue;
+    best.writes = Math.max(best.writes, slice.writes - before.writes);
+    best.permits = Math.max(best.permits, slice.permits - before.permits);
+    before = slice;
+  }
   const lost = counted.reduce((sum, each) => sum + each.lost, 0);
-  const perSecond = (count: number) => Math.round(count / seconds).toLocaleString("en");
-  const share = `${((lost / (lost + writes)) * 100).toFixed(0)} %`;
-  return [name, `${backends.length}`, perSecond(writes), perSecond(permits), share, `${failed}`];
+  const perSecond = (count: number) => ((count / SLICE_MS) * 1000).toLocaleString("en");
+  const share = `${((lost / (lost + writesOf(counted))) * 100).toFixed(0)} %`;
+  const [writes, granted] = [perSecond(best.writes), perSecond(best.permits)];
+  return [name, `${backends.length}`, writes, granted, share, `${failed}`];
+}
+
+function writesOf(backends: readonly Counted[]): number {
+  return backends.reduce((sum, { writes }) => sum + writes, 0);
 }
 
 await using server = await startRedis();
