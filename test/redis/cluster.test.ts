@@ -72,7 +72,7 @@ for (const [name, open] of Object.entries(clients)) {
       try {
         // full again soon: what a key has used and not regained is sent to its node when that is back
         const policy = smoothBursty({ permitsPerSecond: 1000, burstSeconds: 0.01 });
-        const options = { timeoutMs: 300, ...mode };
+        const options = { timeoutMs: 600, ...mode };
         const limiter = RedisLimiter.create(
           client,
           `${name} ${mode.whenUnavailable}`,
