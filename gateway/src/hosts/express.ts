@@ -1,9 +1,17 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { carryOut, NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+
+declare global {
+  namespace Express {
+    // merged with the requests of @types/express, if the application has them
+    interface Request extends RateLimited {}
+  }
+}
 
 /** The members of an Express request that the adapter uses. */
 export interface ExpressRequest extends NodeRequest {
@@ -40,12 +48,12 @@ export function expressGateway(
  * @throws RangeError or TypeError that names the option, its bound and what it got
  * @example
  * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
- * app.use("/api", expressLimit(users, { key: (req) => req.user?.id }));
+ * app.use("/api", expressLimit(users, { key: (req: Request) => req.user?.id }));
  */
 export function expressLimit<Req extends ExpressRequest = ExpressRequest>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Req> = {},
-): (req: Req, res: NodeResponse, next: (error?: unknown) => void) => void {
+): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {
   return middleware(limitFilter(limiter, options));
 }
 

@@ -36,7 +36,7 @@ type Done = (error?: Error) => void;
 export interface FastifyInstance {
   addHook(
     name: "onRequest" | "preParsing" | "preValidation" | "preHandler",
-    hook: FastifyHook<FastifyRequest>,
+    hook: FastifyHook,
   ): unknown;
 }
 
@@ -96,8 +96,8 @@ export interface FastifyLimitOptions<Req = FastifyRequest> extends HostLimitOpti
 }
 
 /** A hook of Fastify. `preParsing` gets the payload before `done`. */
-export type FastifyHook<Req> = (
-  request: Req,
+export type FastifyHook = (
+  request: FastifyRequest,
   reply: FastifyReply,
   ...more: readonly [...unknown[], Done]
 ) => void;
@@ -118,21 +118,22 @@ export type FastifyHook<Req> = (
  * @example
  * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
  * await app.register(fastifyLimit, { limiter: users });
- * app.get("/search", { preHandler: fastifyLimit(searches, { key: (request) => request.user.id }) }, search);
+ * const limit = fastifyLimit(searches, { key: (request: FastifyRequest) => request.user.id });
+ * app.get("/search", { preHandler: limit }, search);
  */
 export const fastifyLimit: {
   <Req extends FastifyRequest = FastifyRequest>(
     limiter: Limiter | LimiterByKey,
     options?: HostLimitOptions<Req>,
-  ): FastifyHook<Req>;
-  (instance: FastifyInstance, options: FastifyLimitOptions, done: Done): void;
+  ): FastifyHook;
+  (instance: FastifyInstance, options: FastifyLimitOptions<never>, done: Done): void;
 } = Object.assign(limitOrPlug, WHOLE_APPLICATION) as never;
 
 function limitOrPlug(
   of: Limiter | LimiterByKey | FastifyInstance,
   options: HostLimitOptions<FastifyRequest> | FastifyLimitOptions = {},
   done?: Done,
-): FastifyHook<FastifyRequest> | undefined {
+): FastifyHook | undefined {
   if (done === undefined) return hookOf(limitFilter(of as Limiter | LimiterByKey, options));
   const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
   plugWith(() => {
@@ -146,7 +147,7 @@ function limitOrPlug(
   return undefined;
 }
 
-function hookOf(guard: HostFilter): FastifyHook<FastifyRequest> {
+function hookOf(guard: HostFilter): FastifyHook {
   return (request, reply, ...more) => {
     const next = more.at(-1) as Done;
     const go = (ruling: HostAction) => {

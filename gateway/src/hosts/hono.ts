@@ -66,12 +66,12 @@ export interface HonoLimitOptions<Context>
  * @throws RangeError or TypeError that names the option, its bound and what it got
  * @example
  * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
- * app.use("/api/*", honoLimit(users, { key: (context) => context.get("user")?.id }));
+ * app.use("/api/*", honoLimit(users, { key: (context: Context) => context.get("user")?.id }));
  */
 export function honoLimit<Context extends HonoContext = HonoContext>(
   limiter: Limiter | LimiterByKey,
   options: HonoLimitOptions<Context> = {},
-): (context: Context, next: () => Promise<void>) => Promise<Response | undefined> {
+): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
   const guard = limitFilter(limiter, options, {
     more: MORE,
     attach: (raw, verdict) => {

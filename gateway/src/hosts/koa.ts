@@ -46,12 +46,12 @@ export function koaGateway(
  * @throws RangeError or TypeError that names the option, its bound and what it got
  * @example
  * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
- * app.use(koaLimit(users, { key: (context) => context.state.user?.id }));
+ * app.use(koaLimit(users, { key: (context: Context) => context.state.user?.id }));
  */
 export function koaLimit<Context extends KoaContext = KoaContext>(
   limiter: Limiter | LimiterByKey,
   options: HostLimitOptions<Context> = {},
-): (context: Context, next: () => Promise<unknown>) => Promise<unknown> {
+): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
   return middleware(
     limitFilter(limiter, options, {
       attach: (raw, verdict) => {

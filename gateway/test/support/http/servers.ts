@@ -132,7 +132,7 @@ const inExpress =
     );
     app.all(["/hello", "/401"], async (req, res) => {
       served += 1;
-      await work((req as RateLimited).rateLimit);
+      await work(req.rateLimit);
       res.status(statusOf(req.path)).send("hello");
     });
     app.get("/bad", () => {
