@@ -51,6 +51,7 @@ export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";
 export type { Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
 export { type Problem, RulesError } from "./rules/rules-error.ts";
+export type { UrlRules } from "./rules/schema.ts";
 export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
 export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
 export { type RedisReader, type RedisSourceOptions, redisSource } from "./sources/redis-source.ts";
