@@ -84,13 +84,13 @@ test("throw: after the first time-out calls fail at once, and are served when it
   assert.is(news(), "");
   await clock.tickAsync(1);
   assert.is(news(), "a: STORE_UNAVAILABLE");
-  const batchIds = store.batchIds.length;
+  const batches = store.batches.length;
   await askAll("bc");
   const error = await failure(() => limiter.peek());
   assert.instance(error, StoreUnavailableError);
   assert.match(`${error}`, "no answer within 100 ms");
   assert.is(news(), "b: STORE_UNAVAILABLE c: STORE_UNAVAILABLE");
-  assert.is(store.batchIds.length, batchIds);
+  assert.is(store.batches.length, batches);
   await store.deliver();
   await clock.tickAsync(SOON);
   await askAll("de");
@@ -120,7 +120,7 @@ test("one breaker for all limiters of a client: nobody pays for what another has
   await other.askAll("ab");
   await other.askAll("c");
   assert.is(other.news(), "a b");
-  assert.equal(other.store.batchIds, []);
+  assert.equal(other.store.batches, []);
   await one.store.deliver();
   await clock.tickAsync(SOON);
   assert.equal(other.store.leases.size, 3);
@@ -173,7 +173,7 @@ test("back before those who failed know of it: they ask again", async () => {
   breaker.close();
   await settled();
   assert.is(other.news(), "b");
-  assert.equal(other.store.batchIds, ["acquire 1"]);
+  assert.equal(other.store.batches, ["acquire 1"]);
   ask("c");
   await settled();
   assert.is(news(), "c");
@@ -190,7 +190,7 @@ test("gone in the turn in which it was asked: nothing leaves", async () => {
   ask("b");
   await settled();
   assert.is(news(), "a: STORE_UNAVAILABLE b: STORE_UNAVAILABLE");
-  assert.equal([store.batchIds, limiter.active], [[], 0]);
+  assert.equal([store.batches, limiter.active], [[], 0]);
 });
 
 test("close: what was asked before is answered, what comes later is refused", async () => {
@@ -245,10 +245,10 @@ test("the client says that it has no connection: here at once, without a batch",
   breaker.disconnected(AWAY);
   await askAll("ab");
   assert.is(news(), "a");
-  assert.equal(store.batchIds, []);
+  assert.equal(store.batches, []);
   breaker.reconnected();
   await settled();
-  assert.equal(store.batchIds[0], "probe ");
+  assert.equal(store.batches[0], "probe ");
   assert.equal([store.leases.size, store.tickets.size], [1, 1]);
 });
 
@@ -297,8 +297,8 @@ test("wait: calls wait until it is back, in order; with a time or a signal no lo
 test("wait: an answer that is late each time is as good as one in time", async () => {
   const { store, limiter, askAll, news, lease } = open("wait", 1);
   const run = store.run.bind(store);
-  store.run = async (...batchId) => {
-    const reply = await run(...batchId);
+  store.run = async (...batch) => {
+    const reply = await run(...batch);
     await new Promise((resolve) => {
       setTimeout(resolve, 150);
     });
@@ -468,10 +468,10 @@ test("local: a release while it is away is delivered, unless it never knew of th
   await lease("a").release();
   await lease("b").release();
   assert.is(store.leases.size, 1);
-  store.batchIds.length = 0;
+  store.batches.length = 0;
   store.away = undefined;
   await clock.tickAsync(500);
-  assert.equal(store.batchIds.slice(-2), ["probe ", "release 1"]);
+  assert.equal(store.batches.slice(-2), ["probe ", "release 1"]);
   assert.is(store.leases.size, 0);
   assert.is(clock.countTimers(), 0);
 });

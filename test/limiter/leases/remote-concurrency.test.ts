@@ -87,9 +87,9 @@ test("what is asked in one turn shares a batch, what comes meanwhile the next", 
   await settled();
   ask("d");
   await settled();
-  assert.equal(store.batchIds, ["acquire 1, acquire 2, acquire 3"]);
+  assert.equal(store.batches, ["acquire 1, acquire 2, acquire 3"]);
   await store.deliver();
-  assert.is(store.batchIds[1], "acquire 4");
+  assert.is(store.batches[1], "acquire 4");
   assert.equal([limiter.active, limiter.waiting], [2, 2]);
 });
 
@@ -97,7 +97,7 @@ test("more than a script should do at once takes several batches", async () => {
   const { store, ask, limiter } = open(3000);
   for (let i = 0; i < 2500; i++) ask(`${i}`);
   await settled();
-  assert.is(store.batchIds.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(limiter.active, 2500);
 });
 
@@ -109,7 +109,7 @@ test("release and dispose, twice: one place, once", async () => {
     assert.is(limiter.active, 1);
   }
   await holder.release();
-  assert.equal(store.batchIds.slice(1), ["release 1", "try 2", "release 2"]);
+  assert.equal(store.batches.slice(1), ["release 1", "try 2", "release 2"]);
   assert.is(limiter.active, 0);
 });
 
@@ -130,11 +130,11 @@ test("leases and tickets are renewed by one batch, every third of the lease", as
   const { limiter, store, went, holder, ask } = await full(2);
   ask("a");
   await clock.tickAsync(0);
-  store.batchIds.length = 0;
+  store.batches.length = 0;
   await clock.tickAsync(300);
-  assert.equal(store.batchIds, ["keep 1, keep 2, keep 3"]);
+  assert.equal(store.batches, ["keep 1, keep 2, keep 3"]);
   await clock.tickAsync(60_000);
-  assert.is(store.batchIds.length, 201);
+  assert.is(store.batches.length, 201);
   assert.equal([holder.signal.aborted, limiter.active, limiter.waiting], [false, 2, 1]);
   await holder.release();
   await settled();
@@ -261,10 +261,10 @@ test("a connection that opens when its limiter is closed reports nothing", async
   ask("a");
   await clock.tickAsync(10);
   await limiter.close();
-  const batchIds = store.batchIds.length;
+  const batches = store.batches.length;
   open();
   await clock.tickAsync(100);
-  assert.equal([store.batchIds.length, store.listening], [batchIds, 0]);
+  assert.equal([store.batches.length, store.listening], [batches, 0]);
 });
 
 test("a connection that has not opened by then is replaced, if a caller still waits", async () => {
@@ -369,17 +369,17 @@ test("Redis away while renewing: tried again until the lease may have lapsed", a
   store.away = NO_ANSWER;
   await clock.tickAsync(799);
   assert.not(signal.aborted);
-  assert.ok(store.batchIds.length > 5);
+  assert.ok(store.batches.length > 5);
   await clock.tickAsync(1);
   assert.ok(signal.aborted);
   // asked for only afterwards
   assert.ok(leases[1]?.signal.aborted);
   assert.is(leases[1]?.signal, leases[1]?.signal);
   // told again until the place has lapsed anyway
-  const before = store.batchIds.length;
+  const before = store.batches.length;
   await clock.tickAsync(5000);
-  assert.match(store.batchIds.at(-1) ?? "", /release 1, release 2/);
-  assert.ok(store.batchIds.length - before < 15);
+  assert.match(store.batches.at(-1) ?? "", /release 1, release 2/);
+  assert.ok(store.batches.length - before < 15);
   assert.is(clock.countTimers(), 0);
 });
 
@@ -411,7 +411,7 @@ test("released while it is being renewed: it stays released", async () => {
   await store.deliver();
   await released;
   assert.equal([store.leases.size, limiter.active], [0, 0]);
-  assert.equal(store.batchIds.slice(1), ["keep 1", "release 1"]);
+  assert.equal(store.batches.slice(1), ["keep 1", "release 1"]);
 });
 
 test("a process that was suspended: leases are lost, those who wait ask anew", async () => {
@@ -440,14 +440,14 @@ test("stale news do not end a wait", async () => {
   await clock.tickAsync(10);
   const [a] = store.tickets.keys();
   const run = store.run.bind(store);
-  store.run = (...batchId) => {
-    store.held = batchId[2].some(({ verb }) => verb === "acquire");
-    return run(...batchId);
+  store.run = (...batch) => {
+    store.held = batch[2].some(({ verb }) => verb === "acquire");
+    return run(...batch);
   };
   store.flush();
   store.leases.set("10000:1:other:1", 10_000);
   await clock.tickAsync(295);
-  assert.match(store.batchIds.at(-1) ?? "", /acquire 2/);
+  assert.match(store.batches.at(-1) ?? "", /acquire 2/);
   store.tell(String(a));
   await settled();
   assert.equal(went, []);
@@ -497,7 +497,7 @@ test("what is granted so late that its release has overtaken it is given back", 
   await store.deliver();
   await settled();
   assert.is(store.leases.size, 0);
-  assert.equal(store.batchIds, ["acquire 1", "probe ", "release 1", "release 1"]);
+  assert.equal(store.batches, ["acquire 1", "probe ", "release 1", "release 1"]);
 });
 
 test("an error that comes too late is nobody's", async () => {
@@ -513,7 +513,7 @@ test("an error that comes too late is nobody's", async () => {
   assert.instance(await call, StoreUnavailableError);
   store.run = run;
   await clock.tickAsync(25);
-  store.batchIds.length = 0;
+  store.batches.length = 0;
   store.held = true;
   const calls = [limiter.peek()];
   await settled();
@@ -522,7 +522,7 @@ test("an error that comes too late is nobody's", async () => {
   // one batch at a time
   calls.push(limiter.peek());
   await settled();
-  assert.equal(store.batchIds, ["look "]);
+  assert.equal(store.batches, ["look "]);
   await store.deliver();
   for (const each of calls) assert.is((await each).active, 0);
 });

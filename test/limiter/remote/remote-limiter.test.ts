@@ -31,9 +31,9 @@ async function makeUsed(options: Parameters<typeof onHand>[1] = {}) {
   return made;
 }
 
-const batchIds = suite("remote limiters, batches");
+const batches = suite("remote limiters, batches");
 
-batchIds("what is called in one turn travels together, in order, neighbours as one", async () => {
+batches("what is called in one turn travels together, in order, neighbours as one", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10 }));
   const [waited, tried, told, peeked] = await Promise.all([
     limiter.acquire(),
@@ -49,7 +49,7 @@ batchIds("what is called in one turn travels together, in order, neighbours as o
     limiter.tryAcquire(1, 5),
     limiter.tryAcquire(1, { timeoutMs: 5 }),
   ]);
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(
     store.sent(),
     [
@@ -60,7 +60,7 @@ batchIds("what is called in one turn travels together, in order, neighbours as o
   assert.equal([waited, tried, told.allowed, peeked.waitMs], [0, false, false, 100]);
 });
 
-batchIds("calls during a batch take the next one together", async () => {
+batches("calls during a batch take the next one together", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1000 }));
   store.held = true;
   const first = limiter.tryAcquire();
@@ -69,23 +69,23 @@ batchIds("calls during a batch take the next one together", async () => {
   await turn();
   rest.push(limiter.tryAcquire(2), limiter.tryAcquire());
   await turn();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   await store.deliver();
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
   assert.is(store.sent(), "reserve 2 within 0 x3, reserve 1 within 0 x1");
   assert.is(await first, true);
   assert.equal(await Promise.all(rest), [false, false, false, false]);
 });
 
-batchIds("a lone call leaves in the same turn", async () => {
+batches("a lone call leaves in the same turn", async () => {
   const { store, limiter } = onHand(slow);
   const waited = limiter.acquire();
   await Promise.resolve();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(await waited, 0);
 });
 
-batchIds("no time travels where the store has a clock of its own", async () => {
+batches("no time travels where the store has a clock of its own", async () => {
   const told: unknown[] = [];
   const { limiter, store } = onHand(slow, { epoch: undefined });
   const { run } = store;
@@ -97,7 +97,7 @@ batchIds("no time travels where the store has a clock of its own", async () => {
   assert.equal(told, [["key", "s1", undefined]]);
 });
 
-batchIds.run();
+batches.run();
 
 // -- waiting --
 
@@ -237,9 +237,9 @@ waiting("whose instants lie in a pause do not all go at its end", async () => {
   ];
   await clock.advance(150);
   controller.abort(new Error("enough"));
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await limiter.pause(1000);
-  assert.is(store.batchIds.length, length + 1, "one batch");
+  assert.is(store.batches.length, length + 1, "one batch");
   await clock.advance(10_000);
   assert.equal(
     sleeping.map(({ at }) => at),
@@ -309,14 +309,14 @@ const WAITING = {
 for (const [verb, wait] of Object.entries(WAITING)) {
   aborting(`${verb}: before it leaves, nothing travels`, async () => {
     const { clock, store, limiter } = await makeUsed();
-    const { length } = store.batchIds;
+    const { length } = store.batches;
     const controller = new AbortController();
     const waited = watch<unknown>(clock, wait(limiter, controller.signal));
     const reason = new Error("enough");
     controller.abort(reason);
     await clock.advance(0);
     assert.is(waited.error, reason);
-    assert.is(store.batchIds.length, length);
+    assert.is(store.batches.length, length);
     assert.is(getEventListeners(controller.signal, "abort").length, 0);
   });
 
@@ -376,9 +376,9 @@ aborting("what was refused on the way is not given back", async () => {
   await turn();
   controller.abort(new Error("enough"));
   await refused;
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await store.deliver();
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
 aborting("one signal of many, some asleep, some on the way, some not yet", async () => {
@@ -566,7 +566,7 @@ away("patient: everybody waits until it is back", async () => {
   ]);
   const acquired = watch(new FakeClock(), limiter.acquire());
   await timers.tickAsync(5000);
-  assert.ok(store.batchIds.length >= 5, `${store.batchIds.length} batchIds`);
+  assert.ok(store.batches.length >= 5, `${store.batches.length} batches`);
   store.away = undefined;
   await timers.tickAsync(1500);
   const [decided, peeked, reserved] = await told;
@@ -595,9 +595,9 @@ away("patient: a time-out or a signal ends the wait", async () => {
   await timers.tickAsync(0);
   for (const { error } of [later, acquired, forever]) assert.is(error, reason);
   assert.is(getEventListeners(signal, "abort").length, 0);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await timers.tickAsync(2000);
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -633,7 +633,7 @@ away("patient: who was given up during a batch that failed is not asked for agai
   controller.abort(new Error("enough"));
   await given;
   await timers.tickAsync(1100);
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(timers.countTimers(), 0);
 });
 
