@@ -76,7 +76,6 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       await page.waitForURL(/algorithm=gcra&rate=7&.*verb=try/);
       const shown = await tableOf(page);
       await page.reload();
-      await page.locator("svg.pg-chart").first().waitFor();
       equal(await page.getByLabel("permits per second").inputValue(), "7", "the slider");
       equal(await tableOf(page), shown, "the table");
     });
@@ -246,7 +245,7 @@ async function ready(page: Page, path: string): Promise<void> {
 
 /** The playground's table of all calls. */
 async function tableOf(page: Page): Promise<string[][]> {
-  await page.locator(".pg-numbers tbody").waitFor({ state: "attached" });
+  await page.locator('.pg-results[aria-busy="false"]').waitFor();
   return page
     .locator(".pg-numbers tbody tr")
     .evaluateAll((rows) =>

@@ -48,12 +48,20 @@ class Playground {
   readonly #send = button("Send a request", () => this.#sendOne?.("you"));
   readonly #code = make("div", { class: "pg-code" });
   readonly #table = make("details", { class: "pg-numbers" });
+  readonly #results = make("section", { class: "pg-results", "aria-label": "What happens" });
   #sendOne: ((tenant: string) => void) | undefined;
 
   constructor(place: HTMLElement) {
     this.#controls.addEventListener("submit", (event) => event.preventDefault());
     this.#scrubber.addEventListener("input", () => this.#scrub(this.#scrubber.valueAsNumber));
     this.#send.hidden = true;
+    this.#results.append(
+      make("div", { class: "pg-time" }, this.#play, this.#liveButton, this.#send, this.#scrubber),
+      this.#summary,
+      this.#charts,
+      this.#code,
+      this.#table,
+    );
     place.replaceChildren(
       make(
         "div",
@@ -64,27 +72,7 @@ class Playground {
           {},
           "The library itself runs in this page, on a clock that stands still until it is moved. Choose a limiter and its traffic; drop an access log anywhere on the page to replay it.",
         ),
-        make(
-          "div",
-          { class: "pg-columns" },
-          this.#controls,
-          make(
-            "section",
-            { class: "pg-results", "aria-label": "What happens" },
-            make(
-              "div",
-              { class: "pg-time" },
-              this.#play,
-              this.#liveButton,
-              this.#send,
-              this.#scrubber,
-            ),
-            this.#summary,
-            this.#charts,
-            this.#code,
-            this.#table,
-          ),
-        ),
+        make("div", { class: "pg-columns" }, this.#controls, this.#results),
       ),
     );
     const { signal } = this.#ending;
@@ -226,6 +214,7 @@ class Playground {
     history.replaceState(history.state, "", `?${toQuery(settings)}`);
     this.#showCode();
     const run = ++this.#run;
+    this.#results.setAttribute("aria-busy", "true");
     void this.#simulate(settings).then(([series, other]) => {
       if (run !== this.#run) return;
       this.#series = series;
@@ -235,6 +224,7 @@ class Playground {
       this.#scrubber.value = this.#scrubber.max;
       this.#draw();
       this.#table.replaceChildren(...callTable(series));
+      this.#results.setAttribute("aria-busy", "false");
     });
   }
 
