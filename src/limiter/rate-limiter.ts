@@ -12,8 +12,8 @@ import {
   checkNumber,
   checkOptions,
 } from "../ground/check.ts";
-import { openOne } from "../stores/cell.ts";
 import { listPolicies } from "../stores/policies.ts";
+import { openOne } from "../stores/policy-state.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
 import type { LimiterClass, LocalLimiter } from "./limiter-api.ts";
 import type { Counted } from "./meter.ts";

@@ -360,7 +360,7 @@ elsewhere("here and there together", async () => {
   await reservation.settle(0);
 });
 
-elsewhere("one after the other in one trip", async () => {
+elsewhere("one after the other in one batch", async () => {
   const { clock, everybody } = inProcess();
   const there = onHand(window(1, 60_000), { clock });
   const limiter = allOf(everybody, there.limiter);

@@ -166,14 +166,17 @@ pace(
   },
 );
 
-pace("setRate: what was let in is owed at the old pace, what comes costs the new one", async () => {
-  const clock = new FakeClock();
-  const limiter = RateLimiter.create(5, { clock, burstSeconds: 0 });
-  limiter.charge(5);
-  limiter.setRate(1);
-  assert.equal(await waits(clock, limiter, 1, 1), [1000, 1000]);
-  limiter.setRate(100);
-  assert.equal(await waits(clock, limiter, 1, 1), [1000, 10]);
-});
+pace(
+  "setRate: what was let in is deficit at the old pace, what comes costs the new one",
+  async () => {
+    const clock = new FakeClock();
+    const limiter = RateLimiter.create(5, { clock, burstSeconds: 0 });
+    limiter.charge(5);
+    limiter.setRate(1);
+    assert.equal(await waits(clock, limiter, 1, 1), [1000, 1000]);
+    limiter.setRate(100);
+    assert.equal(await waits(clock, limiter, 1, 1), [1000, 10]);
+  },
+);
 
 pace.run();

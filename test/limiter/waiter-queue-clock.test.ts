@@ -421,7 +421,7 @@ long(
     const clock = new FakeClock(12_345.678);
     const limiter = RateLimiter.create(3, { clock, burstSeconds: 0 });
     for (let hour = 0; hour < 30; hour += 5) {
-      // nobody waits, nobody is owed anything
+      // without waiters nothing is owed
       await clock.advance(5 * 3_600_000 - 10_000);
       assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
       assert.is(limiter.peek().waitMs, 333.334);

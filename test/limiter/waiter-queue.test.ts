@@ -199,7 +199,7 @@ cancelling.run();
 const retiming = suite("waiter queue, re-timing");
 
 retiming(
-  "setRate re-times everyone who waits; what was let in is owed at the old pace",
+  "setRate re-times everyone who waits; what was let in is deficit at the old pace",
   async () => {
     const { clock, limiter, acquire } = started();
     const waiting = [

@@ -66,7 +66,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   name: "sliding-log",
   code: "l",
   inOrder: true,
-  dated: true,
+  receiptIsTime: true,
   permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000, strict = 0]) {
@@ -135,7 +135,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
 
   // Entries that expire before the last promised one may have been dropped already. They held at most
   // the limit in each window, and no other request is granted before the last entry.
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     const { times, totals } = state;
     const { limit, window } = policy;
     const last = Math.max(now, times.at(-1) ?? now);

@@ -104,7 +104,7 @@ export const steppedBucket: Algorithm<SteppedBucketPolicy, SteppedBucketState> =
     };
   },
 
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     return Math.min(LARGEST, policy.capacity - tokensAt(policy, state, now));
   },
 

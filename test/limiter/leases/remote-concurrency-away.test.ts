@@ -84,13 +84,13 @@ test("throw: after the first time-out calls fail at once, and are served when it
   assert.is(news(), "");
   await clock.tickAsync(1);
   assert.is(news(), "a: STORE_UNAVAILABLE");
-  const trips = store.trips.length;
+  const batches = store.batches.length;
   await askAll("bc");
   const error = await failure(() => limiter.peek());
   assert.instance(error, StoreUnavailableError);
   assert.match(`${error}`, "no answer within 100 ms");
   assert.is(news(), "b: STORE_UNAVAILABLE c: STORE_UNAVAILABLE");
-  assert.is(store.trips.length, trips);
+  assert.is(store.batches.length, batches);
   await store.deliver();
   await clock.tickAsync(SOON);
   await askAll("de");
@@ -120,14 +120,14 @@ test("one breaker for all limiters of a client: nobody pays for what another has
   await other.askAll("ab");
   await other.askAll("c");
   assert.is(other.news(), "a b");
-  assert.equal(other.store.trips, []);
+  assert.equal(other.store.batches, []);
   await one.store.deliver();
   await clock.tickAsync(SOON);
   assert.equal(other.store.leases.size, 3);
   assert.is(other.news(), "c");
 });
 
-test("a trip that is under way answers in time: it was not away at all", async () => {
+test("a batch that is under way answers in time: it was not away at all", async () => {
   const breaker = new Breaker();
   const { store, limiter, askAll, news, lease } = open("local", 1, { breaker, processes: 2 });
   store.held = true;
@@ -173,7 +173,7 @@ test("back before those who failed know of it: they ask again", async () => {
   breaker.close();
   await settled();
   assert.is(other.news(), "b");
-  assert.equal(other.store.trips, ["acquire 1"]);
+  assert.equal(other.store.batches, ["acquire 1"]);
   ask("c");
   await settled();
   assert.is(news(), "c");
@@ -190,7 +190,7 @@ test("gone in the turn in which it was asked: nothing leaves", async () => {
   ask("b");
   await settled();
   assert.is(news(), "a: STORE_UNAVAILABLE b: STORE_UNAVAILABLE");
-  assert.equal([store.trips, limiter.active], [[], 0]);
+  assert.equal([store.batches, limiter.active], [[], 0]);
 });
 
 test("close: what was asked before is answered, what comes later is refused", async () => {
@@ -239,16 +239,16 @@ test("local: a message lets no more go than the share", async () => {
   assert.equal([news(), limiter.active, store.leases.size], ["c", 2, 2]);
 });
 
-test("the client says that it has no connection: here at once, without a trip", async () => {
+test("the client says that it has no connection: here at once, without a batch", async () => {
   const breaker = new Breaker();
   const { store, askAll, news } = open("local", 1, { breaker });
   breaker.disconnected(AWAY);
   await askAll("ab");
   assert.is(news(), "a");
-  assert.equal(store.trips, []);
+  assert.equal(store.batches, []);
   breaker.reconnected();
   await settled();
-  assert.equal(store.trips[0], "probe ");
+  assert.equal(store.batches[0], "probe ");
   assert.equal([store.leases.size, store.tickets.size], [1, 1]);
 });
 
@@ -297,8 +297,8 @@ test("wait: calls wait until it is back, in order; with a time or a signal no lo
 test("wait: an answer that is late each time is as good as one in time", async () => {
   const { store, limiter, askAll, news, lease } = open("wait", 1);
   const run = store.run.bind(store);
-  store.run = async (...trip) => {
-    const reply = await run(...trip);
+  store.run = async (...batch) => {
+    const reply = await run(...batch);
     await new Promise((resolve) => {
       setTimeout(resolve, 150);
     });
@@ -468,10 +468,10 @@ test("local: a release while it is away is delivered, unless it never knew of th
   await lease("a").release();
   await lease("b").release();
   assert.is(store.leases.size, 1);
-  store.trips.length = 0;
+  store.batches.length = 0;
   store.away = undefined;
   await clock.tickAsync(500);
-  assert.equal(store.trips.slice(-2), ["probe ", "release 1"]);
+  assert.equal(store.batches.slice(-2), ["probe ", "release 1"]);
   assert.is(store.leases.size, 0);
   assert.is(clock.countTimers(), 0);
 });

@@ -80,24 +80,24 @@ test("first in, first out across processes; nobody overtakes", async () => {
   assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 0 });
 });
 
-test("what is asked in one turn shares a trip, what comes meanwhile the next", async () => {
+test("what is asked in one turn shares a batch, what comes meanwhile the next", async () => {
   const { limiter, store, ask } = open(2);
   store.held = true;
   for (const who of ["a", "b", "c"]) ask(who);
   await settled();
   ask("d");
   await settled();
-  assert.equal(store.trips, ["acquire 1, acquire 2, acquire 3"]);
+  assert.equal(store.batches, ["acquire 1, acquire 2, acquire 3"]);
   await store.deliver();
-  assert.is(store.trips[1], "acquire 4");
+  assert.is(store.batches[1], "acquire 4");
   assert.equal([limiter.active, limiter.waiting], [2, 2]);
 });
 
-test("more than a script should do at once takes several trips", async () => {
+test("more than a script should do at once takes several batches", async () => {
   const { store, ask, limiter } = open(3000);
   for (let i = 0; i < 2500; i++) ask(`${i}`);
   await settled();
-  assert.is(store.trips.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(limiter.active, 2500);
 });
 
@@ -109,7 +109,7 @@ test("release and dispose, twice: one place, once", async () => {
     assert.is(limiter.active, 1);
   }
   await holder.release();
-  assert.equal(store.trips.slice(1), ["release 1", "try 2", "release 2"]);
+  assert.equal(store.batches.slice(1), ["release 1", "try 2", "release 2"]);
   assert.is(limiter.active, 0);
 });
 
@@ -126,15 +126,15 @@ test("run releases however it ends, and passes on what comes of it", async () =>
   assert.equal(await limiter.peek(), { limit: 1, active: 0, waiting: 0 });
 });
 
-test("leases and tickets are renewed by one trip, every third of the lease", async () => {
+test("leases and tickets are renewed by one batch, every third of the lease", async () => {
   const { limiter, store, went, holder, ask } = await full(2);
   ask("a");
   await clock.tickAsync(0);
-  store.trips.length = 0;
+  store.batches.length = 0;
   await clock.tickAsync(300);
-  assert.equal(store.trips, ["keep 1, keep 2, keep 3"]);
+  assert.equal(store.batches, ["keep 1, keep 2, keep 3"]);
   await clock.tickAsync(60_000);
-  assert.is(store.trips.length, 201);
+  assert.is(store.batches.length, 201);
   assert.equal([holder.signal.aborted, limiter.active, limiter.waiting], [false, 2, 1]);
   await holder.release();
   await settled();
@@ -261,10 +261,10 @@ test("a connection that opens when its limiter is closed reports nothing", async
   ask("a");
   await clock.tickAsync(10);
   await limiter.close();
-  const trips = store.trips.length;
+  const batches = store.batches.length;
   open();
   await clock.tickAsync(100);
-  assert.equal([store.trips.length, store.listening], [trips, 0]);
+  assert.equal([store.batches.length, store.listening], [batches, 0]);
 });
 
 test("a connection that has not opened by then is replaced, if a caller still waits", async () => {
@@ -369,17 +369,17 @@ test("Redis away while renewing: tried again until the lease may have lapsed", a
   store.away = NO_ANSWER;
   await clock.tickAsync(799);
   assert.not(signal.aborted);
-  assert.ok(store.trips.length > 5);
+  assert.ok(store.batches.length > 5);
   await clock.tickAsync(1);
   assert.ok(signal.aborted);
   // asked for only afterwards
   assert.ok(leases[1]?.signal.aborted);
   assert.is(leases[1]?.signal, leases[1]?.signal);
   // told again until the place has lapsed anyway
-  const before = store.trips.length;
+  const before = store.batches.length;
   await clock.tickAsync(5000);
-  assert.match(store.trips.at(-1) ?? "", /release 1, release 2/);
-  assert.ok(store.trips.length - before < 15);
+  assert.match(store.batches.at(-1) ?? "", /release 1, release 2/);
+  assert.ok(store.batches.length - before < 15);
   assert.is(clock.countTimers(), 0);
 });
 
@@ -411,7 +411,7 @@ test("released while it is being renewed: it stays released", async () => {
   await store.deliver();
   await released;
   assert.equal([store.leases.size, limiter.active], [0, 0]);
-  assert.equal(store.trips.slice(1), ["keep 1", "release 1"]);
+  assert.equal(store.batches.slice(1), ["keep 1", "release 1"]);
 });
 
 test("a process that was suspended: leases are lost, those who wait ask anew", async () => {
@@ -440,14 +440,14 @@ test("stale news do not end a wait", async () => {
   await clock.tickAsync(10);
   const [a] = store.tickets.keys();
   const run = store.run.bind(store);
-  store.run = (...trip) => {
-    store.held = trip[2].some(({ verb }) => verb === "acquire");
-    return run(...trip);
+  store.run = (...batch) => {
+    store.held = batch[2].some(({ verb }) => verb === "acquire");
+    return run(...batch);
   };
   store.flush();
   store.leases.set("10000:1:other:1", 10_000);
   await clock.tickAsync(295);
-  assert.match(store.trips.at(-1) ?? "", /acquire 2/);
+  assert.match(store.batches.at(-1) ?? "", /acquire 2/);
   store.tell(String(a));
   await settled();
   assert.equal(went, []);
@@ -497,7 +497,7 @@ test("what is granted so late that its release has overtaken it is given back", 
   await store.deliver();
   await settled();
   assert.is(store.leases.size, 0);
-  assert.equal(store.trips, ["acquire 1", "probe ", "release 1", "release 1"]);
+  assert.equal(store.batches, ["acquire 1", "probe ", "release 1", "release 1"]);
 });
 
 test("an error that comes too late is nobody's", async () => {
@@ -513,16 +513,16 @@ test("an error that comes too late is nobody's", async () => {
   assert.instance(await call, StoreUnavailableError);
   store.run = run;
   await clock.tickAsync(25);
-  store.trips.length = 0;
+  store.batches.length = 0;
   store.held = true;
   const calls = [limiter.peek()];
   await settled();
   fail(NO_ANSWER);
   await settled();
-  // one trip at a time
+  // one batch at a time
   calls.push(limiter.peek());
   await settled();
-  assert.equal(store.trips, ["look "]);
+  assert.equal(store.batches, ["look "]);
   await store.deliver();
   for (const each of calls) assert.is((await each).active, 0);
 });

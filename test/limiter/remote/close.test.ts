@@ -59,12 +59,12 @@ for (const prefetch of [undefined, { permits: 10, maxAgeMs: 1000 }]) {
     const { store, limiter } = onHand(unsaving(10), { prefetch });
     await limiter.acquire();
     await limiter.close();
-    const { length } = store.trips;
+    const { length } = store.batches;
     for (const verb of everyVerb(limiter)) {
       assert.instance(await failure(verb), LimiterClosedError, String(verb));
     }
     await turn();
-    assert.is(store.trips.length, length);
+    assert.is(store.batches.length, length);
     assert.is(limiter.stats.waiting, 0);
   });
 
@@ -129,17 +129,17 @@ closing("a second time is the first, and `await using` is it too", async () => {
     await same.acquire();
   }
   assert.match(store.sent(), /^back /);
-  const { length } = store.trips;
+  const { length } = store.batches;
   await Promise.all([limiter.close(), limiter.close()]);
   assert.is(limiter.close(), limiter.close());
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
 });
 
 closing("a limiter that was never used is closed at once", async () => {
   const { store, limiter } = onHand(unsaving(10));
   assert.is(limiter.state, "ready");
   await limiter.close();
-  assert.equal([limiter.state, store.trips.length], ["closed", 0]);
+  assert.equal([limiter.state, store.batches.length], ["closed", 0]);
 });
 
 closing.run();
@@ -211,9 +211,9 @@ for (const patient of [false, true]) {
     await timers.tickAsync(300);
     await done;
     for (const { status } of await asked) assert.is(status, "rejected");
-    const { length } = store.trips;
+    const { length } = store.batches;
     await timers.tickAsync(5000);
-    assert.is(store.trips.length, length);
+    assert.is(store.batches.length, length);
     assert.is(timers.countTimers(), 0);
   });
 }
@@ -270,7 +270,7 @@ for (const whenUnavailable of ["throw", "allow", "local"] as const) {
   });
 }
 
-away("a trip that leaves while it closes does not outlive it", async () => {
+away("a batch that leaves while it closes does not outlive it", async () => {
   const { store, limiter } = onHand(unsaving(10), { timeoutMs: 300 });
   store.held = true;
   const gone = failure(() => limiter.acquire());

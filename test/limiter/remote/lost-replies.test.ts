@@ -4,7 +4,7 @@ import * as assert from "uvu/assert";
 import { smoothBursty } from "../../../src/index.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
 import { StoreUnavailableError } from "../../../src/redis/index.ts";
-import { LostReplyError } from "../../../src/stores/trip.ts";
+import { LostReplyError } from "../../../src/stores/batch-id.ts";
 import { onHand } from "../../support/limiter/remote.ts";
 import { failure, turn, watch } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";

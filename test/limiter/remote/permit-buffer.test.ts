@@ -3,7 +3,7 @@ import * as assert from "uvu/assert";
 import { type Chunk, type Part, PermitBuffer } from "../../../src/limiter/remote/permit-buffer.ts";
 import { suite } from "../../support/suite.ts";
 
-const answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+const answer = { wait: 0, receipts: [], slowest: 0, quotas: [], deficit: [] };
 
 function chunk(due: number, size: number): Chunk {
   return { due, answer, size, left: size };

@@ -21,14 +21,14 @@ import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Answer, Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
 import { suite } from "../../support/suite.ts";
 
-const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+const GRANTED: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], deficit: [] };
 const answerOf = (wait: number, receipts: readonly number[] = []): Answer => ({
   ...GRANTED,
   wait,
   receipts,
 });
 
-interface SentTrip {
+interface SentBatch {
   readonly key: string;
   readonly declared: string;
   readonly requests: readonly StoreRequest[];
@@ -39,7 +39,7 @@ interface SentTrip {
 
 /** Answers when it is told to. */
 class HandStore implements Store {
-  readonly trips: SentTrip[] = [];
+  readonly batches: SentBatch[] = [];
   readonly breaker: Breaker | undefined;
 
   constructor(breaker?: Breaker) {
@@ -61,15 +61,15 @@ class HandStore implements Store {
     now: number | undefined,
   ): Promise<StoreReply> {
     return new Promise((resolve, reject) => {
-      this.trips.push({
+      this.batches.push({
         ...{ key, declared, requests, now, fail: reject },
         reply: (answers, inForce = declared) => resolve({ inForce, answers }),
       });
     });
   }
 
-  get last(): SentTrip {
-    return this.trips.at(-1) as SentTrip;
+  get last(): SentBatch {
+    return this.batches.at(-1) as SentBatch;
   }
 
   /** Grants everything. */
@@ -182,8 +182,8 @@ function many(count: number): TestCall[] {
   return Array.from({ length: count }, () => new TestCall());
 }
 
-/** The requests of a trip in short: verb, amount, count. */
-function packed({ requests }: SentTrip): string {
+/** The requests of a batch in short: verb, amount, count. */
+function packed({ requests }: SentBatch): string {
   return requests
     .map((one) => (one.verb === "reserve" ? `${one.amount}x${one.count}` : one.verb))
     .join(" ");
@@ -209,9 +209,9 @@ sharing("a lone call leaves with the microtasks of its turn", async () => {
   const { store, ask } = make();
   const call = new TestCall();
   ask(call);
-  assert.is(store.trips.length, 0);
+  assert.is(store.batches.length, 0);
   await Promise.resolve();
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   const { key, declared, now, requests } = store.last;
   assert.equal([key, declared, now], ["key", "s5", undefined]);
   const request = { verb: "reserve", amount: 1, longest: Infinity, late: 0, count: 1 };
@@ -227,7 +227,7 @@ sharing("calls of one turn travel together, and each gets its own answer", async
   const charged = send(() => ({ verb: "charge", amount: 1 }));
   ask(...calls.slice(5));
   await microtasks();
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(packed(store.last), "1x3 2x1 2x1 charge 1x2");
   const answers = Array.from({ length: 8 }, (_, i) => answerOf(i));
   store.last.reply(answers);
@@ -253,7 +253,7 @@ sharing("neighbours are one request where they ask the same of each policy", asy
   assert.is(packed(store.last), "1,2x2 1,x2 2,1x1");
 });
 
-sharing("calls that come during a trip take the next one, in their order", async () => {
+sharing("calls that come during a batch take the next one, in their order", async () => {
   const { store, ask } = make();
   ask(new TestCall(1));
   await microtasks();
@@ -261,21 +261,21 @@ sharing("calls that come during a trip take the next one, in their order", async
   await microtasks();
   ask(new TestCall(3), new TestCall(4));
   await microtasks();
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   await store.grant();
-  assert.is(store.trips.length, 2);
+  assert.is(store.batches.length, 2);
   assert.is(packed(store.last), "2x1 3x1 4x1");
   await store.grant();
-  assert.is(store.trips.length, 2);
+  assert.is(store.batches.length, 2);
 });
 
-sharing("who has gone before the trip leaves does not travel", async () => {
+sharing("who has gone before the batch leaves does not travel", async () => {
   const { store, ask } = make();
   const calls = many(3);
   ask(...calls);
   for (const call of calls) call.gone = true;
   await microtasks();
-  assert.is(store.trips.length, 0);
+  assert.is(store.batches.length, 0);
   const [first, second, third] = many(3) as [TestCall, TestCall, TestCall];
   ask(first, second, third);
   second.gone = true;
@@ -288,7 +288,7 @@ sharing("who has gone before the trip leaves does not travel", async () => {
   assert.equal([third.told, third.undone], [[GRANTED], []]);
 });
 
-sharing("no trip is longer than 4096 calls; the rest takes the next ones", async () => {
+sharing("no batch is longer than 4096 calls; the rest takes the next ones", async () => {
   const { store, ask } = make();
   const calls = many(10_000);
   ask(...calls);
@@ -297,7 +297,7 @@ sharing("no trip is longer than 4096 calls; the rest takes the next ones", async
     assert.is(packed(store.last), expected);
     await store.grant();
   }
-  assert.is(store.trips.length, 3);
+  assert.is(store.batches.length, 3);
   assert.ok(calls.every(({ told }) => told.length === 1));
 });
 
@@ -329,32 +329,35 @@ sharing.run();
 
 const trouble = withTimers("permit link, trouble");
 
-trouble("an error is everybody's who travelled, with its cause; the next trip leaves", async () => {
-  const { store, ask } = make();
-  const calls = many(3);
-  ask(...calls);
-  await microtasks();
-  const waiting = new TestCall(2);
-  ask(waiting);
-  const [gone] = calls as [TestCall];
-  gone.gone = true;
-  const cause = new Error("WRONGTYPE");
-  store.last.fail(cause);
-  await microtasks();
-  assert.equal(
-    calls.map(({ failures }) => failures.length),
-    [0, 1, 1],
-  );
-  const [error] = (calls[1] as TestCall).failures as [StoreUnavailableError];
-  assert.is(error.cause, cause);
-  assert.is(error.code, "STORE_UNAVAILABLE");
-  assert.equal(error.facts, { limiter: "test", timeoutMs: 1000 });
-  assert.match(error.message, /"test".*WRONGTYPE/);
-  assert.is(packed(store.last), "2x1");
-  await store.grant();
-  assert.equal(waiting.told, [GRANTED]);
-  assert.is(timers.countTimers(), 0);
-});
+trouble(
+  "an error is everybody's who travelled, with its cause; the next batch leaves",
+  async () => {
+    const { store, ask } = make();
+    const calls = many(3);
+    ask(...calls);
+    await microtasks();
+    const waiting = new TestCall(2);
+    ask(waiting);
+    const [gone] = calls as [TestCall];
+    gone.gone = true;
+    const cause = new Error("WRONGTYPE");
+    store.last.fail(cause);
+    await microtasks();
+    assert.equal(
+      calls.map(({ failures }) => failures.length),
+      [0, 1, 1],
+    );
+    const [error] = (calls[1] as TestCall).failures as [StoreUnavailableError];
+    assert.is(error.cause, cause);
+    assert.is(error.code, "STORE_UNAVAILABLE");
+    assert.equal(error.facts, { limiter: "test", timeoutMs: 1000 });
+    assert.match(error.message, /"test".*WRONGTYPE/);
+    assert.is(packed(store.last), "2x1");
+    await store.grant();
+    assert.equal(waiting.told, [GRANTED]);
+    assert.is(timers.countTimers(), 0);
+  },
+);
 
 trouble("nobody pays for the outage: late once, then at once, until it is back", async () => {
   const { store, link, inForce, ask } = make();
@@ -376,10 +379,10 @@ trouble("nobody pays for the outage: late once, then at once, until it is back",
   assert.equal(third.failures[0]?.cause, error.cause);
 
   first.returnToStore = (answer) => link.returnToStore(1, answer);
-  store.trips[0]?.reply([answerOf(5, [3])], "s6");
+  store.batches[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
   assert.is(inForce.numbers, "s6");
-  assert.is(store.trips.length, 1, "too late an answer: it is away still");
+  assert.is(store.batches.length, 1, "too late an answer: it is away still");
   await timers.tickAsync(25);
   assert.is(packed(store.last), "pause");
   await store.grant();
@@ -394,7 +397,7 @@ trouble("nobody pays for the outage: late once, then at once, until it is back",
   assert.equal([fourth.told, fourth.failures], [[GRANTED], []]);
   assert.equal([second.told, second.undone, second.failures.length], [[], [], 1]);
   await timers.tickAsync(10_000);
-  assert.is(store.trips.length, 4);
+  assert.is(store.batches.length, 4);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -404,7 +407,7 @@ trouble("looked for with longer and longer pauses; the first answer will do", as
   await timers.tickAsync(5000);
   for (let probes = 1; probes <= 9; probes++) {
     const before = timers.now;
-    while (store.trips.length === probes) await timers.tickAsync(1);
+    while (store.batches.length === probes) await timers.tickAsync(1);
     const longest = Math.min(1000, 25 * 2 ** (probes - 1));
     const pause = timers.now - before;
     assert.ok(pause >= Math.floor(longest / 2) && pause <= longest + 1, `pause ${pause} ms`);
@@ -414,11 +417,11 @@ trouble("looked for with longer and longer pauses; the first answer will do", as
   }
   await timers.tickAsync(1000);
   await store.grant();
-  // neither a late grant nor a late failure of the lost trip matters to those who come now
+  // neither a late grant nor a late failure of the lost batch matters to those who come now
   const next = new TestCall(3);
   ask(next);
   await microtasks();
-  store.trips[0]?.fail(new Error("connection lost"));
+  store.batches[0]?.fail(new Error("connection lost"));
   await microtasks();
   await store.grant();
   assert.equal(next.told, [GRANTED]);
@@ -430,16 +433,16 @@ trouble("a probe that is not answered in time is followed by another", async () 
   const { store, ask, link } = make({ timeoutMs: 1e6 });
   ask(new TestCall());
   await timers.tickAsync(1e6 + 25);
-  assert.is(store.trips.length, 2);
+  assert.is(store.batches.length, 2);
   await timers.tickAsync(1e6 - 25);
-  assert.is(store.trips.length, 2);
+  assert.is(store.batches.length, 2);
   await timers.tickAsync(100);
-  assert.is(store.trips.length, 3);
+  assert.is(store.batches.length, 3);
   // too slow is no better than away
-  store.trips[1]?.reply([]);
+  store.batches[1]?.reply([]);
   await microtasks();
   assert.ok(link.isAway);
-  store.trips[2]?.reply([]);
+  store.batches[2]?.reply([]);
   await microtasks();
   assert.not(link.isAway);
   assert.is(timers.countTimers(), 0);
@@ -453,13 +456,13 @@ trouble("a probe tells all who share the connection, whoever has sent it", async
   await timers.tickAsync(1000);
   links[1]?.send(calls[1] as TestCall);
   assert.is(calls[1]?.failures.length, 1, "it does not try for itself");
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   await timers.tickAsync(25);
-  assert.is(store.trips.length, 2, "one probe for both");
+  assert.is(store.batches.length, 2, "one probe for both");
   store.last.fail(new Error("refused"));
   await timers.tickAsync(50);
   assert.equal(
-    store.trips.slice(1).map(({ key }) => key),
+    store.batches.slice(1).map(({ key }) => key),
     ["a", "b"],
     "by turns",
   );
@@ -491,8 +494,8 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
     calls.map(({ failures }) => failures.length),
     [1, 1, 0, 0, 0],
   );
-  assert.is(store.trips.length, 0);
-  // found again within the same turn: one trip leaves, not two
+  assert.is(store.batches.length, 0);
+  // found again within the same turn: one batch leaves, not two
   breaker.close();
   link.send(calls[2]);
   breaker.join(other, new Error("gone"));
@@ -500,7 +503,7 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
   breaker.close();
   link.send(calls[4]);
   await microtasks();
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   await store.grant();
   assert.is(calls[4].told.length, 1);
   breaker.leave(other);
@@ -597,8 +600,8 @@ trouble(
       if (i === 0) ask(new TestCall(4));
       if (i === 1) (calls[1] as TestCall).gone = true;
       const before = timers.now;
-      const { length } = store.trips;
-      while (store.trips.length === length) await timers.tickAsync(1);
+      const { length } = store.batches;
+      while (store.batches.length === length) await timers.tickAsync(1);
       assert.is(packed(store.last), "pause");
       pauses.push(timers.now - before);
     }
@@ -620,9 +623,9 @@ trouble(
     await microtasks();
     store.last.fail(new Error("away again"));
     await microtasks();
-    const { length } = store.trips;
+    const { length } = store.batches;
     await timers.tickAsync(38);
-    assert.is(store.trips.length, length + 1);
+    assert.is(store.batches.length, length + 1);
     await store.grant();
     await store.grant();
     assert.is(timers.countTimers(), 0);
@@ -641,7 +644,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
   assert.is(behind.delays, 1);
   await timers.tickAsync(38);
   assert.is(packed(store.last), "pause");
-  store.trips[0]?.reply([answerOf(7), answerOf(8)]);
+  store.batches[0]?.reply([answerOf(7), answerOf(8)]);
   await microtasks();
   assert.equal([call.told, call.undone], [[answerOf(7)], []]);
   assert.equal([leaver.told, leaver.undone], [[], [answerOf(8)]]);
@@ -651,7 +654,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("patient: asked again if the store is back and the trip is lost", async () => {
+trouble("patient: asked again if the store is back and the batch is lost", async () => {
   const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
@@ -659,7 +662,7 @@ trouble("patient: asked again if the store is back and the trip is lost", async 
   store.last.reply([]);
   await microtasks();
   assert.is(packed(store.last), "1x1");
-  store.trips[0]?.reply([answerOf(7)]);
+  store.batches[0]?.reply([answerOf(7)]);
   await microtasks();
   assert.equal([call.told, call.undone], [[], [answerOf(7)]]);
   await store.grant();
@@ -674,15 +677,15 @@ trouble(
     ask(first);
     await timers.tickAsync(1038);
     assert.is(packed(store.last), "pause");
-    store.trips[0]?.reply([GRANTED]);
+    store.batches[0]?.reply([GRANTED]);
     ask(second);
     await microtasks();
     assert.is(packed(store.last), "2x1");
     await timers.tickAsync(1000);
-    store.trips[1]?.reply([]); // the probe of the first silence
+    store.batches[1]?.reply([]); // the probe of the first silence
     await microtasks();
-    assert.is(store.trips.length, 3);
-    store.trips[2]?.reply([GRANTED]);
+    assert.is(store.batches.length, 3);
+    store.batches[2]?.reply([GRANTED]);
     await microtasks();
     assert.equal([first.told, second.told, second.undone], [[GRANTED], [GRANTED], []]);
     assert.is(timers.countTimers(), 0);
@@ -694,18 +697,18 @@ trouble("the overdue reply and that of who looks for the store come together", a
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
-  store.trips[0]?.reply([answerOf(7)]);
-  store.trips[1]?.reply([]);
+  store.batches[0]?.reply([answerOf(7)]);
+  store.batches[1]?.reply([]);
   await microtasks();
-  assert.equal([call.told, call.undone, store.trips.length], [[answerOf(7)], [], 2]);
+  assert.equal([call.told, call.undone, store.batches.length], [[answerOf(7)], [], 2]);
 });
 
-trouble("patient: and if the trip fails after all", async () => {
+trouble("patient: and if the batch fails after all", async () => {
   const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1000);
-  store.trips[0]?.fail(new Error("connection lost"));
+  store.batches[0]?.fail(new Error("connection lost"));
   await timers.tickAsync(38);
   assert.is(packed(store.last), "pause");
   await store.grant();
@@ -764,7 +767,7 @@ for (const fault of [
   });
 }
 
-trouble("patient: many more than fit one trip come through after it was away", async () => {
+trouble("patient: many more than fit one batch come through after it was away", async () => {
   const { store, ask } = make({ when: "wait" });
   const calls = many(5000);
   ask(...calls);
@@ -816,7 +819,7 @@ messages("what takes nothing is not given back", async () => {
   await store.grant();
   await timers.tickAsync(25);
   await store.grant(); // the probe
-  assert.is(store.trips.length, 2);
+  assert.is(store.batches.length, 2);
 });
 
 messages("what is given back in vain is an error for who wants to know", async () => {
@@ -853,7 +856,7 @@ messages("patient: what must not be done twice may be late, but not lost", async
   await timers.tickAsync(1038);
   await store.grant(); // the probe
   assert.is(await lost, "STORE_UNAVAILABLE");
-  assert.is(store.trips.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -866,7 +869,7 @@ messages("patient: what must not be done twice is not asked for again", async ()
   store.last.fail(new Error("connection lost"));
   assert.is(await refund, "STORE_UNAVAILABLE");
   await timers.tickAsync(10_000);
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
 });
 
 messages.run();

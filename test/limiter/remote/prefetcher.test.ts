@@ -53,14 +53,14 @@ async function drive(clock: FakeClock, limiter: RemoteLimiter, ms: number): Prom
 
 const serving = suite("prefetcher, serving");
 
-serving("one caller: the instants of single requests, and few trips", async () => {
+serving("one caller: the instants of single requests, and few batches", async () => {
   const { clock, store, limiter } = open(unsaving(1000), 100);
   const instants = await drive(clock, limiter, 1000);
   assert.equal(
     instants.slice(0, 1000),
     Array.from({ length: 1000 }, (_, i) => i),
   );
-  assert.ok(store.trips.length <= 21, `${store.trips.length} trips`);
+  assert.ok(store.batches.length <= 21, `${store.batches.length} batches`);
   assert.is(store.sent(0), "reserve 1 within Infinity x1, reserve 1 within 1000000 x100");
   // as far beyond those who wait here
   assert.is(store.sent(1), "reserve 1 within 1001000 x50");
@@ -72,33 +72,33 @@ serving("at a high rate in pieces of a millisecond, the mean exact", async () =>
   const used = instants.filter((at) => at < 200).length;
   assert.ok(used >= 20_000 - 100 && used <= 20_000 + 100, `${used}`);
   // 2500 each time
-  assert.ok(store.trips.length <= 9, `${store.trips.length} trips`);
+  assert.ok(store.batches.length <= 9, `${store.batches.length} batches`);
   assert.is(store.sent(0), "reserve 1 within Infinity x1, reserve 100 within 1000000 x50");
 });
 
-serving("what is due goes at once, without a trip and without a timer", async () => {
+serving("what is due goes at once, without a batch and without a timer", async () => {
   const { store, limiter } = open(smoothBursty({ permitsPerSecond: 100, prefilled: true }), 50);
   await limiter.acquire();
   await turn();
-  const { length } = store.trips;
+  const { length } = store.batches;
   assert.equal([await limiter.acquire(), await limiter.acquire(2)], [0, 0]);
   assert.equal(await Promise.all([limiter.tryAcquire(), limiter.tryAcquire(3, 0)]), [true, true]);
   assert.is(await limiter.acquire(1, {}), 0);
   assert.is(await limiter.tryAcquire(1, { timeoutMs: 5 }), true);
   assert.is((await limiter.reserve(2)).waitMs, 0);
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
 });
 
-serving("what is not due in time is refused without a trip, and nothing is taken", async () => {
+serving("what is not due in time is refused without a batch, and nothing is taken", async () => {
   const { clock, store, limiter } = open(unsaving(10), 4);
   await limiter.acquire();
   await turn();
-  const { length } = store.trips;
+  const { length } = store.batches;
   assert.equal(
     [await limiter.tryAcquire(), await limiter.tryAcquire(1, 99), await limiter.tryAcquire(2, 199)],
     [false, false, false],
   );
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
   const just = watch(clock, limiter.tryAcquire(2, 200));
   await clock.advance(200);
   assert.equal([just.value, just.at], [true, 200]);
@@ -112,10 +112,10 @@ serving("several policies: one number for all is served, others are not", async 
   assert.is(store.sent(), "reserve 1,1 within Infinity x1, reserve 1,1 within 1000000 x4");
   const same = [limiter.acquire(), limiter.acquire({ a: 1, b: 1 })].map((one) => watch(clock, one));
   await clock.advance(0);
-  const { length } = store.trips;
+  const { length } = store.batches;
   const different = watch(clock, limiter.acquire({ b: 1 }));
   await turn();
-  assert.is(store.trips.length, length + 1);
+  assert.is(store.batches.length, length + 1);
   await clock.advance(10_000);
   assert.equal(
     [...same, different].map(({ at }) => at),
@@ -133,7 +133,7 @@ serving(
   },
 );
 
-serving("many callers share a run, and what is missing is one trip more", async () => {
+serving("many callers share a run, and what is missing is one batch more", async () => {
   const { clock, store, limiter } = open(unsaving(1000), 20);
   const instants = Array.from({ length: 50 }, () => watch(clock, limiter.acquire()));
   await clock.advance(0);
@@ -162,12 +162,12 @@ serving("callers who wait in line far ahead are served by runs too", async () =>
   };
   for (let i = 0; i < 100; i++) work().catch(() => {});
   await clock.advance(1000);
-  const { length } = store.trips;
+  const { length } = store.batches;
   const before = used;
   await clock.advance(2000);
   assert.is(used - before, 200);
   // not one for each
-  assert.ok(store.trips.length - length <= 20, `${store.trips.length - length} trips`);
+  assert.ok(store.batches.length - length <= 20, `${store.batches.length - length} batches`);
 });
 
 serving("pause defers what lies here", async () => {
@@ -252,10 +252,10 @@ bounds("nothing is reserved further ahead than maxAgeMs", async () => {
   await turn();
   assert.is((await other.peek()).waitMs, 600);
   // cut short: not asked again at once
-  const { length } = store.trips;
+  const { length } = store.batches;
   const waited = watch(clock, limiter.acquire());
   await clock.advance(100);
-  assert.equal([waited.at, store.trips.length], [100, length]);
+  assert.equal([waited.at, store.batches.length], [100, length]);
   await drive(clock, limiter, 1000);
   assert.ok((await other.peek()).waitMs <= 600);
 });
@@ -267,7 +267,7 @@ bounds("a bucket that holds few gives few, and is not asked again and again", as
     instants.slice(0, 100),
     Array.from({ length: 100 }, (_, i) => 10 * i),
   );
-  const refused = store.trips.flat().filter(({ verb }) => verb === "reserve").length;
+  const refused = store.batches.flat().filter(({ verb }) => verb === "reserve").length;
   assert.ok(refused < 150, `${refused}`);
 });
 
@@ -301,10 +301,10 @@ for (const [name, policies] of Object.entries(KINDS)) {
         for (const each of [limiter, twin.limiter]) watch(clock, each.acquire(permits));
         await clock.advance(0);
       }
-      const { length } = store.trips;
+      const { length } = store.batches;
       await clock.advance(2000);
       await twin.clock.advance(2000);
-      assert.is(store.trips.length, length + 1);
+      assert.is(store.batches.length, length + 1);
       assert.match(store.sent(), /^back /);
       const [mine, plain] = [await limiter.peek(), await twin.limiter.peek()];
       assert.equal([mine.allowed, mine.remaining], [plain.allowed, plain.remaining]);
@@ -358,7 +358,7 @@ bounds("who uses it keeps it", async () => {
     await clock.advance(200);
     assert.is(await limiter.tryAcquire(), true);
   }
-  assert.ok(store.trips.flat().every(({ verb }) => verb === "reserve"));
+  assert.ok(store.batches.flat().every(({ verb }) => verb === "reserve"));
 });
 
 bounds("an idle limiter has no timer", async () => {
@@ -388,20 +388,20 @@ bounds("an idle limiter has no timer", async () => {
 bounds("auto: nothing for slow callers, and much for fast ones", async () => {
   const slow = open(unsaving(5), "auto");
   await drive(slow.clock, slow.limiter, 5000);
-  assert.ok(slow.store.trips.flat().every((each) => each.verb === "reserve" && each.count === 1));
+  assert.ok(slow.store.batches.flat().every((each) => each.verb === "reserve" && each.count === 1));
   const { clock, store, limiter } = open(unsaving(1000), "auto");
   await drive(clock, limiter, 1000);
-  assert.ok(store.trips.length < 80, `${store.trips.length} trips`);
-  const { length } = store.trips;
+  assert.ok(store.batches.length < 80, `${store.batches.length} batches`);
+  const { length } = store.batches;
   await drive(clock, limiter, 1000);
-  const trips = store.trips.length - length;
-  assert.ok(trips >= 8 && trips <= 45, `${trips} trips`);
+  const batches = store.batches.length - length;
+  assert.ok(batches >= 8 && batches <= 45, `${batches} batches`);
   // idle, it gives back; and begins small again
   await clock.advance(5000);
   assert.match(store.sent(), /^back /);
-  const asked = store.trips.length;
+  const asked = store.batches.length;
   await limiter.acquire();
-  const [own, run] = store.trips[asked] ?? [];
+  const [own, run] = store.batches[asked] ?? [];
   assert.is(own?.verb, "reserve");
   assert.ok(run === undefined || (run.verb === "reserve" && run.count < 40));
 });
@@ -561,7 +561,7 @@ giving("who is aborted while it sleeps leaves its permits here, for those behind
   const gone = failure(() => limiter.acquire(1, { signal }));
   const behind = watch(clock, limiter.acquire());
   await turn();
-  const { length } = store.trips;
+  const { length } = store.batches;
   controller.abort(new Error("enough"));
   await gone;
   await turn();
@@ -569,7 +569,7 @@ giving("who is aborted while it sleeps leaves its permits here, for those behind
   await clock.advance(1000);
   assert.equal([behind.at, next.at], [100, 200]);
   assert.is(
-    store.trips
+    store.batches
       .slice(length)
       .flat()
       .filter(({ verb }) => verb === "back").length,
@@ -599,10 +599,10 @@ giving("a cancelled reservation lies here again", async () => {
   await turn();
   const reservation = await limiter.reserve();
   await turn();
-  const { length } = store.trips;
+  const { length } = store.batches;
   assert.equal([reservation.waitMs, await reservation.cancel()], [100, true]);
   assert.is((await limiter.reserve()).waitMs, 100);
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
   await clock.advance(0);
 });
 

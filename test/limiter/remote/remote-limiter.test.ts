@@ -31,9 +31,9 @@ async function makeUsed(options: Parameters<typeof onHand>[1] = {}) {
   return made;
 }
 
-const trips = suite("remote limiters, trips");
+const batches = suite("remote limiters, batches");
 
-trips("what is called in one turn travels together, in order, neighbours as one", async () => {
+batches("what is called in one turn travels together, in order, neighbours as one", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10 }));
   const [waited, tried, told, peeked] = await Promise.all([
     limiter.acquire(),
@@ -49,7 +49,7 @@ trips("what is called in one turn travels together, in order, neighbours as one"
     limiter.tryAcquire(1, 5),
     limiter.tryAcquire(1, { timeoutMs: 5 }),
   ]);
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(
     store.sent(),
     [
@@ -60,7 +60,7 @@ trips("what is called in one turn travels together, in order, neighbours as one"
   assert.equal([waited, tried, told.allowed, peeked.waitMs], [0, false, false, 100]);
 });
 
-trips("calls during a trip take the next one together", async () => {
+batches("calls during a batch take the next one together", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1000 }));
   store.held = true;
   const first = limiter.tryAcquire();
@@ -69,23 +69,23 @@ trips("calls during a trip take the next one together", async () => {
   await turn();
   rest.push(limiter.tryAcquire(2), limiter.tryAcquire());
   await turn();
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   await store.deliver();
-  assert.is(store.trips.length, 2);
+  assert.is(store.batches.length, 2);
   assert.is(store.sent(), "reserve 2 within 0 x3, reserve 1 within 0 x1");
   assert.is(await first, true);
   assert.equal(await Promise.all(rest), [false, false, false, false]);
 });
 
-trips("a lone call leaves in the same turn", async () => {
+batches("a lone call leaves in the same turn", async () => {
   const { store, limiter } = onHand(slow);
   const waited = limiter.acquire();
   await Promise.resolve();
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(await waited, 0);
 });
 
-trips("no time travels where the store has a clock of its own", async () => {
+batches("no time travels where the store has a clock of its own", async () => {
   const told: unknown[] = [];
   const { limiter, store } = onHand(slow, { epoch: undefined });
   const { run } = store;
@@ -97,7 +97,7 @@ trips("no time travels where the store has a clock of its own", async () => {
   assert.equal(told, [["key", "s1", undefined]]);
 });
 
-trips.run();
+batches.run();
 
 // -- waiting --
 
@@ -157,7 +157,7 @@ waiting("where the clock is the store's too, the reply may take its time for not
   assert.equal([acquired.at, acquired.value], [1000, 1000]);
 });
 
-waiting("first in, first out, over several trips", async () => {
+waiting("first in, first out, over several batches", async () => {
   const { clock, store, limiter } = await makeUsed();
   const order: number[] = [];
   const ask = (i: number, n: number) => limiter.acquire(n).then(() => order.push(i));
@@ -237,9 +237,9 @@ waiting("whose instants lie in a pause do not all go at its end", async () => {
   ];
   await clock.advance(150);
   controller.abort(new Error("enough"));
-  const { length } = store.trips;
+  const { length } = store.batches;
   await limiter.pause(1000);
-  assert.is(store.trips.length, length + 1, "one trip");
+  assert.is(store.batches.length, length + 1, "one batch");
   await clock.advance(10_000);
   assert.equal(
     sleeping.map(({ at }) => at),
@@ -258,7 +258,13 @@ waiting(
       () => limiter.refund(6),
       async () => {
         store.run = async () => {
-          const never: Answer = { wait: Infinity, receipts: [], slowest: 0, quotas: [], owed: [] };
+          const never: Answer = {
+            wait: Infinity,
+            receipts: [],
+            slowest: 0,
+            quotas: [],
+            deficit: [],
+          };
           return { inForce: "s4", answers: [never] };
         };
         return limiter.acquire(6);
@@ -303,14 +309,14 @@ const WAITING = {
 for (const [verb, wait] of Object.entries(WAITING)) {
   aborting(`${verb}: before it leaves, nothing travels`, async () => {
     const { clock, store, limiter } = await makeUsed();
-    const { length } = store.trips;
+    const { length } = store.batches;
     const controller = new AbortController();
     const waited = watch<unknown>(clock, wait(limiter, controller.signal));
     const reason = new Error("enough");
     controller.abort(reason);
     await clock.advance(0);
     assert.is(waited.error, reason);
-    assert.is(store.trips.length, length);
+    assert.is(store.batches.length, length);
     assert.is(getEventListeners(controller.signal, "abort").length, 0);
   });
 
@@ -370,9 +376,9 @@ aborting("what was refused on the way is not given back", async () => {
   await turn();
   controller.abort(new Error("enough"));
   await refused;
-  const { length } = store.trips;
+  const { length } = store.batches;
   await store.deliver();
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
 });
 
 aborting("one signal of many, some asleep, some on the way, some not yet", async () => {
@@ -560,7 +566,7 @@ away("patient: everybody waits until it is back", async () => {
   ]);
   const acquired = watch(new FakeClock(), limiter.acquire());
   await timers.tickAsync(5000);
-  assert.ok(store.trips.length >= 5, `${store.trips.length} trips`);
+  assert.ok(store.batches.length >= 5, `${store.batches.length} batches`);
   store.away = undefined;
   await timers.tickAsync(1500);
   const [decided, peeked, reserved] = await told;
@@ -589,9 +595,9 @@ away("patient: a time-out or a signal ends the wait", async () => {
   await timers.tickAsync(0);
   for (const { error } of [later, acquired, forever]) assert.is(error, reason);
   assert.is(getEventListeners(signal, "abort").length, 0);
-  const { length } = store.trips;
+  const { length } = store.batches;
   await timers.tickAsync(2000);
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -617,7 +623,7 @@ away("patient: a time-out of more than 2^31 ms does not end at once", async () =
   assert.is(tried.value, true);
 });
 
-away("patient: who was given up during a trip that failed is not asked for again", async () => {
+away("patient: who was given up during a batch that failed is not asked for again", async () => {
   const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.held = true;
   const controller = new AbortController();
@@ -627,7 +633,7 @@ away("patient: who was given up during a trip that failed is not asked for again
   controller.abort(new Error("enough"));
   await given;
   await timers.tickAsync(1100);
-  assert.is(store.trips.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -643,7 +649,7 @@ function twoProcesses(policy: Policy) {
 }
 
 const unsaving = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
-const cells = gcra({ limit: 1, periodMs: 1000, burst: 0 });
+const policyStates = gcra({ limit: 1, periodMs: 1000, burst: 0 });
 const steps = tokenBucket({ capacity: 1, refill: 1, everyMs: 1000, stepped: true });
 for (const [name, policy, instants] of [
   // the first at once, the one there at 2 s; who asks after the abort comes behind it
@@ -654,7 +660,7 @@ for (const [name, policy, instants] of [
     smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1 }),
     [2000.5, 3000.5, 4000.5],
   ],
-  ["gcra: lost", cells, [2000, 3000, 4000]],
+  ["gcra: lost", policyStates, [2000, 3000, 4000]],
   ["tokenBucket: lost", tokenBucket({ capacity: 1, refill: 1, everyMs: 1000 }), [2000, 3000, 4000]],
   ["tokenBucket, stepped: lost", steps, [2000, 3000, 4000]],
 ] as const) {
@@ -691,7 +697,7 @@ beside("who asked for another amount does not take over what was left", async ()
 });
 
 beside("the last of all leaves no gap", async () => {
-  for (const policy of [slow, cells]) {
+  for (const policy of [slow, policyStates]) {
     const { clock, here, there } = twoProcesses(policy);
     await here.acquire();
     const controllers: AbortController[] = [];

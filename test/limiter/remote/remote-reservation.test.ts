@@ -111,7 +111,7 @@ ready("a signal ends the wait and cancels it, for all who wait", async () => {
   await turn();
   assert.ok(waiting.every(({ error }) => error === reason));
   assert.is(store.sent(), "back 1 ()");
-  assert.is(store.trips.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(getEventListeners(signal, "abort").length, 0);
   assert.is((await limiter.reserve()).waitMs, 1000);
 });
@@ -171,9 +171,9 @@ cancel("one that has come is not cancelled", async () => {
   assert.is(await now.cancel(), false);
   const reservation = await limiter.reserve();
   await clock.advance(1000);
-  const { length } = store.trips;
+  const { length } = store.batches;
   assert.is(await reservation.cancel(), false);
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
 });
 
 cancel("those who wait for it are told", async () => {
@@ -249,11 +249,11 @@ settle("by name: what is not named stays as it is", async () => {
 settle("a bad number is refused before anything changed", async () => {
   const { store, limiter } = await makeUsed();
   const reservation = await limiter.reserve();
-  const { length } = store.trips;
+  const { length } = store.batches;
   for (const bad of [-1, Number.NaN, Infinity, "1", { strange: 1 }] as number[]) {
     assert.match(`${await failure(() => reservation.settle(bad))}`, "permits");
   }
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
 });
 
 settle("after it was cancelled, all that was used is charged", async () => {

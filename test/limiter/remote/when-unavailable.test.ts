@@ -85,7 +85,7 @@ away("an outage right after a burst gives no second one", async () => {
 away("nor after a burst that is newer than the store's last report", async () => {
   const { limiter, store, pass, leave } = await idle(ten);
   await limiter.peek();
-  assert.is(store.sent(), "peek 1, owed");
+  assert.is(store.sent(), "peek 1, deficit");
   await limiter.acquire(11);
   assert.is(store.sent(), "reserve 11 within Infinity x1", "told a moment ago");
   leave();
@@ -96,15 +96,15 @@ away("nor after a burst that is newer than the store's last report", async () =>
   assert.is(await limiter.tryAcquire(), true);
 });
 
-away("the last report is recent: a last trip asks for it when no call does", async () => {
+away("the last report is recent: a last batch asks for it when no call does", async () => {
   const { limiter, store, pass } = await idle(ten);
   await limiter.peek();
   await limiter.acquire(11);
-  const { length } = store.trips;
+  const { length } = store.batches;
   await pass(50);
-  assert.equal([store.sent(), store.trips.length], ["owed", length + 1]);
+  assert.equal([store.sent(), store.batches.length], ["deficit", length + 1]);
   await pass(10_000);
-  assert.is(store.trips.length, length + 1);
+  assert.is(store.batches.length, length + 1);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -164,9 +164,9 @@ away("only calls in flight pay for the outage: later ones are answered at once",
   const asked = timers.now;
   await pass(1000);
   assert.equal([first.value, Number(first.at) - asked], [true, 1000]);
-  const { length } = store.trips;
+  const { length } = store.batches;
   for (let i = 0; i < 100; i++) await limiter.tryAcquire();
-  assert.is(store.trips.length, length);
+  assert.is(store.batches.length, length);
 });
 
 away("those who wait are let in at the share's pace, in order; who leaves makes room", async () => {
@@ -201,12 +201,12 @@ away("known to be away: hardly anybody else runs between question and answer", a
     });
     store.held = true;
     await Promise.all([limiter.tryAcquire().catch(() => {}), pass(1000)]);
-    const { length } = store.trips;
+    const { length } = store.batches;
     for (const verb of ["acquire", "tryAcquire", "reserve", "decide", "peek", "charge"] as const) {
       const steps = await stepsOf(limiter[verb](1));
       assert.ok(steps <= 3, `${whenUnavailable}: ${verb} takes ${steps} steps`);
     }
-    assert.is(store.trips.length, length);
+    assert.is(store.batches.length, length);
   }
 });
 
@@ -231,11 +231,11 @@ away("when the store is back, use is charged and waiting callers ask it in order
   assert.is(taken, 3);
   const waiting = [watch(clock, limiter.acquire(2)), watch(clock, limiter.tryAcquire(1, 5000))];
   await turn();
-  const { length } = store.trips;
+  const { length } = store.batches;
   await comeBack();
   assert.equal(
-    store.trips.slice(length).map((_, i) => store.sent(length + i - store.trips.length)),
-    ["pause 0", "settle 3, reserve 2 within Infinity x1, reserve 1 within 5000000 x1, owed"],
+    store.batches.slice(length).map((_, i) => store.sent(length + i - store.batches.length)),
+    ["pause 0", "settle 3, reserve 2 within Infinity x1, reserve 1 within 5000000 x1, deficit"],
   );
   // 10 were there: the charge, then the two, then the one
   assert.equal(
@@ -258,7 +258,7 @@ away(
     const left = watch(clock, limiter.acquire(1, { signal: leaving.signal }));
     await pass(50);
     // others have used what was there
-    store.frame.trip("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
+    store.frame.runBatch("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
     await comeBack();
     leaving.abort();
     await pass(5000);
@@ -282,13 +282,13 @@ away("away again before use was charged: nothing is forgotten", async () => {
     return run.call(store, key, declared, requests, now);
   };
   await timers.tickAsync(100);
-  assert.ok(store.trips.some(([first]) => first?.verb === "settle" && first.amount === 3));
+  assert.ok(store.batches.some(([first]) => first?.verb === "settle" && first.amount === 3));
   Object.assign(store, { run });
   const { remaining } = await limiter.peek();
   await comeBack();
   assert.ok(remaining < 1, `${remaining}`);
   const { policies } = await limiter.peek();
-  assert.equal([policies.default?.remaining, store.sent(-2)], [8, "settle 3, owed"]);
+  assert.equal([policies.default?.remaining, store.sent(-2)], [8, "settle 3, deficit"]);
   await pass(100);
 });
 
@@ -378,11 +378,11 @@ away("charges, refunds and pauses hold here, and there when it is back", async (
   const { waitMs } = await limiter.peek();
   assert.is(waitMs, 3000);
   await pass(500);
-  const { length } = store.trips;
+  const { length } = store.batches;
   await comeBack();
   assert.equal(
-    store.trips.slice(length).map((_, i) => store.sent(length + i - store.trips.length)),
-    ["pause 0", "pause 2500000, settle 2.75, owed"],
+    store.batches.slice(length).map((_, i) => store.sent(length + i - store.batches.length)),
+    ["pause 0", "pause 2500000, settle 2.75, deficit"],
   );
 });
 
@@ -566,7 +566,7 @@ away("several policies: each has its share, and is charged its own", async () =>
   const { policies } = await limiter.peek({ requests: 1 });
   assert.equal([policies.requests?.limit, policies.bytes?.limit], [6, 2000]);
   await comeBack();
-  assert.is(store.sent(), "settle 4,1500, owed");
+  assert.is(store.sent(), "settle 4,1500, deficit");
 });
 
 away("a warm limiter stays warm through an outage", async () => {
@@ -663,10 +663,10 @@ away("a prefetching limiter tells the store what was used while it was away", as
   });
   leave();
   const used = await grantedOf(Array.from({ length: 30 }, () => limiter.tryAcquire()));
-  const trips = store.trips.length;
+  const batches = store.batches.length;
   await comeBack();
-  const charged = store.trips
-    .slice(trips)
+  const charged = store.batches
+    .slice(batches)
     .flat()
     .reduce((sum, one) => sum + (one.verb === "settle" ? Number(one.amount) : 0), 0);
   assert.ok(used > 0);
@@ -685,11 +685,11 @@ away("who is held up for a turn asks the store if that is back by then", async (
   store.away = undefined;
   timers.tick(1000);
   for (let i = 0; i < 50; i++) await Promise.resolve();
-  const trips = store.trips.length;
+  const batches = store.batches.length;
   await Promise.all([first, second]);
   assert.equal(
-    store.trips
-      .slice(trips)
+    store.batches
+      .slice(batches)
       .flat()
       .map(({ verb }) => verb),
     ["reserve"],
