@@ -2,15 +2,15 @@
 // tsconfig.build.json and the "exports" of its package.json.
 //
 //   dist/**/*.js               the ES modules, one for each source
-//   dist/cjs/**/*.js           the same as CommonJS, one for each entry and what several entries share
-//   dist/cjs/**/*.d.ts         the types of both
+//   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share
+//   dist/cjs/**/*.d.ts         the types of both builds
 //   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
 //
-// The types exist once, so a class of one build has the same type as that of the other. An ES module
-// may import types of CommonJS, not the reverse, so they are CommonJS.
+// The types exist once, so a class has the same type in both builds. They are CommonJS, because an ES
+// module may import types of CommonJS but not the reverse.
 //
 // The JavaScript has no comments and short local names: with docs and examples the package has 1 MB.
-// Classes and functions keep their names and statements their lines, so that stack traces can be read.
+// Classes and functions keep their names, and statements stay on separate lines, for readable stack traces.
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { build, transform } from "esbuild";
 import { minify } from "terser";
 
-/** Packages without CommonJS. A CommonJS declaration may import only their types, and must say so. */
+/** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
 const ES_ONLY = ["p-queue"];
 
 const typescript = resolve("node_modules/typescript/bin/tsc");
@@ -99,7 +99,7 @@ async function shorten(file: string): Promise<string> {
   const options = {
     parse,
     compress: false,
-    // nothing outside sees a CommonJS module's own variables; an ES module exports its own
+    // the top-level names of a CommonJS module are private; those of an ES module may be exports
     mangle: { toplevel: isCommonJs, keep_classnames: true, keep_fnames: true },
     format: { ecma: 2020, semicolons: false, preserve_annotations: true },
   } as const;
