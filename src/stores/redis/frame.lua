@@ -80,6 +80,9 @@ end
 
 --> hot
 
+-- the twins of the algorithms, by their codes
+local algorithms = {}
+--> twins
 -- the index of the next argument to read
 local position
 -- times are microseconds after base; no request is granted before paused_until
