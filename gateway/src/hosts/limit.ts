@@ -119,8 +119,10 @@ class LimitChecker implements Checker {
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
   readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
-  /** By permits that stand for a request. Rules are reused, because fields are cached by rule. */
-  readonly #rules = new Map<number, CountedRule>();
+  /** The rule of most requests. Rules are reused, because fields are cached by rule. */
+  readonly #usual: Ask<CountedRule>["active"];
+  /** Other rules by the permits that stand for a request. */
+  readonly #others = new Map<number, Ask<CountedRule>["active"]>();
   readonly #byPolicy = new Map<string, KeyedLimiter>();
   /** The limiter's limit when it was last seen; Infinity where there are several. */
   #own: number | undefined;
@@ -173,6 +175,7 @@ class LimitChecker implements Checker {
     if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
     if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
     this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
+    this.#usual = this.#activeOf(this.#cost);
     const readLimit = (value: unknown) => this.#readLimit(value);
     if (typeof limit === "function") {
       this.#limitOf = guard("limit", limit, "has the limiter's own limit", readLimit);
@@ -194,17 +197,17 @@ class LimitChecker implements Checker {
     const cost = this.#costOf?.(request, report);
     const limit = this.#limitOf?.(request, report);
     if (key instanceof Promise || cost instanceof Promise || limit instanceof Promise) {
-      return Promise.all([key, cost, limit]).then((known) => this.#take(known, request, report));
+      return Promise.all([key, cost, limit]).then(([value, permits, most]) =>
+        this.#take(value, permits, most, request, report),
+      );
     }
-    return this.#take([key, cost, limit], request, report);
+    return this.#take(key, cost, limit, request, report);
   }
 
   #take(
-    [value, cost = this.#cost, limit = this.#fixedLimit]: readonly [
-      string | undefined,
-      number | undefined,
-      RequestLimit,
-    ],
+    value: string | undefined,
+    cost = this.#cost,
+    limit = this.#fixedLimit,
     request: GatewayRequest,
     report: Report | undefined,
   ): Maybe<CheckResult> {
@@ -217,12 +220,7 @@ class LimitChecker implements Checker {
         ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
         : undefined;
     const take = (source: Limiter | LimiterByKey, ratio: number) => {
-      const active = {
-        rule: this.#rule((this.#costOf === undefined ? cost : 1) * ratio),
-        isGlobal: true, // its limiter answers now or later
-        isShadow: false,
-        longestWaitMs: this.#longestWaitMs,
-      };
+      const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
       const limiter = isByKey(source) ? source.for(key) : source;
       return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
     };
@@ -277,14 +275,24 @@ class LimitChecker implements Checker {
     });
   }
 
-  #rule(cost: number): CountedRule {
-    let rule = this.#rules.get(cost);
-    if (rule === undefined) {
-      rule = { name: this.#name, mode: "enforce", cost };
-      if (this.#rules.size >= MOST_RULES) this.#rules.clear();
-      this.#rules.set(cost, rule);
+  #active(cost: number): Ask<CountedRule>["active"] {
+    if (this.#usual.rule.cost === cost) return this.#usual;
+    let active = this.#others.get(cost);
+    if (active === undefined) {
+      active = this.#activeOf(cost);
+      if (this.#others.size >= MOST_RULES) this.#others.clear();
+      this.#others.set(cost, active);
     }
-    return rule;
+    return active;
+  }
+
+  #activeOf(cost: number): Ask<CountedRule>["active"] {
+    return {
+      rule: { name: this.#name, mode: "enforce", cost },
+      isGlobal: true, // its limiter answers now or later
+      isShadow: false,
+      longestWaitMs: this.#longestWaitMs,
+    };
   }
 
   /** @returns undefined if a number cannot replace the limiter's own limit */
@@ -332,7 +340,7 @@ class LimitChecker implements Checker {
   }
 
   /** For a request that can never pass. */
-  #refusal(key: string, limit: number, rule: CountedRule = this.#rule(this.#cost)): LimitVerdict {
+  #refusal(key: string, limit: number, rule = this.#usual.rule): LimitVerdict {
     const status = { limit, remaining: 0, resetMs: 0, windowMs: 0 };
     const policy = "default";
     const decision: Decision = {
