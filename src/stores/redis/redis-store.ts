@@ -4,6 +4,7 @@
  */
 import { show } from "../../ground/check.ts";
 import type { Amount } from "../../ground/permits.ts";
+import { type BatchId, LostReplyError } from "../batch-id.ts";
 import type { Breaker } from "../breaker.ts";
 import type { ProcessCounter } from "../process-counter.ts";
 import {
@@ -14,8 +15,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../store.ts";
-import { LostReplyError, type Trip } from "../trip.ts";
-import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
+import { decodeNotes, decodeNumber, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
@@ -33,7 +33,7 @@ export class RedisStore implements Store {
   readonly #processes: ProcessCounters;
   readonly #twins: readonly LuaTwin[];
   readonly #prefix: string;
-  /** The scripts for trips that only reserve, and for trips with other verbs. */
+  /** The scripts for batches that only reserve, and for batches with other verbs. */
   readonly #reserving: KeyScript;
   readonly #anything: KeyScript;
   readonly #policies: number;
@@ -82,7 +82,7 @@ export class RedisStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
-    trip?: Trip,
+    batchId?: BatchId,
   ): Promise<StoreReply> {
     let script = this.#reserving;
     let args = now === undefined ? this.#encodeAcquire(declared, requests) : undefined;
@@ -106,8 +106,8 @@ export class RedisStore implements Store {
         const keys = [fullKey, ...this.#limitKeys];
         explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
       };
-      const pending = { key: fullKey, args, own: encodeTrip(trip), replied, failed };
-      this.#coalescer.send(script, pending, this.#limitKeys);
+      const pending = { script, key: fullKey, args, own: encodeBatchId(batchId), replied, failed };
+      this.#coalescer.send(pending, this.#limitKeys);
     });
   }
 
@@ -146,14 +146,14 @@ export class RedisStore implements Store {
       case "set":
         args.push(request.numbers);
         break;
-      case "owed":
+      case "deficit":
       case "unset":
       case "reset":
         break;
     }
   }
 
-  /** Returns the arguments in their shortest form, for the most common trip; undefined for all others. */
+  /** Returns the arguments in their shortest form, for the most common batch; undefined for all others. */
   #encodeAcquire(declared: string, requests: readonly StoreRequest[]): string[] | undefined {
     const [request] = requests;
     if (requests.length !== 1 || this.#policies !== 1 || request?.verb !== "reserve")
@@ -179,47 +179,82 @@ function decodeReply(
   reply: unknown,
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const whole = String(reply);
-  // the number of the caller's last trip that the state remembers
+  const whole = typeof reply === "string" ? reply : "";
+  // the number of the caller's last batch that the state remembers
   const after = whole.startsWith("~") ? whole.indexOf("~", 1) : -1;
   const all = after < 0 ? whole : whole.slice(after + 1);
   const end = all.indexOf("\t");
-  // the hot path omits the head: its numbers are the declared ones, and it has no notes
-  const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
-  const head = isHot ? "" : all.slice(0, end);
-  // for a short text `split` costs more than the rest of the decoding
-  const isOne = end === all.lastIndexOf("\t");
-  const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
-  if (typeof reply !== "string" || (end < 0 && !isHot) || texts.length !== requests.length) {
+  const answers: Answer[] = [];
+  const decoded: Writable<StoreReply> = { inForce: declared, answers };
+  if (
+    !(end < 0 ? decodeHot(all, requests, answers) : decodeAll(all, end, requests, decoded, answers))
+  ) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
-  const answers: Answer[] = [];
-  for (let i = 0; i < requests.length; i++) {
-    const text = String(texts[i]);
-    const verb = requests[i]?.verb;
-    if (verb === "reserve") decodeGrants(text, answers);
-    else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
-    else if (verb === "owed") answers.push(decodeOwed(text));
-    else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
-    else answers.push(AT_ONCE);
-  }
-  const { inForce, notes } = decodeNotes(head);
-  const decoded: Writable<StoreReply> = { inForce: inForce === "" ? declared : inForce, answers };
-  if (notes !== undefined) decoded.notes = notes;
   if (after >= 0) decoded.remembered = Number(whole.slice(1, after));
   return decoded;
+}
+
+/** Decodes the reply of the hot path: its numbers are the declared ones, and it has no notes. */
+function decodeHot(text: string, requests: readonly StoreRequest[], answers: Answer[]): boolean {
+  const [request] = requests;
+  if (requests.length !== 1 || request?.verb !== "reserve" || !/^[\dn]/.test(text)) return false;
+  return decodeGrants(text, request.count, answers);
+}
+
+/** Decodes the reply of the frame, with the answers from `end` on. */
+function decodeAll(
+  all: string,
+  end: number,
+  requests: readonly StoreRequest[],
+  decoded: Writable<StoreReply>,
+  answers: Answer[],
+): boolean {
+  const { inForce, notes } = decodeNotes(all.slice(0, end));
+  if (inForce !== "") decoded.inForce = inForce;
+  if (notes !== undefined) decoded.notes = notes;
+  // for a short text `split` costs more than the rest of the decoding
+  const rest = all.slice(end + 1);
+  const texts = rest.includes("\t") ? rest.split("\t") : [rest];
+  if (texts.length !== requests.length) return false;
+  return requests.every((request, i) => {
+    const text = String(texts[i]);
+    if (request.verb === "reserve") return decodeGrants(text, request.count, answers);
+    answers.push(decodeAnswer(request.verb, text));
+    return true;
+  });
+}
+
+function decodeAnswer(verb: StoreRequest["verb"], text: string): Answer {
+  switch (verb) {
+    case "decide":
+    case "peek":
+      return decodeStanding(text);
+    case "deficit":
+      return decodeDeficit(text);
+    case "set":
+    case "unset":
+      return { ...AT_ONCE, writtenUnder: text };
+    default:
+      return AT_ONCE;
+  }
 }
 
 /** Caches the last grant: most grants have the same text as the previous one. */
 let lastText = "0";
 let lastGrant = AT_ONCE;
 
-function decodeGrants(texts: string, answers: Answer[]): void {
-  if (!texts.includes(" ")) {
-    answers.push(knownGrant(texts));
-    return;
+/** Decodes grants: equal neighbours are one text, "*" and their number. Returns whether they are `count`. */
+function decodeGrants(texts: string, count: number, answers: Answer[]): boolean {
+  const end = answers.length + count;
+  for (const text of texts.includes(" ") ? texts.split(" ") : [texts]) {
+    const star = text.indexOf("*");
+    const grant = knownGrant(star < 0 ? text : text.slice(0, star));
+    const times = star < 0 ? 1 : Number(text.slice(star + 1));
+    if (!(answers.length + times <= end)) return false;
+    for (let i = 0; i < times; i++) answers.push(grant);
   }
-  for (const text of texts.split(" ")) answers.push(knownGrant(text));
+  return answers.length === end;
 }
 
 function knownGrant(text: string): Answer {
@@ -231,15 +266,15 @@ function knownGrant(text: string): Answer {
 }
 
 function decodeGrant(text: string): Answer {
-  const { receipts, slowest, quotas, owed } = AT_ONCE;
+  const { receipts, slowest, quotas, deficit } = AT_ONCE;
   const end = text.indexOf(":");
-  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas, owed };
+  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas, deficit };
   const taken = text.slice(end + 1).split(":");
   const wait = decodeNumber(text.slice(0, end));
-  return { wait, receipts: taken.map(Number), slowest, quotas, owed };
+  return { wait, receipts: taken.map(Number), slowest, quotas, deficit };
 }
 
-function decodeOwed(text: string): Answer {
+function decodeDeficit(text: string): Answer {
   const values = text.split(" ").map(decodeNumber);
-  return { ...AT_ONCE, wait: values.at(-1) ?? NaN, owed: values.slice(0, -1) };
+  return { ...AT_ONCE, wait: values.at(-1) ?? NaN, deficit: values.slice(0, -1) };
 }
