@@ -219,21 +219,34 @@ class LimitChecker implements Checker {
       counts && onAnswered
         ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
         : undefined;
-    const take = (source: Limiter | LimiterByKey, ratio: number) => {
-      const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
-      const limiter = isByKey(source) ? source.for(key) : source;
-      return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
-    };
-    if (typeof limit !== "number") return take(this.#sourceOf(limit), 1);
+    if (typeof limit !== "number") {
+      return this.#takeFrom(this.#sourceOf(limit), key, cost, 1, onTaken, request);
+    }
     if (limit === 0) return this.#refusal(key, 0);
     return chain(this.#limitOfLimiter(key), (own) => {
-      if (own === undefined) return take(this.limiter, 1);
-      return chain(take(this.limiter, (own / limit) * ROUNDING), (verdict) => {
+      const { limiter } = this;
+      if (own === undefined) return this.#takeFrom(limiter, key, cost, 1, onTaken, request);
+      const ratio = (own / limit) * ROUNDING;
+      return chain(this.#takeFrom(limiter, key, cost, ratio, onTaken, request), (verdict) => {
         const decision = verdict.outcomes[0]?.decision;
         if (decision?.waitMs !== Infinity) this.#own = decision?.limit;
         return verdict;
       });
     });
+  }
+
+  /** @param ratio how many permits of the limiter are one of the request's */
+  #takeFrom(
+    source: Limiter | LimiterByKey,
+    key: string,
+    cost: number,
+    ratio: number,
+    onTaken: Ask["onTaken"],
+    request: GatewayRequest,
+  ): Maybe<LimitVerdict> {
+    const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
+    const limiter = isByKey(source) ? source.for(key) : source;
+    return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
   }
 
   #keyFor(value: string | undefined, request: GatewayRequest): string {
