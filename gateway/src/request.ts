@@ -26,6 +26,8 @@ export interface GatewayRequest {
   /**
    * Calls back once when the request is over: its response is complete, or its client has
    * disconnected. Absent where the server does not report that.
+   *
+   * @param closed receives the status of the response; undefined if there was none
    */
-  onClose?(closed: () => void): void;
+  onClose?(closed: (status?: number) => void): void;
 }

@@ -2,7 +2,7 @@
  * `smooth-limiter-gateway/web`: a filter for the front of an HTTP server, configured by rules, without
  * what needs a module of Node. It runs wherever `Request` and `Response` exist.
  */
-export { type Actor, type Actors, fromHeader } from "./actors/actor.ts";
+export { type Actor, type ActorKind, type Actors, fromCookie, fromHeader } from "./actors/actor.ts";
 export { type AddressOptions, fromAddress } from "./actors/address.ts";
 export type { Answer, AnswerOptions } from "./answers/answer.ts";
 export type { Checker, CheckResult, PolicyOutcome } from "./answers/checker.ts";
@@ -24,13 +24,15 @@ export type { HostOptions, OnError } from "./hosts/host-filter.ts";
 export { type KoaContext, koaGateway } from "./hosts/koa.ts";
 export { type NodeRequest, type NodeResponse, nodeGateway } from "./hosts/node.ts";
 export type { GatewayRequest } from "./request.ts";
-export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+export type { AlgorithmField, RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+export type { Cost, CostFunction, Costs, SettledCost } from "./rules/cost.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";
-export type { Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
+export type { Align, Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
 export { type Problem, RulesError } from "./rules/rules-error.ts";
 export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
 export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
 export { type RedisReader, type RedisSourceOptions, redisSource } from "./sources/redis-source.ts";
 export type { RuleSource } from "./sources/source.ts";
 export { type UrlSourceOptions, urlSource } from "./sources/url-source.ts";
+export type { RuleStats, VerdictMessage } from "./stats.ts";
 export type { Outcome, Verdict } from "./verdict.ts";

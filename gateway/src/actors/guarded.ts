@@ -6,6 +6,7 @@
  */
 import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";
+import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
 import { warn } from "./warn.ts";
@@ -31,6 +32,27 @@ export function guarded(
   clock: Clock = systemClock,
 ): GuardedActor {
   if (isOwnActor(actor)) return actor;
+  const read = (value: unknown) => textOf(name, value);
+  return guardedCall(name, actor, read, "counts as one without a value", timeoutMs, clock);
+}
+
+/**
+ * Wraps a function of the application: if it fails, the error is reported and the result is
+ * undefined.
+ *
+ * @param name for messages
+ * @param read checks the function's result, and throws if it is not allowed
+ * @param otherwise what happens to the request then, for messages
+ * @param timeoutMs how long the function's promise may take, ms
+ */
+export function guardedCall<T, Rest extends readonly unknown[]>(
+  name: string,
+  call: (request: GatewayRequest, ...rest: Rest) => unknown,
+  read: (value: unknown) => T,
+  otherwise: string,
+  timeoutMs: number,
+  clock: Clock,
+): (request: GatewayRequest, report?: Report, ...rest: Rest) => Maybe<T | undefined> {
   let hasWarned = false;
 
   const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
@@ -40,19 +62,18 @@ export function guarded(
       hasWarned = true;
       warn(
         "SMOOTH_LIMITER_ACTOR_FAILED",
-        `${name} failed, so the request counts as one without a value: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
+        `${name} failed, so the request ${otherwise}: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
       );
     }
     return undefined;
   };
 
-  return (request, report) => {
+  return (request, report, ...rest) => {
     try {
-      const value: unknown = actor(new Proxy(request, DETACHABLE));
-      if (typeof value === "string" || value === undefined) return value;
-      if (!isThenable(value)) return textOf(name, value);
+      const value = call(new Proxy(request, DETACHABLE), ...rest);
+      if (!isThenable(value)) return read(value);
       return within(value, timeoutMs, clock)
-        .then((later) => textOf(name, later))
+        .then(read)
         .catch((error: unknown) => failed(error, request, report));
     } catch (error) {
       return failed(error, request, report);

@@ -10,3 +10,13 @@ export function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     ? Promise.all(answers)
     : (answers as readonly T[]);
 }
+
+/** Runs the action, and converts a failure to undefined. */
+export function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
+  try {
+    const done = action();
+    return done instanceof Promise ? done.catch(() => undefined) : done;
+  } catch {
+    return undefined;
+  }
+}

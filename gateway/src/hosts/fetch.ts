@@ -64,7 +64,7 @@ export function fetchGateway<
       seen.close();
       return response;
     } catch (error) {
-      seen.close();
+      seen.close(FAILED);
       throw error;
     }
   };
@@ -72,6 +72,9 @@ export function fetchGateway<
 
 /** The status that nginx logs for a client that has disconnected; no client receives it. */
 export const CLIENT_GONE = 499;
+
+/** The status that platforms answer if a handler throws. */
+const FAILED = 500;
 
 /** Statuses for which a `Response` accepts no body, not even an empty one. */
 const WITHOUT_BODY = [204, 205, 304];
@@ -105,7 +108,8 @@ export class FetchGatewayRequest implements HostRequest {
   readonly #request: Request;
   readonly #peer: () => string | null | undefined;
   readonly #context: readonly unknown[];
-  readonly #listeners: (() => void)[] = [];
+  readonly #listeners: ((status?: number) => void)[] = [];
+  #status: number | undefined;
   #signal: AbortSignal | undefined;
 
   /** @param context the platform's argument beside the request */
@@ -147,15 +151,16 @@ export class FetchGatewayRequest implements HostRequest {
   /**
    * Uses the platform's own report where it exists, otherwise the signal and the end of the body.
    */
-  onClose(closed: () => void): void {
+  onClose(closed: (status?: number) => void): void {
+    const over = () => closed(this.#status);
     const served = servedBy(this.#context);
     if (served !== undefined) {
-      whenOver(served.req, served.res, closed);
+      whenOver(served.req, served.res, over);
       return;
     }
     const completed = completionOf(this.#context);
     if (completed !== undefined) {
-      completed.then(closed, closed);
+      completed.then(over, over);
       return;
     }
     const { signal } = this.#request;
@@ -167,14 +172,17 @@ export class FetchGatewayRequest implements HostRequest {
     signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
-  close(): void {
-    for (const closed of this.#listeners.splice(0)) closed();
+  /** @param status of the response, if there is one */
+  close(status = this.#status): void {
+    this.#status = status;
+    for (const closed of this.#listeners.splice(0)) closed(status);
   }
 
   /**
    * Returns the response; where the end of the request is not reported, the end of its body counts.
    */
   closing<R extends Response>(response: R): R | Response {
+    this.#status = response.status;
     if (this.#listeners.length === 0) return response;
     // the body of a response to HEAD is never read
     if (response.body === null || this.method === "HEAD") {

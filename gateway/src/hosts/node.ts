@@ -79,13 +79,17 @@ function send({ status, headers, body }: Answer, res: NodeResponse): void {
   res.end(body);
 }
 
+/** The members of a response from which its end and its status are found. */
+export type AnsweringResponse = ClosingResponse &
+  Partial<Pick<NodeResponse, "statusCode" | "headersSent">>;
+
 /** The gateway's view of a request. The signal is created on demand, because few requests wait. */
 export class NodeGatewayRequest implements HostRequest {
   readonly method: string;
   readonly url: string;
   readonly raw: unknown;
   readonly #req: NodeRequest;
-  readonly #res: ClosingResponse | undefined;
+  readonly #res: AnsweringResponse | undefined;
   #signal: AbortSignal | undefined;
 
   /**
@@ -95,7 +99,7 @@ export class NodeGatewayRequest implements HostRequest {
    */
   constructor(
     req: NodeRequest,
-    res: ClosingResponse | undefined,
+    res: AnsweringResponse | undefined,
     url: string | undefined,
     raw: unknown = req,
   ) {
@@ -124,7 +128,8 @@ export class NodeGatewayRequest implements HostRequest {
     return typeof value === "object" ? value.join(", ") : value;
   }
 
-  onClose(closed: () => void): void {
-    whenOver(this.#req, this.#res, closed);
+  onClose(closed: (status?: number) => void): void {
+    const res = this.#res;
+    whenOver(this.#req, res, () => closed(res?.headersSent ? res.statusCode : undefined));
   }
 }
