@@ -9,7 +9,11 @@ export type { Checker, CheckResult, PolicyOutcome } from "./answers/checker.ts";
 export type { Dialect } from "./answers/fields.ts";
 export type { WhenActorMissing } from "./filter.ts";
 export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
-export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
+export {
+  type ConnectionsOptions,
+  limitConnections,
+  type SharedPlaces,
+} from "./hosts/connections.ts";
 export { type ExpressRequest, expressGateway } from "./hosts/express.ts";
 export {
   type FastifyGatewayOptions,
