@@ -4,7 +4,7 @@ import type { Calendar } from "./rules/calendar.ts";
 import type { ActiveRule } from "./ruleset.ts";
 
 /** The request to one rule. */
-export interface Ask {
+export interface RuleAsk {
   readonly active: ActiveRule;
   readonly actor: string;
   /** Whether the actor is the rule's own, and not a replacement for a missing one. */
@@ -16,8 +16,8 @@ export interface Ask {
 }
 
 /** The request to a rule that has a limiter. */
-export type OpenAsk = Ask & { readonly limiter: Limiter };
+export type OpenAsk = RuleAsk & { readonly limiter: Limiter };
 
-export function isOpen(ask: Ask): ask is OpenAsk {
+export function isOpen(ask: RuleAsk): ask is OpenAsk {
   return ask.limiter !== undefined;
 }

@@ -6,40 +6,26 @@
  * A request that must wait holds a place in the line of each such rule, and passes when all lines
  * have released it.
  */
-import {
-  type Clock,
-  type Decision,
-  type Reservation,
-  type TakenFromAll,
-  TooManyKeysError,
-  takeFromAll,
-} from "smooth-limiter";
+import type { Clock, Decision } from "smooth-limiter";
 import type { GuardedActor, Report } from "./actors/guarded.ts";
 import { retryAfter } from "./answers/retry.ts";
-import { type Ask, isOpen, type OpenAsk } from "./ask.ts";
-import { all, chain, type Maybe, settled } from "./ground/maybe.ts";
+import { isOpen, type OpenAsk, type RuleAsk } from "./ask.ts";
+import { all, chain, type Maybe } from "./ground/maybe.ts";
+import { Judge, NO_RULE, withWait } from "./judge.ts";
 import { unixMs } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
-import { block, settleLater } from "./settlement.ts";
+import { block, retryOf, settleLater } from "./settlement.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
 
 /** How a request is counted that has no value for the rule's actor. */
 export type WhenActorMissing = "device" | "shared" | "skip";
 
-const NO_RULE: Verdict = Object.freeze({
-  allowed: true,
-  retryMs: 0,
-  waitedMs: 0,
-  outcomes: Object.freeze([]),
-});
-
 export class Filter {
   readonly #device: GuardedActor;
   readonly #whenActorMissing: WhenActorMissing;
-  readonly #waiting = new Set<Reservation>();
   readonly #clock: Clock | undefined;
-  #isDismissed = false;
+  readonly #judge = new Judge();
 
   constructor(device: GuardedActor, whenActorMissing: WhenActorMissing, clock: Clock | undefined) {
     this.#device = device;
@@ -53,11 +39,11 @@ export class Filter {
     if (first === undefined) return NO_RULE;
     if (active.length === 1) {
       return chain(this.#askOf(first, request, report), (ask) =>
-        this.#judgeOne(ask, request, report),
+        this.#decideOne(ask, request, report),
       );
     }
     return chain(this.#asksOf(active, request, report), (asks) =>
-      this.#judge(asks, request, report),
+      this.#decide(asks, request, report),
     );
   }
 
@@ -80,10 +66,10 @@ export class Filter {
     });
   }
 
-  #seen(ask: Ask, found: Decision): Outcome {
-    const { rule, waits } = ask.active;
+  #seen(ask: RuleAsk, found: Decision): Outcome {
+    const { rule, longestWaitMs } = ask.active;
     const decision = this.#dated(ask, found);
-    const allowed = found.allowed || (waits && found.waitMs < Infinity);
+    const allowed = found.allowed || (longestWaitMs > 0 && found.waitMs < Infinity);
     return { rule, actor: ask.actor, allowed, decision: allowed ? decision : withWait(decision) };
   }
 
@@ -91,18 +77,17 @@ export class Filter {
     active: readonly ActiveRule[],
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<readonly Ask[]> {
+  ): Maybe<readonly RuleAsk[]> {
     const asks = all(active.map((one) => this.#askOf(one, request, report)));
     return chain(asks, (known) => known.filter(isDefined));
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
   dismiss(): void {
-    this.#isDismissed = true;
-    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
+    this.#judge.dismiss();
   }
 
-  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<Ask | undefined> {
+  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<RuleAsk | undefined> {
     const value = active.actor(request, report);
     return value instanceof Promise
       ? value.then((later) => this.#askAbout(active, later, request, report))
@@ -114,7 +99,7 @@ export class Filter {
     value: string | undefined,
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<Ask | undefined> {
+  ): Maybe<RuleAsk | undefined> {
     if (value) {
       if (active.isExempt(value, request)) return undefined;
       return this.#askFor(active, value, true, request, report);
@@ -133,7 +118,7 @@ export class Filter {
     isKnown: boolean,
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<Ask | undefined> {
+  ): Maybe<RuleAsk | undefined> {
     const known = active.costOf(request.method);
     const computed = active.costBy?.estimate(request, report);
     return chain(computed, (cost = known) => {
@@ -144,27 +129,17 @@ export class Filter {
     });
   }
 
-  /** Does the work of `#judge` for a single rule: most requests match only one. */
-  #judgeOne(ask: Ask | undefined, request: GatewayRequest, report?: Report): Maybe<Verdict> {
+  /** Does the work of `#decide` for a single rule: most requests match only one. */
+  #decideOne(ask: RuleAsk | undefined, request: GatewayRequest, report?: Report): Maybe<Verdict> {
     if (ask === undefined) return NO_RULE;
-    const { rule, isGlobal, isShadow, waits, settles, isGuarded } = ask.active;
-    if (!isOpen(ask) || waits || isShadow || settles || isGuarded) {
-      return this.#judge([ask], request, report);
+    const { settles, isGuarded, isOnCalendar } = ask.active;
+    if (!isOpen(ask) || settles || isGuarded || isOnCalendar) {
+      return this.#decide([ask], request, report);
     }
-    const conclude = (found: Decision): Verdict => {
-      const decision = this.#dated(ask, found);
-      return {
-        allowed: decision.allowed,
-        retryMs: decision.allowed ? 0 : retryAfter(decision, ask.cost),
-        waitedMs: 0,
-        outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
-      };
-    };
-    // requests for one key that arrive together share one look at its state on Redis
-    return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
+    return this.#judge.one(ask, request);
   }
 
-  #judge(asks: readonly Ask[], request: GatewayRequest, report?: Report): Maybe<Verdict> {
+  #decide(asks: readonly RuleAsk[], request: GatewayRequest, report?: Report): Maybe<Verdict> {
     if (asks.length === 0) return NO_RULE;
     if (!asks.some(({ active }) => active.isGuarded)) {
       return this.#take(asks.filter(isOpen), [], request, report);
@@ -178,7 +153,7 @@ export class Filter {
   }
 
   /** Returns the outcome of a rule that refuses a request whatever was used; otherwise undefined. */
-  #closedBy({ active, actor, isKnown, limiter, cost }: Ask): Maybe<Outcome | undefined> {
+  #closedBy({ active, actor, isKnown, limiter, cost }: RuleAsk): Maybe<Outcome | undefined> {
     const { rule, limits, costBy } = active;
     const refused = (decision: Decision): Outcome => ({ rule, actor, allowed: false, decision });
     const isPossible = costBy === undefined || limits.fits(actor, isKnown, cost);
@@ -198,65 +173,28 @@ export class Filter {
     report?: Report,
   ): Maybe<Verdict> {
     if (asks.length === 0) return before.length === 0 ? NO_RULE : { ...NO_RULE, outcomes: before };
-    const taken = takeFromAll(
-      asks.map(({ limiter, cost, active: { waits, isShadow } }) => {
-        return { limiter, permits: cost, timeoutMs: waits ? Infinity : 0, optional: isShadow };
-      }),
-    );
-    return chain(taken, (result) =>
-      chain(this.#conclude(asks, result, request), (found) => {
-        if (found.allowed) settleLater(asks, result, request, report, this.#clock);
-        const verdict =
-          before.length === 0 ? found : { ...found, outcomes: [...before, ...found.outcomes] };
-        return asks.some(({ active }) => active.rule.blockMs !== undefined)
-          ? block(asks, result, verdict)
-          : verdict;
-      }),
-    );
+    return chain(this.#judge.several(asks, request), (judged) => {
+      const found = asks.some(({ calendar }) => calendar) ? this.#datedAll(asks, judged) : judged;
+      if (found.allowed) settleLater(asks, found, request, report, this.#clock);
+      const verdict =
+        before.length === 0 ? found : { ...found, outcomes: [...before, ...found.outcomes] };
+      return asks.some(({ active }) => active.rule.blockMs !== undefined)
+        ? block(asks, verdict)
+        : verdict;
+    });
   }
 
-  #conclude(
-    asks: readonly OpenAsk[],
-    taken: TakenFromAll,
-    request: GatewayRequest,
-  ): Maybe<Verdict> {
-    const lines = taken.results.flatMap((result) => {
-      const reservation = result?.reservation;
-      return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
+  #datedAll(asks: readonly OpenAsk[], verdict: Verdict): Verdict {
+    const byRule = new Map(asks.map((ask) => [ask.active.rule, ask]));
+    const outcomes = verdict.outcomes.map((outcome) => {
+      const ask = byRule.get(outcome.rule);
+      return ask ? { ...outcome, decision: this.#dated(ask, outcome.decision) } : outcome;
     });
-    if (lines.length === 0) return this.#verdict(asks, taken, 0);
-    // read only here, because servers create the signal on first access
-    return this.#wait(lines, request.signal).then(
-      (waitedMs) => this.#verdict(asks, taken, waitedMs),
-      async (error: unknown) => {
-        await taken.undo();
-        throw error;
-      },
-    );
-  }
-
-  #verdict(
-    asks: readonly OpenAsk[],
-    { allowed, results }: TakenFromAll,
-    waitedMs: number,
-  ): Verdict {
-    const outcomes: Outcome[] = [];
-    let retryMs = 0;
-    asks.forEach((ask, i) => {
-      const result = results[i];
-      // a shadow rule that could not be asked
-      if (result === undefined) return;
-      const { rule, isShadow } = ask.active;
-      const found = this.#dated(ask, result.decision);
-      const decision = result.allowed ? found : withWait(found);
-      outcomes.push({ rule, actor: ask.actor, allowed: result.allowed, decision });
-      if (!result.allowed && !isShadow) retryMs = Math.max(retryMs, retryAfter(decision, ask.cost));
-    });
-    return { allowed, retryMs, waitedMs, outcomes };
+    return { ...verdict, outcomes, retryMs: retryOf(asks, outcomes) };
   }
 
   /** Replaces the times of a decision by those of the calendar. */
-  #dated({ calendar }: Ask, decision: Decision): Decision {
+  #dated({ calendar }: RuleAsk, decision: Decision): Decision {
     if (calendar === undefined) return decision;
     const nowMs = unixMs(this.#clock);
     const { startMs, endMs } = calendar.periodAt(nowMs);
@@ -272,34 +210,6 @@ export class Filter {
       policies: status ? { [policy]: { ...status, resetMs, windowMs } } : policies,
     };
   }
-
-  async #wait(lines: readonly Reservation[], signal: AbortSignal | undefined): Promise<number> {
-    for (const line of lines) this.#waiting.add(line);
-    try {
-      const waits = lines.map((line) => line.ready({ signal }));
-      if (this.#isDismissed) this.dismiss();
-      return Math.max(...(await Promise.all(waits)));
-    } finally {
-      for (const line of lines) this.#waiting.delete(line);
-    }
-  }
-}
-
-/** Asks a rule alone whose limiter is in this process. */
-function decideHere({ limiter, cost }: OpenAsk): Decision {
-  try {
-    return limiter.decide(cost) as Decision;
-  } catch (error) {
-    if (!(error instanceof TooManyKeysError)) throw error;
-    return withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
-  }
-}
-
-/** The retry time if a rule has no room for a new key: it cannot be known, so one second. */
-const NO_ROOM_MS = 1000;
-
-function withWait(decision: Decision): Decision {
-  return { ...decision, waitMs: decision.waitMs || NO_ROOM_MS };
 }
 
 /** The decision of a rule that lets nothing through. */

@@ -11,7 +11,7 @@ import {
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
 import type { GuardedActor } from "./actors/guarded.ts";
-import { keyOf } from "./actors/key.ts";
+import { keyOf, markedKey } from "./actors/key.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
@@ -205,19 +205,13 @@ export class Limits {
   }
 
   keyOf(value: string, isKnown: boolean): string {
-    return keyOf(this.#textOf(value, isKnown), this.policies.rule.scope);
+    const { scope } = this.policies.rule;
+    return keyOf(markedKey(value, isKnown, scope === "global"), scope);
   }
 
   #keysOf(value: string, isKnown: boolean): Keys {
     const { overrides, own } = this;
     return (isKnown && overrides.size > 0 && overrides.get(value)) || own;
-  }
-
-  /** Returns the value itself where possible: V8 hashes each newly created string again. */
-  #textOf(value: string, isKnown: boolean): string {
-    if (!isKnown) return `?${value}`;
-    const isMarked = value.startsWith("=") || value.startsWith("?");
-    return isMarked || this.policies.rule.scope === "global" ? `=${value}` : value;
   }
 
   /** Closes what is open on Redis, because it is not used any more. */

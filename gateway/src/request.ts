@@ -26,8 +26,14 @@ export interface GatewayRequest {
   /**
    * Calls back once when the request is over: its response is complete, or its client has
    * disconnected. Absent where the server does not report that.
-   *
-   * @param closed receives the status of the response; undefined if there was none
    */
-  onClose?(closed: (status?: number) => void): void;
+  onClose?(closed: () => void): void;
+
+  /**
+   * Calls back once when the request is answered. Absent where the server does not report that.
+   *
+   * @param answered receives the status of the response; undefined if the request is over and no
+   *   status was sent: its client has disconnected
+   */
+  onAnswered?(answered: (status: number | undefined) => void): void;
 }

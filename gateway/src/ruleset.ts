@@ -19,8 +19,8 @@ export class ActiveRule {
   readonly isGlobal: boolean;
   /** Whether it only counts and reports, and never refuses. */
   readonly isShadow: boolean;
-  /** Whether requests wait instead of being refused. */
-  readonly waits: boolean;
+  /** How long a request waits instead of being refused, ms: 0 or Infinity. */
+  readonly longestWaitMs: number;
   /** Computes the cost of a request; undefined if the rule says it. */
   readonly costBy: GuardedCost | undefined;
   /** Whether permits may be given back, or more be taken, when the request has been answered. */
@@ -40,7 +40,7 @@ export class ActiveRule {
     this.actor = workshop.actor(rule.actor) as GuardedActor;
     this.isGlobal = rule.scope === "global";
     this.isShadow = rule.mode === "shadow";
-    this.waits = policies.isLine && !this.isShadow;
+    this.longestWaitMs = policies.isLine && !this.isShadow ? Infinity : 0;
     this.isExempt = exemption(rule.exempt, this.actor, rule.actor === "device");
     this.limits = new Limits(policies, workshop, before?.limits);
     this.costBy = rule.costBy === undefined ? undefined : workshop.costs.get(rule.costBy);

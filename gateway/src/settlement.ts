@@ -1,21 +1,20 @@
 /** What happens to a request's permits once it is refused, or answered. */
-import { type Clock, type Decision, systemClock, type TakenFromAll } from "smooth-limiter";
+import { type Clock, type Decision, systemClock } from "smooth-limiter";
 import type { Report } from "./actors/guarded.ts";
 import { retryAfter } from "./answers/retry.ts";
-import type { OpenAsk } from "./ask.ts";
+import type { OpenAsk, RuleAsk } from "./ask.ts";
 import { all, chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
 
 /** Blocks the actors that a rule has refused, from now on. */
-export function block(
-  asks: readonly OpenAsk[],
-  taken: TakenFromAll,
-  verdict: Verdict,
-): Maybe<Verdict> {
-  const blocked = asks.flatMap((ask, i) => {
-    const result = taken.results[i];
-    return result?.allowed === false && isUsedUp(ask, result.decision) ? [ask] : [];
+export function block(asks: readonly OpenAsk[], verdict: Verdict): Maybe<Verdict> {
+  const refused = new Map(
+    verdict.outcomes.filter(({ allowed }) => !allowed).map((each) => [each.rule, each.decision]),
+  );
+  const blocked = asks.filter((ask) => {
+    const decision = refused.get(ask.active.rule);
+    return decision !== undefined && isUsedUp(ask, decision);
   });
   if (blocked.length === 0) return verdict;
   const blocks = blocked.map(({ active, actor, isKnown, limiter }) => {
@@ -31,34 +30,40 @@ export function block(
     const outcomes = verdict.outcomes.map((outcome) =>
       rules.has(outcome.rule) ? blockedFor(outcome) : outcome,
     );
-    const costs = new Map(asks.map(({ active, cost }) => [active.rule, cost]));
-    const retries = outcomes
-      .filter(({ allowed, rule }) => !allowed && rule.mode === "enforce")
-      .map(({ decision, rule }) => retryAfter(decision, costs.get(rule) ?? 1));
-    return { ...verdict, retryMs: Math.max(...retries), outcomes };
+    return { ...verdict, retryMs: retryOf(asks, outcomes), outcomes };
   });
+}
+
+/** Returns when a refused request should be retried, ms; 0 if no rule refuses it. */
+export function retryOf(asks: readonly RuleAsk[], outcomes: readonly Outcome[]): number {
+  const costs = new Map(asks.map(({ active, cost }) => [active.rule, cost]));
+  const retries = outcomes
+    .filter(({ allowed, rule }) => !allowed && rule.mode === "enforce")
+    .map(({ decision, rule }) => retryAfter(decision, costs.get(rule) ?? 1));
+  return Math.max(0, ...retries);
 }
 
 /** Gives permits back, or takes more, when the request has been answered. */
 export function settleLater(
   asks: readonly OpenAsk[],
-  { results }: TakenFromAll,
+  { outcomes }: Verdict,
   request: GatewayRequest,
   report: Report | undefined,
   clock: Clock = systemClock,
 ): void {
-  const open = asks.flatMap((ask, i) => {
-    const result = results[i];
-    return ask.active.settles && result?.allowed ? [{ ask, resetMs: result.decision.resetMs }] : [];
+  const settling = asks.filter(({ active }) => active.settles);
+  if (settling.length === 0 || request.onAnswered === undefined) return;
+  const open = settling.flatMap((ask) => {
+    const outcome = outcomes.find(({ rule }) => rule === ask.active.rule);
+    return outcome?.allowed ? [{ ask, resetMs: outcome.decision.resetMs }] : [];
   });
-  if (open.length === 0 || request.onClose === undefined) return;
   const takenMs = clock.now();
   for (const { ask } of open) begin(ask);
-  request.onClose((status) => {
+  request.onAnswered((status) => {
     for (const { ask, resetMs } of open) {
       end(ask);
-      // what was taken has left the limit by itself since then
-      const isGone = clock.now() - takenMs >= resetMs;
+      // what was taken has left the limit by itself; a period of a calendar has a key of its own
+      const isGone = ask.calendar === undefined && clock.now() - takenMs >= resetMs;
       void settled(() => settle(ask, isGone, status, request, report));
     }
   });

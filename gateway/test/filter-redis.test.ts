@@ -321,7 +321,7 @@ test("count, block, peek and reset work on Redis, for all instances together", a
   const send = async (gateway: Gateway, status: number) => {
     const ends: ((status?: number) => void)[] = [];
     const verdict = await gateway.check(
-      request("/", { headers: { account: "ann" }, onClose: (closed) => ends.push(closed) }),
+      request("/", { headers: { account: "ann" }, onAnswered: (closed) => ends.push(closed) }),
     );
     for (const end of ends) end(status);
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -369,7 +369,7 @@ test("a refund that Redis does not answer ends in no error", async () => {
   let end: (status?: number) => void = () => {};
   await gateway.check(
     request("/", {
-      onClose: (closed) => {
+      onAnswered: (closed) => {
         end = closed;
       },
     }),

@@ -279,7 +279,10 @@ test("rules that were read already, and what is neither", async () => {
   assert.equal((await createGateway({ rules: [] })).rules, []);
 
   const refusals: [options: unknown, says: RegExp][] = [
-    [{ rules: "rules.yaml" }, /rules must be a source, sources, or the result of readRules/],
+    [
+      { rules: "rules.yaml" },
+      /rules must be a source, sources, plain objects, or the result of readRules/,
+    ],
     [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
     [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],

@@ -31,7 +31,7 @@ async function send(gateway: Gateway, method = "GET", headers: Record<string, st
     request("/", {
       method,
       headers,
-      onClose: (closed) => {
+      onAnswered: (closed) => {
         answer = closed;
       },
     }),
@@ -86,6 +86,20 @@ test("permits are given back to the window from which they were taken", async ()
   assert.equal(await sendAll(gateway, [401, 401, 401]), [true, true, true]);
   early.answer(200);
   assert.equal(await sendAll(gateway, [401]), [false]);
+});
+
+test("permits of a trial or a month are given back whenever the answer comes", async () => {
+  const text = `{ url: /, rules: [
+    { actor: all, unit: ever, rpu: 1, count: failures, name: trial },
+    { actor: all, unit: month, rpu: 1, algo: W, count: failures, name: month } ] }`;
+  const clock = new FakeClock();
+  const gateway = await createGateway({ rules: readRules(text), clock });
+  for (let i = 0; i < 3; i++) {
+    const sent = await send(gateway);
+    assert.ok(sent.allowed);
+    await clock.advance(MINUTE);
+    sent.answer(200);
+  }
 });
 
 test("a server that does not report the end of a request counts all of them", async () => {

@@ -17,7 +17,7 @@ import type { Absence } from "./watch.ts";
 
 /** How late its own timer makes a caller ask as if on time, ms. */
 const CREDIT_MS = 10;
-/** What others were given in so long before an outage is not known, ms; and the trip that told. */
+/** What others were given in so long before an outage is not known, ms; and the batch whose reply reported it. */
 const NEWS_MS = 60;
 /** The longest pause before Redis is looked for again, ms. */
 const PROBE_MS = 1000;

@@ -13,7 +13,7 @@
 export interface Algorithm<P extends Policy = Policy, S = unknown> {
   /** The name of the algorithm: also that of its folder, its files and its samples in the tests. */
   readonly name: string;
-  /** One letter that names the algorithm in stored state. Unique in the registration. */
+  /** One character that names the algorithm in stored state. Unique in the registration. */
   readonly code: string;
 
   /**
@@ -24,9 +24,9 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
 
   /**
    * Whether the receipts are instants, on the time scale of the state; a store sends them as epoch
-   * time. `dated` in the Lua twin.
+   * time. `receipt_is_time` in the Lua twin.
    */
-  readonly dated?: boolean;
+  readonly receiptIsTime?: boolean;
 
   /** Indices of the policy's numbers that count permits; the others are times and shape parameters. */
   readonly permitsAt: readonly number[];
@@ -108,7 +108,7 @@ export interface Algorithm<P extends Policy = Policy, S = unknown> {
    * A promised instant in the future counts as all permits that come back until then. A finite number,
    * 0 or more.
    */
-  owed(policy: P, state: S, now: number): number;
+  deficit(policy: P, state: S, now: number): number;
 
   /** Returns for how many microseconds the state must be kept; after that a new one is equivalent. */
   lifetime(policy: P, state: S, now: number): number;

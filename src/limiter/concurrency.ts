@@ -33,6 +33,7 @@ import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import { checkLimiterOptions, checkTryOptions, checkWaitOptions, type OnFull } from "./options.ts";
 import { PlaceMember } from "./place-member.ts";
 
+/** The options of `ConcurrencyLimiter.create`. */
 export interface ConcurrencyOptions {
   /**
    * How many callers may wait before a further `acquire` is refused with a QueueFullError. 0 or
@@ -60,7 +61,7 @@ export interface Lease extends Disposable, AsyncDisposable {
   release(): void;
 }
 
-class Waiter {
+class LeaseWaiter {
   /** When the call was made, µs. */
   readonly asked: number;
   readonly signal: AbortSignal | undefined;
@@ -72,7 +73,7 @@ class Waiter {
   constructor(
     asked: number,
     signal: AbortSignal | undefined,
-    resolve: Waiter["resolve"],
+    resolve: LeaseWaiter["resolve"],
     tries: boolean,
   ) {
     this.asked = asked;
@@ -82,11 +83,14 @@ class Waiter {
   }
 }
 
+/** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;
-  readonly #line = new Fifo<Waiter>();
-  readonly #signals = new AbortGroups<Waiter>((waiter, reason) => this.#cancel(waiter, reason));
+  readonly #line = new Fifo<LeaseWaiter>();
+  readonly #signals = new AbortGroups<LeaseWaiter>((waiter, reason) =>
+    this.#cancel(waiter, reason),
+  );
   #limit: number;
   #active = 0;
 
@@ -153,7 +157,9 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) {
         resolve(this.#leaseAtOnce());
       } else if (this.#hasRoom() || this.#makesRoom()) {
-        this.#append(new Waiter(this.#now(), signal, resolve as Waiter["resolve"], false));
+        this.#append(
+          new LeaseWaiter(this.#now(), signal, resolve as LeaseWaiter["resolve"], false),
+        );
       } else {
         this.#refused("queue-full");
         throw this.#fullError(false);
@@ -184,7 +190,7 @@ export class ConcurrencyLimiter implements Counted {
       if (this.#isFree()) resolve(this.#leaseAtOnce());
       else if (micros === 0) resolve(this.#refused());
       else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
-      else this.#appendUntil(new Waiter(this.#now(), signal, resolve, true), micros / 1000);
+      else this.#appendUntil(new LeaseWaiter(this.#now(), signal, resolve, true), micros / 1000);
     });
   }
 
@@ -279,17 +285,17 @@ export class ConcurrencyLimiter implements Counted {
     return toMicros(this.#options.clock.now());
   }
 
-  #waited(waiter: Waiter): number {
+  #waited(waiter: LeaseWaiter): number {
     return this.#now() - waiter.asked;
   }
 
-  #append(waiter: Waiter): void {
-    this.#meter.seat();
+  #append(waiter: LeaseWaiter): void {
+    this.#meter.enqueued();
     this.#line.append(waiter);
     if (waiter.signal !== undefined) this.#signals.add(waiter.signal, waiter);
   }
 
-  #appendUntil(waiter: Waiter, timeoutMs: number): void {
+  #appendUntil(waiter: LeaseWaiter, timeoutMs: number): void {
     this.#append(waiter);
     if (timeoutMs === Infinity) return;
     const { clock } = this.#options;
@@ -300,14 +306,14 @@ export class ConcurrencyLimiter implements Counted {
     });
   }
 
-  #cancel(waiter: Waiter, reason: unknown): void {
+  #cancel(waiter: LeaseWaiter, reason: unknown): void {
     this.#dismiss(waiter);
     this.#meter.left(1, this.#waited(waiter), reason);
     waiter.resolve(Promise.reject(reason));
   }
 
   /** Removes the timer and the signal of a waiter that has left the queue. */
-  #dismiss(waiter: Waiter): void {
+  #dismiss(waiter: LeaseWaiter): void {
     this.#line.remove(waiter);
     waiter.timer?.cancel();
     if (waiter.signal !== undefined) this.#signals.delete(waiter.signal, waiter);

@@ -57,7 +57,7 @@ export function passedBy(quotas: readonly Quota[]): readonly PolicyStatus[] {
 }
 
 /** The quota while callers wait or the limiter is paused: nothing remains for a new caller. */
-export function held(quota: PolicyStatus, micros: number): PolicyStatus {
+export function asPaused(quota: PolicyStatus, micros: number): PolicyStatus {
   return { ...quota, remaining: 0, resetMs: Math.max(quota.resetMs, toMillis(micros)) };
 }
 

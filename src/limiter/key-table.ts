@@ -8,10 +8,10 @@ import { atLeastOne, checkNumber, checkOneOf, checkOptions } from "../ground/che
 import { diagnostics } from "../ground/diagnostics.ts";
 import { QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
-import { cellOn } from "../stores/joint-cell.ts";
+import { policyStateOn } from "../stores/joint-policy-state.ts";
 import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
 import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
@@ -29,6 +29,7 @@ import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
+/** The options of `KeyedLimiter.create`. */
 export interface KeyedLimiterOptions extends LimiterOptions {
   /**
    * How many keys may have a state at one time: 1 or more, default 1 000 000. It bounds the memory:
@@ -109,7 +110,7 @@ export class KeyTable {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter.acquire(permits, options);
     if (options === undefined) {
-      const amount = this.states.cell.amount(permits);
+      const amount = this.states.policyState.amount(permits);
       if (this.#take(key, this.#now(), amount) === "taken") return AT_ONCE;
     }
     return this.wake(key, permits).acquire(permits, options);
@@ -118,11 +119,11 @@ export class KeyTable {
   tryAcquire(key: string, permits: Permits): boolean {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter.tryAcquire(permits);
-    const amount = this.states.cell.amount(permits);
+    const amount = this.states.policyState.amount(permits);
     const now = this.#now();
     const outcome = this.#take(key, now, amount);
     if (outcome === "taken") return true;
-    const because = () => this.#look(this.#cellOf(key, now), now, amount);
+    const because = () => this.#look(this.#policyStateOf(key, now), now, amount);
     this.#refused(key, amount, outcome, because);
     return false;
   }
@@ -134,12 +135,13 @@ export class KeyTable {
       if (isReported) return awake.limiter.decide(permits);
       return awake.limiter[asMember]().decide(permits);
     }
-    const { cell } = this.states;
-    const amount = cell.amount(permits);
+    const { policyState } = this.states;
+    const amount = policyState.amount(permits);
     const now = this.#now();
     const outcome = this.#take(key, now, amount);
-    if (outcome === "taken") return decision(cell.names, passedBy(cell.quotas(now)), amount, 0, 0);
-    const look = this.#look(cell, now, amount);
+    if (outcome === "taken")
+      return decision(policyState.names, passedBy(policyState.quotas(now)), amount, 0, 0);
+    const look = this.#look(policyState, now, amount);
     // other keys decide when there is room again
     const refusal = outcome === "refused" ? look : { ...look, allowed: false, waitMs: Infinity };
     if (isReported) this.#refused(key, amount, outcome, () => refusal);
@@ -149,30 +151,33 @@ export class KeyTable {
   peek(key: string, permits: Permits): Decision {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter.peek(permits);
-    const amount = this.states.cell.amount(permits);
+    const amount = this.states.policyState.amount(permits);
     const now = this.#now();
-    return this.#look(this.#cellOf(key, now), now, amount);
+    return this.#look(this.#policyStateOf(key, now), now, amount);
   }
 
-  #look(cell: Cell, now: number, amount: Amount): Decision {
-    const wait = this.#possible(cell.earliest(now, amount), amount) - now;
-    const full = wait > 0 ? cell.overflowing(now, amount) : -1;
+  #look(policyState: PolicyState, now: number, amount: Amount): Decision {
+    const wait = this.#possible(policyState.earliest(now, amount), amount) - now;
+    const full = wait > 0 ? policyState.overflowing(now, amount) : -1;
     const isFull = full >= 0 || (wait > 0 && sizeOf(amount) > this.#options.maxWaiting);
-    const slowest = full >= 0 ? full : cell.slowest(now, amount);
-    const allows = cell.allows(now, now, amount);
-    const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);
-    return decision(cell.names, quotas, amount, isFull ? Infinity : wait, slowest);
+    const slowest = full >= 0 ? full : policyState.slowest(now, amount);
+    const allows = policyState.allows(now, now, amount);
+    const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
+    return decision(policyState.names, quotas, amount, isFull ? Infinity : wait, slowest);
   }
 
   /** Takes the permits if they can be used now, and stores the key's new state. */
   #take(key: string, now: number, amount: Amount): Outcome {
     this.states.tend(now);
     const known = this.states.find(key);
-    const cell = this.states.cellOf(known, now, this.#time.epoch);
-    if (this.#possible(cell.earliest(now, amount), amount) > now) return "refused";
-    cell.take(now, amount);
-    if (known === undefined && !this.states.admit(key, cell.state, this.states.usage(now), now)) {
-      this.states.cellOf(undefined, now, this.#time.epoch);
+    const policyState = this.states.policyStateOf(known, now, this.#time.epoch);
+    if (this.#possible(policyState.earliest(now, amount), amount) > now) return "refused";
+    policyState.take(now, amount);
+    if (
+      known === undefined &&
+      !this.states.admit(key, policyState.state, this.states.usage(now), now)
+    ) {
+      this.states.policyStateOf(undefined, now, this.#time.epoch);
       return "no room";
     }
     this.meter.counts.granted += 1;
@@ -181,7 +186,7 @@ export class KeyTable {
 
   /** The error to throw where `look` finds no room. */
   full(key: string, permits: Permits): QueueFullError {
-    const size = sizeOf(this.states.cell.amount(permits));
+    const size = sizeOf(this.states.policyState.amount(permits));
     const awake = this.#awakeOf(key);
     const most = mostWaiting(this.#options.maxWaiting, this.states.policies.list);
     return new QueueFullError(this.#options.name, size, awake?.queue.permits ?? 0, most);
@@ -201,34 +206,34 @@ export class KeyTable {
   /** Returns the instant; throws if it will never come. */
   #possible(instant: number, amount: Amount): number {
     if (instant < Infinity) return instant;
-    throw this.states.cell.excess(this.#time.last, amount);
+    throw this.states.policyState.excess(this.#time.last, amount);
   }
 
-  #cellOf(key: string, now: number): Cell {
-    return this.states.cellOf(this.states.find(key), now, this.#time.epoch);
+  #policyStateOf(key: string, now: number): PolicyState {
+    return this.states.policyStateOf(this.states.find(key), now, this.#time.epoch);
   }
 
   /**
-   * The key's cell, whose state is kept from now on; undefined where there is no room.
+   * The key's policy state, whose state is kept from now on; undefined where there is no room.
    *
    * @param amount the permits that the key is about to take: keys that have used less are evicted
    *   first
    */
-  #kept(key: string, now: number, amount: Amount | undefined): Cell | undefined {
+  #kept(key: string, now: number, amount: Amount | undefined): PolicyState | undefined {
     const { epoch } = this.#time;
     const known = this.states.find(key);
-    if (known !== undefined) return this.states.cellOf(known, now, epoch);
-    const trial = this.states.cellOf(undefined, now, epoch);
+    if (known !== undefined) return this.states.policyStateOf(known, now, epoch);
+    const trial = this.states.policyStateOf(undefined, now, epoch);
     if (amount !== undefined) trial.take(now, amount);
     const used = this.states.usage(now);
-    const cell = this.states.cellOf(undefined, now, epoch);
-    return this.states.admit(key, cell.state, used, now) ? cell : undefined;
+    const policyState = this.states.policyStateOf(undefined, now, epoch);
+    return this.states.admit(key, policyState.state, used, now) ? policyState : undefined;
   }
 
-  #keptCellOf(key: string, now: number, amount?: Amount): Cell {
-    const cell = this.#kept(key, now, amount);
-    if (cell === undefined) throw this.#tooMany();
-    return cell;
+  #keptPolicyStateOf(key: string, now: number, amount?: Amount): PolicyState {
+    const policyState = this.#kept(key, now, amount);
+    if (policyState === undefined) throw this.#tooMany();
+    return policyState;
   }
 
   #tooMany(): TooManyKeysError {
@@ -256,14 +261,14 @@ export class KeyTable {
     if (other !== undefined) this.#awakeOf(other);
     const awake = this.#awakeOf(key);
     if (awake !== undefined) return awake.limiter;
-    const amount = permits === undefined ? undefined : this.states.cell.amount(permits);
-    const cell = this.#kept(key, this.#now(), amount);
-    if (cell === undefined) {
+    const amount = permits === undefined ? undefined : this.states.policyState.amount(permits);
+    const policyState = this.#kept(key, this.#now(), amount);
+    if (policyState === undefined) {
       if (amount !== undefined) this.#refused(key, amount, "no room");
       throw this.#tooMany();
     }
     const { policies } = this.states;
-    const queue = new WaiterQueue(this.#time, cellOn(policies, cell.state));
+    const queue = new WaiterQueue(this.#time, policyStateOn(policies, policyState.state));
     const account: Account = {
       charge: (more) => this.charge(key, more),
       refund: (less) => this.refund(key, less),
@@ -275,9 +280,9 @@ export class KeyTable {
   }
 
   possible(permits: Permits): Amount {
-    const { cell } = this.states;
-    const amount = cell.amount(permits);
-    this.#possible(cell.earliest(this.#now(), amount), amount);
+    const { policyState } = this.states;
+    const amount = policyState.amount(permits);
+    this.#possible(policyState.earliest(this.#now(), amount), amount);
     return amount;
   }
 
@@ -288,7 +293,7 @@ export class KeyTable {
       return;
     }
     const now = this.#now();
-    this.#keptCellOf(key, now, amount).take(now, amount);
+    this.#keptPolicyStateOf(key, now, amount).take(now, amount);
   }
 
   refund(key: string, amount: Amount): void {
@@ -298,7 +303,7 @@ export class KeyTable {
       return;
     }
     const now = this.#now();
-    this.#keptCellOf(key, now).giveBack(now, amount);
+    this.#keptPolicyStateOf(key, now).giveBack(now, amount);
   }
 
   update(policies: Policies): void {

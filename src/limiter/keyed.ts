@@ -150,7 +150,7 @@ export class KeyLimiter implements LocalLimiter {
       get meter() {
         return keys.meterOf(key);
       },
-      amount: (permits) => keys.states.cell.amount(permits),
+      amount: (permits) => keys.states.policyState.amount(permits),
       decide: (permits) => keys.decide(key, permits, false),
       full: (permits) => keys.full(key, permits),
     };

@@ -6,8 +6,7 @@ import { toMillis } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
-import { openCell } from "../stores/joint-cell.ts";
+import { openPolicyState } from "../stores/joint-policy-state.ts";
 import {
   listPolicies,
   type NamesOf,
@@ -15,6 +14,7 @@ import {
   type PolicyList,
   renumber,
 } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
 import { decision, passedBy } from "./decision.ts";
 import type {
@@ -43,6 +43,7 @@ import { type Account, GrantedReservation, QueuedReservation } from "./reservati
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
+/** Any limiter, in this process or on a store; `Limiter.create` makes one in this process. */
 export type Limiter<Name extends string = string> = Face<Name>;
 
 export const Limiter = {
@@ -70,7 +71,7 @@ export const Limiter = {
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
     const limiter: LocalLimiter & Counted = new QueueingLimiter(
-      ...opened(listed, options, openCell),
+      ...opened(listed, options, openPolicyState),
     );
     return limiter as LocalLimiter<NamesOf<P>> & Counted;
   },
@@ -89,7 +90,7 @@ export const AT_ONCE = Promise.resolve(0);
 export function opened(
   policies: PolicyList,
   options: LimiterOptions,
-  open: (policies: PolicyList, now: number, epoch: number) => Cell,
+  open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
   const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch));
@@ -111,7 +112,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     policies: PolicyList,
     { maxWaiting, onFull, name }: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">,
     account: Account = queue,
-    meter = new Meter({ limiter: name }, queue.cell.names),
+    meter = new Meter({ limiter: name }, queue.policyState.names),
   ) {
     this.#queue = queue;
     this.#account = account;
@@ -127,7 +128,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     try {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
-      const amount = this.#queue.cell.amount(permits);
+      const amount = this.#queue.policyState.amount(permits);
       const now = this.#queue.now();
       if (!this.#queue.grant(now, amount)) return this.#wait(now, amount, signal);
       this.#counts.granted += 1;
@@ -156,7 +157,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     if (wait !== undefined) return this.#tryWithin(permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const queue = this.#queue;
-    const amount = queue.cell.amount(permits);
+    const amount = queue.policyState.amount(permits);
     const now = queue.now();
     const granted = queue.grant(now, amount);
     if (granted) this.#counts.granted += 1;
@@ -168,7 +169,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     try {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
-      const amount = this.#queue.cell.amount(permits);
+      const amount = this.#queue.policyState.amount(permits);
       const now = this.#queue.now();
       if (this.#queue.grant(now, amount)) {
         this.#counts.granted += 1;
@@ -197,11 +198,11 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   }
 
   #reserve(permits: Permits, backlog: Backlog | undefined): LocalReservation {
-    const amount = this.#queue.cell.amount(permits);
+    const amount = this.#queue.policyState.amount(permits);
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount, backlog?.since)) {
       this.#counts.granted += 1;
-      return new GrantedReservation(this.#account, this.#queue.cell, permits, amount);
+      return new GrantedReservation(this.#account, this.#queue.policyState, permits, amount);
     }
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
@@ -222,12 +223,12 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
 
   /** @param isReported whether a refusal is counted and published */
   #decide(permits: Permits, isReported: boolean): Decision {
-    const amount = this.#queue.cell.amount(permits);
+    const amount = this.#queue.policyState.amount(permits);
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount)) {
       this.#counts.granted += 1;
-      const { names } = this.#queue.cell;
-      return decision(names, passedBy(this.#queue.cell.quotas(now)), amount, 0, 0);
+      const { names } = this.#queue.policyState;
+      return decision(names, passedBy(this.#queue.policyState.quotas(now)), amount, 0, 0);
     }
     const refusal = this.#look(now, amount);
     if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
@@ -235,7 +236,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   }
 
   peek(permits: Permits = 1): Decision {
-    const amount = this.#queue.cell.amount(permits);
+    const amount = this.#queue.policyState.amount(permits);
     const now = this.#queue.now();
     return this.#look(now, amount);
   }
@@ -244,7 +245,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
     const isFull = instant > now && this.#queue.permits + sizeOf(amount) > maxWaiting;
     const wait = isFull ? Infinity : instant - now;
-    return decision(this.#queue.cell.names, quotas, amount, wait, slowest);
+    return decision(this.#queue.policyState.names, quotas, amount, wait, slowest);
   }
 
   charge(permits: Permits): void {
@@ -281,9 +282,9 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   [asMember](): LocalAsked {
     return {
       meter: this.#meter,
-      amount: (permits) => this.#queue.cell.amount(permits),
+      amount: (permits) => this.#queue.policyState.amount(permits),
       decide: (permits) => this.#decide(permits, false),
-      full: (permits) => this.#full(this.#queue.cell.amount(permits)),
+      full: (permits) => this.#full(this.#queue.policyState.amount(permits)),
     };
   }
 
@@ -339,7 +340,7 @@ class Caller extends Waiter {
     this.#meter = meter;
     this.#resolve = resolve as Resolve<number | boolean>;
     this.#deadline = deadline;
-    meter.seat();
+    meter.enqueued();
   }
 
   override get deadline(): number {

@@ -1,5 +1,5 @@
 import { type Amount, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** The places of one limiter, first in first out. Any place can be removed in one step. */
@@ -51,11 +51,11 @@ export class Line {
   }
 
   /** Applies all changes now, in order, and removes them. */
-  applyChanges(cell: Cell): void {
+  applyChanges(policyState: PolicyState): void {
     for (let place = this.#head; place !== undefined; ) {
       const { next }: Place = place;
       if (place instanceof Change) {
-        place.apply(cell);
+        place.apply(policyState);
         this.remove(place);
       }
       place = next;

@@ -57,8 +57,8 @@ export class Meter {
    * @param names the policies' names, in the order of the amounts
    * @param counts shared by all keys of a limiter
    */
-  constructor(teller: DiagnosticsSource, names: readonly string[], counts = new Counts()) {
-    this.#source = teller;
+  constructor(source: DiagnosticsSource, names: readonly string[], counts = new Counts()) {
+    this.#source = source;
     this.#names = names;
     this.counts = counts;
   }
@@ -69,7 +69,7 @@ export class Meter {
   }
 
   /** Starts a wait. It must be matched by `released`, `expired`, `left` or `ended`. */
-  seat(): void {
+  enqueued(): void {
     this.counts.waiting += 1;
   }
 

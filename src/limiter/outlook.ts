@@ -1,6 +1,6 @@
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
-import { held, statusesOf } from "./decision.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+import { asPaused, statusesOf } from "./decision.ts";
 import type { PolicyStatus } from "./limiter-api.ts";
 
 /** The prospects of a request at the end of the line. */
@@ -27,19 +27,26 @@ interface PlaceStatus {
   /** When the request would be the head of the line. */
   readonly from: number;
   /** The state after all waiters. */
-  readonly cell: Cell;
+  readonly policyState: PolicyState;
   /** Whether no caller waits. */
   readonly isFirst: boolean;
 }
 
 /** Returns the prospects of a request. */
-export function outlookOf({ amount, now, instant, from, cell, isFirst }: PlaceStatus): Outlook {
-  const full = instant > now && cell.isBounded ? cell.overflowing(now, amount) : -1;
-  const allows = cell.allows(from, now, amount);
-  const quotas = statusesOf(cell.quotas(now), (i) => allows[i] === true);
+export function outlookOf({
+  amount,
+  now,
+  instant,
+  from,
+  policyState,
+  isFirst,
+}: PlaceStatus): Outlook {
+  const full = instant > now && policyState.isBounded ? policyState.overflowing(now, amount) : -1;
+  const allows = policyState.allows(from, now, amount);
+  const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
   return {
     instant: full >= 0 ? Infinity : instant,
-    slowest: full >= 0 ? full : cell.slowest(from, amount),
-    quotas: from > now || !isFirst ? quotas.map((quota) => held(quota, from - now)) : quotas,
+    slowest: full >= 0 ? full : policyState.slowest(from, amount),
+    quotas: from > now || !isFirst ? quotas.map((quota) => asPaused(quota, from - now)) : quotas,
   };
 }

@@ -12,8 +12,8 @@ import {
   checkNumber,
   checkOptions,
 } from "../ground/check.ts";
-import { openOne } from "../stores/cell.ts";
 import { listPolicies } from "../stores/policies.ts";
+import { openOne } from "../stores/policy-state.ts";
 import { opened, QueueingLimiter } from "./limiter.ts";
 import type { LimiterClass, LocalLimiter } from "./limiter-api.ts";
 import type { Counted } from "./meter.ts";
@@ -41,6 +41,7 @@ export interface SmoothOptions {
   readonly prefilled?: boolean | undefined;
 }
 
+/** The options of `RateLimiter.create`. */
 export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
 
 export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;

@@ -1,10 +1,10 @@
-import type { Cell } from "../stores/cell.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import type { Line } from "./line.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** The state after all waiters up to `last`, which is released at `at`. */
 interface Promised {
-  readonly cell: Cell;
+  readonly policyState: PolicyState;
   at: number;
   last: Place | undefined;
 }
@@ -15,14 +15,14 @@ interface Promised {
  */
 export class Replay {
   readonly #line: Line;
-  readonly #released: Cell;
+  readonly #released: PolicyState;
   readonly #refuse: (waiter: Waiter) => void;
   #promised: Promised | undefined;
 
   /**
    * @param refuse removes a waiter from the line whose instant would be later than its deadline
    */
-  constructor(line: Line, released: Cell, refuse: (waiter: Waiter) => void) {
+  constructor(line: Line, released: PolicyState, refuse: (waiter: Waiter) => void) {
     this.#line = line;
     this.#released = released;
     this.#refuse = refuse;
@@ -47,7 +47,7 @@ export class Replay {
   run(floor: number, pausedUntil: number): Readonly<Promised> {
     // a copy without any replayed waiter is outdated: the released state has changed since
     if (this.#promised?.last === undefined) {
-      this.#promised = { cell: this.#released.copy(), at: floor, last: undefined };
+      this.#promised = { policyState: this.#released.copy(), at: floor, last: undefined };
     }
     const promised = this.#promised;
     let place = promised.last === undefined ? this.#line.head : promised.last.next;
@@ -62,17 +62,17 @@ export class Replay {
   /** Replays one place; returns `false` if its instant would be later than its deadline. */
   #promise(place: Place, promised: Promised, pausedUntil: number): boolean {
     if (place instanceof Change) {
-      place.apply(promised.cell);
+      place.apply(promised.policyState);
       promised.at = Math.max(promised.at, place.since);
       return true;
     }
     const from = Math.max(place.asked, promised.at, pausedUntil);
-    const at = promised.cell.earliest(from, place.amount);
+    const at = promised.policyState.earliest(from, place.amount);
     if (Math.ceil(at) > place.deadline) {
       this.#refuse(place);
       return false;
     }
-    promised.cell.take(at, place.taken);
+    promised.policyState.take(at, place.taken);
     promised.at = at;
     return true;
   }

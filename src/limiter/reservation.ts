@@ -2,7 +2,7 @@ import { atLeastZero } from "../ground/check.ts";
 import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import type { LocalReservation, WaitOptions } from "./limiter-api.ts";
 import type { Meter } from "./meter.ts";
 import { checkWaitOptions } from "./options.ts";
@@ -83,7 +83,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const used = this.#queue.cell.amount(actual, atLeastZero);
+    const used = this.#queue.policyState.amount(actual, atLeastZero);
     const waiting = this.isWaiting();
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
@@ -152,14 +152,14 @@ export class GrantedReservation implements LocalReservation {
   readonly permits: Permits;
   readonly waitMs = 0;
   readonly #account: Account;
-  readonly #cell: Cell;
+  readonly #policyState: PolicyState;
   #taken: Amount;
 
-  /** @param cell reads the argument of `settle` */
-  constructor(account: Account, cell: Cell, permits: Permits, amount: Amount) {
+  /** @param policy state reads the argument of `settle` */
+  constructor(account: Account, policyState: PolicyState, permits: Permits, amount: Amount) {
     this.permits = permits;
     this.#account = account;
-    this.#cell = cell;
+    this.#policyState = policyState;
     this.#taken = amount;
   }
 
@@ -173,7 +173,7 @@ export class GrantedReservation implements LocalReservation {
   }
 
   settle(actual: Permits): void {
-    const used = this.#cell.amount(actual, atLeastZero);
+    const used = this.#policyState.amount(actual, atLeastZero);
     const before = this.#taken;
     this.#taken = combine(before, used, (was, is = was) => is);
     correct(this.#account, before, used);

@@ -13,7 +13,7 @@
  * time: see `LateCredit`.
  */
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import { LateCredit } from "./late-credit.ts";
 import { Line } from "./line.ts";
 import { Replay } from "./replay.ts";
@@ -26,14 +26,14 @@ interface Prospect {
   /** When the request would be the head of the line. */
   readonly from: number;
   /** The state after all waiters. */
-  readonly cell: Cell;
+  readonly policyState: PolicyState;
 }
 
 export class Schedule {
   readonly #time: Timeline;
   readonly #onLeave: (waiter: Waiter) => void;
   readonly #line = new Line();
-  readonly #released: Cell;
+  readonly #released: PolicyState;
   readonly #replay: Replay;
   readonly #late = new LateCredit();
 
@@ -44,11 +44,11 @@ export class Schedule {
   #specialUntil = 0;
 
   /** @param onLeave called with each waiter that leaves the line, for whatever reason */
-  constructor(time: Timeline, cell: Cell, onLeave: (waiter: Waiter) => void) {
+  constructor(time: Timeline, policyState: PolicyState, onLeave: (waiter: Waiter) => void) {
     this.#time = time;
-    this.#released = cell;
+    this.#released = policyState;
     this.#onLeave = onLeave;
-    this.#replay = new Replay(this.#line, cell, (waiter) => {
+    this.#replay = new Replay(this.#line, policyState, (waiter) => {
       this.#leave(waiter);
       waiter.refuse(time.last);
     });
@@ -69,13 +69,13 @@ export class Schedule {
   }
 
   /** The state after all released waiters. */
-  get cell(): Cell {
+  get policyState(): PolicyState {
     return this.#released;
   }
 
   /** The state after all waiters; read-only. */
-  get outcome(): Cell {
-    return this.isEmpty ? this.#released : this.#promise().cell;
+  get outcome(): PolicyState {
+    return this.isEmpty ? this.#released : this.#promise().policyState;
   }
 
   /** When the head is due; `undefined` if no promise is pending for any waiter. */
@@ -116,13 +116,17 @@ export class Schedule {
   lookAhead(now: number, amount: Amount): Prospect {
     this.release(now);
     let from = this.#from(now, amount);
-    let cell = this.#released;
+    let policyState = this.#released;
     if (!this.isEmpty) {
       const promised = this.#promise();
       from = Math.max(from, promised.at);
-      cell = promised.cell;
+      policyState = promised.policyState;
     }
-    return { instant: this.possible(cell.earliest(from, amount), amount), from, cell };
+    return {
+      instant: this.possible(policyState.earliest(from, amount), amount),
+      from,
+      policyState,
+    };
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
@@ -180,9 +184,9 @@ export class Schedule {
   }
 
   /** Applies a change to the state when its turn in the line comes. */
-  change(deed: (cell: Cell, now: number, epoch: number) => void): void {
+  change(deed: (policyState: PolicyState, now: number, epoch: number) => void): void {
     const { last: now, epoch } = this.#time;
-    this.#line.append(new Change(now, (cell) => deed(cell, now, epoch)));
+    this.#line.append(new Change(now, (policyState) => deed(policyState, now, epoch)));
     this.retime();
   }
 

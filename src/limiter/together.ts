@@ -19,7 +19,7 @@
  * - Local limiters beside remote ones: several requests may pass step 1 before one of them reaches
  *   step
  * 3. Those that find the local limiter used up in step 3 have held remote permits for one round
- *   trip.
+ *   batch.
  */
 
 import { LimiterError } from "../ground/errors.ts";
@@ -54,7 +54,7 @@ interface Group {
 }
 
 /** The answer of one group; `error`: the group could not be asked. */
-interface Answer {
+interface LookAnswer {
   readonly group: Group;
   readonly looks: readonly (Look | undefined)[];
   readonly error?: unknown;
@@ -135,7 +135,7 @@ function takeGroups(
       // a refusal is reported even while the store is unavailable
       const lookAtAll = settled(() => askAll("look", elsewhere, terms));
       return chain(lookAtAll, (others = []) =>
-        conclude(parts, [...looks, ...(others as readonly Answer[])]),
+        conclude(parts, [...looks, ...(others as readonly LookAnswer[])]),
       );
     }
     return chain(takeElsewhere(elsewhere, terms), (taken) => {
@@ -152,7 +152,7 @@ function takeGroups(
 }
 
 /** Takes from one group in a single step; looks at several groups first. */
-function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly Answer[]> {
+function takeElsewhere(groups: readonly Group[], terms: Terms): Maybe<readonly LookAnswer[]> {
   if (groups.length === 1) return askAll("take", groups, terms);
   return chain(askAll("look", groups, terms), (looks) => {
     if (!looks.every(isPassing)) return looks;
@@ -177,7 +177,7 @@ function askAll(
   groups: readonly Group[],
   terms: Terms,
   keepsErrors = false,
-): Maybe<readonly Answer[]> {
+): Maybe<readonly LookAnswer[]> {
   return all(groups.map((group) => ask(verb, group, terms, keepsErrors)));
 }
 
@@ -186,9 +186,9 @@ function ask(
   group: Group,
   terms: Terms,
   keepsErrors = false,
-): Maybe<Answer> {
+): Maybe<LookAnswer> {
   const { steps, parts } = group;
-  const failed = (error: unknown): Answer => {
+  const failed = (error: unknown): LookAnswer => {
     // optional parts refuse no request, even if they cannot be asked
     if (parts.every(({ isOptional }) => isOptional) && !(error instanceof ScatteredError)) {
       return { group, looks: parts.map(() => undefined) };
@@ -205,11 +205,11 @@ function ask(
   }
 }
 
-function isPassing({ group, looks }: Answer): boolean {
+function isPassing({ group, looks }: LookAnswer): boolean {
   return group.parts.every(({ isOptional }, i) => isOptional || looks[i]?.passes === true);
 }
 
-function conclude(parts: readonly Part[], answers: readonly Answer[]): Together {
+function conclude(parts: readonly Part[], answers: readonly LookAnswer[]): Together {
   const looks = parts.map((): Look | undefined => undefined);
   for (const { group, looks: own } of answers) {
     group.at.forEach((place, i) => {

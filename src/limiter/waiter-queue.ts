@@ -9,7 +9,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 import { HeadTimer } from "./head-timer.ts";
 import { type Outlook, outlookOf } from "./outlook.ts";
 import { Schedule } from "./schedule.ts";
@@ -35,7 +35,7 @@ export class WaiterQueue {
    *
    * @param open creates the state at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
    */
-  static over(clock: Clock, open: (now: number, epoch: number) => Cell): WaiterQueue {
+  static over(clock: Clock, open: (now: number, epoch: number) => PolicyState): WaiterQueue {
     const time = new Timeline(
       clock,
       () => queue.rearm(),
@@ -45,9 +45,9 @@ export class WaiterQueue {
     return queue;
   }
 
-  constructor(time: Timeline, cell: Cell) {
+  constructor(time: Timeline, policyState: PolicyState) {
     this.#time = time;
-    this.#schedule = new Schedule(time, cell, (waiter) => {
+    this.#schedule = new Schedule(time, policyState, (waiter) => {
       for (const signal of waiter.signals) this.#signals.delete(signal, waiter);
     });
     // a timer may fire early: the head that is not due gets a new one
@@ -69,12 +69,12 @@ export class WaiterQueue {
   }
 
   /** The state after all released waiters. */
-  get cell(): Cell {
-    return this.#schedule.cell;
+  get policyState(): PolicyState {
+    return this.#schedule.policyState;
   }
 
   /** The state after all waiters; read-only. */
-  get outcome(): Cell {
+  get outcome(): PolicyState {
     this.catchUp();
     return this.#schedule.outcome;
   }
@@ -101,14 +101,14 @@ export class WaiterQueue {
 
   /** Returns whether a policy does not let that many permits wait behind the present waiters. */
   overflows(now: number, amount: Amount): boolean {
-    if (!this.cell.isBounded) return false;
-    return this.#schedule.lookAhead(now, amount).cell.overflowing(now, amount) >= 0;
+    if (!this.policyState.isBounded) return false;
+    return this.#schedule.lookAhead(now, amount).policyState.overflowing(now, amount) >= 0;
   }
 
   /** Checks the permits of a request, and that the policies could ever let them through. */
   possible(permits: unknown): Amount {
-    const amount = this.cell.amount(permits);
-    this.#schedule.possible(this.cell.earliest(this.now(), amount), amount);
+    const amount = this.policyState.amount(permits);
+    this.#schedule.possible(this.policyState.earliest(this.now(), amount), amount);
     return amount;
   }
 
@@ -177,15 +177,15 @@ export class WaiterQueue {
 
   /** Takes the permits whatever the state; the waiters are delayed accordingly. */
   charge(amount: Amount): void {
-    this.change((cell, now) => cell.take(now, amount));
+    this.change((policyState, now) => policyState.take(now, amount));
   }
 
   refund(amount: Amount): void {
-    this.change((cell, now) => cell.giveBack(now, amount));
+    this.change((policyState, now) => policyState.giveBack(now, amount));
   }
 
   resize(policies: readonly Policy[]): void {
-    this.change((cell, now, epoch) => cell.resize(now, policies, epoch));
+    this.change((policyState, now, epoch) => policyState.resize(now, policies, epoch));
   }
 
   /**
@@ -199,7 +199,7 @@ export class WaiterQueue {
   }
 
   /** Applies a change to the state when its turn in the line comes. */
-  change(deed: (cell: Cell, now: number, epoch: number) => void): void {
+  change(deed: (policyState: PolicyState, now: number, epoch: number) => void): void {
     this.catchUp();
     this.#schedule.change(deed);
     this.#retimed();

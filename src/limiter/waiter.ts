@@ -1,5 +1,5 @@
 import type { Amount } from "../ground/permits.ts";
-import type { Cell } from "../stores/cell.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
 
 /** An entry of the line: a waiter, or a change. */
 export type Place = Waiter | Change;
@@ -13,9 +13,9 @@ export class Change {
   readonly awaited = false;
   /** When it applies, µs. */
   readonly since: number;
-  readonly apply: (cell: Cell) => void;
+  readonly apply: (policyState: PolicyState) => void;
 
-  constructor(since: number, apply: (cell: Cell) => void) {
+  constructor(since: number, apply: (policyState: PolicyState) => void) {
     this.since = since;
     this.apply = apply;
   }

@@ -6,16 +6,16 @@
  * random and growing pause, until the limiter's `timeoutMs` is over. Rejections and peeks write nothing.
  *
  * A write may take place although its reply is lost. The state is then read once more. If it contains the
- * number of this trip, the write took place and the computed answer is valid, so no permits are taken
+ * number of this batch, the write took place and the computed answer is valid, so no permits are taken
  * twice. Otherwise the caller gets the backend's error.
  */
 import { checkFunction, show } from "../ground/check.ts";
 import { toMicros, unixMicros } from "../ground/clock.ts";
+import { type BatchId, LostReplyError } from "./batch-id.ts";
 import { Breaker } from "./breaker.ts";
 import { Frame, type FrameOptions } from "./frame.ts";
 import { decodeState, type Saved, StateError, TooLongError } from "./state-bytes.ts";
 import type { Store, StoreReply, StoreRequest } from "./store.ts";
-import { LostReplyError, type Trip } from "./trip.ts";
 
 /** Pauses after a lost race are up to 1 ms, then twice that, and so on up to this. */
 const LONGEST_PAUSE_MS = 64;
@@ -120,7 +120,7 @@ class CasStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
-    trip?: Trip,
+    batchId?: BatchId,
     deadlineMs = Infinity,
   ): Promise<StoreReply> {
     const isStoreTime = now === undefined && this.#backend.now !== undefined;
@@ -133,15 +133,15 @@ class CasStore implements Store {
         now ?? this.#now(key),
       ]);
       // the backend returned false but has written: its client sent the request twice
-      if (reply !== undefined && holds(saved, trip)) return reply;
+      if (reply !== undefined && holds(saved, batchId)) return reply;
       if (performance.now() >= deadlineMs) throw tooLate(key, races);
       // the caller's `now` is exact for the first state that was read; a later state may be newer
       const tolerance = now === undefined || races > 0 ? TOLERANCE : 0;
       const options = { declared, now: time, isStoreTime, tolerance, saved, limits };
-      const ran = runFrame(key, options, requests, trip);
+      const ran = runFrame(key, options, requests, batchId);
       if (ran.next === undefined) return ran.reply;
       reply = ran.reply;
-      if (await this.#write(key, saved, ran.next, trip)) return reply;
+      if (await this.#write(key, saved, ran.next, batchId)) return reply;
       const pauseMs = Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** races);
       if (performance.now() + pauseMs >= deadlineMs) throw tooLate(key, races + 1);
       await pause(pauseMs);
@@ -153,13 +153,13 @@ class CasStore implements Store {
     key: string,
     before: Uint8Array | undefined,
     next: Saved,
-    trip: Trip | undefined,
+    batchId: BatchId | undefined,
   ): Promise<boolean> {
     try {
       return await this.#compareAndSet(key, before, next);
     } catch (error) {
       const saved = await this.#get(key).catch(() => undefined);
-      if (holds(saved, trip)) return true;
+      if (holds(saved, batchId)) return true;
       throw error;
     }
   }
@@ -221,12 +221,14 @@ async function promised<T>(call: string, run: () => Promise<T>): Promise<T> {
   throw new ContractError(`${call} of the backend must return a promise, got ${show(promise)}`);
 }
 
-/** Whether this trip is the last of its caller that was written. */
-function holds(saved: Uint8Array | undefined, trip: Trip | undefined): boolean {
-  if (saved === undefined || trip === undefined) return false;
+/** Whether this batch is the last of its caller that was written. */
+function holds(saved: Uint8Array | undefined, batchId: BatchId | undefined): boolean {
+  if (saved === undefined || batchId === undefined) return false;
   try {
-    const { trips } = decodeState(saved);
-    return trips.some(({ caller, number }) => caller === trip.caller && number === trip.number);
+    const { batchIds } = decodeState(saved);
+    return batchIds.some(
+      ({ caller, number }) => caller === batchId.caller && number === batchId.number,
+    );
   } catch {
     return false;
   }
@@ -237,12 +239,12 @@ function runFrame(
   key: string,
   options: FrameOptions,
   requests: readonly StoreRequest[],
-  trip: Trip | undefined,
+  batchId: BatchId | undefined,
 ): { reply: StoreReply; next: Saved | undefined } {
   try {
     const frame = new Frame(options);
-    const reply = frame.run(requests, trip);
-    return { reply, next: frame.changed ? frame.save(trip) : undefined };
+    const reply = frame.run(requests, batchId);
+    return { reply, next: frame.changed ? frame.save(batchId) : undefined };
   } catch (error) {
     if (error instanceof TooLongError) throw new ContractError(error.message, { cause: error });
     if (options.saved === undefined || error instanceof LostReplyError) throw error;

@@ -3,6 +3,7 @@
  * place of the scripts. States that have expired by the store's clock are absent.
  */
 import { unixMicros } from "../ground/clock.ts";
+import { type BatchId, LostReplyError } from "./batch-id.ts";
 import { type Asked, Frame, type FrameOptions } from "./frame.ts";
 import type { Saved } from "./state-bytes.ts";
 import {
@@ -14,7 +15,6 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
-import { LostReplyError, type Trip } from "./trip.ts";
 
 /** The place of a limiter of a combination. */
 export interface FramePlace extends Place {
@@ -58,24 +58,28 @@ export class FrameStore {
   }
 
   /** Like `run` of a store, but synchronous. */
-  trip(
+  runBatch(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],
     now?: number,
     limitKeys: readonly string[] = [],
-    trip?: Trip,
+    batchId?: BatchId,
   ): StoreReply {
     const frame = this.#open(key, declared, now, limitKeys);
-    const reply = frame.run(requests, trip);
-    this.#save({ key, frame }, trip);
+    const reply = frame.run(requests, batchId);
+    this.#save({ key, frame }, batchId);
     return reply;
   }
 
   /** Like `runTogether` of a store, but synchronous: takes permits only if all limiters grant them. */
-  combination(verb: "take" | "peek", parts: readonly CombinedPart[], trip?: Trip): CombinedReply {
+  combination(
+    verb: "take" | "peek",
+    parts: readonly CombinedPart[],
+    batchId?: BatchId,
+  ): CombinedReply {
     let opened = this.#openAll(parts);
-    if (opened.some(({ frame }) => frame.hasRun(trip))) throw new LostReplyError();
+    if (opened.some(({ frame }) => frame.hasRun(batchId))) throw new LostReplyError();
     const asked = parts.map((part, i) => frameOf(opened, i).ask(part));
     const lets = (i: number) => asked[i]?.fate === "passes" || parts[i]?.isOptional === true;
     let passes = parts.every((_, i) => lets(i));
@@ -92,7 +96,7 @@ export class FrameStore {
         if (found.fate === "passes") receipts[i] = frame.takeAsked(part, found);
       }
       if (passes) {
-        for (const one of opened) this.#save(one, trip);
+        for (const one of opened) this.#save(one, batchId);
       } else {
         opened = this.#openAll(parts);
         receipts.length = 0;
@@ -138,9 +142,9 @@ export class FrameStore {
     return new Frame(options);
   }
 
-  #save({ key, frame }: Opened, trip: Trip | undefined): void {
+  #save({ key, frame }: Opened, batchId: BatchId | undefined): void {
     if (!frame.changed) return;
-    const saved = frame.save(trip);
+    const saved = frame.save(batchId);
     this.#saved.set(key, { ...saved, expiresAt: this.#now() + saved.lifeMs * 1000 });
   }
 }

@@ -20,6 +20,8 @@
  * state is "next free at 1 200 000, 0 stored". The answer is a wait of 200 000, the next state is "next
  * free at 1 400 000", and its lifetime is 400 ms and a second.
  */
+
+import { type BatchId, LostReplyError } from "./batch-id.ts";
 import { resolveLimits } from "./limits-elsewhere.ts";
 import { PolicyStates } from "./policy-states.ts";
 import {
@@ -41,7 +43,6 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
-import { LostReplyError, type Trip } from "./trip.ts";
 
 const REBASE = 2 ** 32;
 const SECOND_MS = 1000;
@@ -79,8 +80,8 @@ export interface Asked {
 
 export class Frame {
   readonly #options: FrameOptions;
-  /** The last trip of each caller that changed something, the latest last. */
-  #trips: readonly Trip[] = [];
+  /** The last batch of each caller that changed something, the latest last. */
+  #callers: readonly BatchId[] = [];
   readonly #states: PolicyStates;
   #inForce: string;
   /** The numbers of the last write. */
@@ -113,14 +114,14 @@ export class Frame {
     return this.#changed;
   }
 
-  /** Whether the trip, or a later one of the same caller, was run before. */
-  hasRun(trip: Trip | undefined): boolean {
-    const last = this.#lastOf(trip);
-    return last !== undefined && trip !== undefined && trip.number <= last;
+  /** Whether the batch, or a later one of the same caller, was run before. */
+  hasRun(batchId: BatchId | undefined): boolean {
+    const last = this.#lastOf(batchId);
+    return last !== undefined && batchId !== undefined && batchId.number <= last;
   }
 
-  #lastOf(trip: Trip | undefined): number | undefined {
-    return this.#trips.find(({ caller }) => caller === trip?.caller)?.number;
+  #lastOf(batchId: BatchId | undefined): number | undefined {
+    return this.#callers.find(({ caller }) => caller === batchId?.caller)?.number;
   }
 
   // -- decoding, and the clock --
@@ -133,9 +134,9 @@ export class Frame {
     return numbers;
   }
 
-  #load({ base, last, trips, numbers, settings, doubles }: SavedState): void {
+  #load({ base, last, batchIds, numbers, settings, doubles }: SavedState): void {
     const { declared } = this.#options;
-    this.#trips = trips;
+    this.#callers = batchIds;
     this.#writtenUnder = numbers;
     this.#settings = settings;
     const setting = settings.find((one) => one.startsWith(`${declared}=`));
@@ -158,9 +159,9 @@ export class Frame {
       if (Number.isNaN(value)) throw new RangeError("a field is missing, or not a number");
       return value;
     });
-    const [held = 0, ...rest] = fields;
-    if (rest.length > 0 || Number.isNaN(held)) throw new RangeError("too many fields");
-    this.#states.held = held;
+    const [pausedUntil = 0, ...rest] = fields;
+    if (rest.length > 0 || Number.isNaN(pausedUntil)) throw new RangeError("too many fields");
+    this.#states.pausedUntil = pausedUntil;
     this.#applyClock(base, last);
     if (numbers !== this.#inForce) this.#states.resize(this.#inForce);
   }
@@ -190,13 +191,14 @@ export class Frame {
   /**
    * Runs the requests in order.
    *
-   * @throws LostReplyError if the trip was run before
+   * @throws LostReplyError if the batch was run before
    */
-  run(requests: readonly StoreRequest[], trip?: Trip): StoreReply {
-    if (this.hasRun(trip)) throw new LostReplyError();
+  run(requests: readonly StoreRequest[], batchId?: BatchId): StoreReply {
+    if (this.hasRun(batchId)) throw new LostReplyError();
     const answers = requests.flatMap((request) => this.#answer(request));
-    const remembered = this.#lastOf(trip);
-    const isNext = trip === undefined || remembered === undefined || remembered === trip.number - 1;
+    const remembered = this.#lastOf(batchId);
+    const isNext =
+      batchId === undefined || remembered === undefined || remembered === batchId.number - 1;
     return isNext ? { ...this.head, answers } : { ...this.head, answers, remembered };
   }
 
@@ -214,8 +216,8 @@ export class Frame {
       case "decide":
       case "peek":
         return [this.#decide(request)];
-      case "owed":
-        return [this.#owed()];
+      case "deficit":
+        return [this.#deficit()];
       case "set":
         return [{ ...AT_ONCE, writtenUnder: this.#set(request.numbers) }];
       case "unset":
@@ -233,11 +235,11 @@ export class Frame {
         states.settle(states.amounts(request.amount));
         break;
       case "pause":
-        states.held = Math.max(states.held, states.now + request.micros);
+        states.pausedUntil = Math.max(states.pausedUntil, states.now + request.micros);
         break;
       case "reset":
         states.start(this.#inForce);
-        states.held = 0;
+        states.pausedUntil = 0;
     }
     this.#changed = true;
     return [AT_ONCE];
@@ -270,9 +272,9 @@ export class Frame {
     return { ...AT_ONCE, wait: this.#waitUntil(at), slowest, quotas };
   }
 
-  #owed(): Answer {
-    const { held } = this.#states;
-    return { ...AT_ONCE, wait: this.#waitUntil(held), owed: this.#states.owed() };
+  #deficit(): Answer {
+    const { pausedUntil } = this.#states;
+    return { ...AT_ONCE, wait: this.#waitUntil(pausedUntil), deficit: this.#states.deficit() };
   }
 
   /** @returns "=" if the last write had this caller's numbers, else the numbers it had; empty: unknown */
@@ -298,7 +300,7 @@ export class Frame {
 
   /** Returns the earliest instant at which a caller is granted permits if its timer was `late`. */
   #from(late: number): number {
-    return Math.max(this.#states.now - late, this.#states.held);
+    return Math.max(this.#states.now - late, this.#states.pausedUntil);
   }
 
   #waitUntil(at: number): number {
@@ -333,19 +335,19 @@ export class Frame {
 
   // -- encoding --
 
-  /** @param trip the trip that has changed the state; the callers of the latest trips are saved with it */
-  save(trip?: Trip): Saved {
-    const others = this.#trips.filter(({ caller }) => caller !== trip?.caller);
+  /** @param batch the batch that has changed the state; the callers of the latest batches are saved with it */
+  save(batchId?: BatchId): Saved {
+    const others = this.#callers.filter(({ caller }) => caller !== batchId?.caller);
     const states = this.#states;
     const settings = this.#settings;
-    const isHeld = states.held > states.now;
+    const isPaused = states.pausedUntil > states.now;
     const bytes = encodeState({
       base: states.base,
       last: states.now,
-      trips: trip === undefined ? others : [...others, trip],
+      batchIds: batchId === undefined ? others : [...others, batchId],
       numbers: this.#inForce,
       settings,
-      doubles: isHeld ? [...states.dump(), states.held] : states.dump(),
+      doubles: isPaused ? [...states.dump(), states.pausedUntil] : states.dump(),
     });
     if (settings.length > 0) return { bytes, lifeMs: Infinity };
     const slackMs = this.#options.isStoreTime ? SECOND_MS : HOUR_MS;
@@ -354,7 +356,7 @@ export class Frame {
   }
 }
 
-/** Returns the codes of the algorithms: the first letter of each line. */
+/** Returns the codes of the algorithms: the first character of each line. */
 function codes(numbers: string): string {
   return numbers.replace(/^(.).*$/gm, "$1");
 }

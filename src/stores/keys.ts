@@ -18,10 +18,10 @@
  * Times are microseconds on the time scale of the owner.
  */
 
-import type { Cell } from "./cell.ts";
-import { cellOn, freshState, openCell } from "./joint-cell.ts";
+import { freshState, openPolicyState, policyStateOn } from "./joint-policy-state.ts";
 import { LeastUsed, type UsedKey } from "./least-used.ts";
 import type { PolicyList } from "./policies.ts";
+import type { PolicyState } from "./policy-state.ts";
 import { RoundRobin } from "./round-robin.ts";
 
 /** How many keys a new key checks, and how many in each step of a search for room. */
@@ -48,7 +48,7 @@ export class KeyStates {
   readonly #isInUse: (key: string) => boolean;
   #policies: PolicyList;
   /** One object that is used on one state after the other. */
-  #cell: Cell;
+  #policyState: PolicyState;
   #states = new Map<string, unknown>();
   #round = new RoundRobin(this.#states);
   readonly #leastUsed = new LeastUsed();
@@ -65,7 +65,7 @@ export class KeyStates {
     this.#maxKeys = maxKeys;
     this.#whenFull = whenFull;
     this.#isInUse = isInUse;
-    this.#cell = openCell(policies, 0, 0);
+    this.#policyState = openPolicyState(policies, 0, 0);
   }
 
   get size(): number {
@@ -76,29 +76,31 @@ export class KeyStates {
     return this.#policies;
   }
 
-  /** The cell with the current policies; every call of this object may change its state. */
-  get cell(): Cell {
-    return this.#cell;
+  /** The policy state with the current policies; every call of this object may change its state. */
+  get policyState(): PolicyState {
+    return this.#policyState;
   }
 
-  /** Returns the cell on a key's state, or on a new state that is not stored yet. */
-  cellOf(state: unknown, now: number, epoch: number): Cell {
-    this.#cell.state = state ?? freshState(this.#policies, now, epoch);
-    return this.#cell;
+  /** Returns the policy state on a key's state, or on a new state that is not stored yet. */
+  policyStateOf(state: unknown, now: number, epoch: number): PolicyState {
+    this.#policyState.state = state ?? freshState(this.#policies, now, epoch);
+    return this.#policyState;
   }
 
   /**
-   * Returns how much of its limits the key of the cell's current state uses: permits under one policy,
+   * Returns how much of its limits the key of the policy state's current state uses: permits under one policy,
    * the largest share of a limit under several. For comparison with other keys.
    */
   usage(now: number): number {
-    const owed = this.#cell.owed(now);
-    if (owed.length === 1) return owed[0] as number;
-    return Math.max(...this.#cell.quotas(now).map(({ limit }, i) => (owed[i] as number) / limit));
+    const deficit = this.#policyState.deficit(now);
+    if (deficit.length === 1) return deficit[0] as number;
+    return Math.max(
+      ...this.#policyState.quotas(now).map(({ limit }, i) => (deficit[i] as number) / limit),
+    );
   }
 
   #usageIn(state: unknown, now: number): number {
-    this.#cell.state = state;
+    this.#policyState.state = state;
     return this.usage(now);
   }
 
@@ -123,7 +125,7 @@ export class KeyStates {
     for (let i = 0; i < LOOKS; i++) this.#look(now);
     if (this.size >= this.#maxKeys && !this.#makeRoom(key, used, now)) return false;
     this.#states.set(key, state);
-    this.#cell.state = state;
+    this.#policyState.state = state;
     return true;
   }
 
@@ -140,9 +142,9 @@ export class KeyStates {
    */
   resize(policies: PolicyList, now: number, epoch: number, done: Iterable<string>): void {
     const before = this.#policies;
-    this.#age((state) => cellOn(before, state).resize(now, policies.list, epoch));
+    this.#age((state) => policyStateOn(before, state).resize(now, policies.list, epoch));
     this.#policies = policies;
-    this.#cell = openCell(policies, now, epoch);
+    this.#policyState = openPolicyState(policies, now, epoch);
     this.#leastUsed.clear();
     for (const key of done) {
       this.#states.set(key, this.#older?.states.get(key));
@@ -159,7 +161,7 @@ export class KeyStates {
   shift(by: number): boolean {
     if (this.#older !== undefined) return false;
     const policies = this.#policies;
-    this.#age((state) => cellOn(policies, state).shift(by));
+    this.#age((state) => policyStateOn(policies, state).shift(by));
     this.#outgrow();
     return true;
   }
@@ -195,8 +197,8 @@ export class KeyStates {
   }
 
   #lifetime(state: unknown, now: number): number {
-    this.#cell.state = state;
-    return this.#cell.lifetime(now);
+    this.#policyState.state = state;
+    return this.#policyState.lifetime(now);
   }
 
   /** @param used the usage of the new key */

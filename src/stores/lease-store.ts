@@ -8,8 +8,8 @@ export type TicketState = "none" | "held" | "waiting";
 /**
  * `acquire` a lease, or else a ticket, behind all others; `try` to get a lease; `keep` either; `release`
  * either; set the `limit`; `look` reads only. `adopt` registers a lease regardless of the limit, before
- * all other requests of the trip, so that these see the same state as if the lease had always been
- * registered. `probe`, in a trip of its own, tests whether the store can write, and grants nothing.
+ * all other requests of the batch, so that these see the same state as if the lease had always been
+ * registered. `probe`, in a batch of its own, tests whether the store can write, and grants nothing.
  */
 export type LeaseVerb =
   | "acquire"

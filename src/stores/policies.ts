@@ -3,7 +3,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { show } from "../ground/check.ts";
 import { TRY_OPTIONS } from "../ground/permits.ts";
 import { noteRenumbering } from "../ground/revision.ts";
-import { ONLY_NAMES } from "./cell.ts";
+import { ONLY_NAMES } from "./policy-state.ts";
 
 /** One policy, or several by name. */
 export type Policies = Policy | Readonly<Record<string, Policy>>;

@@ -34,7 +34,7 @@ export class PolicyStates {
   base: number;
   now: number;
   /** The instant before which no request is granted. */
-  held = 0;
+  pausedUntil = 0;
   /** The policies with a limit that is kept in a key and is 0 now. */
   closed: ReadonlySet<number> = new Set();
   #parts: Part[] = [];
@@ -90,7 +90,7 @@ export class PolicyStates {
 
   shift(by: number): void {
     for (const { algorithm, state } of this.#parts) algorithm.shift(state, by);
-    this.held += by;
+    this.pausedUntil += by;
   }
 
   resize(numbers: string): void {
@@ -136,16 +136,17 @@ export class PolicyStates {
     const receipts = this.#parts.map(({ algorithm, policy, state }, i) => {
       const asked = permits[i] ?? 0;
       if (asked === 0) return 0;
-      return algorithm.take(policy, state, at, asked) + (algorithm.dated ? this.base : 0);
+      return algorithm.take(policy, state, at, asked) + (algorithm.receiptIsTime ? this.base : 0);
     });
-    if (waits && !(isAlone && first?.algorithm.dated)) {
+    if (waits && !(isAlone && first?.algorithm.receiptIsTime)) {
       for (const [i, part] of this.#parts.entries()) {
-        const says = !part.algorithm.dated && (permits[i] ?? 0) > 0;
+        const says = !part.algorithm.receiptIsTime && (permits[i] ?? 0) > 0;
         receipts.push(says ? this.#promisedUntil(part) : 0);
       }
     }
     // no later request overtakes one that was promised an instant
-    if (waits && !(isAlone && first?.algorithm.inOrder)) this.held = Math.max(this.held, at);
+    if (waits && !(isAlone && first?.algorithm.inOrder))
+      this.pausedUntil = Math.max(this.pausedUntil, at);
     return receipts.some((receipt) => receipt !== 0) ? receipts.map(unsigned) : [];
   }
 
@@ -164,7 +165,7 @@ export class PolicyStates {
       const given = permits[i] ?? 0;
       const receipt = receipts[i] ?? 0;
       if (given === 0) return;
-      if (algorithm.dated) {
+      if (algorithm.receiptIsTime) {
         const at = receipt === 0 ? undefined : receipt - this.base;
         algorithm.giveBack(policy, state, this.now, given, at);
         return;
@@ -225,25 +226,25 @@ export class PolicyStates {
   }
 
   quotas(open: readonly boolean[]): PolicyQuota[] {
-    const heldMs = toMillis(this.held - this.now);
+    const pausedMs = toMillis(this.pausedUntil - this.now);
     return this.#parts.map(({ algorithm, policy, state }, i) => {
       const own = algorithm.quota(policy, state, this.now);
       const isClosed = this.closed.has(i);
-      const remaining = isClosed || heldMs > 0 ? 0 : own.remaining;
+      const remaining = isClosed || pausedMs > 0 ? 0 : own.remaining;
       return {
         ...own,
         allowed: open[i] === true,
         limit: isClosed ? 0 : own.limit,
         remaining: unsigned(remaining),
-        resetMs: unsigned(Math.max(own.resetMs, heldMs)),
+        resetMs: unsigned(Math.max(own.resetMs, pausedMs)),
       };
     });
   }
 
   /** Returns for each policy how many permits it lacks to be full. */
-  owed(): number[] {
+  deficit(): number[] {
     return this.#parts.map(({ algorithm, policy, state }) =>
-      algorithm.owed(policy, state, this.now),
+      algorithm.deficit(policy, state, this.now),
     );
   }
 
@@ -252,7 +253,7 @@ export class PolicyStates {
     const lives = this.#parts.map(({ algorithm, policy, state }) =>
       algorithm.lifetime(policy, state, this.now),
     );
-    return Math.max(this.held - this.now, ...lives);
+    return Math.max(this.pausedUntil - this.now, ...lives);
   }
 }
 

@@ -5,8 +5,8 @@
  *     u32      base, in units of 2^24 microseconds of Unix time
  *     u32      last: when the state was written, microseconds after base
  *     u16      the length of the numbers, bytes
- *     u8       the number of callers with a known last trip
- *     8, u32 … each such caller, 8 ASCII characters, and the number of its last trip; the latest last
+ *     u8       the number of callers with a known last batch
+ *     8, u32 … each such caller, 8 ASCII characters, and the number of its last batch; the latest last
  *     text     the numbers: those in force, then, each after a tab, "declared=in force" for those that
  *              were set at run time
  *     f64 …    the fields of each policy; a list is its length and then its numbers
@@ -15,7 +15,7 @@
  * Instants are microseconds after base, so that they keep their fractions in a double.
  */
 
-import type { Trip } from "./trip.ts";
+import type { BatchId } from "./batch-id.ts";
 
 export const UNIT = 2 ** 24;
 
@@ -30,8 +30,8 @@ export interface SavedState {
   /** Microseconds of Unix time. */
   readonly base: number;
   readonly last: number;
-  /** The last trip of each caller that changed something, the latest last. */
-  readonly trips: readonly Trip[];
+  /** The last batch of each caller that changed something, the latest last. */
+  readonly batchIds: readonly BatchId[];
   readonly numbers: string;
   readonly settings: readonly string[];
   /** The fields of all policies, and after them the instant before which no request is granted, if any. */
@@ -60,7 +60,7 @@ export class TooLongError extends RangeError {}
 
 export function encodeState(state: SavedState): Uint8Array {
   const { base, last, numbers, settings, doubles } = state;
-  const trips = state.trips.slice(-MOST_CALLERS);
+  const batchIds = state.batchIds.slice(-MOST_CALLERS);
   const text = new TextEncoder().encode([numbers, ...settings].join("\t"));
   if (text.length > LONGEST_NUMBERS) {
     throw new TooLongError(
@@ -68,15 +68,15 @@ export function encodeState(state: SavedState): Uint8Array {
         `${LONGEST_NUMBERS} fit: use fewer policies`,
     );
   }
-  const textAt = HEAD_BYTES + CALLER_BYTES * trips.length;
+  const textAt = HEAD_BYTES + CALLER_BYTES * batchIds.length;
   const from = textAt + text.length;
   const bytes = new Uint8Array(from + 8 * doubles.length);
   const view = new DataView(bytes.buffer);
   view.setUint32(0, base / UNIT, true);
   view.setUint32(4, last, true);
   view.setUint16(8, text.length, true);
-  view.setUint8(10, trips.length);
-  trips.forEach(({ caller, number }, i) => {
+  view.setUint8(10, batchIds.length);
+  batchIds.forEach(({ caller, number }, i) => {
     const at = HEAD_BYTES + CALLER_BYTES * i;
     bytes.set(new TextEncoder().encode(caller), at);
     view.setUint32(at + 8, number, true);
@@ -99,7 +99,7 @@ export function decodeState(bytes: Uint8Array): SavedState {
   const isWhole = from <= bytes.byteLength && (bytes.byteLength - from) % 8 === 0;
   if (callers > MOST_CALLERS || !isWhole) throw new StateError(bytes);
   const decoder = new TextDecoder();
-  const trips = Array.from({ length: callers }, (_, i): Trip => {
+  const batchIds = Array.from({ length: callers }, (_, i): BatchId => {
     const at = HEAD_BYTES + CALLER_BYTES * i;
     const caller = decoder.decode(bytes.subarray(at, at + 8));
     return { caller, number: view.getUint32(at + 8, true) };
@@ -109,15 +109,15 @@ export function decodeState(bytes: Uint8Array): SavedState {
   const doubles: number[] = [];
   for (let at = from; at < bytes.byteLength; at += 8) doubles.push(view.getFloat64(at, true));
   const base = view.getUint32(0, true) * UNIT;
-  return { base, last: view.getUint32(4, true), trips, numbers, settings, doubles };
+  return { base, last: view.getUint32(4, true), batchIds, numbers, settings, doubles };
 }
 
 /** Returns the state as readable text, for the messages of tests. */
 export function describeState(bytes: Uint8Array | null | undefined): string {
   if (!bytes) return "nothing";
-  const { base, last, trips, numbers, settings, doubles } = decodeState(bytes);
+  const { base, last, batchIds, numbers, settings, doubles } = decodeState(bytes);
   const fields = doubles.map((double) => (Object.is(double, -0) ? "-0" : double));
   const text = JSON.stringify([numbers, ...settings].join("\t"));
-  const callers = trips.map(({ caller, number }) => `${caller} ${number}`);
+  const callers = batchIds.map(({ caller, number }) => `${caller} ${number}`);
   return `base ${base / UNIT}, last ${last}, [${callers}], ${text}, ${fields.join(" ")}`;
 }

@@ -4,10 +4,11 @@
  */
 import type { Quota } from "../algorithms/algorithm.ts";
 import type { Amount } from "../ground/permits.ts";
+import type { BatchId } from "./batch-id.ts";
 import type { Breaker } from "./breaker.ts";
 import type { ProcessCounter } from "./process-counter.ts";
-import type { Trip } from "./trip.ts";
 
+/** Where shared limiters keep their states: `casStore` and `memoryStore` make one. */
 export interface Store {
   /** Whether the store runs the requests for a key in the order of the calls of `run`. Absent: false. */
   readonly isOrdered?: boolean;
@@ -27,18 +28,18 @@ export interface Store {
    * @param key the limiter's name
    * @param declared the numbers of its policies, as the caller's code declares them
    * @param now epoch microseconds; absent: the store's own clock
-   * @param trip identifies the trip, so that the store does not run it twice; absent: the store runs the
+   * @param batch identifies the batch, so that the store does not run it twice; absent: the store runs the
    *   requests each time it receives them
    * @param deadlineMs when the caller gives up, by `performance.now()`: there are no retries after that.
    *   Absent: never
-   * @throws LostReplyError if the trip was run before: this call has changed nothing
+   * @throws LostReplyError if the batch was run before: this call has changed nothing
    */
   run(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
-    trip?: Trip,
+    batchId?: BatchId,
     deadlineMs?: number,
   ): Promise<StoreReply>;
   /** Returns the store for a limiter with limits under these keys; absent: it does not support them. */
@@ -115,7 +116,7 @@ export type StoreRequest =
   /** Grants no request before that many microseconds have passed. */
   | { readonly verb: "pause"; readonly micros: number }
   /** Returns the missing permits of each policy; changes nothing. */
-  | { readonly verb: "owed" }
+  | { readonly verb: "deficit" }
   /** Puts other numbers in force for all callers that declare the same numbers as this caller. */
   | { readonly verb: "set"; readonly numbers: string }
   /** Puts the declared numbers in force again. */
@@ -131,8 +132,8 @@ export interface StoreReply {
   /** An answer for each request, in order; for `reserve` as many as its count. */
   readonly answers: readonly Answer[];
   /**
-   * The number of the caller's last trip that the state remembered before this one. Absent: it is the
-   * number before that of this trip, or the state remembers no trip of this caller.
+   * The number of the caller's last batch that the state remembered before this one. Absent: it is the
+   * number before that of this batch, or the state remembers no batch of this caller.
    */
   readonly remembered?: number;
 }
@@ -154,7 +155,7 @@ export interface LimitNote {
 export interface Answer {
   /**
    * Microseconds until the permits are available; `REFUSED`: longer than `longest`; `Infinity`:
-   * never. For `owed`: how long no request is granted.
+   * never. For `deficit`: how long no request is granted.
    */
   readonly wait: number;
   /** The receipts that `back` needs to undo the grant; empty if all are 0. */
@@ -162,8 +163,8 @@ export interface Answer {
   /** For `decide` and `peek`: the policy with the longest wait, and the quotas of all policies. */
   readonly slowest: number;
   readonly quotas: readonly PolicyQuota[];
-  /** For `owed`: how many permits each policy lacks to be full. */
-  readonly owed: readonly number[];
+  /** For `deficit`: how many permits each policy lacks to be full. */
+  readonly deficit: readonly number[];
   /**
    * For `set` and `unset`: "=" if this caller's numbers were in force at the last write before, else the
    * numbers that were in force; empty if that is unknown.
@@ -179,4 +180,4 @@ export interface PolicyQuota extends Quota {
 export const REFUSED = -1;
 
 /** The answer to a request that is granted at once, and to a change. */
-export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], owed: [] };
+export const AT_ONCE: Answer = { wait: 0, receipts: [], slowest: 0, quotas: [], deficit: [] };

@@ -1,5 +1,6 @@
 import { atLeastZero, checkNumber, checkOptions } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros, unixMicros } from "../ground/clock.ts";
+import type { BatchId } from "../stores/batch-id.ts";
 import { Breaker } from "../stores/breaker.ts";
 import { type FramePlace, FrameStore } from "../stores/frame-store.ts";
 import type {
@@ -11,8 +12,8 @@ import type {
   StoreReply,
   StoreRequest,
 } from "../stores/store.ts";
-import type { Trip } from "../stores/trip.ts";
 
+/** The options of `memoryStore`. */
 export interface MemoryStoreOptions {
   /**
    * The store's own clock, for its delays and expiry, and for limiters without a `clock` of their own.
@@ -120,10 +121,10 @@ export class MemoryStore implements Store, CombiningStore {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
-    trip?: Trip,
+    batchId?: BatchId,
   ): Promise<StoreReply> {
     await this.#journey();
-    return this.#frames.trip(key, declared, requests, now, [], trip);
+    return this.#frames.runBatch(key, declared, requests, now, [], batchId);
   }
 
   place(key: string): Place {
@@ -138,9 +139,9 @@ export class MemoryStore implements Store, CombiningStore {
   withLimitKeys(limitKeys: readonly string[]): Store {
     return {
       breakerOf: () => this.#breaker,
-      run: async (key, declared, requests, now, trip) => {
+      run: async (key, declared, requests, now, batchId) => {
         await this.#journey();
-        return this.#frames.trip(key, declared, requests, now, limitKeys, trip);
+        return this.#frames.runBatch(key, declared, requests, now, limitKeys, batchId);
       },
       place: (key) => this.#place(key, limitKeys),
     };

@@ -276,7 +276,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
         world.earliest(from, permits);
         policy.algorithm.quota(policy, state, from);
         policy.algorithm.lifetime(policy, state, from);
-        world.owed(from);
+        world.deficit(from);
       }
       policy.algorithm.overflows?.(policy, state, now, permits);
       policy.algorithm.take(policy, world.copy(), now, permits);
@@ -374,54 +374,54 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "owed is 0 after idleness, and then what is taken",
+    "deficit is 0 after idleness, and then what is taken",
     fc.property(lived, permits, permits, (past, one, other) => {
       const { world } = past;
       const { policy, now } = world;
-      assert.is(world.owed(now + LONG_AGO), 0);
+      assert.is(world.deficit(now + LONG_AGO), 0);
       const state = world.fresh(now - LONG_AGO);
-      assert.is(world.owed(now, state), 0);
+      assert.is(world.deficit(now, state), 0);
       let taken = 0;
       for (const permits of [one, other]) {
         const goes = world.earliest(now, permits, state) <= now;
         policy.algorithm.take(policy, state, now, permits);
         taken += permits;
-        const owed = world.owed(now, state);
-        const facts = `${owed} owed, ${taken} taken`;
-        assert.ok(owed >= taken - GRAIN, facts);
+        const deficit = world.deficit(now, state);
+        const facts = `${deficit} deficit, ${taken} taken`;
+        assert.ok(deficit >= taken - GRAIN, facts);
         if (!goes) return;
-        assert.ok(owed <= taken + GRAIN, facts);
+        assert.ok(deficit <= taken + GRAIN, facts);
       }
     }),
   );
 
   law(
-    "owed is a number, and falls until nothing is",
+    "deficit is a number, and falls until nothing is",
     fc.property(lived, fc.array(micros, { maxLength: 5 }), (past, pauses) => {
       const { world } = past;
       let at = world.now;
-      let before = world.owed();
+      let before = world.deficit();
       assert.ok(before >= 0 && before < Infinity, `${before}`);
       for (const pause of pauses) {
         at += pause;
-        const owed = world.owed(at);
-        assert.ok(owed >= 0 && owed <= before + GRAIN, `${before}, then ${owed}`);
-        before = owed;
+        const deficit = world.deficit(at);
+        assert.ok(deficit >= 0 && deficit <= before + GRAIN, `${before}, then ${deficit}`);
+        before = deficit;
       }
       const { resetMs } = world.policy.algorithm.quota(world.policy, world.state, at);
-      const left = world.owed(at + Math.ceil(resetMs * 1000) + 1);
+      const left = world.deficit(at + Math.ceil(resetMs * 1000) + 1);
       assert.ok(left <= GRAIN, `${left} when it is full`);
     }),
   );
 
   law(
-    "who takes what is owed from an idle state stands where this one does",
+    "who takes what is deficit from an idle state stands where this one does",
     fc.property(lived, fc.array(permits), micros, (past, asks, pause) => {
       const { world } = past;
       const { policy, now } = world;
       const state = world.fresh(world.start - LONG_AGO);
-      const owed = world.owed();
-      if (owed > 0) policy.algorithm.take(policy, state, now, owed);
+      const deficit = world.deficit();
+      if (deficit > 0) policy.algorithm.take(policy, state, now, deficit);
       // before that instant a pause keeps everybody out, here and not there
       const free = Math.max(now, Math.ceil(world.earliest(now, 5e-324)));
       const slack = later(policy);
@@ -431,7 +431,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
           // the last bit of a sum may decide over a step
           const soonest = world.earliest(from, permits * (1 + 1e-9), state);
           const latest = world.earliest(from, permits * (1 - 1e-9), state);
-          const told = `${permits} from ${from}: ${at}, of ${owed} owed ${soonest}, ${latest}`;
+          const told = `${permits} from ${from}: ${at}, of ${deficit} deficit ${soonest}, ${latest}`;
           if (at === Infinity) continue;
           assert.ok(soonest >= at - 1, told);
           assert.ok(latest <= at + slack + 1, told);
@@ -491,7 +491,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
         assert.is(at === Infinity, permits > largest, `${permits} of ${largest}`);
         algorithm.take(part, world.state, 0, permits);
         assert.ok(world.earliest(0, permits) >= 0);
-        assert.ok(world.owed(0) >= 0 && world.owed(0) < Infinity);
+        assert.ok(world.deficit(0) >= 0 && world.deficit(0) < Infinity);
       }
     }),
   );

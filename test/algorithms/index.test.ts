@@ -88,43 +88,43 @@ shares("a warming-up limiter stores a share of the permits, and warms up as long
 
 shares.run();
 
-// -- what is owed --
+// -- deficits --
 
-const owing = suite("what is owed");
+const owing = suite("what is deficit");
 
 interface Case {
   readonly policy: Policy;
   readonly rows: readonly Row[];
-  /** Seconds, and what is owed then. */
-  readonly owed: Readonly<Record<number, number>>;
+  /** Seconds, and the deficit then. */
+  readonly deficit: Readonly<Record<number, number>>;
 }
 
 const cases: Readonly<Record<string, Case>> = {
   "bursty: what lacks in the store, and what is not paid for yet": {
     policy: smoothBursty({ permitsPerSecond: 2, prefilled: true }),
     rows: [[0, 5, 0]],
-    owed: { 0: 5, 1: 3, 1.5: 2, 2: 1, 2.5: 0, 9: 0 },
+    deficit: { 0: 5, 1: 3, 1.5: 2, 2: 1, 2.5: 0, 9: 0 },
   },
   "bursty, new: the store is empty": {
     policy: smoothBursty({ permitsPerSecond: 2 }),
     rows: [],
-    owed: { 0: 2, 0.5: 1, 1: 0 },
+    deficit: { 0: 2, 0.5: 1, 1: 0 },
   },
   "no limit: nothing": {
     policy: smoothBursty({ permitsPerSecond: Infinity }),
     rows: [[0, 1e9, 0]],
-    owed: { "-1": 0, 0: 0 },
+    deficit: { "-1": 0, 0: 0 },
   },
   // the one that was taken cost 0.52 s; then one is stored each 0.2 s
   "warming up: the price of what was taken is no debt beside it": {
     policy: smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
     rows: [[0, 1, 0]],
-    owed: { 0: 1, 0.5: 1, 0.52: 1, 0.62: 0.5, 0.72: 0 },
+    deficit: { 0: 1, 0.5: 1, 0.52: 1, 0.62: 0.5, 0.72: 0 },
   },
   "warming up: all that is stored, and more": {
     policy: smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
     rows: [[0, 8, 0]],
-    owed: { 0: 8, 0.2: 7, 0.6: 5, 2.1: 5, 2.6: 2.5, 3.1: 0 },
+    deficit: { 0: 8, 0.2: 7, 0.6: 5, 2.1: 5, 2.6: 2.5, 3.1: 0 },
   },
   "token bucket: as the level falls below 0 and comes back": {
     policy: tokenBucket(bucket),
@@ -132,7 +132,7 @@ const cases: Readonly<Record<string, Case>> = {
       [0, 4, 0],
       [0, 2, 0.5],
     ],
-    owed: { "-1": 10, 0: 6, 0.5: 4, 1.25: 1, 1.5: 0, 9: 0 },
+    deficit: { "-1": 10, 0: 6, 0.5: 4, 1.25: 1, 1.5: 0, 9: 0 },
   },
   "token bucket, stepped: nothing between the steps": {
     policy: tokenBucket({ ...bucket, stepped: true }),
@@ -140,7 +140,7 @@ const cases: Readonly<Record<string, Case>> = {
       [0, 4, 0],
       [0, 2, 0.5],
     ],
-    owed: { 0: 6, 0.499: 6, 0.5: 4, 1: 2, 1.499: 2, 1.5: 0 },
+    deficit: { 0: 6, 0.499: 6, 0.5: 4, 1: 2, 1.499: 2, 1.5: 0 },
   },
   "leaky bucket: those in the bucket, and the slack that is not there yet": {
     policy: leakyBucket({ permitsPerSecond: 1, capacity: 5, slack: 2 }),
@@ -148,7 +148,7 @@ const cases: Readonly<Record<string, Case>> = {
       [0, 1, 0],
       [0, 1, 1],
     ],
-    owed: { 0: 4, 1: 3, 4: 0 },
+    deficit: { 0: 4, 1: 3, 4: 0 },
   },
   "fixed window: this one's, and what the next ones have promised": {
     policy: fixedWindow({ limit: 3, windowMs: 1000 }),
@@ -157,7 +157,7 @@ const cases: Readonly<Record<string, Case>> = {
       [0.1, 3, 0.9],
       [0.1, 1, 1.9],
     ],
-    owed: { 0.1: 7, 0.999: 7, 1: 4, 2: 1, 2.999: 1, 3: 0 },
+    deficit: { 0.1: 7, 0.999: 7, 1: 4, 2: 1, 2.999: 1, 3: 0 },
   },
   "sliding window: windows ahead count whole": {
     policy: slidingWindow({ limit: 10, windowMs: 10_000 }),
@@ -166,7 +166,7 @@ const cases: Readonly<Record<string, Case>> = {
       [3.2, 4, 0],
       [3.2, 10, 9.8],
     ],
-    owed: { 3.2: 20, 12.9: 20, 13: 10, 22.9: 10, 23: 0 },
+    deficit: { 3.2: 20, 12.9: 20, 13: 10, 22.9: 10, 23: 0 },
   },
   "sliding log: windows ahead count whole": {
     policy: slidingLog({ limit: 2, windowMs: 1000 }),
@@ -176,16 +176,16 @@ const cases: Readonly<Record<string, Case>> = {
       [0.5, 2, 1],
       [0.5, 1, 2],
     ],
-    owed: { 0.5: 5, 1.5: 3, 2.499: 3, 2.5: 1, 3.499: 1, 3.5: 0 },
+    deficit: { 0.5: 5, 1.5: 3, 2.499: 3, 2.5: 1, 3.499: 1, 3.5: 0 },
   },
 };
 
-for (const [name, { policy, rows, owed: expected }] of Object.entries(cases)) {
+for (const [name, { policy, rows, deficit: expected }] of Object.entries(cases)) {
   owing(name, () => {
     const state = play(policy, rows);
-    for (const [at, owed] of Object.entries(expected)) {
-      const told = policy.algorithm.owed(policy, state, Math.round(Number(at) * SECOND));
-      assert.ok(Math.abs(told - owed) < 1e-9, `${told} at ${at} s, expected ${owed}`);
+    for (const [at, deficit] of Object.entries(expected)) {
+      const told = policy.algorithm.deficit(policy, state, Math.round(Number(at) * SECOND));
+      assert.ok(Math.abs(told - deficit) < 1e-9, `${told} at ${at} s, expected ${deficit}`);
     }
   });
 }
@@ -206,10 +206,10 @@ owing("a number at the ends of the doubles", () => {
     const state = begin(policy);
     for (let i = 0; i < 3; i++) algorithm.take(policy, state, 0, MAX_VALUE);
     for (const now of [-1e15, -SECOND, 0, 1, 1e15]) {
-      const owed = algorithm.owed(policy, state, now);
-      assert.ok(owed >= 0 && owed <= MAX_VALUE, `${algorithm.name}: ${owed} at ${now}`);
+      const deficit = algorithm.deficit(policy, state, now);
+      assert.ok(deficit >= 0 && deficit <= MAX_VALUE, `${algorithm.name}: ${deficit} at ${now}`);
     }
-    assert.is(algorithm.owed(policy, state, -1e15), MAX_VALUE, algorithm.name);
+    assert.is(algorithm.deficit(policy, state, -1e15), MAX_VALUE, algorithm.name);
   }
 });
 

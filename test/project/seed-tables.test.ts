@@ -49,7 +49,7 @@ const tables: Record<string, Table> = {
     options: { warmupMs: 1000, coldFactor: 3 },
     rows: [{ acquire: 5, waits: 0 }, ...ones(1500), { idles: 700 }, ...ones(0, 200)],
   },
-  "setRate: what was granted stays owed at the old rate": {
+  "setRate: granted permits stay owed at the old rate": {
     rate: 1,
     rows: [{ acquire: 10, waits: 0 }, { setRate: 1000 }, ...ones(10_000, 1)],
   },

@@ -215,7 +215,7 @@ shared(
   },
 );
 
-shared("what was let in is owed at the old pace, what comes then at the new one", async () => {
+shared("granted permits are paid off at the old rate, later ones at the new rate", async () => {
   const { limiters } = openAll(1, 1);
   const [one, twin] = limiters;
   await one.charge(3);

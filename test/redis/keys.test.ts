@@ -303,11 +303,11 @@ limits("Redis answers and saves what TypeScript does, whatever the keys hold", a
         { verb: "reserve", amount: asked, longest: 5e5, late: 0, count: 2 },
         { verb: "decide", amount: asked, late: 0 },
         { verb: "charge", amount: asked },
-        i % 11 === 5 ? { verb: "reset" } : { verb: "owed" },
+        i % 11 === 5 ? { verb: "reset" } : { verb: "deficit" },
         i % 13 === 7 ? { verb: "unset" } : { verb: "refund", amount: asked },
       ];
       const now = 1_800_000_000_000_000 + i * 300_000;
-      const expected = twin.trip("a", numbers, requests, now, keys);
+      const expected = twin.runBatch("a", numbers, requests, now, keys);
       assert.equal(await store.run(numbers, numbers, requests, now), expected, `${numbers}, ${i}`);
       const bytes = await redis.getBuffer(`kept:${numbers}`);
       assert.ok(bytes?.equals(twin.saved("a")?.bytes ?? new Uint8Array()), `${numbers}, ${i}`);

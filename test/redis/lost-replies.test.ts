@@ -83,7 +83,7 @@ async function nextFree(limiter: RedisRateLimiter): Promise<number> {
   return (await limiter.peek()).waitMs;
 }
 
-/** A limiter whose scripts the server knows, so that each trip is one command. */
+/** A limiter whose scripts the server knows, so that each batch is one command. */
 async function warm(options?: RedisRateLimiterOptions) {
   const opened = open(options);
   const { limiter, other, clock } = opened;
@@ -155,7 +155,7 @@ test("a combination takes from all its limiters once", async () => {
   assert.is(await nextFree(other), 2000);
 });
 
-test('with "wait" every caller is served, and at most one trip more is taken', async () => {
+test('with "wait" every caller is served, and at most one batch more is taken', async () => {
   const { limiter, clock } = await warm({ whenUnavailable: "wait" });
   await limiter.charge(RATE);
   const began = clock.now();

@@ -63,7 +63,7 @@ for (const scene of scenes) {
     assert.ok(outcome.absences > FLAPS_COMPARED, `${outcome.absences} absences`);
     const { heap, timers, listeners } = outcome.grown;
     assert.is(listeners, 0);
-    // those of trips that are under way
+    // those of batches that are under way
     assert.ok(timers < FLAPS_COMPARED / 10, `${timers} timers more`);
     assert.ok(heap < FLAPS_COMPARED * BYTES_EACH, `the heap has grown by ${heap} bytes`);
   });

@@ -248,8 +248,8 @@ async function hammer(rate: number, { burstSeconds = 1, fickle = true, callers =
   // 1 ms for the bins
   const head = (rate * (startAt - bornAt)) / 1000;
   const clockSlack = (rate * (clock.stop() + 1)) / 1000;
-  const tripSlack = (rate * (bornAt - calledAt + now - askedAt)) / 1000;
-  return { outcome, handedOut, head, clockSlack, tripSlack };
+  const batchSlack = (rate * (bornAt - calledAt + now - askedAt)) / 1000;
+  return { outcome, handedOut, head, clockSlack, batchSlack };
 }
 
 /** Tells how far the server's clock and ours may have run apart, ms: each can be set or slewed. */
@@ -268,7 +268,7 @@ function watchClock(): { stop(): number } {
   return {
     stop() {
       clearInterval(timer);
-      // slewing, at most 0.5 ms a second, hides within the length of the trips
+      // slewing, at most 0.5 ms a second, hides within the length of the batches
       return Math.max(0, most - least) + 0.5 * (SECONDS + 5);
     },
   };
@@ -276,7 +276,7 @@ function watchClock(): { stop(): number } {
 
 /** The bounds that hold for every run. */
 function check(
-  { outcome, handedOut, head, clockSlack, tripSlack }: Awaited<ReturnType<typeof hammer>>,
+  { outcome, handedOut, head, clockSlack, batchSlack }: Awaited<ReturnType<typeof hammer>>,
   rate: number,
   burstSeconds: number,
 ): void {
@@ -285,7 +285,7 @@ function check(
 
   // From the birth on: rate x time and one request, for the store was empty at first.
   const early = outcome.excess({ fromStart: true });
-  const first = head + tripSlack + LARGEST + clockSlack;
+  const first = head + batchSlack + LARGEST + clockSlack;
   assert.ok(early <= first, `${facts}: ${early} permits early, at most ${first}`);
 
   // In any stretch t: the store, rate x t, one request, and what lateness pushed together.
@@ -299,7 +299,7 @@ function check(
   // Neither minted nor lost: what the server has handed out is what was used, and the first permit.
   // Without a store, though, the time before the run and after it counts as handed out, too.
   const lost = handedOut - used - 1;
-  const tolerance = LARGEST + clockSlack + tripSlack + used * 0.002;
+  const tolerance = LARGEST + clockSlack + batchSlack + used * 0.002;
   assert.ok(lost >= -tolerance, `${facts}: used and not handed out: ${-lost}`);
   if (burstSeconds > 0) assert.ok(lost <= tolerance, `${facts}: handed out and not used: ${lost}`);
 }

@@ -3,9 +3,9 @@ import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { fixedWindow } from "../../src/index.ts";
 import { casStore, StoreLimiter, StoreUnavailableError } from "../../src/store.ts";
+import { BatchCounter } from "../../src/stores/batch-id.ts";
 import { decodeState } from "../../src/stores/state-bytes.ts";
 import type { StoreRequest } from "../../src/stores/store.ts";
-import { TripCounter } from "../../src/stores/trip.ts";
 import { FakeClock } from "../../src/testing/index.ts";
 import { turn } from "../support/limiter/watch.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
@@ -27,7 +27,7 @@ const fault = fc.record({
 type Fault = typeof fault extends fc.Arbitrary<infer T> ? T : never;
 
 class FaultyBackend extends MapBackend {
-  /** The trip of each write that took place, and how many permits were used by then. */
+  /** The batch of each write that took place, and how many permits were used by then. */
   readonly written: string[] = [];
   readonly #faults: readonly Fault[];
   #calls = 0;
@@ -61,7 +61,7 @@ class FaultyBackend extends MapBackend {
     if (write === "no") return false;
     if (write === "fails") throw new Error("the write failed");
     const isSet = await super.compareAndSet(key, before, after, lifeMs);
-    if (isSet) this.written.push(JSON.stringify(decodeState(after).trips.at(-1)));
+    if (isSet) this.written.push(JSON.stringify(decodeState(after).batchIds.at(-1)));
     await turns(back);
     if (write === "lost") throw new Error("the reply was lost");
     return isSet && write !== "says no";
@@ -86,7 +86,7 @@ const faults = fc.array(fault, { minLength: 20, maxLength: 60 });
 
 const test = suite("casStore, random interleavings with faults", { timeoutMs: 60_000 });
 
-test("each trip is charged at most once, and what was granted is charged", async () => {
+test("each batch is charged at most once, and what was granted is charged", async () => {
   let lost = 0;
   const property = fc.asyncProperty(clients, faults, async (amounts, faults) => {
     const backend = new FaultyBackend(faults);
@@ -95,15 +95,15 @@ test("each trip is charged at most once, and what was granted is charged", async
     await Promise.all(
       amounts.map(async (own) => {
         const store = casStore(backend);
-        const trips = new TripCounter();
+        const counter = new BatchCounter();
         for (const amount of own) {
-          const trip = trips.next();
-          asked.set(JSON.stringify(trip), amount);
+          const batchId = counter.next();
+          asked.set(JSON.stringify(batchId), amount);
           const verb: StoreRequest = { verb: "reserve", amount, longest: 0, late: 0, count: 1 };
           try {
             const args = ["key", `f${LIMIT} ${DAY_MS}`, [verb], START] as const;
-            const { answers } = await store.run(...args, trip);
-            if (answers[0]?.wait === 0) granted.set(JSON.stringify(trip), amount);
+            const { answers } = await store.run(...args, batchId);
+            if (answers[0]?.wait === 0) granted.set(JSON.stringify(batchId), amount);
           } catch (error) {
             lost += 1;
             assert.match(String(error), /^Error: the (read failed|write failed|reply was lost)/);
@@ -111,9 +111,10 @@ test("each trip is charged at most once, and what was granted is charged", async
         }
       }),
     );
-    assert.is(new Set(backend.written).size, backend.written.length, "a trip was written twice");
-    for (const trip of granted.keys()) assert.ok(backend.written.includes(trip), "not charged");
-    const charged = backend.written.reduce((sum, trip) => sum + Number(asked.get(trip)), 0);
+    assert.is(new Set(backend.written).size, backend.written.length, "a batch was written twice");
+    for (const batchId of granted.keys())
+      assert.ok(backend.written.includes(batchId), "not charged");
+    const charged = backend.written.reduce((sum, batchId) => sum + Number(asked.get(batchId)), 0);
     assert.is(backend.used, charged);
     assert.ok(charged <= LIMIT);
   });
@@ -142,7 +143,7 @@ test("limiters never grant more than the limit, and charge what they have grante
         await Promise.all(calls);
       }),
     );
-    assert.is(new Set(backend.written).size, backend.written.length, "a trip was written twice");
+    assert.is(new Set(backend.written).size, backend.written.length, "a batch was written twice");
     assert.ok(granted <= backend.used && backend.used <= granted + unknown);
     assert.ok(backend.used <= LIMIT);
   });

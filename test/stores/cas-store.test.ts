@@ -53,12 +53,12 @@ const take = (amount = 1): StoreRequest => {
   return { verb: "reserve", amount, longest: 0, late: 0, count: 1 };
 };
 
-let trips = 0;
+let batches = 0;
 
-/** A trip as limiters number them. */
-function trip(caller = "caller-a") {
-  trips += 1;
-  return { caller, number: trips };
+/** A batch as limiters number them. */
+function batchId(caller = "caller-a") {
+  batches += 1;
+  return { caller, number: batches };
 }
 
 async function used(backend: CasBackend, key = "key"): Promise<number> {
@@ -198,15 +198,21 @@ writing("a caller's time that was read before another write counts nothing twice
   const own = backend.compareAndSet.bind(backend);
   const numbers = "s1000";
   const charge = (amount: number): StoreRequest[] => [{ verb: "charge", amount }];
-  await store.run("key", numbers, charge(1000), START, trip());
+  await store.run("key", numbers, charge(1000), START, batchId());
   backend.compareAndSet = async (...args) => {
     backend.compareAndSet = own;
-    await store.run("key", numbers, charge(1), START + 500_000, trip("other"));
+    await store.run("key", numbers, charge(1), START + 500_000, batchId("other"));
     return own(...args);
   };
-  await store.run("key", numbers, charge(1), START, trip());
+  await store.run("key", numbers, charge(1), START, batchId());
   const [peek] = (
-    await store.run("key", numbers, [{ verb: "peek", amount: 1, late: 0 }], START + 600_000, trip())
+    await store.run(
+      "key",
+      numbers,
+      [{ verb: "peek", amount: 1, late: 0 }],
+      START + 600_000,
+      batchId(),
+    )
   ).answers;
   assert.is(peek?.wait, 402_000);
 });
@@ -229,7 +235,7 @@ races("a lost race is run again on the state that won", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
   backend.script.push("lost race", "lost race");
-  const { answers } = await store.run("key", TEN, [take(3)], START, trip());
+  const { answers } = await store.run("key", TEN, [take(3)], START, batchId());
   assert.is(answers[0]?.wait, 0);
   assert.equal([backend.writes, await used(backend)], [3, 3]);
 });
@@ -270,7 +276,7 @@ races("a read that is answered after that is not followed by a write", async () 
   const backend = new FaultyBackend();
   const deadlineMs = performance.now() - 1;
   const error = await failure(() =>
-    casStore(backend).run("key", TEN, [take()], START, trip(), deadlineMs),
+    casStore(backend).run("key", TEN, [take()], START, batchId(), deadlineMs),
   );
   assert.match(String(error), /"key" could not be written in time/);
   assert.is(backend.writes, 0);
@@ -281,7 +287,7 @@ races("a write whose reply is lost is charged once, and its answer holds", async
     const backend = new FaultyBackend();
     const store = casStore(backend);
     backend.script.push(fault);
-    const { answers } = await store.run("key", TEN, [take(4)], START, trip());
+    const { answers } = await store.run("key", TEN, [take(4)], START, batchId());
     assert.equal([answers[0]?.wait, answers[0]?.receipts.length], [0, 1], fault);
     assert.equal([backend.writes, await used(backend)], [1, 4], fault);
   }
@@ -296,10 +302,11 @@ races("so it is where other processes have written behind it", async () => {
     const isSet = await own(...args);
     if (!isFirst) return isSet;
     isFirst = false;
-    for (let i = 0; i < 3; i++) await store.run("key", TEN, [take()], START, trip(`other--${i}`));
+    for (let i = 0; i < 3; i++)
+      await store.run("key", TEN, [take()], START, batchId(`other--${i}`));
     throw new Error("boom");
   };
-  await store.run("key", TEN, [take(4)], START, trip());
+  await store.run("key", TEN, [take(4)], START, batchId());
   assert.is(await used(backend), 7);
 });
 
@@ -307,7 +314,9 @@ races("the equal write of another process is not taken for its own", async () =>
   const backend = new FaultyBackend();
   const store = casStore(backend);
   await Promise.all(
-    ["caller-a", "caller-b"].map((caller) => store.run("key", TEN, [take()], START, trip(caller))),
+    ["caller-a", "caller-b"].map((caller) =>
+      store.run("key", TEN, [take()], START, batchId(caller)),
+    ),
   );
   assert.is(await used(backend), 2);
 });
@@ -315,7 +324,7 @@ races("the equal write of another process is not taken for its own", async () =>
 races("a write that was refused with an error is that error, and charges nothing", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
-  for (const mine of [trip(), undefined]) {
+  for (const mine of [batchId(), undefined]) {
     backend.script.push("not written, rejects");
     const error = await failure(() => store.run("key", TEN, [take()], START, mine));
     assert.match(String(error), /boom/);
@@ -336,15 +345,17 @@ races("nor does an error become another one where the second look fails too", as
       backend.get = look;
       throw new Error("first");
     };
-    const error = await failure(() => casStore(backend).run("key", TEN, [take()], START, trip()));
+    const error = await failure(() =>
+      casStore(backend).run("key", TEN, [take()], START, batchId()),
+    );
     assert.match(String(error), /first/);
   }
 });
 
-races("a later trip of the same caller does not stand for one that failed", async () => {
+races("a later batch of the same caller does not stand for one that failed", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
-  const [early, late] = [trip(), trip()];
+  const [early, late] = [batchId(), batchId()];
   const own = backend.compareAndSet.bind(backend);
   backend.compareAndSet = async () => {
     backend.compareAndSet = own;
@@ -356,10 +367,10 @@ races("a later trip of the same caller does not stand for one that failed", asyn
   assert.is(await used(backend), 2);
 });
 
-races("a trip that comes after a later one of its caller is not run", async () => {
+races("a batch that comes after a later one of its caller is not run", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
-  const [early, late] = [trip(), trip()];
+  const [early, late] = [batchId(), batchId()];
   await store.run("key", TEN, [take()], START, late);
   const error = await failure(() => store.run("key", TEN, [take()], START, early));
   assert.is((error as Error).name, "LostReplyError");
@@ -513,7 +524,7 @@ wrong("a state that was damaged is an error or another state, never a hang", asy
   const requests: StoreRequest[] = [
     { verb: "peek", amount: 1, late: 0 },
     take(),
-    { verb: "owed" },
+    { verb: "deficit" },
     { verb: "refund", amount: 1 },
   ];
   for (const [declared, policy] of Object.entries({

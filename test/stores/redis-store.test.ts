@@ -180,10 +180,10 @@ expiry("a state remembers 64 callers, whichever path writes it", async () => {
     count: 1,
   };
   for (let i = 0; i < 70; i++) {
-    const trip = { caller: `caller${10 + i}`, number: 1 };
+    const batchId = { caller: `caller${10 + i}`, number: 1 };
     const now = 1_800_000_000_000_000 + i;
-    await store.run("shared", "s5", [request], now, trip);
-    frame.trip("shared", "s5", [request], now, [], trip);
+    await store.run("shared", "s5", [request], now, batchId);
+    frame.runBatch("shared", "s5", [request], now, [], batchId);
     const bytes = frame.saved("shared")?.bytes ?? [];
     assert.ok(Buffer.from(bytes).equals((await redis.getBuffer("l:shared")) as Buffer), `${i}`);
   }
@@ -270,7 +270,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
           pause: { verb: "pause", micros: Math.round(permits * interval) },
         };
         for (const key of [stays, lapses]) await store.run(key, declared, [request[verb]], now);
-        frame.trip(lapses, declared, [request[verb]], now);
+        frame.runBatch(lapses, declared, [request[verb]], now);
       }
       // by the server's own clock it lives a second longer than this
       const { lifeMs = 0 } = frame.saved(lapses) ?? {};
@@ -326,34 +326,37 @@ trace("write nothing: neither the state nor its expiry", async () => {
   }
 });
 
-trace("what is owed is told, with how long nobody goes, and nothing is written", async () => {
-  const policies: Policy[] = [
-    smoothBursty({ permitsPerSecond: 2, prefilled: true }),
-    smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
-  ];
-  const declared = writePolicies(policies);
-  const store = new RedisStore(scriptRunner(redis), "owed:", twinsOf(["smooth", "smooth"]));
-  const tell = async (now: number) => {
-    const { answers } = await store.run("a", declared, [{ verb: "owed" }], now);
-    return answers[0];
-  };
-  const nothing = { receipts: [], slowest: 0, quotas: [] };
-  assert.equal(await tell(0), { ...nothing, wait: 0, owed: [0, 0] });
-  assert.is(await redis.exists("owed:a"), 0);
-  const requests: StoreRequest[] = [
-    { verb: "charge", amount: [5, 1] },
-    { verb: "pause", micros: 250_000.5 },
-  ];
-  const { answers } = await store.run("a", declared, requests, 1_000_000);
-  assert.equal(
-    answers.map(({ owed }) => owed),
-    [[], []],
-  );
-  const before = await redis.dumpBuffer("owed:a");
-  assert.equal(await tell(1_000_000), { ...nothing, wait: 250_001, owed: [5, 1] });
-  assert.equal(await tell(2_000_000), { ...nothing, wait: 0, owed: [3, 0] });
-  assert.equal(await redis.dumpBuffer("owed:a"), before);
-});
+trace(
+  "the deficit of each policy is returned with the time until the next grant, and nothing is written",
+  async () => {
+    const policies: Policy[] = [
+      smoothBursty({ permitsPerSecond: 2, prefilled: true }),
+      smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
+    ];
+    const declared = writePolicies(policies);
+    const store = new RedisStore(scriptRunner(redis), "deficit:", twinsOf(["smooth", "smooth"]));
+    const tell = async (now: number) => {
+      const { answers } = await store.run("a", declared, [{ verb: "deficit" }], now);
+      return answers[0];
+    };
+    const nothing = { receipts: [], slowest: 0, quotas: [] };
+    assert.equal(await tell(0), { ...nothing, wait: 0, deficit: [0, 0] });
+    assert.is(await redis.exists("deficit:a"), 0);
+    const requests: StoreRequest[] = [
+      { verb: "charge", amount: [5, 1] },
+      { verb: "pause", micros: 250_000.5 },
+    ];
+    const { answers } = await store.run("a", declared, requests, 1_000_000);
+    assert.equal(
+      answers.map(({ deficit }) => deficit),
+      [[], []],
+    );
+    const before = await redis.dumpBuffer("deficit:a");
+    assert.equal(await tell(1_000_000), { ...nothing, wait: 250_001, deficit: [5, 1] });
+    assert.equal(await tell(2_000_000), { ...nothing, wait: 0, deficit: [3, 0] });
+    assert.equal(await redis.dumpBuffer("deficit:a"), before);
+  },
+);
 
 trace.run();
 

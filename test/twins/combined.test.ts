@@ -4,17 +4,17 @@ import { Redis } from "ioredis";
 import { freshUrl } from "../../scripts/redis/server.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { writePolicies } from "../../src/algorithms/index.ts";
+import { type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import { describeState } from "../../src/stores/state-bytes.ts";
 import type { CombinedPart, StoreRequest } from "../../src/stores/store.ts";
-import { LostReplyError, type Trip } from "../../src/stores/trip.ts";
 import { samplePolicies } from "../support/algorithms/samples.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
-const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 10) * 60;
+const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 7) * 60;
 const PREFIX = "twins-combined:";
 
 // -- what histories are made of --
@@ -100,8 +100,8 @@ interface Grant {
 
 let redis: Redis;
 let isSentTwice = false;
-/** The trips of the combinations in the last call. */
-let sent: Trip[] = [];
+/** The batches of the combinations in the last call. */
+let sent: BatchId[] = [];
 
 const runner: ScriptRunner = {
   async runScript(script, keys, args) {
@@ -219,7 +219,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const request = (): StoreRequest => {
       switch (other.verb) {
         case "back":
-          return grant?.member === member ? grant.request : { verb: "owed" };
+          return grant?.member === member ? grant.request : { verb: "deficit" };
         case "charge":
           return { verb: "charge", amount: [1, 1] };
         case "set":
@@ -230,10 +230,10 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     };
     const granted = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
     const declared = granted ?? numbers(member, 0);
-    const trip = { caller: "process0", number: ++number };
-    const own = () => frame.trip(key(member), declared, [request()], now, LIMIT_KEYS, trip);
+    const batchId = { caller: "process0", number: ++number };
+    const own = () => frame.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
     const store = stores[member] as RedisStore;
-    const run = () => store.run(key(member), declared, [request()], now, trip);
+    const run = () => store.run(key(member), declared, [request()], now, batchId);
     for (let i = 1; i < other.times; i++) await run();
     await same(other, orLost(own, other.times), await outcome(run()));
   }

@@ -8,6 +8,7 @@ import { redisServer } from "../../scripts/redis-server.ts";
 import type { Policy } from "../../src/algorithms/algorithm.ts";
 import { algorithms, readPolicies, writePolicies } from "../../src/algorithms/index.ts";
 import { slidingWindow, smoothBursty } from "../../src/index.ts";
+import { type BatchId, LostReplyError } from "../../src/stores/batch-id.ts";
 import { casStore } from "../../src/stores/cas-store.ts";
 import { FrameStore } from "../../src/stores/frame-store.ts";
 import { type Script, type ScriptRunner, scriptRunner } from "../../src/stores/redis/client.ts";
@@ -15,7 +16,6 @@ import { luaTwins } from "../../src/stores/redis/lua.gen.ts";
 import { RedisStore } from "../../src/stores/redis/redis-store.ts";
 import { describeState } from "../../src/stores/state-bytes.ts";
 import type { Answer, StoreReply, StoreRequest } from "../../src/stores/store.ts";
-import { LostReplyError, type Trip } from "../../src/stores/trip.ts";
 import { samplesOf, wildPermits } from "../support/algorithms/samples.ts";
 import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
@@ -23,7 +23,7 @@ import { suite } from "../support/suite.ts";
 
 /** How many histories are sent before their answers are looked at, and how often. */
 const BATCH = 200;
-const BATCHES = Number(process.env.TWINS_BATCHES ?? 10);
+const BATCHES = Number(process.env.TWINS_BATCHES ?? 6);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 
@@ -45,16 +45,16 @@ type Ask =
   | { verb: "charge" | "refund" | "settle"; amount: readonly number[] }
   | { verb: "pause"; micros: number }
   | { verb: "set"; other: number }
-  | { verb: "owed" | "unset" | "reset" };
+  | { verb: "deficit" | "unset" | "reset" };
 
 interface Call {
   readonly caller: number;
   /** How the clock moves before it, microseconds. */
   readonly step: number;
   readonly asks: readonly Ask[];
-  /** Which process sends it; absent: one that does not number its trips. */
+  /** Which process sends it; absent: one that does not number its batches. */
   readonly process?: number | undefined;
-  /** By how much the number of its trip is higher than that of its last one: 0 or less: sent again. */
+  /** By how much the number of its batch is higher than that of its last one: 0 or less: sent again. */
   readonly ahead?: number;
 }
 
@@ -110,7 +110,7 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("set"), other: fc.nat({ max: 2 }) }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constantFrom("unset", "reset") }) },
-  { weight: 2, arbitrary: fc.record({ verb: fc.constant("owed") }) },
+  { weight: 2, arbitrary: fc.record({ verb: fc.constant("deficit") }) },
 );
 /** To the edges of windows, and a microsecond before and after them. */
 const edge = fc
@@ -200,7 +200,7 @@ interface Step {
   readonly declared: string;
   readonly now: number;
   readonly requests: readonly StoreRequest[];
-  readonly trip: Trip | undefined;
+  readonly batchId: BatchId | undefined;
   readonly expected: StoreReply | LostReplyError;
   readonly bytes: Uint8Array | undefined;
   readonly lifeMs: number | undefined;
@@ -231,7 +231,7 @@ function rehearse({ start, callers, calls }: History): Step[] {
         case "set":
           return { verb: "set", numbers: others[ask.other] as string };
         case "pause":
-        case "owed":
+        case "deficit":
         case "unset":
         case "reset":
           return ask;
@@ -239,19 +239,19 @@ function rehearse({ start, callers, calls }: History): Step[] {
           return { ...ask, amount: cut(ask.amount) };
       }
     });
-    let trip: Trip | undefined;
+    let batchId: BatchId | undefined;
     if (process !== undefined) {
       const number = Math.min(2 ** 32 - 1, Math.max(1, (numbers.get(process) ?? 0) + ahead));
       numbers.set(process, Math.max(number, numbers.get(process) ?? 0));
-      trip = { caller: `process${process}`, number };
+      batchId = { caller: `process${process}`, number };
     }
     const saved = () => frame.saved("") ?? { bytes: undefined, lifeMs: undefined };
-    const expected = orLost(() => frame.trip("", declared, requests, now, [], trip));
+    const expected = orLost(() => frame.runBatch("", declared, requests, now, [], batchId));
     if (expected instanceof LostReplyError) {
-      return { declared, now, requests, trip, expected, ...saved() };
+      return { declared, now, requests, batchId, expected, ...saved() };
     }
-    for (const owed of expected.answers.flatMap((answer) => answer.owed)) {
-      if (!(owed >= 0 && owed < Infinity)) throw new Error(`${declared} owes ${owed}`);
+    for (const deficit of expected.answers.flatMap((answer) => answer.deficit)) {
+      if (!(deficit >= 0 && deficit < Infinity)) throw new Error(`${declared} owes ${deficit}`);
     }
     let next = 0;
     for (const request of requests) {
@@ -264,7 +264,7 @@ function rehearse({ start, callers, calls }: History): Step[] {
         }
       }
     }
-    return { declared, now, requests, trip, expected, ...saved() };
+    return { declared, now, requests, batchId, expected, ...saved() };
   });
 }
 
@@ -277,7 +277,7 @@ function orLost(run: () => StoreReply): StoreReply | LostReplyError {
   }
 }
 
-/** No trips where this process stumbles: it does so again when the history is shrunk. */
+/** No batches where this process stumbles: it does so again when the history is shrunk. */
 function rehearsed(history: History): Step[] {
   try {
     return rehearse(history);
@@ -299,8 +299,7 @@ class Runner implements ScriptRunner {
   }
 
   async runScript(script: Script, keys: readonly string[], args: readonly string[]) {
-    const lua = this.isHot ? script.lua : script.lua.replace("saved=times and", "saved=nil and");
-    const reply = await scriptRunner(redis).runScript({ ...script, lua }, keys, args);
+    const reply = await scriptRunner(redis).runScript(script, keys, args);
     for (const one of Array.isArray(reply) ? reply : [reply]) {
       if (/^(\d|no$|never$)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
     }
@@ -309,7 +308,11 @@ class Runner implements ScriptRunner {
 
   storeFor(declared: string): RedisStore {
     const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
-    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, twinsOf(names));
+    const twins = twinsOf(names);
+    const used = this.isHot
+      ? twins
+      : twins.map(({ name, lua }) => ({ name: `${name} without hot path`, lua }));
+    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, used);
     this.stores.set(names.join(), store);
     return store;
   }
@@ -319,7 +322,7 @@ const hot = new Runner(true);
 const cold = new Runner(false);
 
 /**
- * Runs the histories on Redis, side by side: their first trips, which share calls, then their
+ * Runs the histories on Redis, side by side: their first batches, which share calls, then their
  * second ones, and so on. What differs first in each, if anything.
  */
 async function compare(
@@ -330,44 +333,44 @@ async function compare(
   const backend = new MapBackend();
   const cas = casStore(backend);
   const found: (string | undefined)[] = histories.map(() => undefined);
-  for (let round = 0; histories.some((trips) => round < trips.length); round++) {
-    const travelling = histories.flatMap((trips, history) => {
-      const trip = trips[round];
-      return trip === undefined ? [] : [{ trip, history }];
+  for (let round = 0; histories.some((steps) => round < steps.length); round++) {
+    const sent = histories.flatMap((steps, history) => {
+      const step = steps[round];
+      return step === undefined ? [] : [{ step, history }];
     });
     const replies = await Promise.all(
-      travelling.map(({ trip: { declared, now, requests, trip }, history }) =>
+      sent.map(({ step: { declared, now, requests, batchId }, history }) =>
         runner
           .storeFor(declared)
-          .run(`${history}`, declared, requests, now, trip)
+          .run(`${history}`, declared, requests, now, batchId)
           .catch((error: Error) => error),
       ),
     );
     const onCas = await Promise.all(
-      travelling.map(({ trip: { declared, now, requests, trip }, history }) =>
-        cas.run(`${history}`, declared, requests, now, trip).catch((error: Error) => error),
+      sent.map(({ step: { declared, now, requests, batchId }, history }) =>
+        cas.run(`${history}`, declared, requests, now, batchId).catch((error: Error) => error),
       ),
     );
     const pipeline = redis.pipeline();
-    for (const { history } of travelling) {
+    for (const { history } of sent) {
       pipeline.getBuffer(`${PREFIX}${history}`).pttl(`${PREFIX}${history}`);
     }
     const kept = (await pipeline.exec()) ?? [];
-    travelling.forEach(({ trip, history }, i) => {
+    sent.forEach(({ step, history }, i) => {
       const [[, bytes] = [], [, life] = []] = kept.slice(2 * i, 2 * i + 2);
       const reply = replies[i] as StoreReply | Error;
-      const here = differenceOf("Redis", trip, reply, bytes as Buffer | null, Number(life));
+      const here = differenceOf("Redis", step, reply, bytes as Buffer | null, Number(life));
       const casBytes = backend.values.get(`${history}`);
       const casLife = backend.lives.get(`${history}`) ?? -2;
       const there = differenceOf(
         "casStore",
-        trip,
+        step,
         onCas[i] as StoreReply | Error,
         casBytes,
         casLife === Infinity ? -1 : casLife,
       );
       const difference = here ?? there;
-      found[history] ??= difference && `trip ${round}, ${difference}`;
+      found[history] ??= difference && `step ${round}, ${difference}`;
     });
   }
   return found;
@@ -409,11 +412,11 @@ function differenceOf(
 }
 
 function show({ inForce, answers }: StoreReply): string {
-  const told = answers.map(({ wait, receipts, slowest, quotas, owed }) =>
+  const told = answers.map(({ wait, receipts, slowest, quotas, deficit }) =>
     [
       wait,
       ...receipts,
-      ...owed,
+      ...deficit,
       ...(quotas.length > 0 ? [slowest, JSON.stringify(quotas)] : []),
     ].join(":"),
   );
@@ -538,9 +541,9 @@ async function holdsFor(
     // differs it runs again, to shrink it
     const draw = { seed: seed + batch, numRuns: BATCH };
     const drawn = fc.sample(arbitrary, draw).map(rehearsed);
-    const trips = drawn.flatMap((history) => Array.from({ length: copies }, () => history));
-    const differences = await compare(trips, batch % 2 === 0 ? hot : cold);
-    const first = trips.findIndex(({ length }, i) => length === 0 || differences[i]);
+    const histories = drawn.flatMap((history) => Array.from({ length: copies }, () => history));
+    const differences = await compare(histories, batch % 2 === 0 ? hot : cold);
+    const first = histories.findIndex(({ length }, i) => length === 0 || differences[i]);
     if (first >= 0) {
       const again = {
         seed: draw.seed,
@@ -551,7 +554,7 @@ async function holdsFor(
       await fc.assert(property, again);
       throw new Error(`seed ${draw.seed}, history ${first}: ${differences[first]}`);
     }
-    for (const trip of trips.flat()) requests += trip.requests.length;
+    for (const step of histories.flat()) requests += step.requests.length;
   }
   const drawn = `${batches * BATCH} histories, ${requests} requests, seed ${seed}`;
   console.log(`  ${name}: ${drawn}, ${hot.hotAnswers} answered by the hot path`);
@@ -577,7 +580,7 @@ twins("a state remembers the last 64 callers, and tells them apart", async () =>
   const frame = new FrameStore();
   const store = hot.storeFor("s5");
   const many = Array.from({ length: 70 }, (_, i) => `${i}`.padStart(8, "p"));
-  const trips: Trip[] = [
+  const batches: BatchId[] = [
     ...many.map((caller) => ({ caller, number: 7 })),
     ...[many[69], many[6], many[5]].map((caller) => ({ caller: String(caller), number: 7 })),
     // ids that are found across the end of one entry and the beginning of the next
@@ -590,13 +593,13 @@ twins("a state remembers the last 64 callers, and tells them apart", async () =>
   const request: StoreRequest = { verb: "charge", amount: 1 };
   await redis.flushdb();
   const lost: number[] = [];
-  for (const [i, trip] of trips.entries()) {
-    const here = orLost(() => frame.trip("", "s5", [request], 1e15, [], trip));
-    const there = await store.run("", "s5", [request], 1e15, trip).catch((error) => error);
-    assert.equal(there, here, `trip ${i}`);
+  for (const [i, batchId] of batches.entries()) {
+    const here = orLost(() => frame.runBatch("", "s5", [request], 1e15, [], batchId));
+    const there = await store.run("", "s5", [request], 1e15, batchId).catch((error) => error);
+    assert.equal(there, here, `batch ${i}`);
     if (here instanceof LostReplyError) lost.push(i);
     const bytes = await redis.getBuffer(PREFIX);
-    assert.is(describeState(bytes), describeState(frame.saved("")?.bytes), `trip ${i}`);
+    assert.is(describeState(bytes), describeState(frame.saved("")?.bytes), `batch ${i}`);
   }
   // caller 6 is the oldest of 64; what caller 5 had sent is forgotten, and is run again
   assert.equal(lost, [70, 71, 76, 77, 79, 82]);
@@ -611,26 +614,28 @@ for (const declared of replaced.map((policy) => writePolicies([policy]))) {
   twins(`a state that is replaced by an older copy: the same reply, "${declared}"`, async () => {
     const store = hot.storeFor(declared);
     const request: StoreRequest = { verb: "reserve", amount: 1, count: 1, longest: 9e9, late: 0 };
-    const trip = (number: number, caller = "process0"): Trip => ({ caller, number });
+    const batchId = (number: number, caller = "process0"): BatchId => ({ caller, number });
     await redis.flushdb();
     const [frame, older] = [new FrameStore(), new FrameStore()];
     const both = (number: number) =>
-      [frame, older].map((each) => each.trip("", declared, [request], 1e15, [], trip(number)));
-    const there = (number: number) => store.run("", declared, [request], 1e15, trip(number));
+      [frame, older].map((each) =>
+        each.runBatch("", declared, [request], 1e15, [], batchId(number)),
+      );
+    const there = (number: number) => store.run("", declared, [request], 1e15, batchId(number));
     both(1);
     await there(1);
     const copy = await redis.dumpBuffer(PREFIX);
-    frame.trip("", declared, [request], 1e15, [], trip(2));
+    frame.runBatch("", declared, [request], 1e15, [], batchId(2));
     assert.is((await there(2)).remembered, undefined);
     await redis.restore(PREFIX, 1e6, copy, "REPLACE");
-    const expected = older.trip("", declared, [request], 1e15, [], trip(3));
+    const expected = older.runBatch("", declared, [request], 1e15, [], batchId(3));
     assert.is(expected.remembered, 1);
     assert.equal(await there(3), expected);
     // beside another caller
-    const other = trip(9, "process1");
-    older.trip("", declared, [request], 1e15, [], other);
+    const other = batchId(9, "process1");
+    older.runBatch("", declared, [request], 1e15, [], other);
     await store.run("", declared, [request], 1e15, other);
-    const later = older.trip("", declared, [request], 1e15, [], trip(5));
+    const later = older.runBatch("", declared, [request], 1e15, [], batchId(5));
     assert.is(later.remembered, 3);
     assert.equal(await there(5), later);
   });

@@ -1,12 +1,12 @@
 /**
- * Wraps an actor of the application for the filter. The wrapped actor always settles with a text or
- * nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
+ * Wraps an actor of the application for the filter, and other functions that are called for each
+ * request. The wrapped actor always settles with a text or nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
  * error is reported, and the request counts as one without a value. So a broken token does not
  * exempt a request from other rules.
  */
 import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import { isThenable, type Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
 import { warn } from "./warn.ts";
@@ -14,17 +14,28 @@ import { warn } from "./warn.ts";
 /** Receives the error of a failed actor. */
 export type Report = (error: unknown, request: GatewayRequest) => void;
 
-export type GuardedActor = (
+export type GuardedActor = GuardedCall<string>;
+
+/** A function of the application, wrapped: it settles with a value, or undefined if it has failed. */
+export type GuardedCall<T, Rest extends readonly unknown[] = readonly []> = (
   request: GatewayRequest,
   report?: Report,
-) => string | undefined | Promise<string | undefined>;
+  ...rest: Rest
+) => Maybe<T | undefined>;
 
-/**
- * Wraps an actor; returns an actor of this package unchanged, because it does not fail.
- *
- * @param name for messages
- * @param timeoutMs how long the actor's promise may take, ms
- */
+export interface GuardOptions<T> {
+  /** The function's name, for messages. */
+  readonly name: string;
+  /** The consequence of a failure, for the warning: "the request counts as …". */
+  readonly instead: string;
+  /** Returns the value, checked; throws if it cannot be used. */
+  readonly read: (value: unknown) => T | undefined;
+  /** How long the function's promise may take, ms. */
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** Wraps an actor; returns an actor of this package unchanged, because it does not fail. */
 export function guarded(
   name: string,
   actor: Actor,
@@ -32,27 +43,22 @@ export function guarded(
   clock: Clock = systemClock,
 ): GuardedActor {
   if (isOwnActor(actor)) return actor;
+  const instead = "the request counts as one without a value";
   const read = (value: unknown) => textOf(name, value);
-  return guardedCall(name, actor, read, "counts as one without a value", timeoutMs, clock);
+  return guardedCall((request) => actor(detachable(request)), {
+    name,
+    instead,
+    read,
+    timeoutMs,
+    clock,
+  });
 }
 
-/**
- * Wraps a function of the application: if it fails, the error is reported and the result is
- * undefined.
- *
- * @param name for messages
- * @param read checks the function's result, and throws if it is not allowed
- * @param otherwise what happens to the request then, for messages
- * @param timeoutMs how long the function's promise may take, ms
- */
-export function guardedCall<T, Rest extends readonly unknown[]>(
-  name: string,
+/** Wraps a function of the application that is called for each request. */
+export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
   call: (request: GatewayRequest, ...rest: Rest) => unknown,
-  read: (value: unknown) => T,
-  otherwise: string,
-  timeoutMs: number,
-  clock: Clock,
-): (request: GatewayRequest, report?: Report, ...rest: Rest) => Maybe<T | undefined> {
+  { name, instead, read, timeoutMs, clock }: GuardOptions<T>,
+): GuardedCall<T, Rest> {
   let hasWarned = false;
 
   const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
@@ -62,7 +68,7 @@ export function guardedCall<T, Rest extends readonly unknown[]>(
       hasWarned = true;
       warn(
         "SMOOTH_LIMITER_ACTOR_FAILED",
-        `${name} failed, so the request ${otherwise}: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
+        `${name} failed, so ${instead}: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
       );
     }
     return undefined;
@@ -70,7 +76,7 @@ export function guardedCall<T, Rest extends readonly unknown[]>(
 
   return (request, report, ...rest) => {
     try {
-      const value = call(new Proxy(request, DETACHABLE), ...rest);
+      const value = call(request, ...rest);
       if (!isThenable(value)) return read(value);
       return within(value, timeoutMs, clock)
         .then(read)
@@ -88,10 +94,6 @@ function textOf(name: string, value: unknown): string | undefined {
   throw new TypeError(`${name} must return a text or undefined, got ${show(value)}`);
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as Partial<PromiseLike<unknown>> | null)?.then === "function";
-}
-
 /** Rejects with a TimeoutError if there is no result in time. */
 async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock): Promise<T> {
   let cancel = () => {};
@@ -105,6 +107,11 @@ async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock
   } finally {
     cancel();
   }
+}
+
+/** Returns a request whose methods also work when they are detached. */
+export function detachable(request: GatewayRequest): GatewayRequest {
+  return new Proxy(request, DETACHABLE);
 }
 
 /** Lets a request's methods work when they are detached: `({ header }) => header("x")`. */

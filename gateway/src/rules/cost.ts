@@ -1,6 +1,6 @@
 /** What a request costs, in permits: computed by a function of the application. */
 import type { Clock } from "smooth-limiter";
-import { guardedCall, type Report } from "../actors/guarded.ts";
+import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
 import { atLeastZero, checkNumber, show } from "../ground/check.ts";
 import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
@@ -33,14 +33,8 @@ export type Costs = Readonly<Record<string, Cost>>;
 
 /** A cost whose functions never throw; undefined is a failure. */
 export interface GuardedCost {
-  readonly estimate: (request: GatewayRequest, report?: Report) => Maybe<number | undefined>;
-  readonly settle:
-    | ((
-        request: GatewayRequest,
-        report: Report | undefined,
-        status: number | undefined,
-      ) => Maybe<number | undefined>)
-    | undefined;
+  readonly estimate: GuardedCall<number>;
+  readonly settle: GuardedCall<number, [status: number | undefined]> | undefined;
 }
 
 export function checkCosts(costs: unknown): void {
@@ -67,9 +61,19 @@ export function guardedCost(
   const read = (value: unknown) => checkNumber(`the result of ${what}`, value, atLeastZero);
   const [estimate, settle] =
     typeof cost === "function" ? [cost, undefined] : [cost.estimate, cost.settle];
+  const common = { read, timeoutMs, clock };
   return {
-    estimate: guardedCall(what, estimate, read, "takes one permit", timeoutMs, clock),
+    estimate: guardedCall((request) => estimate(detachable(request)), {
+      ...common,
+      name: what,
+      instead: "the request takes one permit",
+    }),
     settle:
-      settle && guardedCall(`${what}.settle`, settle, read, "keeps its estimate", timeoutMs, clock),
+      settle &&
+      guardedCall((request, status) => settle(detachable(request), status), {
+        ...common,
+        name: `${what}.settle`,
+        instead: "the estimate stays",
+      }),
   };
 }

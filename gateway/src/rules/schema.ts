@@ -94,13 +94,16 @@ function path() {
   });
 }
 
+/** Anything, of which a text is allowed: a later step says why something else is not. */
+const ANYTHING = z.unknown() as unknown as z.ZodType<string, string>;
+
 /** One value, or a list of at least one. */
 function oneOrMore(value: z.ZodType<string>, allowed: string) {
   const one = z.toJSONSchema(value, { io: "input", unrepresentable: "any" });
   const { $schema, ...items } = one;
   const words = says(`${allowed}, or a list of these`);
   return z
-    .union([z.string(), z.array(z.unknown()).min(1, words)], words)
+    .union([z.string(), z.array(ANYTHING).min(1, words)], words)
     .transform((found, context): readonly string[] =>
       [found].flat().map((each, i) => {
         const read = value.safeParse(each);
@@ -195,7 +198,7 @@ function actor({ actors, actorKinds }: Names) {
   const aMap = `a map with one of ${kinds.names.join(", ")}`;
   const allowed = `${known.names.join(", ")}; or ${aMap}, such as { header: x-tenant }`;
   return z
-    .union([z.string(), z.record(z.string(), z.unknown())], says(allowed))
+    .union([z.string(), z.record(z.string(), ANYTHING)], says(allowed))
     .transform((found, context) => {
       const wrong = (message: string) => {
         context.issues.push({ code: "custom", message, input: found });
@@ -339,6 +342,9 @@ export function entrySchema(names: Names) {
 }
 
 export type Entry = z.output<ReturnType<typeof entrySchema>>;
+
+/** A URL and its rules as a plain object, with the fields that rules have in a file. */
+export interface UrlRules extends Readonly<z.input<ReturnType<typeof entrySchema>>> {}
 
 /** Returns the JSON Schema of a file, for editors: one entry, or a list of entries. */
 export function rulesJsonSchema(): object {

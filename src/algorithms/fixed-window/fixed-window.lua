@@ -29,7 +29,7 @@ local function until_fresh(policy, state, now)
   return math.max(0, math.min(FAR, state.start + windows * policy.window) - now)
 end
 
-local dated = true
+local receipt_is_time = true
 
 local function read(numbers)
   return {
@@ -63,7 +63,7 @@ local lifetime = until_fresh
 algorithms.f = {
   -- no request is granted before the latest window in which permits were promised
   in_order = true,
-  dated = dated,
+  receipt_is_time = receipt_is_time,
   policy = read,
   earliest = earliest,
   take = take,
@@ -105,7 +105,7 @@ algorithms.f = {
       return policy.limit, remaining, until_fresh(policy, state, now), policy.window
     end
 
-    function algorithm.owed(policy, state, now)
+    function algorithm.deficit(policy, state, now)
       local passed = math.floor((now - state.start) / policy.window)
       return math.min(LARGEST, math.max(0, state.used - passed * policy.limit))
     end

@@ -39,6 +39,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
+/** What `fixedWindow` returns: so many permits in each window. */
 export interface FixedWindowPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */
@@ -58,7 +59,7 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
   name: "fixed-window",
   code: "f",
   inOrder: true,
-  dated: true,
+  receiptIsTime: true,
   permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000, first = 0]) {
@@ -119,7 +120,7 @@ export const fixedWindowAlgorithm: Algorithm<FixedWindowPolicy, FixedWindowState
   },
 
   // each window before the latest one counts as full: no request is granted before the latest
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     const passed = Math.floor((now - state.start) / policy.window);
     return Math.min(LARGEST, Math.max(0, state.used - passed * policy.limit));
   },

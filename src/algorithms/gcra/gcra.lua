@@ -72,7 +72,7 @@ local function until_full(policy, state, now)
   return earliest(policy, state, now, policy.capacity) - now
 end
 
-local dated = false
+local receipt_is_time = false
 
 local function read(numbers)
   local capacity = math.min(LARGEST, numbers[1])
@@ -99,7 +99,7 @@ end
 algorithms.g = {
   -- permits that are promised for an instant are missing at all earlier instants too
   in_order = true,
-  dated = dated,
+  receipt_is_time = receipt_is_time,
   policy = read,
   earliest = earliest,
   take = take,
@@ -142,7 +142,7 @@ algorithms.g = {
       return capacity, math.max(0, level_at(policy, state, now)), reset, window
     end
 
-    function algorithm.owed(policy, state, now)
+    function algorithm.deficit(policy, state, now)
       return math.min(LARGEST, policy.capacity - level_at(policy, state, now))
     end
 
@@ -156,8 +156,8 @@ algorithms.g = {
         if same_capacity then return end
         state.level = math.min(capacity, scale(state.level, capacity, before.capacity))
       elseif not same_pace then
-        local owed = math.max(-LARGEST, scale(state.level, before.per, before.permits))
-        state.level = math.max(-LARGEST, scale(owed, permits, per))
+        local deficit = math.max(-LARGEST, scale(state.level, before.per, before.permits))
+        state.level = math.max(-LARGEST, scale(deficit, permits, per))
       end
     end
   end,

@@ -1,5 +1,5 @@
 /**
- * GCRA, the generic cell rate algorithm of ATM networks; the leaky bucket and the token bucket that
+ * GCRA, the generic policy state rate algorithm of ATM networks; the leaky bucket and the token bucket that
  * refills continuously are the same maths under other names.
  *
  * Guarantee. `permits` come back evenly in `per` microseconds, one every T = per / permits, and at most
@@ -47,6 +47,7 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { DEEP, FAR, HOUR, LARGEST } from "../constants.ts";
 
+/** What `gcra`, `leakyBucket` and a `tokenBucket` without steps return. */
 export interface GcraPolicy extends Policy {
   /** The most permits that are available at once. */
   readonly capacity: number;
@@ -134,7 +135,7 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
     };
   },
 
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     return Math.min(LARGEST, policy.capacity - levelAt(policy, state, now));
   },
 
@@ -154,8 +155,8 @@ export const gcraAlgorithm: Algorithm<GcraPolicy, GcraState> = {
       if (sameCapacity) return;
       state.level = Math.min(capacity, scale(state.level, capacity, before.capacity));
     } else if (!samePace) {
-      const owed = Math.max(-LARGEST, scale(state.level, before.per, before.permits));
-      state.level = Math.max(-LARGEST, scale(owed, permits, per));
+      const deficit = Math.max(-LARGEST, scale(state.level, before.per, before.permits));
+      state.level = Math.max(-LARGEST, scale(deficit, permits, per));
     }
   },
 };

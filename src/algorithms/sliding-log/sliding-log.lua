@@ -129,7 +129,7 @@ end
 algorithms.l = {
   -- no request is granted before the last entry
   in_order = true,
-  dated = true,
+  receipt_is_time = true,
 
   policy = function(numbers)
     return { limit = numbers[1], window = math.max(1, math.floor(numbers[2] * 1000 + 0.5)) }
@@ -208,7 +208,7 @@ algorithms.l = {
       return policy.limit, remaining, algorithm.lifetime(policy, state, now), policy.window
     end
 
-    function algorithm.owed(policy, state, now)
+    function algorithm.deficit(policy, state, now)
       close(state)
       local times = state.times
       local count = #times / 8

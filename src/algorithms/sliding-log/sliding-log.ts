@@ -49,6 +49,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
+/** What `slidingLog` returns: so many permits in every interval as long as the window. */
 export interface SlidingLogPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */
@@ -66,7 +67,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
   name: "sliding-log",
   code: "l",
   inOrder: true,
-  dated: true,
+  receiptIsTime: true,
   permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000, strict = 0]) {
@@ -135,7 +136,7 @@ export const slidingLogAlgorithm: Algorithm<SlidingLogPolicy, SlidingLogState> =
 
   // Entries that expire before the last promised one may have been dropped already. They held at most
   // the limit in each window, and no other request is granted before the last entry.
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     const { times, totals } = state;
     const { limit, window } = policy;
     const last = Math.max(now, times.at(-1) ?? now);

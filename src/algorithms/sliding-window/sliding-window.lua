@@ -56,7 +56,7 @@ end
 algorithms.w = {
   -- no request is granted before the newest bucket in which permits were promised
   in_order = true,
-  dated = true,
+  receipt_is_time = true,
 
   policy = function(numbers)
     local buckets = numbers[3] or 10
@@ -131,7 +131,7 @@ algorithms.w = {
       return policy.limit, remaining, until_fresh(policy, state, now), policy.window
     end
 
-    function algorithm.owed(policy, state, now)
+    function algorithm.deficit(policy, state, now)
       local ahead = math.max(0, math.ceil((state.start - now) / policy.window))
       local counted = used(policy, state, math.max(now, state.start))
       return math.min(LARGEST, counted + ahead * policy.limit)

@@ -41,6 +41,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
+/** What `slidingWindow` returns: so many permits in a window that moves on by a bucket. */
 export interface SlidingWindowPolicy extends Policy {
   readonly limit: number;
   readonly buckets: number;
@@ -68,7 +69,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
   name: "sliding-window",
   code: "w",
   inOrder: true,
-  dated: true,
+  receiptIsTime: true,
   permitsAt: [0],
 
   policy([limit = 1, windowMs = 1000, buckets = 10]) {
@@ -146,7 +147,7 @@ export const slidingWindowAlgorithm: Algorithm<SlidingWindowPolicy, SlidingWindo
 
   // Counts that expire before the newest promised bucket were dropped already. They were at most the
   // limit in each window, and no other request is granted before that bucket.
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     const { limit, window } = policy;
     const ahead = Math.max(0, Math.ceil((state.start - now) / window));
     const counted = used(policy, state, Math.max(now, state.start));

@@ -33,7 +33,7 @@ local function price(policy, stored, permits)
   return above * mean + (permits - above) * stable
 end
 
-local dated = false
+local receipt_is_time = false
 
 local function read(numbers)
   local permitsPerSecond, warmupMs = numbers[1], numbers[2] or 0
@@ -86,7 +86,7 @@ end
 algorithms.s = {
   -- nextFree applies to requests of any size, so a later request never gets an earlier instant
   in_order = true,
-  dated = dated,
+  receipt_is_time = receipt_is_time,
   policy = read,
   earliest = earliest,
   take = take,
@@ -140,7 +140,7 @@ algorithms.s = {
       return limit, free and ready or 0, reset, limit * policy.stable
     end
 
-    function algorithm.owed(policy, state, now)
+    function algorithm.deficit(policy, state, now)
       if policy.stable == 0 then return 0 end
       local lacking = policy.max - stored_at(policy, state, now)
       local debt = math.max(0, state.nextFree - now)

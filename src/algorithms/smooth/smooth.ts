@@ -75,6 +75,7 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { HOUR, LARGEST, SECOND } from "../constants.ts";
 
+/** What `smoothBursty` and `smoothWarmingUp` return: Guava's smooth limiters. */
 export interface SmoothPolicy extends Policy {
   readonly permitsPerSecond: number;
   /** Whether stored permits have a price in time; with a bursty policy they are free. */
@@ -181,7 +182,7 @@ export const smooth: Algorithm<SmoothPolicy, SmoothState> = {
 
   // The permits that the store lacks have a price in time, which is part of the debt if they have just
   // been taken. Only a debt beyond that price counts as further permits.
-  owed(policy, state, now) {
+  deficit(policy, state, now) {
     if (policy.stable === 0) return 0;
     const lacking = policy.max - storedAt(policy, state, now);
     const debt = Math.max(0, state.nextFree - now);

@@ -62,7 +62,7 @@ local function until_full(policy, state, now)
   return earliest(policy, state, now, policy.capacity) - now
 end
 
-local dated = false
+local receipt_is_time = false
 
 local function read(numbers)
   local every = math.max(1, math.min(LONGEST_STEP, math.floor(numbers[3] * 1000 + 0.5)))
@@ -84,7 +84,7 @@ local lifetime = until_full
 algorithms.t = {
   -- tokens that are promised for a step are missing at all earlier instants too
   in_order = true,
-  dated = dated,
+  receipt_is_time = receipt_is_time,
   policy = read,
   earliest = earliest,
   take = take,
@@ -122,7 +122,7 @@ algorithms.t = {
       return capacity, math.max(0, tokens_at(policy, state, now)), reset, window
     end
 
-    function algorithm.owed(policy, state, now)
+    function algorithm.deficit(policy, state, now)
       return math.min(LARGEST, policy.capacity - tokens_at(policy, state, now))
     end
 

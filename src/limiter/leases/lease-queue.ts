@@ -24,9 +24,11 @@ import type { LeaseHost, ThrowWhenUnavailable } from "./when-unavailable.ts";
 
 /** The status of a limiter, for all processes together. */
 export interface ConcurrencyStatus {
+  /** How many leases may be held at once. */
   readonly limit: number;
-  /** How many leases are held, and how many callers wait for one. */
+  /** How many leases are held. */
   readonly active: number;
+  /** How many callers wait for a lease. */
   readonly waiting: number;
 }
 
@@ -121,7 +123,7 @@ export class LeaseQueue implements LeaseHost {
     const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
     const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
     this.keeper.claims.set(id, claim);
-    this.#meter.seat();
+    this.#meter.enqueued();
     if (signal !== undefined) this.#signals.add(signal, claim);
     if (waits && longestMs < Infinity) claim.limitWait(longestMs, () => this.#onTimeOver(claim));
     this.#strategy.claim(claim);
@@ -181,7 +183,7 @@ export class LeaseQueue implements LeaseHost {
   }
 
   #onTimeOver(claim: Claim): void {
-    if (claim.state === "asked" && !claim.seated) {
+    if (claim.state === "asked" && !claim.queued) {
       claim.overdue = true;
     } else {
       void this.#leave(claim);
@@ -242,8 +244,8 @@ export class LeaseQueue implements LeaseHost {
 
   wait(claim: Claim, state: "waiting" | "parked"): void {
     claim.state = state;
-    if (!claim.seated) this.#waiting += 1;
-    claim.seated = true;
+    if (!claim.queued) this.#waiting += 1;
+    claim.queued = true;
   }
 
   /** Handles a lease granted by the store; gives it back if the fallback's share is used up. */
@@ -257,7 +259,7 @@ export class LeaseQueue implements LeaseHost {
   }
 
   #granted(claim: Claim): void {
-    this.#meter.released(1, claim.seated ? claim.waited : 0);
+    this.#meter.released(1, claim.queued ? claim.waited : 0);
     this.#settle(claim);
     this.#active += 1;
     claim.grant();
@@ -268,8 +270,8 @@ export class LeaseQueue implements LeaseHost {
     clearTimeout(claim.timer);
     if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
     this.#strategy.remove(claim);
-    if (!claim.seated) return;
-    claim.seated = false;
+    if (!claim.queued) return;
+    claim.queued = false;
     this.#waiting -= 1;
     if (this.#waiting === 0) this.#listener.linger();
   }
@@ -309,7 +311,7 @@ export class LeaseQueue implements LeaseHost {
       const claim = this.keeper.claims.get(id);
       if (claim === undefined || claim.state === "held" || claim.overdue) continue;
       // a lease in a message this late may have lapsed: the reply to the next request shows its state
-      if (now >= claim.deadline || (claim.state === "asked" && claim.seated)) continue;
+      if (now >= claim.deadline || (claim.state === "asked" && claim.queued)) continue;
       this.#letIn(claim);
     }
   }
@@ -321,7 +323,7 @@ export class LeaseQueue implements LeaseHost {
   }
 
   mayWait(claim: Claim): boolean {
-    return claim.waits && !claim.overdue && (claim.seated || this.#hasRoom());
+    return claim.waits && !claim.overdue && (claim.queued || this.#hasRoom());
   }
 
   grant(claim: Claim): void {

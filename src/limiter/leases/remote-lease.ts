@@ -38,7 +38,7 @@ export class Claim implements RemoteLease {
    */
   state: "asked" | "waiting" | "parked" | "held" | "gone" = "asked";
   /** Whether it counts as waiting: it has a ticket, had one, or is parked. */
-  seated = false;
+  queued = false;
   /** Whether the store may have a lease or ticket of it. */
   isKnown = false;
   /** The verb that renews it; `adopt` after an outage: the store may not have it, and then creates it. */

@@ -49,7 +49,7 @@ export class Caller<T> extends RemoteWaiter implements Sleeper {
     this.size = sizeOf(wanted.amount);
     this.#outcome = outcome;
     this.#resolve = resolve;
-    host.parts.meter.seat();
+    host.parts.meter.enqueued();
   }
 
   // -- outcomes --

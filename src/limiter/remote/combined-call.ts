@@ -60,13 +60,13 @@ class RemoteMember implements RateMember {
   }
 
   refused(permits: Permits, look: Look): void {
-    const { meter, cell } = this.queue.parts;
-    reportRefusal(meter, cell.amount(permits), look);
+    const { meter, policyState } = this.queue.parts;
+    reportRefusal(meter, policyState.amount(permits), look);
   }
 
   full(permits: Permits, { decision }: Look): Error {
-    const { cell, inForce } = this.queue.parts;
-    const amount = cell.amount(permits);
+    const { policyState, inForce } = this.queue.parts;
+    const amount = policyState.amount(permits);
     return decision.limit === 0 ? inForce.excess(amount) : this.queue.full(amount);
   }
 }
@@ -97,7 +97,7 @@ class RemoteSteps implements Steps {
     const asked = (parts as readonly Part<RemoteMember>[]).map(
       ({ member: { queue }, permits, longestMs, isOptional }): Asked => {
         queue.checkOpen();
-        const amount = queue.parts.cell.amount(permits);
+        const amount = queue.parts.policyState.amount(permits);
         return { queue, permits, amount, longestMs, isOptional };
       },
     );
@@ -232,7 +232,7 @@ class RemoteSteps implements Steps {
  */
 function fallbackOf({ link }: RemoteQueue, error: unknown): Promise<Here | undefined> {
   const call = new StoreCall<Here | undefined>({
-    request: () => ({ verb: "owed" }),
+    request: () => ({ verb: "deficit" }),
     result: () => undefined,
     here: (here) => here,
   });
@@ -283,7 +283,7 @@ function lookOf(
   sentAt: number | undefined,
 ): Look {
   const { wait, slowest, quotas } = answer;
-  const { names } = queue.parts.cell;
+  const { names } = queue.parts.policyState;
   const passes = fate === "passes";
   if (sentAt === undefined) {
     const isFull = fate === "full" || (!passes && wait <= longestMs * 1000);

@@ -4,9 +4,9 @@ import { readPoliciesOf, writePolicies } from "../../algorithms/index.ts";
 import { diagnostics } from "../../ground/diagnostics.ts";
 import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Amount } from "../../ground/permits.ts";
-import type { Cell } from "../../stores/cell.ts";
-import { openCell } from "../../stores/joint-cell.ts";
+import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import type { PolicyList } from "../../stores/policies.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
 import type { LimitNote, StoreReply } from "../../stores/store.ts";
 
 const NONE: readonly LimitNote[] = [];
@@ -45,8 +45,8 @@ export class InForce {
   }
 
   /** A new state under the policies in force. */
-  get cell(): Cell {
-    return openCell({ names: this.#names, list: this.policies }, 0, 0);
+  get policyState(): PolicyState {
+    return openPolicyState({ names: this.#names, list: this.policies }, 0, 0);
   }
 
   /** Returns the index of a requested policy that has the limit 0 now; -1 if there is none. */
@@ -70,6 +70,6 @@ export class InForce {
 
   /** Returns the error for a request that can never be let through. */
   excess(amount: Amount): PermitsExceedCapacityError {
-    return this.refusal(amount) ?? this.cell.excess(0, amount);
+    return this.refusal(amount) ?? this.policyState.excess(0, amount);
   }
 }

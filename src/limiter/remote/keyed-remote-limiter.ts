@@ -1,4 +1,4 @@
-import { TripCounter } from "../../stores/trip.ts";
+import { BatchCounter } from "../../stores/batch-id.ts";
 import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./shared-options.ts";
@@ -20,9 +20,9 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;
     // shared, so that this process has one entry in a key's state however often its limiter is made anew
-    const trips = new TripCounter();
+    const batchCounter = new BatchCounter();
     this.#make = (key) => {
-      const counted = { outageStats, processes, trips: trips.forKey() };
+      const counted = { outageStats, processes, batchCounter: batchCounter.forKey() };
       const own = { name: `${options.name}[${key}`, key, ...counted };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };

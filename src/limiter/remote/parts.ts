@@ -1,5 +1,5 @@
-import type { Cell } from "../../stores/cell.ts";
 import type { PolicyList } from "../../stores/policies.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
 import type { Meter } from "../meter.ts";
 import type { InForce } from "./in-force.ts";
 import type { OutageStats } from "./outage-stats.ts";
@@ -10,7 +10,7 @@ import type { WaitLine } from "./wait-line.ts";
 export interface Parts extends RemoteOptions {
   readonly declared: PolicyList;
   /** The policies' names and bounds; the state itself is in the store. */
-  readonly cell: Cell;
+  readonly policyState: PolicyState;
   readonly line: WaitLine;
   readonly inForce: InForce;
   readonly meter: Meter;

@@ -24,7 +24,7 @@ export class BufferGrant implements Answer {
   readonly receipts: readonly number[] = [];
   readonly slowest = 0;
   readonly quotas = [];
-  readonly owed = [];
+  readonly deficit = [];
   readonly parts: Part[] = [];
 
   constructor(wait: number) {
@@ -33,7 +33,7 @@ export class BufferGrant implements Answer {
 }
 
 /** The answer to a request that would have to wait too long. */
-export const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], owed: [] };
+export const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], deficit: [] };
 
 /** Permits that the store granted before a caller asked for them, ordered by instant. */
 export class PermitBuffer {
@@ -146,7 +146,7 @@ export class PermitBuffer {
 export function answerOf({ chunk: { answer, size }, permits }: Part, { list }: PolicyList): Answer {
   // the permits that are not given back count as drawn from the stored ones first
   const receipts = answer.receipts.map((receipt, i) =>
-    list[i]?.algorithm.dated || i >= list.length
+    list[i]?.algorithm.receiptIsTime || i >= list.length
       ? receipt
       : Math.max(0, receipt - (size - permits)),
   );

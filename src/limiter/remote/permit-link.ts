@@ -1,5 +1,6 @@
 import { writePolicies } from "../../algorithms/index.ts";
 import type { Amount } from "../../ground/permits.ts";
+import { BatchCounter, type BatchId, LostReplyError } from "../../stores/batch-id.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -10,7 +11,6 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../../stores/store.ts";
-import { LostReplyError, type Trip, TripCounter } from "../../stores/trip.ts";
 import type { Parts } from "./parts.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import { StoreLink } from "./store-link.ts";
@@ -34,7 +34,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #strategy: ThrowWhenUnavailable;
   readonly #declared: string;
   /** Numbers the batches. */
-  readonly #trips: TripCounter;
+  readonly #batchCounter: BatchCounter;
 
   constructor(store: Store, key: string, parts: Parts, strategy: ThrowWhenUnavailable) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
@@ -45,7 +45,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#parts = parts;
     this.#strategy = strategy;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
-    this.#trips = parts.trips ?? new TripCounter();
+    this.#batchCounter = parts.batchCounter ?? new BatchCounter();
   }
 
   override now(): number {
@@ -64,7 +64,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
     const packed = pack(requests, this.#parts.line.lateBy());
-    return this.#run(packed, sentAt, deadlineMs, this.#trips.next());
+    return this.#run(packed, sentAt, deadlineMs, this.#batchCounter.next());
   }
 
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
@@ -77,13 +77,13 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     requests: readonly StoreRequest[],
     sentAt: number,
     deadlineMs: number,
-    trip?: Trip,
+    batchId?: BatchId,
   ): Promise<readonly (Answer | undefined)[]> {
     const now = this.#storeTime(sentAt);
-    return this.#store.run(this.#key, this.#declared, requests, now, trip, deadlineMs).then(
+    return this.#store.run(this.#key, this.#declared, requests, now, batchId, deadlineMs).then(
       (reply) => {
         this.#noted(reply);
-        if (trip !== undefined) this.#confirm(trip, requests, reply);
+        if (batchId !== undefined) this.#confirm(batchId, requests, reply);
         return reply.answers;
       },
       (error: unknown) => {
@@ -93,10 +93,10 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     );
   }
 
-  /** Processes the number of a trip that has its reply. */
-  #confirm(trip: Trip, requests: readonly StoreRequest[], reply: StoreReply): void {
+  /** Processes the number of a batch that has its reply. */
+  #confirm(batchId: BatchId, requests: readonly StoreRequest[], reply: StoreReply): void {
     const hasChanged = changesState(requests, reply.answers);
-    const lost = this.#trips.replied(trip, hasChanged, reply.remembered);
+    const lost = this.#batchCounter.replied(batchId, hasChanged, reply.remembered);
     if (lost > 0) this.#parts.stats.rolledBack(this.#parts.name, lost);
   }
 
@@ -143,7 +143,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 }
 
-/** Returns whether the requests have changed the state, which then remembers their trip. */
+/** Returns whether the requests have changed the state, which then remembers their batch. */
 function changesState(requests: readonly StoreRequest[], answers: readonly Answer[]): boolean {
   let at = 0;
   return requests.some((request) => {
@@ -153,7 +153,7 @@ function changesState(requests: readonly StoreRequest[], answers: readonly Answe
     at += verb === "reserve" ? request.count : 1;
     if (verb === "reserve") return wait >= 0 && wait < Infinity;
     if (verb === "decide") return wait === 0;
-    return verb !== "peek" && verb !== "owed";
+    return verb !== "peek" && verb !== "deficit";
   });
 }
 
@@ -167,7 +167,7 @@ function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
       return Array.from({ length: request.count }, () => undefined);
     case "decide":
     case "peek":
-    case "owed":
+    case "deficit":
       return [undefined];
     default:
       return [{ ...AT_ONCE, writtenUnder: "" }];

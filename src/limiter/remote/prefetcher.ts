@@ -250,7 +250,7 @@ export class Prefetcher implements PermitSource {
     const all = count * permits;
     const refill: Refill = { open: count, permits: all, reach, cut: false, gone: false };
     this.#refill = refill;
-    const amount = this.#parts.cell.amount(permits);
+    const amount = this.#parts.policyState.amount(permits);
     const chunk: PermitRequest = {
       get gone() {
         return refill.gone;
@@ -309,8 +309,8 @@ export class Prefetcher implements PermitSource {
   }
 
   #return(part: Part): void {
-    const { cell, declared } = this.#parts;
-    const amount = cell.amount(part.permits);
+    const { policyState, declared } = this.#parts;
+    const amount = policyState.amount(part.permits);
     this.#link.returnToStore(amount, answerOf(part, declared)).catch(() => {});
   }
 

@@ -1,5 +1,5 @@
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { openCell } from "../../stores/joint-cell.ts";
+import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import type { InForce } from "./in-force.ts";
 
 /** Most chunks in a refill: a script blocks the other clients of the store while it runs. */
@@ -78,11 +78,14 @@ export class RefillSize {
 }
 
 function chunkOf(policies: readonly Policy[]): number {
-  const cells = policies.map((policy) => openCell({ names: ["default"], list: [policy] }, 0, 0));
-  const quotas = cells.flatMap((cell) => cell.quotas(0));
+  const policyStates = policies.map((policy) =>
+    openPolicyState({ names: ["default"], list: [policy] }, 0, 0),
+  );
+  const quotas = policyStates.flatMap((policyState) => policyState.quotas(0));
   const perMs = quotas.map(({ limit, windowMs }) => limit / windowMs);
   let chunk = Math.max(1, Math.floor(Math.min(MOST_PERMITS, ...perMs)));
-  const canPass = () => cells.every((cell) => cell.earliest(0, chunk) < Infinity);
+  const canPass = () =>
+    policyStates.every((policyState) => policyState.earliest(0, chunk) < Infinity);
   while (chunk > 1 && !canPass()) chunk = Math.ceil(chunk / 2);
   return chunk;
 }

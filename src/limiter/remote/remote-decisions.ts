@@ -15,7 +15,7 @@ export function decisionCall(
   queue: RemoteQueue,
 ): CallOptions<Decision> {
   queue.checkOpen();
-  const { cell, inForce } = queue.parts;
+  const { policyState, inForce } = queue.parts;
   const buffered = queue.prefetcher?.look(amount, verb === "decide");
   const { wait, ready = 0 } = buffered ?? {};
   const asked = wait === undefined ? verb : "peek";
@@ -37,7 +37,13 @@ export function decisionCall(
       });
       const shortest = wait ?? answer.wait;
       const isFull = shortest > 0 && !queue.hasRoom(amount);
-      return decision(cell.names, quotas, amount, isFull ? Infinity : shortest, answer.slowest);
+      return decision(
+        policyState.names,
+        quotas,
+        amount,
+        isFull ? Infinity : shortest,
+        answer.slowest,
+      );
     },
     here: (here) => {
       giveBackTaken();
@@ -48,14 +54,14 @@ export function decisionCall(
 }
 
 /** Returns the rejection during an outage if a requested policy had the limit 0 before it. */
-function closedDecision(amount: Amount, { cell, inForce }: Parts): Decision | undefined {
+function closedDecision(amount: Amount, { policyState, inForce }: Parts): Decision | undefined {
   const closed = inForce.closed(amount);
   if (closed < 0) return undefined;
-  const quotas = inForce.cell.quotas(0).map((quota, i) => {
+  const quotas = inForce.policyState.quotas(0).map((quota, i) => {
     const isClosed = inForce.closes(i);
     return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
   });
-  return decision(cell.names, quotas, amount, Infinity, closed);
+  return decision(policyState.names, quotas, amount, Infinity, closed);
 }
 
 /** Raises `remaining` to the prefetched permits: they can be used whatever the store has left. */

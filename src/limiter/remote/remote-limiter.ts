@@ -8,7 +8,7 @@ import { writePolicies } from "../../algorithms/index.ts";
 import { atLeastZero, checkNumber } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
-import { openCell } from "../../stores/joint-cell.ts";
+import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
@@ -51,7 +51,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     this.processes = processes;
     this.#parts = {
       ...{ ...options, declared, processes, stats },
-      cell: openCell(declared, 0, 0),
+      policyState: openPolicyState(declared, 0, 0),
       line: new WaitLine(options.clock, options.epoch !== undefined),
       inForce: new InForce(options.name, declared),
       meter: stats.meter(declared.names, options.key),
@@ -94,7 +94,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   /** Checks the arguments of a call for permits that can be used within `longest`, microseconds. */
   #wanted(permits: Permits, longest: number, signal: AbortSignal | undefined): Wanted {
     signal?.throwIfAborted();
-    const amount = this.#parts.cell.amount(permits);
+    const amount = this.#parts.policyState.amount(permits);
     this.#queue.checkOpen();
     return { permits, amount, longest: this.#queue.hasRoom(amount) ? longest : 0, signal };
   }
@@ -107,7 +107,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async decide(permits: Permits = 1): Promise<Decision> {
-    const amount = this.#parts.cell.amount(permits);
+    const amount = this.#parts.policyState.amount(permits);
     const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
     else this.#parts.meter.refused(amount, "too-long", () => decided);
@@ -115,7 +115,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async peek(permits: Permits = 1): Promise<Decision> {
-    const amount = this.#parts.cell.amount(permits);
+    const amount = this.#parts.policyState.amount(permits);
     return this.#queue.call(decisionCall("peek", amount, this.#queue));
   }
 
@@ -129,9 +129,9 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   /** Returns the amount. @throws PermitsExceedCapacityError if the policies could never let it through */
   #possible(permits: Permits): Amount {
-    const amount = this.#parts.cell.amount(permits);
-    const { cell, inForce } = this.#parts;
-    if (cell.earliest(0, amount) === Infinity) throw inForce.excess(amount);
+    const amount = this.#parts.policyState.amount(permits);
+    const { policyState, inForce } = this.#parts;
+    if (policyState.earliest(0, amount) === Infinity) throw inForce.excess(amount);
     return amount;
   }
 

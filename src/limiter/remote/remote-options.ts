@@ -1,7 +1,7 @@
 import type { Clock } from "../../ground/clock.ts";
+import type { BatchCounter } from "../../stores/batch-id.ts";
 import type { PolicyList } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
-import type { TripCounter } from "../../stores/trip.ts";
 import type { Instances } from "./instances.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PrefetchOptions } from "./refill-size.ts";
@@ -33,7 +33,7 @@ export interface RemoteOptions {
   /** For a limiter of one key: counts the processes for all keys together. */
   readonly processes?: ProcessCounter | undefined;
   /** For a limiter of one key: numbers the batches of all limiters of that key. */
-  readonly trips?: TripCounter;
+  readonly batchCounter?: BatchCounter;
 }
 
 /** Rejects strict policies: a store grants instants in advance and cannot move them for a late caller. */

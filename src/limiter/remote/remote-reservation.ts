@@ -123,7 +123,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   async settle(actual: Permits): Promise<void> {
-    const used = this.host.parts.cell.amount(actual, atLeastZero);
+    const used = this.host.parts.policyState.amount(actual, atLeastZero);
     const before = this.#taken;
     const after = combine(before, used, (was, is = was) => is);
     const more = combine(before, used, (was, is = was) => Math.max(0, is - was));

@@ -5,9 +5,9 @@
  */
 import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
 import { StoreUnavailableError } from "../../ground/errors.ts";
+import { LostReplyError } from "../../stores/batch-id.ts";
 import { Breaker, type BreakerListener } from "../../stores/breaker.ts";
 import type { Store } from "../../stores/store.ts";
-import { LostReplyError } from "../../stores/trip.ts";
 import { Batcher, type BatchHandler, type BatchLimits, type Sent } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PendingRequest, Strategy } from "./strategy.ts";

@@ -1,5 +1,6 @@
 /** Encodes arguments that all stores pass to scripts, and decodes the scripts' replies. */
 import { toMillis } from "../../ground/clock.ts";
+import type { BatchId } from "../batch-id.ts";
 import {
   type Answer,
   AT_ONCE,
@@ -8,14 +9,13 @@ import {
   REFUSED,
   type StoreReply,
 } from "../store.ts";
-import type { Trip } from "../trip.ts";
 
-/** The complete reply to a trip that was run before. */
+/** The complete reply to a batch that was run before. */
 export const REPEATED = "repeated";
 
-/** Returns the caller and the number of a trip as two arguments of a script. */
-export function encodeTrip(trip: Trip | undefined): readonly [string, string] {
-  return trip === undefined ? ["", "0"] : [trip.caller, String(trip.number)];
+/** Returns the caller and the number of a batch as two arguments of a script. */
+export function encodeBatchId(batchId: BatchId | undefined): readonly [string, string] {
+  return batchId === undefined ? ["", "0"] : [batchId.caller, String(batchId.number)];
 }
 
 /** Decodes the numbers in force, and the notes about limits that are kept in keys. */

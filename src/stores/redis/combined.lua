@@ -5,7 +5,7 @@
 -- ARGV    for each combination: "take" or "peek"; how many of KEYS are its own; how many arguments follow; and for each of
 --         its limiters
 --           how many of KEYS hold its limits; the numbers that its code declares; now, the caller and the number of the
---           trip, as in frame.lua: the caller and the number are the same for all limiters of a combination
+--           batch, as in frame.lua: the caller and the number are the same for all limiters of a combination
 --           longest    the longest wait that is accepted, microseconds
 --           late       how late the caller's own timer was, microseconds
 --           optional   1: if this limiter rejects, the others are used as if it were absent
@@ -29,14 +29,15 @@ local function save()
 end
 
 local function enter(context)
-  key, first, base, now, trip, others = context.key, context.first, context.base, context.now, context.trip, context.others
-  held, changed, in_force, settings = context.held, context.changed, context.in_force, context.settings
+  key, first, base, now = context.key, context.first, context.base, context.now
+  batch_number, others = context.batch_number, context.others
+  paused_until, changed, in_force, settings = context.paused_until, context.changed, context.in_force, context.settings
   closed, notes, written_under = context.closed, context.notes, context.written_under
   count, algorithm, policy, state = context.count, context.algorithm, context.policy, context.state
 end
 
 local function leave(context)
-  context.held, context.changed = held, changed
+  context.paused_until, context.changed = paused_until, changed
 end
 
 local function write(context)
@@ -58,12 +59,14 @@ local function open()
     -- the state was read with other numbers, or at another time
     if context then write(context) end
     contexts[of_key] = nil
-    key, first, trip_at = of_key, position, position + 2
+    key, first, batch_id_at = of_key, position, position + 2
     if load() then return nil end
     position = position + 2
     context = {
-      read_as = read_as, last = last, key = key, first = first, base = base, now = now, trip = trip, others = others, held = held, changed = changed,
-      in_force = in_force, settings = settings, closed = closed, notes = notes, written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
+      read_as = read_as, last = last, key = key, first = first, base = base, now = now,
+      batch_number = batch_number, others = others, paused_until = paused_until, changed = changed,
+      in_force = in_force, settings = settings, closed = closed, notes = notes,
+      written_under = written_under, count = count, algorithm = algorithm, policy = policy, state = state,
     }
     contexts[of_key] = context
   end
@@ -73,7 +76,7 @@ end
 
 -- finds when the part can be granted, and returns whether the combination can be granted with it
 local function ask(part)
-  local from = math.max(now - part.late, held)
+  local from = math.max(now - part.late, paused_until)
   part.at = earliest(from, part.permits)
   part.wait = part.at > now and math.ceil(part.at - now) or 0
   part.slowest, part.open = alone(from, part.permits)
@@ -88,13 +91,13 @@ end
 local function dump()
   local value = ""
   for i = 1, count do value = value .. algorithm[i].dump(state[i]) end
-  return { state = value, held = held, changed = changed }
+  return { state = value, paused_until = paused_until, changed = changed }
 end
 
 local function restore(saved)
   local from = 1
   for i = 1, count do state[i], from = algorithm[i].load(saved.state, from) end
-  held, changed = saved.held, saved.changed
+  paused_until, changed = saved.paused_until, saved.changed
 end
 
 -- takes permits from all limiters; a limiter that occurs twice is asked again before the second take
@@ -121,7 +124,7 @@ local function take_all(parts, is_twice)
 end
 
 local function combination(verb)
-  local own_trip = ARGV[position + 4] + 0
+  local own_batch_number = ARGV[position + 4] + 0
   local parts, seen, passes, is_twice = {}, {}, true, false
   while position <= last do
     local context = open()
@@ -138,11 +141,11 @@ local function combination(verb)
   local replies = { passes and "1" or "0" }
   for _, part in ipairs(parts) do
     -- the state is written with the number of the combination that changed it last
-    if is_taken and part.passes then part.context.trip = own_trip end
+    if is_taken and part.passes then part.context.batch_number = own_batch_number end
     enter(part.context)
     replies[#replies + 1] = in_force .. notes
-    local told = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)
-    replies[#replies + 1] = told .. (is_taken and part.receipts or "")
+    local reply = part.fate .. " " .. text(part.wait) .. " " .. standing(part.slowest, part.open)
+    replies[#replies + 1] = reply .. (is_taken and part.receipts or "")
   end
   return table.concat(replies, "\t")
 end

@@ -8,9 +8,9 @@
  */
 import { show } from "../../ground/check.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
+import { BatchCounter, type BatchId, LostReplyError } from "../batch-id.ts";
 import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
-import { LostReplyError, type Trip, TripCounter } from "../trip.ts";
-import { decodeNotes, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
+import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
 import { callScript, type Script, type ScriptRunner } from "./script-runner.ts";
@@ -44,10 +44,10 @@ export class RedisCombiningStore implements CombiningStore {
   readonly #runner: ScriptRunner;
   readonly #pending = new Map<Script, Pending[]>();
   /**
-   * Counters that no call uses now. Each numbers the trips of one call at a time, because calls of
+   * Counters that no call uses now. Each numbers the batches of one call at a time, because calls of
    * different scripts, or to different servers, may overtake each other.
    */
-  readonly #idle: TripCounter[] = [];
+  readonly #idle: BatchCounter[] = [];
   #hasSlots = false;
 
   /** Returns the store of a client: one for all its limiters. */
@@ -111,11 +111,11 @@ export class RedisCombiningStore implements CombiningStore {
 
   #send(script: Script, batch: readonly Pending[]): void {
     const keys = batch.flatMap((request) => request.keys);
-    const trips = this.#idle.pop() ?? new TripCounter();
-    const args = batch.flatMap((request) => encode(request, trips.next()));
+    const counter = this.#idle.pop() ?? new BatchCounter();
+    const args = batch.flatMap((request) => encode(request, counter.next()));
     callScript(this.#runner, script, keys, args).then(
       (replies) => {
-        this.#idle.push(trips);
+        this.#idle.push(counter);
         const isList = Array.isArray(replies) && replies.length === batch.length;
         const wrong = () =>
           new TypeError(`the script answered ${show(replies)} to ${batch.length} combinations`);
@@ -125,7 +125,7 @@ export class RedisCombiningStore implements CombiningStore {
         });
       },
       (error: unknown) => {
-        this.#idle.push(trips);
+        this.#idle.push(counter);
         const isScattered = /CROSSSLOT|same slot/.test(String(error));
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {
@@ -148,18 +148,18 @@ function tagOf(key: string): string {
   return tag === "" ? `key:${key}` : `tag:${tag}`;
 }
 
-function encode({ verb, keys, parts }: Pending, trip: Trip): readonly string[] {
-  const own = parts.flatMap((part) => encodePart(part, trip));
+function encode({ verb, keys, parts }: Pending, batchId: BatchId): readonly string[] {
+  const own = parts.flatMap((part) => encodePart(part, batchId));
   return [verb, String(keys.length), String(own.length), ...own];
 }
 
-function encodePart({ place, ...part }: CombinedPart, trip: Trip): readonly string[] {
+function encodePart({ place, ...part }: CombinedPart, batchId: BatchId): readonly string[] {
   const { twins, limitKeys } = place as RedisPlace;
   const { declared, now, longest, late, isOptional, amount } = part;
   const permits = twins.map((_, i) => (typeof amount === "number" ? amount : (amount[i] ?? 0)));
   const clock = now === undefined ? "" : String(now);
   const numbers = [longest, late, isOptional ? 1 : 0, ...permits];
-  const head = [String(limitKeys.length), declared, clock, ...encodeTrip(trip)];
+  const head = [String(limitKeys.length), declared, clock, ...encodeBatchId(batchId)];
   return [...head, ...numbers.map(String)];
 }
 
@@ -177,8 +177,10 @@ function settle(
   } else if (fields.length !== 2 * parts.length) {
     reject(new TypeError(`the script answered ${show(reply)} to ${parts.length} limiters`));
   } else {
-    const told = parts.map((_, i) => decodePart(String(fields[2 * i]), String(fields[2 * i + 1])));
-    resolve({ passes: passes === "1", parts: told });
+    const replies = parts.map((_, i) =>
+      decodePart(String(fields[2 * i]), String(fields[2 * i + 1])),
+    );
+    resolve({ passes: passes === "1", parts: replies });
   }
 }
 

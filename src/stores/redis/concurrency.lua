@@ -1,4 +1,4 @@
--- One trip: requests in order on the leases and tickets of one limiter.
+-- One batch: requests in order on the leases and tickets of one limiter.
 --
 -- A lease belongs to a caller that runs, a ticket to a caller that waits for a lease. Both lapse unless
 -- they are kept. A ticket that becomes a lease keeps its time of lapse. So all leases and tickets of a
@@ -20,7 +20,7 @@
 --            l limit  sets the limit for all callers that declare the same limit as this caller
 --            o        changes nothing, for a caller that needs only the reply
 --            h id     takes a lease regardless of the limit; such requests run first
---            p        in a trip of its own: writes, undoes the write, and grants no lease
+--            p        in a batch of its own: writes, undoes the write, and grants no lease
 -- reply    an error if memory is short and a request needs some; the other requests have been run then. Else
 --          one string: the limit in force, the number of leases, the number of tickets, in how many ms the
 --          first lease lapses (-1: no ticket waits), a tab, and for each request a digit: 1 a lease, 2 a

@@ -1,14 +1,14 @@
--- One trip: requests in order on the state of one limiter, read once and written once.
+-- One batch: requests in order on the state of one limiter, read once and written once.
 --
 -- KEYS     the key of the state; then the keys in which operators keep limits
 -- key      the state, a string: base (u32, units of 2^24 microseconds), last (u32, microseconds after base: when the state
 --          was written), the length of the numbers (u16), the number of callers (u8);
---          each caller (8 characters) with the number of its last trip that changed something (u32), the latest trip last;
+--          each caller (8 characters) with the number of its last batch that changed something (u32), the latest batch last;
 --          the numbers (text), the fields of each policy (f64), and, if it is in the future, the instant before which no
 --          request is granted (f64). Instants are microseconds after base, so that they keep their fractions.
 --          The numbers: those that were in force; then, each after a tab, "declared=in force" for those set at run time.
 -- first, last: this limiter's part of ARGV, which is
--- first    the numbers that this caller's code declares: a line for each policy, its algorithm's letter and then numbers
+-- first    the numbers that this caller's code declares: a line for each policy, its algorithm's code and then numbers
 -- second   now, epoch microseconds; empty: the server's clock. If there is no third, the only request is a reserve with count
 --          1, any wait, and late 0, for one policy and by the server's clock; the second is then its permits, absent: 1
 -- third …  the requests, each a verb and its arguments. "permits" is a number for each policy, 0 if it is not asked; "late"
@@ -16,37 +16,39 @@
 --            reserve count longest late permits   count times: takes the permits if they are available within longest
 --            decide late permits                  takes the permits if they are available now, and returns the quotas
 --            peek late permits                    returns the same as decide, and takes nothing
---            back permits receipts tails          gives back what was granted; a receipt and a tail for each policy
+--            back permits receipts promises       gives back what was granted; a receipt and a promised instant for each
+--                                                 policy
 --            refund permits                       gives back permits that any caller has taken
 --            charge permits                       takes the permits in any state
 --            settle permits                       charges permits that were used during an outage of the store
 --            pause micros                         grants no request before then
---            owed                                 returns the missing permits of each policy; changes nothing
+--            deficit                              returns the missing permits of each policy; changes nothing
 --            set numbers                          puts numbers in force for all callers that declare the same as this one
 --            unset                                puts the declared numbers in force again
 --            reset                                resets the state; numbers set at run time stay in force
--- trip_at  the index in ARGV of the caller, 8 characters (empty: the caller detects repeated trips itself); the number of the
---          trip follows, which is higher for each trip of a caller; 0 if there is no caller
--- reply    "repeated": the trip was run before (a client resends a request without a reply), and nothing was changed;
---          or one string: if the last trip that the state remembers of this caller is not the one before this trip, "~", its
+-- batch_id_at
+--          the index in ARGV of the caller, 8 characters (empty: the caller detects repeated batches itself); the number of
+--          the batch follows, which is higher for each batch of a caller; 0 if there is no caller
+-- reply    "repeated": the batch was run before (a client resends a request without a reply), and nothing was changed;
+--          or one string: if the last batch that the state remembers of this caller is not the one before this batch, "~", its
 --          number and "~"; then, separated by tabs, the numbers in force (empty: the declared ones), followed by a note for each
 --          policy with a limit in a key that is 0 or not valid: "!", the policy, and if the value is not 0 "=" and the
 --          value; then for each request numbers (%.17g, microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
---                           after the wait ":" and the receipts, if not all are 0; for a wait above 0 also the tails:
---                           the instants (epoch microseconds) up to which permits are then promised
+--                           after the wait ":" and the receipts, if not all are 0; for a wait above 0 also the instants
+--                           (epoch microseconds) up to which permits are then promised
 --            decide, peek   the wait ("inf": the permits may not wait), the policy that rejects them or else is slowest,
 --                           and for each policy limit, remaining, reset, window, and 1 if it alone would grant them now,
 --                           else 0; or "never"
 --            set, unset     "=" if this caller's numbers were in force at the last write, else the numbers that were;
 --                           empty: unknown
---            owed           for each policy the permits that it lacks to be full, and how long no request is granted
+--            deficit        for each policy the permits that it lacks to be full, and how long no request is granted
 
 -- The code before `--> load` runs once in a call. The rest, divided into steps by the marks, runs for each limiter of the
 -- call; combined.lua runs the steps separately, for several limiters at once.
 -- The code is written in a straight line, without a function for each step: a script is run anew for every call, and each
 -- function and table that it creates costs as much as the maths. The rarer verbs are in verbs.lua, which is sent only with
--- trips that need it. The most common trip by far, one `reserve` request on an undisturbed state, is answered by hot.lua,
+-- batches that need it. The most common batch by far, one `reserve` request on an undisturbed state, is answered by hot.lua,
 -- which is placed at `--> hot`: then the code below it does not run. hot.lua repeats the steps `callers` and `grants`
 -- without changes (scripts/embed-lua.ts).
 
@@ -63,8 +65,8 @@ local MOST_CALLERS = 64
 local LONGEST_NUMBERS = 65535
 local FOREIGN = " holds a value that no limiter has written"
 
--- the limiter's key, its index in KEYS (the keys of its limits follow), its part of ARGV, and the index of the trip in ARGV
-local key, key_at, first, last, trip_at
+-- the limiter's key, its index in KEYS (the keys of its limits follow), its part of ARGV, and the index of the batch in ARGV
+local key, key_at, first, last, batch_id_at
 -- the reply of TIME, if the script has called it
 local time
 
@@ -77,13 +79,16 @@ end
 
 --> hot
 
+-- the twins of the algorithms, by their codes
+local algorithms = {}
+--> twins
 -- the index of the next argument to read
 local position
--- times are microseconds after base; no request is granted before held
-local declared, base, now, held, changed, in_force, settings
--- the caller and the number of the trip; the other callers in the state, with their numbers; the start of the reply if the
--- caller's last trip in the state is not the one before this trip
-local caller, trip, others, gap
+-- times are microseconds after base; no request is granted before paused_until
+local declared, base, now, paused_until, changed, in_force, settings
+-- the caller and the number of the batch; the other callers in the state, with their numbers; the start of the reply if the
+-- caller's last batch in the state is not the one before this batch
+local caller, batch_number, others, gap
 -- the policies with a limit of 0 now, if any; the notes about limits kept in keys; the numbers of the last write
 local closed, notes, written_under
 local count, algorithm, policy, state
@@ -191,29 +196,29 @@ local function overflowing(permits)
 end
 
 -- returns the instant up to which permits are promised: when the smallest next request could be granted
-local function tail(i)
+local function promised_until(i)
   return math.floor(algorithm[i].earliest(policy[i], state[i], now, TINY)) + base
 end
 
--- takes the permits; returns ":", the receipts and the tails, or an empty text if all are 0
+-- takes the permits; returns ":", the receipts and the promised instants, or an empty text if all are 0
 local function take(at, permits)
-  local receipts, tails, useful = "", "", false
+  local receipts, promises, useful = "", "", false
   changed = true
   for i = 1, count do
     if permits[i] > 0 then
       local receipt = algorithm[i].take(policy[i], state[i], at, permits[i])
-      if algorithm[i].dated then receipt = receipt + base end
+      if algorithm[i].receipt_is_time then receipt = receipt + base end
       receipts = receipts .. ":" .. text(receipt)
-      local up_to = at > now and not algorithm[i].dated and tail(i) or 0
-      tails = tails .. ":" .. text(up_to)
+      local up_to = at > now and not algorithm[i].receipt_is_time and promised_until(i) or 0
+      promises = promises .. ":" .. text(up_to)
       useful = useful or receipt ~= 0 or up_to ~= 0
     else
-      receipts, tails = receipts .. ":0", tails .. ":0"
+      receipts, promises = receipts .. ":0", promises .. ":0"
     end
   end
-  if at > now and not (count == 1 and algorithm[1].dated) then receipts = receipts .. tails end
+  if at > now and not (count == 1 and algorithm[1].receipt_is_time) then receipts = receipts .. promises end
   -- no later request overtakes one that was promised an instant
-  if at > now and not (count == 1 and algorithm[1].in_order) and at > held then held = at end
+  if at > now and not (count == 1 and algorithm[1].in_order) and at > paused_until then paused_until = at end
   return useful and receipts or ""
 end
 
@@ -221,14 +226,14 @@ end
 --> load
 
 declared, position, others = ARGV[first], first + 2, ""
-caller, trip, gap = ARGV[trip_at], ARGV[trip_at + 1] + 0, nil
+caller, batch_number, gap = ARGV[batch_id_at], ARGV[batch_id_at + 1] + 0, nil
 local clock, saved = last > first + 1 and tonumber(ARGV[first + 1]), redis.call("GET", key)
 if not clock then
   time = time or redis.call("TIME")
   clock = time[1] * 1000000 + time[2]
 end
 base = math.floor(clock / UNIT) * UNIT
-now, held, changed = clock - base, 0, false
+now, paused_until, changed = clock - base, 0, false
 in_force, settings, state, written_under = resolve(declared), "", {}, ""
 
 if saved then
@@ -237,8 +242,8 @@ if saved then
   local units, written, length, callers, last_caller, ran, from = struct.unpack("<I4I4I2Bc8I4", saved)
 --> callers
   if callers == 1 and last_caller == caller then
-    if trip <= ran then return "repeated" end
-    if ran ~= trip - 1 then gap = "~" .. ran .. "~" end
+    if batch_number <= ran then return "repeated" end
+    if ran ~= batch_number - 1 then gap = "~" .. ran .. "~" end
   else
     from = HEAD_BYTES + 1
     local stop = from + callers * CALLER_BYTES
@@ -246,8 +251,8 @@ if saved then
     while own and (own - from) % CALLER_BYTES ~= 0 do own = string.find(saved, caller, own + 1, true) end
     if own and own < stop then
       ran = struct.unpack("<I4", saved, own + 8)
-      if trip <= ran then return "repeated" end
-      if ran ~= trip - 1 then gap = "~" .. ran .. "~" end
+      if batch_number <= ran then return "repeated" end
+      if ran ~= batch_number - 1 then gap = "~" .. ran .. "~" end
       others = string.sub(saved, from, own - 1) .. string.sub(saved, own + CALLER_BYTES, stop - 1)
     else
       others = string.sub(saved, from, stop - 1)
@@ -262,7 +267,7 @@ if saved then
   if numbers == in_force and clock >= then_ + written and clock - then_ < REBASE then
     parse(numbers)
     for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
-    if from <= #saved then held = struct.unpack("<d", saved, from) end
+    if from <= #saved then paused_until = struct.unpack("<d", saved, from) end
     base, now = then_, clock - then_
   else
     if callers > MOST_CALLERS or not string.find(numbers, "^%l[%dI]") then error("the key " .. key .. FOREIGN, 0) end
@@ -276,7 +281,7 @@ if saved then
         in_force, closed, notes = string.sub(settings, found + 1, string.find(settings, "\t", found, true) - 1), nil, ""
       end
     end
-    -- compares the first letter of each line: numbers contain letters too (1e-7, Infinity)
+    -- compares the first character of each line: numbers contain letters too (1e-7, Infinity)
     local letters = "(%a)[^\n]*"
     if numbers ~= in_force and string.gsub(numbers, letters, "%1") ~= string.gsub(in_force, letters, "%1") then
       -- the name is now used for other algorithms: they start with a new state
@@ -287,7 +292,7 @@ if saved then
       parse(numbers)
       more()
       for i = 1, count do state[i], from = algorithm[i].load(saved, from) end
-      if from <= #saved then held = struct.unpack("<d", saved, from) end
+      if from <= #saved then paused_until = struct.unpack("<d", saved, from) end
       local shift = 0
       if clock < then_ + written then
         shift = now - written -- the clock stepped back: time goes on from where it was
@@ -298,7 +303,7 @@ if saved then
       end
       if shift ~= 0 then
         for i = 1, count do algorithm[i].shift(state[i], shift) end
-        held = held + shift
+        paused_until = paused_until + shift
       end
       if numbers ~= in_force then
         local before = policy
@@ -331,14 +336,14 @@ while short or position <= last do
       from = now - ARGV[position + 3]
       position = position + 4
     end
-    if held > from then from = held end
+    if paused_until > from then from = paused_until end
     local answers, answer = times > 1 and {} or nil, nil
     if count == 1 and algorithm[1].in_order and not policy[1].maxWaiting and not closed then
       local kind, policy, state, permits = algorithm[1], policy[1], state[1], tonumber(asked[position])
-      local earliest, take, dated = kind.earliest, kind.take, kind.dated
+      local earliest, take, receipt_is_time = kind.earliest, kind.take, kind.receipt_is_time
       position = position + 1
 --> grants
-      local last_wait, last_receipt, last_tail
+      local last_wait, last_receipt, last_promised
       for i = 1, times do
         local at = earliest(policy, state, from, permits)
         local wait = 0
@@ -354,12 +359,12 @@ while short or position <= last do
           end
         end
         local receipt = take(policy, state, at, permits)
-        local open, up_to = wait > 0 and not dated, 0
+        local open, up_to = wait > 0 and not receipt_is_time, 0
         if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
         changed = true
-        if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_tail then
-          last_wait, last_receipt, last_tail = wait, receipt, up_to
-          if dated then receipt = receipt + base end
+        if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_promised then
+          last_wait, last_receipt, last_promised = wait, receipt, up_to
+          if receipt_is_time then receipt = receipt + base end
           if receipt == 1 and wait == 0 then
             answer = "0:1"
           else
@@ -378,7 +383,7 @@ while short or position <= last do
       for i = 1, count do permits[i] = tonumber(asked[position + i - 1]) end
       position = position + count
       for i = 1, times do
-        local at = earliest(from > held and from or held, permits)
+        local at = earliest(from > paused_until and from or paused_until, permits)
         local wait = at > now and math.ceil(at - now) or 0
         if at == math.huge then
           answer = "never"
@@ -408,21 +413,21 @@ if changed then
   end
   local value
   if others == "" and caller ~= "" then
-    value = struct.pack("<I4I4I2Bc8I4", base / UNIT, now, #numbers, 1, caller, trip) .. numbers
+    value = struct.pack("<I4I4I2Bc8I4", base / UNIT, now, #numbers, 1, caller, batch_number) .. numbers
   else
     if caller ~= "" then
       if #others == MOST_CALLERS * CALLER_BYTES then others = string.sub(others, CALLER_BYTES + 1) end
-      others = others .. struct.pack("<c8I4", caller, trip)
+      others = others .. struct.pack("<c8I4", caller, batch_number)
     end
     value = struct.pack("<I4I4I2B", base / UNIT, now, #numbers, #others / CALLER_BYTES) .. others .. numbers
   end
-  local life = held - now
+  local life = paused_until - now
   for i = 1, count do
     value = value .. algorithm[i].dump(state[i])
     local worth = algorithm[i].lifetime(policy[i], state[i], now)
     if worth > life then life = worth end
   end
-  if held > now then value = value .. struct.pack("<d", held) end
+  if paused_until > now then value = value .. struct.pack("<d", paused_until) end
   if settings == "" then
     -- with a clock of the caller it is unknown how real time relates to that clock
     local is_own_clock = last < first + 2 or ARGV[first + 1] == ""

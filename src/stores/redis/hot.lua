@@ -1,6 +1,6 @@
--- The hot path: a trip with one `reserve` request, for one policy that is first in, first out, on an undisturbed state:
+-- The hot path: a batch with one `reserve` request, for one policy that is first in, first out, on an undisturbed state:
 -- it was written under the numbers that this caller declares, the limiter is not paused, and the clock has neither
--- stepped back nor gone so far that the state needs a new base. frame.lua handles all other trips. It would give the
+-- stepped back nor gone so far that the state needs a new base. frame.lua handles all other batches. It would give the
 -- same answers and write the same bytes here (the twin tests compare both), and its steps `callers` and `grants` are
 -- part of this path.
 --
@@ -56,7 +56,7 @@ end
 
 local saved = times and call("GET", key)
 if saved and #saved >= #declared + HEAD_BYTES + 16 then
-  local caller, trip, unpack = ARGV[trip_at], ARGV[trip_at + 1] + 0, struct.unpack
+  local caller, batch_number, unpack = ARGV[batch_id_at], ARGV[batch_id_at + 1] + 0, struct.unpack
   local units, written, length, callers, last_caller, ran, from = unpack("<I4I4I2Bc8I4", saved)
   local fields = HEAD_BYTES + 1 + callers * CALLER_BYTES + length
   local text_at = fields - length
@@ -69,7 +69,7 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
     local others, gap = "", nil
 --> callers
     local STATE = unpack("<dd", saved, fields)
-    -- not before base: frame.lua compares it with held, which is 0
+    -- not before base: frame.lua compares it with paused_until, which is 0
     local from, answers, answer = now - late, times > 1 and {} or nil, nil
     if from < 0 then from = 0 end
 --> grants
@@ -78,10 +78,10 @@ if saved and #saved >= #declared + HEAD_BYTES + 16 then
       if life > LONGEST_MS then life = LONGEST_MS end
       local value
       if others == "" then
-        value = struct.pack("<I4I4I2Bc0I4c0dd", units, now, length, 1, caller, trip, declared, STATE)
+        value = struct.pack("<I4I4I2Bc0I4c0dd", units, now, length, 1, caller, batch_number, declared, STATE)
       else
         callers = #others / CALLER_BYTES + 1
-        value = struct.pack("<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, caller, trip, declared, STATE)
+        value = struct.pack("<I4I4I2Bc0c0I4c0dd", units, now, length, callers, others, caller, batch_number, declared, STATE)
       end
       call("SET", key, value, "PX", string.format("%d", life))
     end

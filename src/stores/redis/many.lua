@@ -1,7 +1,22 @@
 -- One call for several limiters, each by `run`: the hot path if there is one, else frame.lua from `--> load` on.
 --
--- ARGV    for each group of keys with equal arguments: how many keys, how many arguments, these, and each key's trip
+-- ARGV    for each group of keys with equal arguments: how many keys, how many arguments, these, and each key's batch
 -- reply   for each key the frame's reply, or "-" and the error for this key
+
+local frame
+-- runs once in a call, for the first key that the hot path does not answer
+local function make()
+--> made
+  return function()
+--> run
+  end
+end
+
+local function run()
+--> key
+  frame = frame or make()
+  return frame()
+end
 
 -- `shared`: the last key of the group with the current arguments; `position`: the next argument to read
 local outcomes, at, shared, position = {}, 1, 0, 1
@@ -14,7 +29,7 @@ local function run_all()
       position = last + 1
 --> arguments
     end
-    key, trip_at, position = KEYS[at], position, position + 2
+    key, batch_id_at, position = KEYS[at], position, position + 2
     outcomes[at] = run()
     at = at + 1
   end

@@ -1,6 +1,6 @@
 import { oncePerProcess } from "../../ground/copies.ts";
 import { ProcessCounter } from "../process-counter.ts";
-import { encodeTrip } from "./answers.ts";
+import { encodeBatchId } from "./answers.ts";
 import { ScriptCoalescer } from "./script-coalescer.ts";
 import type { ScriptRunner } from "./script-runner.ts";
 import { processScript } from "./scripts.ts";
@@ -38,7 +38,7 @@ export class ProcessCounters {
     if (known !== undefined) return known;
     const counter = new ProcessCounter((lifetimeMs) =>
       this.#coalescer
-        .run(processScript, key, [processId, String(lifetimeMs)], encodeTrip(undefined))
+        .run(processScript, key, [processId, String(lifetimeMs)], encodeBatchId(undefined))
         .then(Number),
     );
     this.#counters.set(key, new WeakRef(counter));

@@ -4,6 +4,7 @@
  */
 import { show } from "../../ground/check.ts";
 import type { Amount } from "../../ground/permits.ts";
+import { type BatchId, LostReplyError } from "../batch-id.ts";
 import type { Breaker } from "../breaker.ts";
 import type { ProcessCounter } from "../process-counter.ts";
 import {
@@ -14,8 +15,7 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../store.ts";
-import { LostReplyError, type Trip } from "../trip.ts";
-import { decodeNotes, decodeNumber, decodeStanding, encodeTrip, REPEATED } from "./answers.ts";
+import { decodeNotes, decodeNumber, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { RedisCombiningStore } from "./combining-store.ts";
 import type { BreakerOf } from "./connection.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
@@ -33,7 +33,7 @@ export class RedisStore implements Store {
   readonly #processes: ProcessCounters;
   readonly #twins: readonly LuaTwin[];
   readonly #prefix: string;
-  /** The scripts for trips that only reserve, and for trips with other verbs. */
+  /** The scripts for batches that only reserve, and for batches with other verbs. */
   readonly #reserving: KeyScript;
   readonly #anything: KeyScript;
   readonly #policies: number;
@@ -82,7 +82,7 @@ export class RedisStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now: number | undefined,
-    trip?: Trip,
+    batchId?: BatchId,
   ): Promise<StoreReply> {
     let script = this.#reserving;
     let args = now === undefined ? this.#encodeAcquire(declared, requests) : undefined;
@@ -106,7 +106,7 @@ export class RedisStore implements Store {
         const keys = [fullKey, ...this.#limitKeys];
         explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
       };
-      const pending = { key: fullKey, args, own: encodeTrip(trip), replied, failed };
+      const pending = { key: fullKey, args, own: encodeBatchId(batchId), replied, failed };
       this.#coalescer.send(script, pending, this.#limitKeys);
     });
   }
@@ -146,14 +146,14 @@ export class RedisStore implements Store {
       case "set":
         args.push(request.numbers);
         break;
-      case "owed":
+      case "deficit":
       case "unset":
       case "reset":
         break;
     }
   }
 
-  /** Returns the arguments in their shortest form, for the most common trip; undefined for all others. */
+  /** Returns the arguments in their shortest form, for the most common batch; undefined for all others. */
   #encodeAcquire(declared: string, requests: readonly StoreRequest[]): string[] | undefined {
     const [request] = requests;
     if (requests.length !== 1 || this.#policies !== 1 || request?.verb !== "reserve")
@@ -180,7 +180,7 @@ function decodeReply(
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
   const whole = String(reply);
-  // the number of the caller's last trip that the state remembers
+  // the number of the caller's last batch that the state remembers
   const after = whole.startsWith("~") ? whole.indexOf("~", 1) : -1;
   const all = after < 0 ? whole : whole.slice(after + 1);
   const end = all.indexOf("\t");
@@ -199,7 +199,7 @@ function decodeReply(
     const verb = requests[i]?.verb;
     if (verb === "reserve") decodeGrants(text, answers);
     else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
-    else if (verb === "owed") answers.push(decodeOwed(text));
+    else if (verb === "deficit") answers.push(decodeDeficit(text));
     else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
     else answers.push(AT_ONCE);
   }
@@ -231,15 +231,15 @@ function knownGrant(text: string): Answer {
 }
 
 function decodeGrant(text: string): Answer {
-  const { receipts, slowest, quotas, owed } = AT_ONCE;
+  const { receipts, slowest, quotas, deficit } = AT_ONCE;
   const end = text.indexOf(":");
-  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas, owed };
+  if (end < 0) return { wait: decodeNumber(text), receipts, slowest, quotas, deficit };
   const taken = text.slice(end + 1).split(":");
   const wait = decodeNumber(text.slice(0, end));
-  return { wait, receipts: taken.map(Number), slowest, quotas, owed };
+  return { wait, receipts: taken.map(Number), slowest, quotas, deficit };
 }
 
-function decodeOwed(text: string): Answer {
+function decodeDeficit(text: string): Answer {
   const values = text.split(" ").map(decodeNumber);
-  return { ...AT_ONCE, wait: values.at(-1) ?? NaN, owed: values.slice(0, -1) };
+  return { ...AT_ONCE, wait: values.at(-1) ?? NaN, deficit: values.slice(0, -1) };
 }

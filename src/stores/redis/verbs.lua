@@ -31,7 +31,7 @@ local function standing(slowest, open)
   local values = { text(slowest) }
   for i = 1, count do
     local limit, remaining, reset, window = algorithm[i].quota(policy[i], state[i], now)
-    if held > now then remaining, reset = 0, math.max(reset, held - now) end
+    if paused_until > now then remaining, reset = 0, math.max(reset, paused_until - now) end
     if closed and closed[i] then limit, remaining = 0, 0 end
     for _, value in ipairs({ limit, remaining, reset, window }) do values[#values + 1] = text(value) end
     values[#values + 1] = open[i]
@@ -40,7 +40,7 @@ local function standing(slowest, open)
 end
 
 local function tell(taking)
-  local from = math.max(now - number(), held)
+  local from = math.max(now - number(), paused_until)
   local permits = amounts()
   local at = earliest(from, permits)
   local shut = closed and refuses(permits)
@@ -87,17 +87,17 @@ function verbs.peek()
 end
 
 -- Later promises stay valid, so no other request may be granted the same permits: unless the grant was the
--- last one, only as many permits come back as the algorithm can keep. (The receipts of dated algorithms
+-- last one, only as many permits come back as the algorithm can keep. (The receipts of algorithms with receipt_is_time
 -- contain the instant of the grant.)
 function verbs.back()
-  local permits, receipts, tails = amounts(), amounts(), amounts()
+  local permits, receipts, promises = amounts(), amounts(), amounts()
   for i = 1, count do
     local kind, receipt = algorithm[i], receipts[i]
-    if permits[i] > 0 and kind.dated then
+    if permits[i] > 0 and kind.receipt_is_time then
       kind.give_back(policy[i], state[i], now, permits[i], receipt ~= 0 and receipt - base or nil)
     elseif permits[i] > 0 then
-      local up_to = tail(i)
-      if up_to <= now + base or up_to == tails[i] then
+      local up_to = promised_until(i)
+      if up_to <= now + base or up_to == promises[i] then
         kind.give_back(policy[i], state[i], now, permits[i], receipt)
       elseif kind.keep then
         kind.keep(policy[i], state[i], permits[i])
@@ -111,7 +111,7 @@ end
 function verbs.refund()
   local permits = amounts()
   for i = 1, count do
-    local receipt = not algorithm[i].dated and 0 or nil
+    local receipt = not algorithm[i].receipt_is_time and 0 or nil
     if permits[i] > 0 then algorithm[i].give_back(policy[i], state[i], now, permits[i], receipt) end
   end
   changed = true
@@ -134,14 +134,14 @@ function verbs.settle()
 end
 
 function verbs.pause()
-  held, changed = math.max(held, now + number()), true
+  paused_until, changed = math.max(paused_until, now + number()), true
   return ""
 end
 
-function verbs.owed()
+function verbs.deficit()
   local values = {}
-  for i = 1, count do values[i] = text(algorithm[i].owed(policy[i], state[i], now)) end
-  values[count + 1] = text(math.max(0, math.ceil(held - now)))
+  for i = 1, count do values[i] = text(algorithm[i].deficit(policy[i], state[i], now)) end
+  values[count + 1] = text(math.max(0, math.ceil(paused_until - now)))
   return table.concat(values, " ")
 end
 
@@ -156,6 +156,6 @@ end
 
 function verbs.reset()
   start()
-  held, changed = 0, true
+  paused_until, changed = 0, true
   return ""
 end

@@ -236,7 +236,7 @@ for (const [form, pass] of Object.entries(forms)) {
 
   for (const [name, policies, bytes] of [
     ["a small bucket", tokenBucket({ capacity: 8, refill: 1, everyMs: 1 }), 108],
-    ["cells", gcra({ limit: 1000, periodMs: 1000, burst: 7 }), 108],
+    ["policyStates", gcra({ limit: 1000, periodMs: 1000, burst: 7 }), 108],
     [
       "a small bucket beside another",
       {
@@ -537,7 +537,7 @@ for (const [form, pass] of Object.entries(forms)) {
     ["bursty", smoothBursty({ permitsPerSecond: 1000 }), 1000, 1],
     ["warming up", smoothWarmingUp({ permitsPerSecond: 1000, warmupMs: 100 }), 0, 1],
     ["bucket", tokenBucket({ capacity: 30, refill: 1, everyMs: 1 }), 30, 0],
-    ["cells", gcra({ limit: 1000, periodMs: 1000, burst: 29 }), 30, 0],
+    ["policyStates", gcra({ limit: 1000, periodMs: 1000, burst: 29 }), 30, 0],
     ["leaky", leakyBucket({ permitsPerSecond: 1000, capacity: 1e6, nodelay: 30 }), 31, 1],
     ["window", fixedWindow({ limit: 100, windowMs: 100 }), 200, 0],
     ["log", slidingLog({ limit: 100, windowMs: 100 }), 100, 0],

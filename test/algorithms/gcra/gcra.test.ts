@@ -7,14 +7,14 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { suite } from "../../support/suite.ts";
 import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.suite.ts";
 
-const cells = (limit: number, burst?: number, periodMs = 1000) =>
+const policyStates = (limit: number, burst?: number, periodMs = 1000) =>
   burst === undefined ? gcra({ limit, periodMs }) : gcra({ limit, periodMs, burst });
 
 const tables = suite("gcra: who waits how long");
 
 const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
   "the essay's example, 30 a minute and a burst of 15 more": [
-    cells(30, 15, 60_000),
+    policyStates(30, 15, 60_000),
     [0, 16, 0],
     [1, 1, 1],
     [7, 1, 0],
@@ -23,11 +23,11 @@ const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
     [40, 16, 0],
     [40, 17, Infinity],
   ],
-  "no burst: an even pace": [cells(10, 0), [0, 1, 0], [0, 1, 0.1], [0, 1, 0.2], [0.3, 1, 0]],
-  "the burst is a whole limit if nothing is said": [cells(3), [0, 3, 0], [0, 1, 0.333334]],
-  "a limit below one lets one go at once": [cells(0.5), [0, 1, 0], [0, 1, 2], [4, 1, 0]],
+  "no burst: an even pace": [policyStates(10, 0), [0, 1, 0], [0, 1, 0.1], [0, 1, 0.2], [0.3, 1, 0]],
+  "the burst is a whole limit if nothing is said": [policyStates(3), [0, 3, 0], [0, 1, 0.333334]],
+  "a limit below one lets one go at once": [policyStates(0.5), [0, 1, 0], [0, 1, 2], [4, 1, 0]],
   "an interval that no number of microseconds is: nothing adds up": [
-    cells(7),
+    policyStates(7),
     ...Array.from({ length: 7 }, (): Row => [0, 1, 0]),
     [0, 1, 0.142858],
     [0, 1, 0.285715],
@@ -36,10 +36,15 @@ const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
     [2.999_999, 7, 0.000_001],
     [3, 7, 1],
   ],
-  "forty-nine come back in exactly their period": [cells(49), [0, 49, 0], [1, 49, 0], [2, 49, 0]],
-  "fractions of a permit": [cells(1), [0, 0.25, 0], [0, 0.75, 0], [0, 0.5, 0.5], [9, 1, 0]],
+  "forty-nine come back in exactly their period": [
+    policyStates(49),
+    [0, 49, 0],
+    [1, 49, 0],
+    [2, 49, 0],
+  ],
+  "fractions of a permit": [policyStates(1), [0, 0.25, 0], [0, 0.75, 0], [0, 0.5, 0.5], [9, 1, 0]],
   "high rates are limited too": [
-    cells(1e7, 0),
+    policyStates(1e7, 0),
     [0, 1, 0],
     [0, 1, 1e-6],
     [0, 1, 1e-6],
@@ -47,7 +52,7 @@ const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
     [0, 1, 2e-6],
   ],
   "time that goes back mints nothing": [
-    cells(10, 2),
+    policyStates(10, 2),
     [1, 1, 0],
     [0.9, 1, 0],
     [0.9, 1, 0.1],
@@ -62,7 +67,7 @@ for (const [name, [policy, ...table]] of Object.entries(rows)) {
 tables("a whole burst goes at once, one by one, whatever the rate", () => {
   for (const limit of [3, 7, 49, 300, 70_000]) {
     for (const now of [0, 2 ** 32 - 1, 2 ** 32 + 0.3]) {
-      const policy = cells(limit);
+      const policy = policyStates(limit);
       const state = gcraAlgorithm.start(policy, now);
       for (let gone = 0; gone < limit; gone++) {
         assert.is(gcraAlgorithm.earliest(policy, state, now, 1), now, `${gone} of ${limit}`);
@@ -74,7 +79,7 @@ tables("a whole burst goes at once, one by one, whatever the rate", () => {
 });
 
 tables("an even pace for a hundred thousand permits does not drift", () => {
-  const policy = cells(3e6, 0);
+  const policy = policyStates(3e6, 0);
   const state = gcraAlgorithm.start(policy, 0);
   let at = 0;
   for (let taken = 0; taken <= 3e5; taken++) {
@@ -85,7 +90,7 @@ tables("an even pace for a hundred thousand permits does not drift", () => {
 });
 
 tables("a level that has run for months still counts single permits", () => {
-  const policy = cells(1e9, 0);
+  const policy = policyStates(1e9, 0);
   const state = gcraAlgorithm.start(policy, 0);
   const months = 200 * 86_400 * SECOND;
   gcraAlgorithm.take(policy, state, 0, 1e9 * 200 * 86_400);
@@ -117,7 +122,7 @@ numbers("bad ones are refused, with the argument, its bound and what it got", ()
 
 numbers("a policy can be written down and made again, and not changed", () => {
   assert.ok(algorithms.includes(gcraAlgorithm as never));
-  for (const policy of [cells(5), cells(1 / 3, 0.5), cells(7, 0, 1e-3)]) {
+  for (const policy of [policyStates(5), policyStates(1 / 3, 0.5), policyStates(7, 0, 1e-3)]) {
     const { limitAt, ...written } = policy;
     assert.equal(readPolicies(writePolicies([policy])), [written]);
     assert.ok(Object.isFrozen(policy));
@@ -127,7 +132,7 @@ numbers("a policy can be written down and made again, and not changed", () => {
 });
 
 numbers("a request that can never pass is told so, and not when to retry", () => {
-  const limiter = Limiter.create(cells(5, 4), { clock: new FakeClock() });
+  const limiter = Limiter.create(policyStates(5, 4), { clock: new FakeClock() });
   for (const verb of [() => limiter.decide(5.001), () => limiter.peek(6)]) {
     assert.throws(verb, (error: Error) => error instanceof PermitsExceedCapacityError);
   }
@@ -135,7 +140,7 @@ numbers("a request that can never pass is told so, and not when to retry", () =>
 });
 
 numbers("a new state is as full as an old one: it lives until it is full, and no longer", () => {
-  const policy = cells(1, 9);
+  const policy = policyStates(1, 9);
   const state = gcraAlgorithm.start(policy, 0);
   assert.is(gcraAlgorithm.lifetime(policy, state, 0), 0);
   gcraAlgorithm.take(policy, state, 0, 10);
@@ -143,15 +148,15 @@ numbers("a new state is as full as an old one: it lives until it is full, and no
 });
 
 numbers("what is refunded to a full bucket is lost, for an earlier instant too", () => {
-  const policy = cells(10, 9);
+  const policy = policyStates(10, 9);
   const state = gcraAlgorithm.start(policy, 0);
   gcraAlgorithm.giveBack(policy, state, SECOND, 5);
   assert.equal(state, { since: SECOND, level: 10 });
   assert.is(gcraAlgorithm.earliest(policy, state, 0.5 * SECOND, 10), SECOND);
 });
 
-numbers("resize: what is there keeps its share, what is owed its time", () => {
-  const [slow, fast] = [cells(10, 9), cells(100, 19)];
+numbers("resize: what is there keeps its share, what is deficit its time", () => {
+  const [slow, fast] = [policyStates(10, 9), policyStates(100, 19)];
   const state = gcraAlgorithm.start(slow, 0);
   gcraAlgorithm.take(slow, state, 0, 5);
   gcraAlgorithm.resize(fast, state, 0, slow);
@@ -159,7 +164,7 @@ numbers("resize: what is there keeps its share, what is owed its time", () => {
   gcraAlgorithm.take(fast, state, 0, 110);
   gcraAlgorithm.resize(slow, state, 0, fast);
   assert.is(gcraAlgorithm.earliest(slow, state, 0, 1), 1.1 * SECOND);
-  gcraAlgorithm.resize(cells(10, 1), state, 0, slow);
+  gcraAlgorithm.resize(policyStates(10, 1), state, 0, slow);
   assert.is(gcraAlgorithm.earliest(slow, state, 0, 1), 1.1 * SECOND);
 });
 

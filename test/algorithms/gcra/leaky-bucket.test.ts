@@ -203,7 +203,7 @@ numbers("sums beyond the doubles", () => {
 numbers("beside another policy the bucket still bounds those who wait", async () => {
   const bucket = leakyBucket({ permitsPerSecond: 1, capacity: 2 });
   const limiter = Limiter.create(
-    { bucket, cells: gcra({ limit: 100, periodMs: 1000 }) },
+    { bucket, policyStates: gcra({ limit: 100, periodMs: 1000 }) },
     { clock: new FakeClock() },
   );
   for (let i = 0; i < 3; i++) limiter.acquire().catch(() => {});
@@ -211,7 +211,7 @@ numbers("beside another policy the bucket still bounds those who wait", async ()
   assert.ok(error instanceof QueueFullError);
   assert.is(error.facts.maxWaiting, 2);
   assert.not(await limiter.tryAcquire(1, 60_000));
-  limiter.acquire({ cells: 1 }).catch(() => {});
+  limiter.acquire({ policyStates: 1 }).catch(() => {});
 });
 
 numbers.run();

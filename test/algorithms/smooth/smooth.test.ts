@@ -513,7 +513,7 @@ resizing("until then time counted at the old pace", () => {
   assert.is(state.stored, 250);
 });
 
-resizing("what was let in is owed at the old pace", () => {
+resizing("what was let in is deficit at the old pace", () => {
   const state = smooth.start(bursty(1), 0);
   play(bursty(1), [[0, 10, 0]], state);
   smooth.resize(bursty(1000), state, 0, bursty(1));
@@ -571,7 +571,7 @@ resizing("from an infinite rate: bursty full, warming up warm", () => {
   }
 });
 
-resizing("to an infinite rate: what is owed stays owed, then nobody waits", () => {
+resizing("to an infinite rate: what is deficit stays deficit, then nobody waits", () => {
   for (const [finite, infinite] of [
     [bursty(2), bursty(Infinity)],
     [warming(2, 1), warming(Infinity, 1)],

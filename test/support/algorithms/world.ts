@@ -49,8 +49,8 @@ export class World {
     return state;
   }
 
-  owed(at = this.now, state = this.state): number {
-    return this.policy.algorithm.owed(this.policy, state, at);
+  deficit(at = this.now, state = this.state): number {
+    return this.policy.algorithm.deficit(this.policy, state, at);
   }
 
   copy(): unknown {

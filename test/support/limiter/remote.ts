@@ -3,6 +3,7 @@ import { freshUrl } from "../../../scripts/redis/server.ts";
 import { type Clock, type Timer, toMicros } from "../../../src/ground/clock.ts";
 import { RemoteLimiter } from "../../../src/limiter/remote/remote-limiter.ts";
 import type { RemoteOptions } from "../../../src/limiter/remote/remote-options.ts";
+import type { BatchId } from "../../../src/stores/batch-id.ts";
 import type { Breaker } from "../../../src/stores/breaker.ts";
 import { FrameStore } from "../../../src/stores/frame-store.ts";
 import { listPolicies, type Policies } from "../../../src/stores/policies.ts";
@@ -13,7 +14,6 @@ import {
 } from "../../../src/stores/redis/client.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.ts";
-import type { Trip } from "../../../src/stores/trip.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "./watch.ts";
 
@@ -99,11 +99,11 @@ export async function connect(): Promise<Watched> {
 /** A store in this process whose replies can be held back, and that can be away. */
 export class HandStore implements Store {
   readonly frame = new FrameStore();
-  /** The requests of each trip. */
-  readonly trips: (readonly StoreRequest[])[] = [];
+  /** The requests of each batch. */
+  readonly batches: (readonly StoreRequest[])[] = [];
   /** Replies wait for `deliver`; what was asked has been done nevertheless. */
   held = false;
-  /** How many of the next trips the client sends twice: the first replies are lost. */
+  /** How many of the next batches the client sends twice: the first replies are lost. */
   lostReplies = 0;
   /** What it answers instead of doing what it is asked. */
   away: Error | undefined;
@@ -130,11 +130,11 @@ export class HandStore implements Store {
     declared: string,
     requests: readonly StoreRequest[],
     now = toMicros(this.#clock.now()),
-    trip?: Trip,
+    batchId?: BatchId,
   ): Promise<StoreReply> {
-    this.trips.push(requests);
+    this.batches.push(requests);
     if (this.away !== undefined) return Promise.reject(this.away);
-    const run = async () => this.frame.trip(key, declared, requests, now, [], trip);
+    const run = async () => this.frame.runBatch(key, declared, requests, now, [], batchId);
     let reply = run();
     if (this.lostReplies > 0) {
       this.lostReplies -= 1;
@@ -154,9 +154,9 @@ export class HandStore implements Store {
     await turn();
   }
 
-  /** The trip before the last one for -2, and so on; in short. */
-  sent(trip = -1): string {
-    const requests = this.trips.at(trip) ?? [];
+  /** The batch before the last one for -2, and so on; in short. */
+  sent(batch = -1): string {
+    const requests = this.batches.at(batch) ?? [];
     return requests
       .map((request) => {
         switch (request.verb) {
@@ -168,7 +168,7 @@ export class HandStore implements Store {
             return `pause ${request.micros}`;
           case "set":
             return `set ${request.numbers}`;
-          case "owed":
+          case "deficit":
           case "unset":
           case "reset":
             return request.verb;

@@ -36,8 +36,8 @@ export class LogEntry implements GatewayRequest {
   }
 
   /** The line was written when the request was over: rules that count failures see its status. */
-  onClose(closed: (status?: number) => void): void {
-    closed(this.status);
+  onAnswered(answered: (status: number | undefined) => void): void {
+    answered(this.status);
   }
 
   /** Logs contain no header fields. */

@@ -1,5 +1,5 @@
-import { openCell } from "../../../stores/joint-cell.ts";
-import { OpenCell, type OutageCell } from "../../../stores/outage-cell.ts";
+import { openPolicyState } from "../../../stores/joint-policy-state.ts";
+import { OpenPolicyState, type OutagePolicyState } from "../../../stores/outage-policy-state.ts";
 import { AnswerHere } from "./answer-here.ts";
 
 /** Grants every request, except that a pause still holds. */
@@ -8,8 +8,10 @@ export class AllowWhenUnavailable extends AnswerHere {
     return 1;
   }
 
-  override open(_fraction: number, now: number, epoch: number): OutageCell {
+  override open(_fraction: number, now: number, epoch: number): OutagePolicyState {
     const { declared, inForce } = this.parts;
-    return new OpenCell(openCell({ ...declared, list: inForce.policies }, now, epoch));
+    return new OpenPolicyState(
+      openPolicyState({ ...declared, list: inForce.policies }, now, epoch),
+    );
   }
 }

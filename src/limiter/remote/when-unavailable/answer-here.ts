@@ -1,7 +1,7 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import { MacrotaskGate } from "../../../ground/macrotask-gate.ts";
 import { type Amount, combine } from "../../../ground/permits.ts";
-import type { OutageCell } from "../../../stores/outage-cell.ts";
+import type { OutagePolicyState } from "../../../stores/outage-policy-state.ts";
 import type { Answer } from "../../../stores/store.ts";
 import { correct } from "../../reservation.ts";
 import type { Parts } from "../parts.ts";
@@ -39,7 +39,7 @@ export abstract class AnswerHere extends ThrowWhenUnavailable implements Share {
   }
 
   abstract fraction(): number;
-  abstract open(fraction: number, now: number, epoch: number): OutageCell;
+  abstract open(fraction: number, now: number, epoch: number): OutagePolicyState;
 
   /** How long the store grants no request because of a pause, microseconds. */
   protected get heldFor(): number {

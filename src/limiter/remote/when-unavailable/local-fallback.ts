@@ -7,8 +7,8 @@ import type { Policy } from "../../../algorithms/algorithm.ts";
 import { share } from "../../../algorithms/index.ts";
 import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
 import type { Amount } from "../../../ground/permits.ts";
-import type { Cell } from "../../../stores/cell.ts";
-import type { OutageCell } from "../../../stores/outage-cell.ts";
+import type { OutagePolicyState } from "../../../stores/outage-policy-state.ts";
+import type { PolicyState } from "../../../stores/policy-state.ts";
 import { decision, passedBy } from "../../decision.ts";
 import type { Decision } from "../../limiter-api.ts";
 import { Waiter } from "../../waiter.ts";
@@ -28,7 +28,7 @@ export interface Room {
 /** This process' share of the policies, at most 1, and how the state for a share is opened. */
 export interface Share {
   fraction(): number;
-  open(fraction: number, now: number, epoch: number): OutageCell;
+  open(fraction: number, now: number, epoch: number): OutagePolicyState;
 }
 
 type Guest = Visitor & PermitRequest;
@@ -49,7 +49,7 @@ export class LocalFallback implements Here {
   readonly #queue: WaiterQueue;
   readonly #guests = new Set<Guest>();
   /** The full policies: they decide which requests the store would never let through. */
-  readonly #whole: Cell;
+  readonly #whole: PolicyState;
   readonly #policies: readonly Policy[];
   #fraction: number;
   #askedAgainAt: number;
@@ -60,7 +60,7 @@ export class LocalFallback implements Here {
     this.#parts = parts;
     this.#room = room;
     this.#share = share;
-    this.#whole = parts.inForce.cell;
+    this.#whole = parts.inForce.policyState;
     this.#policies = parts.inForce.policies;
     this.#fraction = share.fraction();
     this.#queue = WaiterQueue.over(parts.clock, (now, epoch) =>
@@ -77,7 +77,9 @@ export class LocalFallback implements Here {
   /** Whether no caller waits, no permits are missing and no pause holds. */
   get isIdle(): boolean {
     const now = this.#queue.now();
-    return this.#queue.isIdle && this.#queue.cell.owed(now).every((permits) => permits === 0);
+    return (
+      this.#queue.isIdle && this.#queue.policyState.deficit(now).every((permits) => permits === 0)
+    );
   }
 
   admit(guest: Guest): void {
@@ -131,11 +133,11 @@ export class LocalFallback implements Here {
     const excess = this.#excess(amount);
     if (excess !== undefined) throw excess;
     const queue = this.#queue;
-    const { names } = queue.cell;
+    const { names } = queue.policyState;
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {
       this.#parts.stats.granted(amount);
-      return decision(names, passedBy(queue.cell.quotas(now)), amount, 0, 0);
+      return decision(names, passedBy(queue.policyState.quotas(now)), amount, 0, 0);
     }
     const { instant, slowest, quotas } = queue.outlook(now, amount);
     const isFull = instant > now && !this.#room.hasRoom(amount);
@@ -143,10 +145,10 @@ export class LocalFallback implements Here {
   }
 
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void {
-    this.#queue.change((cell, now) => {
-      const deed = (one: Cell) => apply(one, verb, now, amount);
-      if (isSent) (cell as OutageCell).changeSent(deed, verb === "refund");
-      else deed(cell);
+    this.#queue.change((policyState, now) => {
+      const deed = (one: PolicyState) => apply(one, verb, now, amount);
+      if (isSent) (policyState as OutagePolicyState).changeSent(deed, verb === "refund");
+      else deed(policyState);
     });
   }
 
@@ -173,7 +175,7 @@ export class LocalFallback implements Here {
     for (const caller of callers) caller.leaveHere?.();
     for (const guest of guests) guest.leaveHere = undefined;
     const now = this.#queue.now();
-    const used = (this.#queue.outcome as OutageCell).used(now, this.#sentWasRun);
+    const used = (this.#queue.outcome as OutagePolicyState).used(now, this.#sentWasRun);
     return { used, pause: Math.max(0, this.#pausedUntil - now), callers };
   }
 
@@ -185,8 +187,8 @@ export class LocalFallback implements Here {
     const before = this.#fraction;
     this.#fraction = this.#share.fraction();
     if (this.#fraction !== before) {
-      this.#queue.change((cell, at, epoch) =>
-        (cell as OutageCell).reshare(at, this.#policies, this.#fraction, epoch),
+      this.#queue.change((policyState, at, epoch) =>
+        (policyState as OutagePolicyState).reshare(at, this.#policies, this.#fraction, epoch),
       );
     }
     return now;
@@ -198,10 +200,10 @@ export class LocalFallback implements Here {
   }
 }
 
-function apply(cell: Cell, verb: ChangeVerb, now: number, amount: Amount): void {
-  if (verb === "charge") cell.take(now, amount);
-  else if (verb === "refund") cell.giveBack(now, amount);
-  else cell.settle(now, amount);
+function apply(policyState: PolicyState, verb: ChangeVerb, now: number, amount: Amount): void {
+  if (verb === "charge") policyState.take(now, amount);
+  else if (verb === "refund") policyState.giveBack(now, amount);
+  else policyState.settle(now, amount);
 }
 
 /** The place of a guest in the queue. A reservation sets a timer of its own if a caller awaits it. */

@@ -1,5 +1,9 @@
 import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
-import { type OutageCell, ShareCell, type Snapshot } from "../../../stores/outage-cell.ts";
+import {
+  type OutagePolicyState,
+  SharePolicyState,
+  type Snapshot,
+} from "../../../stores/outage-policy-state.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { Parts } from "../parts.ts";
 import { type PermitRequest, StoreCall } from "../permit-request.ts";
@@ -16,7 +20,7 @@ export class LocalWhenUnavailable extends AnswerHere {
   readonly #instances: () => number;
   readonly #nothing: Amount;
   /** How many permits each policy lacked; undefined: the store has never answered. */
-  #owed: readonly number[] | undefined;
+  #deficit: readonly number[] | undefined;
   #knownAt = 0;
   #heldUntil = 0;
   #since: Amount;
@@ -26,7 +30,7 @@ export class LocalWhenUnavailable extends AnswerHere {
   /** @param instances returns how many processes share the limit */
   constructor(parts: Parts, host: HereHost, instances: () => number) {
     super(parts, host);
-    const shape = parts.cell.amount(1);
+    const shape = parts.policyState.amount(1);
     this.#instances = instances;
     this.#nothing = combine(shape, shape, () => 0);
     this.#since = this.#nothing;
@@ -36,16 +40,16 @@ export class LocalWhenUnavailable extends AnswerHere {
     return 1 / this.#instances();
   }
 
-  override open(fraction: number, now: number, epoch: number): OutageCell {
+  override open(fraction: number, now: number, epoch: number): OutagePolicyState {
     const { declared, inForce } = this.parts;
     const policies = { ...declared, list: inForce.policies };
-    return ShareCell.open(policies, fraction, this.#snapshot, now, epoch);
+    return SharePolicyState.open(policies, fraction, this.#snapshot, now, epoch);
   }
 
   get #snapshot(): Snapshot | undefined {
-    if (this.#owed === undefined) return undefined;
+    if (this.#deficit === undefined) return undefined;
     const ago = Math.max(0, this.parts.line.now() - this.#knownAt);
-    return { owed: this.#owed, ago, since: this.#since };
+    return { deficit: this.#deficit, ago, since: this.#since };
   }
 
   protected override get heldFor(): number {
@@ -85,10 +89,10 @@ export class LocalWhenUnavailable extends AnswerHere {
     this.#cancelTimer();
     this.#nextMs = performance.now() + EVERY_MS;
     const call = new StoreCall<void>({
-      request: () => ({ verb: "owed" }),
-      result: ({ wait, owed }) => {
+      request: () => ({ verb: "deficit" }),
+      result: ({ wait, deficit }) => {
         this.#knownAt = this.parts.line.now();
-        this.#owed = owed;
+        this.#deficit = deficit;
         this.#heldUntil = this.#knownAt + wait;
         this.#since = this.#nothing;
         this.#cancelTimer();

@@ -6,12 +6,12 @@ import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import { listPermits } from "../ground/permits.ts";
-import { type Cell, ONLY, SingleCell, startOf } from "./cell.ts";
 import type { PolicyList } from "./policies.ts";
+import { ONLY, type PolicyState, SinglePolicyState, startOf } from "./policy-state.ts";
 
 /** @param epoch Unix time at 0 of the owner's time scale, whole microseconds */
-export function openCell(policies: PolicyList, now: number, epoch: number): Cell {
-  return cellOn(policies, freshState(policies, now, epoch));
+export function openPolicyState(policies: PolicyList, now: number, epoch: number): PolicyState {
+  return policyStateOn(policies, freshState(policies, now, epoch));
 }
 
 /** Returns the state of a new key. */
@@ -20,14 +20,14 @@ export function freshState(policies: PolicyList, now: number, epoch: number): un
   return isLone(policies) ? states[0] : states;
 }
 
-/** Returns a cell on an existing state. */
-export function cellOn(policies: PolicyList, state: unknown): Cell {
+/** Returns a policy state on an existing state. */
+export function policyStateOn(policies: PolicyList, state: unknown): PolicyState {
   const { names, list } = policies;
-  if (isLone(policies)) return new SingleCell(list[0] as Policy, state);
+  if (isLone(policies)) return new SinglePolicyState(list[0] as Policy, state);
   const states = state as readonly unknown[];
-  return new JointCell(
+  return new JointPolicyState(
     names,
-    list.map((policy, i) => new SingleCell(policy, states[i])),
+    list.map((policy, i) => new SinglePolicyState(policy, states[i])),
   );
 }
 
@@ -40,22 +40,22 @@ function isLone({ names }: PolicyList): boolean {
  * Each amount is a list in the order of the policies; a policy that gets no permits (undefined, 0) does
  * not affect the result.
  */
-export class JointCell implements Cell {
+export class JointPolicyState implements PolicyState {
   readonly names: readonly string[];
-  readonly #cells: readonly SingleCell[];
+  readonly #policyStates: readonly SinglePolicyState[];
 
-  constructor(names: readonly string[], cells: readonly SingleCell[]) {
+  constructor(names: readonly string[], policyStates: readonly SinglePolicyState[]) {
     this.names = names;
-    this.#cells = cells;
+    this.#policyStates = policyStates;
   }
 
   get state(): unknown {
-    return this.#cells.map(({ state }) => state);
+    return this.#policyStates.map(({ state }) => state);
   }
 
   set state(states: unknown) {
-    this.#cells.forEach((cell, i) => {
-      cell.state = (states as readonly unknown[])[i];
+    this.#policyStates.forEach((policyState, i) => {
+      policyState.state = (states as readonly unknown[])[i];
     });
   }
 
@@ -67,8 +67,8 @@ export class JointCell implements Cell {
     let at = from;
     for (;;) {
       let agreed = at;
-      this.#each(amounts, (cell, permits) => {
-        agreed = cell.earliest(agreed, permits);
+      this.#each(amounts, (policyState, permits) => {
+        agreed = policyState.earliest(agreed, permits);
       });
       if (!(agreed > at)) return at;
       at = agreed;
@@ -76,37 +76,37 @@ export class JointCell implements Cell {
   }
 
   take(at: number, amounts: readonly (number | undefined)[], start = at): void {
-    this.#each(amounts, (cell, permits) => cell.take(at, permits, start));
+    this.#each(amounts, (policyState, permits) => policyState.take(at, permits, start));
   }
 
   giveBack(now: number, amounts: readonly (number | undefined)[]): void {
-    this.#each(amounts, (cell, permits) => cell.giveBack(now, permits));
+    this.#each(amounts, (policyState, permits) => policyState.giveBack(now, permits));
   }
 
   settle(now: number, amounts: readonly (number | undefined)[]): void {
-    this.#each(amounts, (cell, permits) => cell.settle(now, permits));
+    this.#each(amounts, (policyState, permits) => policyState.settle(now, permits));
   }
 
   quotas(now: number): readonly Quota[] {
-    return this.#cells.map((cell) => cell.quota(now));
+    return this.#policyStates.map((policyState) => policyState.quota(now));
   }
 
-  owed(now: number): readonly number[] {
-    return this.#cells.map((cell) => cell.owed(now)[0]);
+  deficit(now: number): readonly number[] {
+    return this.#policyStates.map((policyState) => policyState.deficit(now)[0]);
   }
 
   allows(from: number, now: number, amounts: readonly (number | undefined)[]): readonly boolean[] {
-    return this.#cells.map((cell, i) => {
+    return this.#policyStates.map((policyState, i) => {
       const permits = amounts[i];
-      return !permits || cell.earliest(from, permits) <= now;
+      return !permits || policyState.earliest(from, permits) <= now;
     });
   }
 
   slowest(from: number, amounts: readonly (number | undefined)[]): number {
     let slowest = 0;
     let latest = -Infinity;
-    this.#each(amounts, (cell, permits, index) => {
-      const at = cell.earliest(from, permits);
+    this.#each(amounts, (policyState, permits, index) => {
+      const at = policyState.earliest(from, permits);
       if (at > latest) {
         latest = at;
         slowest = index;
@@ -117,62 +117,62 @@ export class JointCell implements Cell {
 
   excess(now: number, amounts: readonly (number | undefined)[]): PermitsExceedCapacityError {
     const excesses: PermitsExceedCapacityError[] = [];
-    this.#each(amounts, (cell, permits, index) => {
-      if (cell.earliest(now, permits) === Infinity) {
-        excesses.push(cell.excess(now, permits, this.names[index]));
+    this.#each(amounts, (policyState, permits, index) => {
+      if (policyState.earliest(now, permits) === Infinity) {
+        excesses.push(policyState.excess(now, permits, this.names[index]));
       }
     });
     return excesses[0] as PermitsExceedCapacityError;
   }
 
   get isStrict(): boolean {
-    return this.#cells.some((cell) => cell.isStrict);
+    return this.#policyStates.some((policyState) => policyState.isStrict);
   }
 
   get isBounded(): boolean {
-    return this.#cells.some((cell) => cell.isBounded);
+    return this.#policyStates.some((policyState) => policyState.isBounded);
   }
 
   overflowing(now: number, amounts: readonly (number | undefined)[]): number {
     let first = -1;
-    this.#each(amounts, (cell, permits, index) => {
-      if (first < 0 && cell.overflowing(now, permits) === 0) first = index;
+    this.#each(amounts, (policyState, permits, index) => {
+      if (first < 0 && policyState.overflowing(now, permits) === 0) first = index;
     });
     return first;
   }
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {
-    this.#cells.forEach((cell, i) => {
-      cell.resize(now, policies.slice(i, i + 1), epoch);
+    this.#policyStates.forEach((policyState, i) => {
+      policyState.resize(now, policies.slice(i, i + 1), epoch);
     });
   }
 
   restart(now: number, epoch: number): void {
-    for (const cell of this.#cells) cell.restart(now, epoch);
+    for (const policyState of this.#policyStates) policyState.restart(now, epoch);
   }
 
   lifetime(now: number): number {
-    return Math.max(...this.#cells.map((cell) => cell.lifetime(now)));
+    return Math.max(...this.#policyStates.map((policyState) => policyState.lifetime(now)));
   }
 
   shift(by: number): void {
-    for (const cell of this.#cells) cell.shift(by);
+    for (const policyState of this.#policyStates) policyState.shift(by);
   }
 
-  copy(): JointCell {
-    return new JointCell(
+  copy(): JointPolicyState {
+    return new JointPolicyState(
       this.names,
-      this.#cells.map((cell) => cell.copy()),
+      this.#policyStates.map((policyState) => policyState.copy()),
     );
   }
 
   #each(
     amounts: readonly (number | undefined)[],
-    deed: (cell: SingleCell, permits: number, index: number) => void,
+    deed: (policyState: SinglePolicyState, permits: number, index: number) => void,
   ): void {
-    this.#cells.forEach((cell, index) => {
+    this.#policyStates.forEach((policyState, index) => {
       const permits = amounts[index];
-      if (permits) deed(cell, permits, index);
+      if (permits) deed(policyState, permits, index);
     });
   }
 }

@@ -2,17 +2,17 @@ import { LimiterError } from "../ground/errors.ts";
 
 /**
  * Clients send a command again when the connection breaks before its reply (ioredis does so by
- * itself). A trip to a store therefore carries the id of its caller and a number. The state of a limiter
- * contains the last number of each caller, so a trip that arrives twice is run once.
+ * itself). A batch to a store therefore carries the id of its caller and a number. The state of a limiter
+ * contains the last number of each caller, so a batch that arrives twice is run once.
  */
-export interface Trip {
+export interface BatchId {
   /** The caller's unique id: 8 ASCII characters. */
   readonly caller: string;
-  /** The number of the trip, 1 to 2^32 - 1: higher for each trip of a caller. */
+  /** The number of the batch, 1 to 2^32 - 1: higher for each batch of a caller. */
   readonly number: number;
 }
 
-/** The trip was run before and its reply is lost: it is unknown which permits were granted. */
+/** The batch was run before and its reply is lost: it is unknown which permits were granted. */
 export class LostReplyError extends LimiterError {
   static readonly code = "LOST_REPLY";
 
@@ -37,32 +37,32 @@ interface Caller {
 }
 
 /**
- * Numbers the trips of a caller to one key. Of two trips on one key the second may be sent only after the
- * first has its reply or has failed, or if the client keeps the order: a trip that arrives after a later
+ * Numbers the batches of a caller to one key. Of two batches on one key the second may be sent only after the
+ * first has its reply or has failed, or if the client keeps the order: a batch that arrives after a later
  * one counts as already run.
  *
  * The numbers are consecutive where nothing is lost, so that a state can show that it went back in time:
- * a failover to a replica that lags, or a restored backup. It then remembers an earlier trip than one
+ * a failover to a replica that lags, or a restored backup. It then remembers an earlier batch than one
  * whose reply has arrived.
  */
-export class TripCounter {
+export class BatchCounter {
   #caller: Caller;
   #number: number;
-  /** The last trip that has changed the state, as far as replies have arrived. */
+  /** The last batch that has changed the state, as far as replies have arrived. */
   #confirmed = 0;
 
-  /** @param caller the id, and how many trips were numbered before; absent: a new id */
+  /** @param caller the id, and how many batches were numbered before; absent: a new id */
   constructor(caller: Caller = { id: randomId(), highest: 0 }) {
     this.#caller = caller;
     this.#number = caller.highest;
   }
 
   /** Returns a counter for another key: under the same id, and with numbers above all given so far. */
-  forKey(): TripCounter {
-    return new TripCounter(this.#caller);
+  forKey(): BatchCounter {
+    return new BatchCounter(this.#caller);
   }
 
-  next(): Trip {
+  next(): BatchId {
     if (this.#number === LAST_NUMBER) {
       this.#caller = { id: randomId(), highest: 0 };
       this.#number = 0;
@@ -74,12 +74,12 @@ export class TripCounter {
   }
 
   /**
-   * Processes the reply to a trip.
+   * Processes the reply to a batch.
    *
    * @param remembered as in the reply of the store
    * @returns by how many numbers the state has gone back in time; 0: it has not
    */
-  replied({ caller, number }: Trip, hasChanged: boolean, remembered = Infinity): number {
+  replied({ caller, number }: BatchId, hasChanged: boolean, remembered = Infinity): number {
     if (caller !== this.#caller.id) return 0;
     const lost = Math.max(0, this.#confirmed - remembered);
     if (hasChanged) this.#confirmed = number;

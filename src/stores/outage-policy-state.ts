@@ -7,14 +7,14 @@ import { share } from "../algorithms/index.ts";
 import type { Bound } from "../ground/check.ts";
 import type { PermitsExceedCapacityError } from "../ground/errors.ts";
 import { type Amount, combine, sizeOf } from "../ground/permits.ts";
-import type { Cell } from "./cell.ts";
-import { openCell } from "./joint-cell.ts";
+import { openPolicyState } from "./joint-policy-state.ts";
 import type { PolicyList } from "./policies.ts";
+import type { PolicyState } from "./policy-state.ts";
 
 /** A year, microseconds: a state that has been idle for so long is as full as it can be. */
 const FOR_EVER = 2 ** 45;
 
-export interface OutageCell extends Cell {
+export interface OutagePolicyState extends PolicyState {
   /**
    * Returns the permits to charge to the store when it is back.
    *
@@ -26,7 +26,7 @@ export interface OutageCell extends Cell {
    *
    * @param countsAsRun whether the change must not happen twice, so that it is never sent again
    */
-  changeSent(deed: (cell: Cell) => void, countsAsRun: boolean): void;
+  changeSent(deed: (policyState: PolicyState) => void, countsAsRun: boolean): void;
   /** Applies other numbers, or another share of them. */
   reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void;
 }
@@ -34,99 +34,99 @@ export interface OutageCell extends Cell {
 /** The state of the store in its last reply about it. */
 export interface Snapshot {
   /** How many permits each policy lacked. */
-  readonly owed: readonly number[];
+  readonly deficit: readonly number[];
   /** The age of that reply, microseconds. */
   readonly ago: number;
   /** The permits that this process has taken since: charged in full to its share. */
   readonly since: Amount;
 }
 
-abstract class DelegatingCell implements Cell {
-  protected readonly cell: Cell;
+abstract class DelegatingPolicyState implements PolicyState {
+  protected readonly policyState: PolicyState;
 
-  constructor(cell: Cell) {
-    this.cell = cell;
+  constructor(policyState: PolicyState) {
+    this.policyState = policyState;
   }
 
   get names(): readonly string[] {
-    return this.cell.names;
+    return this.policyState.names;
   }
 
   get state(): unknown {
-    return this.cell.state;
+    return this.policyState.state;
   }
 
   set state(state: unknown) {
-    this.cell.state = state;
+    this.policyState.state = state;
   }
 
   get isStrict(): boolean {
-    return this.cell.isStrict;
+    return this.policyState.isStrict;
   }
 
   get isBounded(): boolean {
-    return this.cell.isBounded;
+    return this.policyState.isBounded;
   }
 
   amount(permits: unknown, bound?: Bound): Amount {
-    return this.cell.amount(permits, bound);
+    return this.policyState.amount(permits, bound);
   }
 
   abstract earliest(from: number, amount: Amount): number;
 
   take(at: number, amount: Amount): void {
-    this.cell.take(at, amount);
+    this.policyState.take(at, amount);
   }
 
   giveBack(now: number, amount: Amount): void {
-    this.cell.giveBack(now, amount);
+    this.policyState.giveBack(now, amount);
   }
 
   settle(now: number, amount: Amount): void {
-    this.cell.settle(now, amount);
+    this.policyState.settle(now, amount);
   }
 
   quotas(now: number): readonly Quota[] {
-    return this.cell.quotas(now);
+    return this.policyState.quotas(now);
   }
 
-  owed(now: number): readonly number[] {
-    return this.cell.owed(now);
+  deficit(now: number): readonly number[] {
+    return this.policyState.deficit(now);
   }
 
   excess(now: number, amount: Amount): PermitsExceedCapacityError {
-    return this.cell.excess(now, amount);
+    return this.policyState.excess(now, amount);
   }
 
   overflowing(now: number, amount: Amount): number {
-    return this.cell.overflowing(now, amount);
+    return this.policyState.overflowing(now, amount);
   }
 
   allows(from: number, now: number, amount: Amount): readonly boolean[] {
-    return this.cell.allows(from, now, amount);
+    return this.policyState.allows(from, now, amount);
   }
 
   slowest(from: number, amount: Amount): number {
-    return this.cell.slowest(from, amount);
+    return this.policyState.slowest(from, amount);
   }
 
   resize(now: number, policies: readonly Policy[], epoch: number): void {
-    this.cell.resize(now, policies, epoch);
+    this.policyState.resize(now, policies, epoch);
   }
 
   restart(now: number, epoch: number): void {
-    this.cell.restart(now, epoch);
+    this.policyState.restart(now, epoch);
   }
 
   lifetime(now: number): number {
-    return this.cell.lifetime(now);
+    return this.policyState.lifetime(now);
   }
 
   shift(by: number): void {
-    this.cell.shift(by);
+    this.policyState.shift(by);
   }
 
-  abstract copy(): Cell;
+  abstract copy(): PolicyState;
 }
 
 /**
@@ -134,15 +134,15 @@ abstract class DelegatingCell implements Cell {
  * when the share is full, and the next requests wait for the debt. So each request that could be granted
  * before still can, and the mean rate is that of the share.
  */
-export class ShareCell extends DelegatingCell implements OutageCell {
+export class SharePolicyState extends DelegatingPolicyState implements OutagePolicyState {
   /** The state as if no request had been granted in this process. */
-  readonly #idle: Cell;
+  readonly #idle: PolicyState;
   /** The same, as if the store had run the changes that were sent before the outage. */
-  #idleIfRun: Cell | undefined;
+  #idleIfRun: PolicyState | undefined;
   #most: Amount;
 
   /**
-   * @param snapshot undefined if the state of the store is unknown: the cell then begins like a new limiter
+   * @param snapshot undefined if the state of the store is unknown: the policy state then begins like a new limiter
    * @param epoch Unix time at 0, whole microseconds
    */
   static open(
@@ -151,70 +151,78 @@ export class ShareCell extends DelegatingCell implements OutageCell {
     snapshot: Snapshot | undefined,
     now: number,
     epoch: number,
-  ): ShareCell {
+  ): SharePolicyState {
     const list = policies.list.map((policy) => share(policy, fraction));
     const begin = snapshot === undefined ? now : now - FOR_EVER;
-    const cell = openCell({ names: policies.names, list }, begin, epoch);
+    const policyState = openPolicyState({ names: policies.names, list }, begin, epoch);
     if (snapshot !== undefined) {
-      const { owed, ago, since } = snapshot;
-      const shape = cell.amount(1);
-      const part = combine(shape, amountLike(shape, owed), (_, permits = 0) => permits * fraction);
-      if (sizeOf(part) > 0) cell.settle(now - ago, part);
-      if (sizeOf(since) > 0) cell.settle(now, since);
+      const { deficit, ago, since } = snapshot;
+      const shape = policyState.amount(1);
+      const part = combine(
+        shape,
+        amountLike(shape, deficit),
+        (_, permits = 0) => permits * fraction,
+      );
+      if (sizeOf(part) > 0) policyState.settle(now - ago, part);
+      if (sizeOf(since) > 0) policyState.settle(now, since);
     }
-    return new ShareCell(cell, cell.copy(), mostOf(cell, list, now));
+    return new SharePolicyState(policyState, policyState.copy(), mostOf(policyState, list, now));
   }
 
-  private constructor(cell: Cell, idle: Cell, most: Amount) {
-    super(cell);
+  private constructor(policyState: PolicyState, idle: PolicyState, most: Amount) {
+    super(policyState);
     this.#idle = idle;
     this.#most = most;
   }
 
   earliest(from: number, amount: Amount): number {
-    const at = this.cell.earliest(from, amount);
-    return at < Infinity ? at : this.cell.earliest(from, this.#atMost(amount));
+    const at = this.policyState.earliest(from, amount);
+    return at < Infinity ? at : this.policyState.earliest(from, this.#atMost(amount));
   }
 
   override allows(from: number, now: number, amount: Amount): readonly boolean[] {
-    return this.cell.allows(from, now, this.#atMost(amount));
+    return this.policyState.allows(from, now, this.#atMost(amount));
   }
 
   override slowest(from: number, amount: Amount): number {
-    return this.cell.slowest(from, this.#atMost(amount));
+    return this.policyState.slowest(from, this.#atMost(amount));
   }
 
   override shift(by: number): void {
-    this.cell.shift(by);
+    this.policyState.shift(by);
     this.#idle.shift(by);
     this.#idleIfRun?.shift(by);
   }
 
-  override copy(): ShareCell {
-    const copy = new ShareCell(this.cell.copy(), this.#idle.copy(), this.#most);
+  override copy(): SharePolicyState {
+    const copy = new SharePolicyState(this.policyState.copy(), this.#idle.copy(), this.#most);
     copy.#idleIfRun = this.#idleIfRun?.copy();
     return copy;
   }
 
   used(now: number, sentWasRun: boolean): Amount {
-    const owed = amountLike(this.#most, this.cell.owed(now));
+    const deficit = amountLike(this.#most, this.policyState.deficit(now));
     const idle = (sentWasRun ? this.#idleIfRun : undefined) ?? this.#idle;
-    return combine(owed, amountLike(owed, idle.owed(now)), (more, less = 0) => more - less);
+    return combine(
+      deficit,
+      amountLike(deficit, idle.deficit(now)),
+      (more, less = 0) => more - less,
+    );
   }
 
-  changeSent(deed: (cell: Cell) => void, countsAsRun: boolean): void {
+  changeSent(deed: (policyState: PolicyState) => void, countsAsRun: boolean): void {
     this.#idleIfRun ??= this.#idle.copy();
-    deed(this.cell);
+    deed(this.policyState);
     deed(this.#idleIfRun);
     if (countsAsRun) deed(this.#idle);
   }
 
   reshare(now: number, policies: readonly Policy[], fraction: number, epoch: number): void {
     const list = policies.map((policy) => share(policy, fraction));
-    this.cell.resize(now, list, epoch);
+    this.policyState.resize(now, list, epoch);
     this.#idle.resize(now, list, epoch);
     this.#idleIfRun?.resize(now, list, epoch);
-    this.#most = mostOf(this.cell, list, now);
+    this.#most = mostOf(this.policyState, list, now);
   }
 
   #atMost(amount: Amount): Amount {
@@ -223,7 +231,7 @@ export class ShareCell extends DelegatingCell implements OutageCell {
 }
 
 /** Grants every request. */
-export class OpenCell extends DelegatingCell implements OutageCell {
+export class OpenPolicyState extends DelegatingPolicyState implements OutagePolicyState {
   earliest(from: number): number {
     return from;
   }
@@ -242,11 +250,11 @@ export class OpenCell extends DelegatingCell implements OutageCell {
     return false;
   }
 
-  override copy(): OpenCell {
+  override copy(): OpenPolicyState {
     return this;
   }
 
-  override owed(): readonly number[] {
+  override deficit(): readonly number[] {
     return [];
   }
 
@@ -260,9 +268,9 @@ export class OpenCell extends DelegatingCell implements OutageCell {
 }
 
 /** Returns the largest request that each policy can ever grant. */
-function mostOf(cell: Cell, policies: readonly Policy[], now: number): Amount {
-  const limits = cell.quotas(now).map(({ limit }, i) => policies[i]?.largest ?? limit);
-  return amountLike(cell.amount(1), limits);
+function mostOf(policyState: PolicyState, policies: readonly Policy[], now: number): Amount {
+  const limits = policyState.quotas(now).map(({ limit }, i) => policies[i]?.largest ?? limit);
+  return amountLike(policyState.amount(1), limits);
 }
 
 function amountLike(shape: Amount, numbers: readonly number[]): Amount {

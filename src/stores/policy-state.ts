@@ -1,4 +1,4 @@
-/** The state of one key in memory, under one policy. For several policies see `joint-cell.ts`. */
+/** The state of one key in memory, under one policy. For several policies see `joint-policy state.ts`. */
 import type { Policy, Quota } from "../algorithms/algorithm.ts";
 import type { Bound } from "../ground/check.ts";
 import { PermitsExceedCapacityError } from "../ground/errors.ts";
@@ -9,12 +9,12 @@ export const ONLY = "default";
 export const ONLY_NAMES: readonly string[] = [ONLY];
 
 /**
- * Times are microseconds on the time scale of the owner; `amount` is the result of `cell.amount()` for
+ * Times are microseconds on the time scale of the owner; `amount` is the result of `policy state.amount()` for
  * the caller's permits.
  */
-export interface Cell {
+export interface PolicyState {
   readonly names: readonly string[];
-  /** The state; a table of many keys sets each key's state in turn on one cell. */
+  /** The state; a table of many keys sets each key's state in turn on one policy state. */
   state: unknown;
   /** Checks the permits of a request and returns them in the order of the policies. */
   amount(permits: unknown, bound?: Bound): Amount;
@@ -33,7 +33,7 @@ export interface Cell {
   settle(now: number, amount: Amount): void;
   quotas(now: number): readonly Quota[];
   /** Returns how many permits each policy lacks to be full. */
-  owed(now: number): readonly number[];
+  deficit(now: number): readonly number[];
   /** Returns the error for a request for which `earliest` is `Infinity`. */
   excess(now: number, amount: Amount): PermitsExceedCapacityError;
   /** Whether a policy charges its waiters at the instants at which they start. */
@@ -50,13 +50,13 @@ export interface Cell {
   /** Returns the index of the policy that alone would make these permits wait longest. */
   slowest(from: number, amount: Amount): number;
   resize(now: number, policies: readonly Policy[], epoch: number): void;
-  /** Starts anew, in place: other cells may share the state. */
+  /** Starts anew, in place: other policy states may share the state. */
   restart(now: number, epoch: number): void;
   /** Returns for how many microseconds the state must be kept; after that a new one is equivalent. */
   lifetime(now: number): number;
   /** Adds `by` to all instants. */
   shift(by: number): void;
-  copy(): Cell;
+  copy(): PolicyState;
 }
 
 /**
@@ -75,12 +75,12 @@ export function openOne(
   { list }: { readonly list: readonly Policy[] },
   now: number,
   epoch: number,
-): Cell {
+): PolicyState {
   const [policy] = list as readonly [Policy];
-  return new SingleCell(policy, startOf(policy, now, epoch));
+  return new SinglePolicyState(policy, startOf(policy, now, epoch));
 }
 
-export class SingleCell implements Cell {
+export class SinglePolicyState implements PolicyState {
   #policy: Policy;
   #state: unknown;
 
@@ -133,8 +133,8 @@ export class SingleCell implements Cell {
     return [this.quota(now)];
   }
 
-  owed(now: number): readonly [number] {
-    return [this.#policy.algorithm.owed(this.#policy, this.#state, now)];
+  deficit(now: number): readonly [number] {
+    return [this.#policy.algorithm.deficit(this.#policy, this.#state, now)];
   }
 
   allows(from: number, now: number, permits: number): readonly boolean[] {
@@ -183,7 +183,7 @@ export class SingleCell implements Cell {
     this.#policy.algorithm.shift(this.#state, by);
   }
 
-  copy(): SingleCell {
-    return new SingleCell(this.#policy, this.#policy.algorithm.copy(this.#state));
+  copy(): SinglePolicyState {
+    return new SinglePolicyState(this.#policy, this.#policy.algorithm.copy(this.#state));
   }
 }
