@@ -294,7 +294,10 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
     [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
     [{ rules: [], redis: null }, /redis must be a client of ioredis/],
-    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must come from readRules, got an/],
+    [
+      { rules: [{ url: "/", rules: [] }] },
+      /found an array, allowed: a list of rules, at least one/,
+    ],
     [
       { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
       /name of rule 0 must be prin/,

@@ -69,7 +69,7 @@ test("report what is wrong by its path", () => {
   );
   assert.ok(found.some((line) => /^rules\[1\]\.rules\[1\]: actor: found nothing/.test(line)));
   assert.ok(found.some((line) => /^rules\[2\]\.rules: found an array, allowed: /.test(line)));
-  assert.ok(found.some((line) => /^rules\[3\]: found 5, allowed: a map of url, rules/.test(line)));
+  assert.ok(found.some((line) => /^rules\[3\]: found 5, allowed: a map of url, exact/.test(line)));
 });
 
 test("report a second name, numbers that cannot work, and values that no text has", () => {

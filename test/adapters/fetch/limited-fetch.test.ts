@@ -334,9 +334,12 @@ test("an error that would come again is not retried", async () => {
       throw new TypeError("no such scheme");
     },
   });
-  await limited("mailto:ann@example.org").then(() => assert.unreachable(), (error: Error) => {
-    assert.is(error.message, "no such scheme");
-  });
+  await limited("mailto:ann@example.org").then(
+    () => assert.unreachable(),
+    (error: Error) => {
+      assert.is(error.message, "no such scheme");
+    },
+  );
   assert.equal(asked, ["mailto:ann@example.org"]);
 });
 
