@@ -120,13 +120,23 @@ export class Filter {
     report?: Report,
   ): Maybe<RuleAsk | undefined> {
     const known = active.costOf(request.method);
-    const computed = active.costBy?.estimate(request, report);
-    return chain(computed, (cost = known) => {
-      if (cost === 0) return undefined;
-      const nowMs = active.isOnCalendar ? unixMs(this.#clock) : 0;
-      const { limiter, calendar } = active.limits.for(actor, isKnown, nowMs);
-      return { active, actor, isKnown, cost, limiter, calendar };
-    });
+    if (active.costBy === undefined) return this.#askOfCost(active, actor, isKnown, known);
+    return chain(active.costBy.estimate(request, report), (cost = known) =>
+      this.#askOfCost(active, actor, isKnown, cost),
+    );
+  }
+
+  #askOfCost(
+    active: ActiveRule,
+    actor: string,
+    isKnown: boolean,
+    cost: number,
+  ): RuleAsk | undefined {
+    if (cost === 0) return undefined;
+    const { limits, isOnCalendar } = active;
+    const limiter = limits.for(actor, isKnown, isOnCalendar ? unixMs(this.#clock) : 0);
+    const calendar = isOnCalendar ? limits.calendarOf(actor, isKnown) : undefined;
+    return { active, actor, isKnown, cost, limiter, calendar };
   }
 
   /** Does the work of `#decide` for a single rule: most requests match only one. */

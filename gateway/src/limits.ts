@@ -78,13 +78,6 @@ interface Keys extends Allowance {
   readonly limiters: KeyedLimiter | RedisLimiter | undefined;
 }
 
-/** What counts the requests of one actor. */
-export interface Counter {
-  /** Undefined: every request is refused. */
-  readonly limiter: Limiter | undefined;
-  readonly calendar: Calendar | undefined;
-}
-
 /** Permits by key, as long as a request holds some. */
 export class Underway {
   readonly #held = new Map<string, { requests: number; permits: number }>();
@@ -166,15 +159,22 @@ export class Limits {
   }
 
   /**
+   * Returns the limiter of an actor; undefined: every request is refused.
+   *
    * @param isKnown whether the value is the actor's own, and not a replacement for a missing one
-   * @param unixMs Unix time, ms: periods of a calendar have keys of their own
+   * @param nowMs Unix time, ms: periods of a calendar have keys of their own
    */
-  for(value: string, isKnown: boolean, unixMs: number): Counter {
+  for(value: string, isKnown: boolean, nowMs: number): Limiter | undefined {
     const { policy, calendar, limiters } = this.#keysOf(value, isKnown);
-    if (policy === undefined || limiters === undefined) return { limiter: undefined, calendar };
+    if (policy === undefined || limiters === undefined) return undefined;
     const key = this.keyOf(value, isKnown);
-    if (calendar === undefined) return { limiter: limiters.for(key), calendar };
-    return { limiter: limiters.for(`${key}@${calendar.periodAt(unixMs).label}`), calendar };
+    if (calendar === undefined) return limiters.for(key);
+    return limiters.for(`${key}@${calendar.periodAt(nowMs).label}`);
+  }
+
+  /** Returns the calendar that an actor's periods follow. */
+  calendarOf(value: string, isKnown: boolean): Calendar | undefined {
+    return this.#keysOf(value, isKnown).calendar;
   }
 
   /** Returns the limiter whose only permit is taken while the actor is blocked. */
@@ -185,7 +185,7 @@ export class Limits {
   /** Forgets what an actor has used, and ends its block. */
   async reset(value: string, nowMs: number): Promise<void> {
     const resets = [true, false].flatMap((isKnown) => [
-      this.for(value, isKnown, nowMs).limiter?.reset(),
+      this.for(value, isKnown, nowMs)?.reset(),
       this.blockOf(value, isKnown)?.reset(),
     ]);
     await Promise.all(resets);
@@ -229,8 +229,8 @@ export class Limits {
     const { cost } = this.policies.rule;
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {
       if (this.overrides.has(value) && before.overrides.has(value)) continue;
-      const is = this.for(value, true, nowMs).limiter as LocalLimiter | undefined;
-      const was = before.for(value, true, nowMs).limiter as LocalLimiter | undefined;
+      const is = this.for(value, true, nowMs) as LocalLimiter | undefined;
+      const was = before.for(value, true, nowMs) as LocalLimiter | undefined;
       if (is === undefined || was === undefined) continue;
       const { limit, remaining } = was.peek(cost);
       const used = Math.min(limit - remaining, is.peek(cost).remaining);

@@ -29,6 +29,8 @@ export class ActiveRule {
   readonly isGuarded: boolean;
   /** Whether periods have keys of their own. */
   readonly isOnCalendar: boolean;
+  /** Whether it applies to every request to its URLs. */
+  readonly isForAll: boolean;
   readonly #hasFixedCost: boolean;
   readonly #exceptions: readonly ((target: string) => boolean)[];
   readonly isExempt: (value: string, request: GatewayRequest) => boolean;
@@ -52,6 +54,7 @@ export class ActiveRule {
       all.some(({ policy }) => policy === undefined);
     this.isOnCalendar = all.some(({ calendar }) => calendar !== undefined);
     this.#hasFixedCost = Object.keys(rule.costs).length === 0;
+    this.isForAll = !rule.methods && !rule.hosts && rule.except.length === 0;
     this.#exceptions = rule.except.map(certainlyBelow);
   }
 
@@ -118,14 +121,18 @@ export class RuleSet {
   match(request: GatewayRequest): readonly ActiveRule[] {
     const matches = this.#tree.match(request.url);
     const found = this.#hasLists ? [...new Set(matches)] : matches;
+    if (found.every(isForAll)) return found;
     let known: readonly string[] | undefined;
     const hosts = () => {
       known ??= hostsOf(request);
       return known;
     };
-    const isFor = (rule: ActiveRule) => rule.holdsFor(request, hosts);
-    return found.every(isFor) ? found : found.filter(isFor);
+    return found.filter((rule) => rule.holdsFor(request, hosts));
   }
+}
+
+function isForAll(rule: ActiveRule): boolean {
+  return rule.isForAll;
 }
 
 /** Checks what a reader of rules cannot know: whether this gateway has what the rules need. */
