@@ -95,7 +95,7 @@ test("order: lines that are late by no more than the hold come out sorted, all a
 
 test("order: a shuffled log comes out sorted, and lines of one time as they came", () => {
   const order = new InOrder(Infinity, false);
-  const times = Array.from({ length: 50_000 }, (_, i) => (i * 7919) % 10_007);
+  const times = Array.from({ length: 5000 }, (_, i) => (i * 7919) % 1009);
   times.forEach((atMs, i) => {
     order.add(new LogEntry(atMs, "GET", `/${i}`, undefined, false, {}));
   });
@@ -103,7 +103,7 @@ test("order: a shuffled log comes out sorted, and lines of one time as they came
   const wanted = times
     .map((atMs, i) => [atMs, i] as const)
     .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  assert.equal(played, wanted);
+  assert.is(played.join(" "), wanted.join(" "));
   assert.is(order.late, 0);
 });
 
