@@ -16,7 +16,6 @@ import { keyOf, markedKey } from "../actors/key.ts";
 import { warn } from "../actors/warn.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { requests } from "../answers/fields.ts";
-import { type Ask, Judge } from "../filter.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -29,6 +28,7 @@ import {
   show,
 } from "../ground/check.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
+import { type Ask, Judge } from "../judge.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CountedRule, Verdict } from "../verdict.ts";
 import {
