@@ -17,6 +17,8 @@ const host = join(scratch, "host");
 
 /** The files of each package, once it is packed. */
 const packed = { "smooth-limiter": [] as string[], "smooth-limiter-gateway": [] as string[] };
+/** How large the core is once it is installed, bytes. */
+let installedBytes = 0;
 const folders = { "smooth-limiter": ".", "smooth-limiter-gateway": "gateway" } as const;
 type Name = keyof typeof packed;
 const names = Object.keys(packed) as Name[];
@@ -41,8 +43,9 @@ function link(target: string, path: string): void {
 /** @returns the tarball */
 function pack(name: Name): string {
   const folder = join(project, folders[name]);
-  const [{ filename, files }] = JSON.parse(run(folder, "npm", "pack", "--json"));
+  const [{ filename, files, unpackedSize }] = JSON.parse(run(folder, "npm", "pack", "--json"));
   packed[name] = files.map((file: { path: string }) => file.path);
+  if (name === "smooth-limiter") installedBytes = unpackedSize;
   return join(folder, filename);
 }
 
@@ -142,6 +145,10 @@ test("smooth-limiter has no dependencies: an install is one package", () => {
     installed.filter((name) => !name.startsWith(".")),
     ["smooth-limiter"],
   );
+});
+
+test("smooth-limiter takes at most 1.25 MB on disk, docs and examples included", () => {
+  assert.ok(installedBytes > 0 && installedBytes <= 1.25e6, `${installedBytes} bytes`);
 });
 
 test("smooth-limiter-gateway brings no client along", () => {
