@@ -47,6 +47,13 @@ export type {
   RedisPoliciesOptions,
   RedisRateLimiterOptions,
 } from "./options.ts";
+export {
+  readStored,
+  readStoredLeases,
+  type StoredLease,
+  type StoredLeases,
+  type StoredLimiter,
+} from "./stored.ts";
 
 /** A limiter on Redis under any policies. */
 export interface RedisLimiter<Name extends string = string> extends RemoteLimiter<Name> {
