@@ -268,6 +268,31 @@ for (const options of [
   });
 }
 
+test("each entry of both packages has sound types on its own", () => {
+  link(resolve("node_modules/p-queue"), join(host, "node_modules/p-queue"));
+  const imports = names.flatMap((name) =>
+    Object.keys(manifest(name).exports)
+      .filter((entry) => !entry.endsWith(".json"))
+      .map((entry) => `export type * from "${join(name, entry)}";`),
+  );
+  const files = imports.map((text, i) => {
+    fs.writeFileSync(join(host, `entry-${i}.mts`), text);
+    return `entry-${i}.mts`;
+  });
+  const tsc = resolve("node_modules/typescript/bin/tsc");
+  const options = ["--module", "nodenext", "--types", "node", "--typeRoots"];
+  run(
+    host,
+    process.execPath,
+    tsc,
+    "--noEmit",
+    "--strict",
+    ...options,
+    resolve("node_modules/@types"),
+    ...files,
+  );
+});
+
 test("loads no dependency, not even one that is there", () => {
   const loaded = join(scratch, "loaded");
   execFileSync(process.execPath, [join(project, "dist", "index.js")], {
