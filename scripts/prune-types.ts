@@ -21,7 +21,7 @@ interface Statement {
 const START = /^(?:\/\*\*|(?:export|import|declare|type|interface|class|abstract)\b)/;
 const DECLARATION =
   /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|type|function|const|let|enum) (\w+)/;
-const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum)\b/;
+const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|global|namespace)\b/;
 const LIST = /^(?:import|export) (?:type )?\{([^}]*)\}(?: from "([^"]+)")?;/;
 const NAMES = /^((?:import|export)(?: type)?) \{[^}]*\}/m;
 const INDENT = /^(?: {4})+/gm;
@@ -38,7 +38,9 @@ export function pruneTypes(files: readonly string[], entries: readonly string[])
     if (names === undefined || names.has(name)) return;
     names.add(name);
     for (const statement of modules.get(file) ?? []) {
-      if (statement.name === name) keepUsed(file, statement.text);
+      // what has no name, as `declare global`, stays with the file
+      const isKept = statement.links === undefined && (statement.name ?? name) === name;
+      if (isKept) keepUsed(file, statement.text);
       const link = statement.links?.find((each) => each.name === name);
       if (link !== undefined) keep(link.file ?? file, link.there);
     }
