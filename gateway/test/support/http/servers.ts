@@ -1,4 +1,4 @@
-/** Each framework, with a filter in front of two routes: /hello answers "hello", /bad throws. */
+/** Servers of each framework with a filter before two routes: /hello answers "hello", /bad throws. */
 import { createServer, type RequestListener, type Server } from "node:http";
 import { createServer as createHttp2Server, type ServerHttp2Session } from "node:http2";
 import { createRequire } from "node:module";
@@ -22,12 +22,12 @@ import {
 export interface Running {
   readonly url: string;
   readonly server: NetServer;
-  /** How many requests came to a route. */
+  /** Returns the number of requests that reached a route. */
   readonly served: () => number;
   close(): Promise<void>;
 }
 
-/** @param work done by /hello before it answers */
+/** Starts a server. @param work what /hello does before it answers */
 export type Host = (
   gateway: Checker,
   options?: HostOptions,
@@ -36,11 +36,11 @@ export type Host = (
 
 const nothing = async () => {};
 
-/** Makes a server of one version of HTTP. */
+/** Creates a server for one version of HTTP. */
 type Make = (listener: RequestListener) => NetServer;
 
 const http1: Make = (listener) => createServer(listener);
-/** Its requests and responses look like those of `http`. */
+/** Its requests and responses have the interface of `http`. */
 const http2: Make = (listener) => createHttp2Server(listener as never);
 
 function running(server: NetServer, served: () => number): Promise<Running> {
@@ -178,7 +178,7 @@ const inFetch =
     return running(make(getRequestListener(fetch)), () => served);
   };
 
-/** It has no types of its own. */
+/** This version has no types. */
 const express4 = createRequire(import.meta.url)("express-4") as typeof express;
 
 export const HOSTS: Readonly<Record<string, Host>> = {
@@ -191,7 +191,7 @@ export const HOSTS: Readonly<Record<string, Host>> = {
   fetch: inFetch(http1),
 };
 
-/** Those that serve HTTP/2: Express does not. */
+/** The frameworks that serve HTTP/2. Express does not. */
 export const HTTP2_HOSTS: Readonly<Record<string, Host>> = {
   "node:http2": node(http2),
   "Fastify 5 on HTTP/2": inFastify(http2),
