@@ -5,6 +5,7 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { optimize } from "svgo";
 import { parse, View } from "vega";
 import { compile, type TopLevelSpec } from "vega-lite";
 import type { PositionFieldDef } from "vega-lite/types_unstable/channeldef.js";
@@ -214,7 +215,7 @@ function strokes(marks: readonly Mark[], what: Mark["what"], x: Position, y: Pos
 
 for (const picture of pictures) {
   const file = join(FOLDER, picture.file);
-  const svg = await draw(picture);
+  const { data: svg } = optimize(await draw(picture), { multipass: true, floatPrecision: 1 });
   if (!process.argv.includes("--check")) writeFileSync(file, svg);
   else if (readFileSync(file, "utf8") !== svg) {
     console.error(`${file} is out of date: run npm run draw`);

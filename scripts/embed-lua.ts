@@ -1,4 +1,4 @@
-// Writes src/stores/redis/lua.gen.ts, which has every .lua file of src as a string without comments and needless spaces.
+// Writes src/stores/redis/lua.gen.ts, which has every .lua file of src as a string without comments and with short names.
 //
 // - A line `--> name` stays: it is replaced later by the script of that name.
 // - Each script is an export of its own, so a bundle contains only those that it uses. The twins of algorithms are also
@@ -13,12 +13,15 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { inlined, readTwin, withoutTables } from "./inline-lua.ts";
+import { minified, shortNames } from "./minify-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
 const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
 /** Matches a line with a comment; the first group is the code before it. A mark (`-->`) is not a comment. */
 const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
 const HOT = /^--> hot (\w+) (\w+)$/;
+/** Marks that only this script reads. */
+const READ_HERE = /^--> (?:hot \w+ \w+|callers|numbers|grants|granted)\n/gm;
 
 const files = readdirSync("src", { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".lua"))
@@ -66,16 +69,6 @@ function hotPathOf(name: string): string[] {
   return withoutTables(inlined(path, twin), twin, fields);
 }
 
-/** Removes spaces beside operators. Quoted text stays as it is. */
-function compact(line: string): string {
-  if (line.startsWith("-->")) return line;
-  return line.replace(
-    /"[^"]*"|(?<!\d)\s*\.\.\s*(?!\.)|\s*([=<>~+*/%,(){}[\]]+|(?<!-\s*)-(?!\s*-))\s*/g,
-    (text) => (text.startsWith('"') ? text : text.trim()),
-  );
-}
-
-const textOf = (lines: readonly string[]) => JSON.stringify(`${lines.map(compact).join("\n")}\n`);
 const camel = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 const isTwin = (file: string) => file.startsWith("algorithms");
@@ -83,12 +76,23 @@ const twins = files.filter(isTwin).map((file) => basename(file, ".lua"));
 const others = files.filter((file) => !isTwin(file)).map((file) => basename(file, ".lua"));
 const isHot = (name: string) => linesOf.get(name)?.some((line) => HOT.test(line));
 
-const scripts = others
-  .filter((name) => name !== "hot")
-  .map((name) => `export const ${camel(name)} = ${textOf(withConstants(name))};`);
+const shared = others.filter((name) => name !== "hot");
+const linesOfScript = new Map(
+  [...shared, ...twins].map((name) => [
+    name,
+    withConstants(name).join("\n").replace(READ_HERE, ""),
+  ]),
+);
+const hotPaths = new Map(twins.filter(isHot).map((name) => [name, hotPathOf(name).join("\n")]));
+const names = shortNames([...linesOfScript.values(), ...hotPaths.values()]);
+const textOf = (lines = "") => JSON.stringify(minified(lines, names));
+
+const scripts = shared.map(
+  (name) => `export const ${camel(name)} = ${textOf(linesOfScript.get(name))};`,
+);
 const twinTexts = twins.map((name) => {
-  const hot = isHot(name) ? `\n  hot: ${textOf(hotPathOf(name))},` : "";
-  const fields = `\n  name: "${name}",\n  lua: ${textOf(withConstants(name))},${hot}\n`;
+  const hot = hotPaths.has(name) ? `\n  hot: ${textOf(hotPaths.get(name))},` : "";
+  const fields = `\n  name: "${name}",\n  lua: ${textOf(linesOfScript.get(name))},${hot}\n`;
   return `export const ${camel(name)}: LuaTwin = {${fields}};`;
 });
 const table = twins.map((name) => `  ${/-/.test(name) ? `"${name}": ${camel(name)}` : name},`);

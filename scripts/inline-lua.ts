@@ -63,8 +63,6 @@ function normalized(lines: readonly string[]): string[] {
 
 /** Returns the script with each call of a twin's function replaced by the function's body. */
 export function inlined(script: readonly string[], twin: Twin): string[] {
-  let temporaries = 0;
-
   const hasLoop = ({ body }: Fn): boolean => body.some((line) => /\b(?:while|for)\b/.test(line));
 
   const fn = (name: string): Fn => twin.functions.get(name) as Fn;
@@ -84,8 +82,9 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     return [...called, `local function ${name}(${params.join(", ")})`, ...body, "end"];
   }
 
-  function expand(line: string): string[] {
-    if (EXTREME.test(line)) return compared(line);
+  /** @param used how many temporaries are in use here: equal calls become equal text, which compresses well */
+  function expand(line: string, used: number): string[] {
+    if (EXTREME.test(line)) return compared(line, used);
     const name = callsIn(line).find((each) => !hasLoop(fn(each)));
     if (name === undefined) {
       // a function with a loop is rare: it is defined where it is called, with the tables that it reads
@@ -100,14 +99,14 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     const close = closing(line, open);
     const call = line.slice(at, close + 1);
     const args = splitArguments(line.slice(open + 1, close));
-    if (line === call) return block(name, args, undefined);
-    const target = `t${++temporaries}`;
+    if (line === call) return block(name, args, undefined, used);
+    const target = `t${used + 1}`;
     const rest = `${line.slice(0, at)}${target}${line.slice(close + 1)}`;
-    return [`local ${target}`, ...block(name, args, target), ...expand(rest)];
+    return [`local ${target}`, ...block(name, args, target, used + 1), ...expand(rest, used + 1)];
   }
 
-  /** Turns `math.min` and `math.max` of two values into comparisons: a call costs more than the rest of most lines. */
-  function compared(line: string): string[] {
+  /** `math.min` and `math.max` of two values as comparisons: a call costs more than the rest of most lines. */
+  function compared(line: string, used: number): string[] {
     const [start = "", verb] = EXTREME.exec(line) ?? [];
     const at = line.indexOf(start);
     if (/^(?:elseif|while|until|for)\b/.test(line)) throw new Error(`cannot inline: ${line}`);
@@ -116,16 +115,23 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     const [one = "", other = ""] = splitArguments(line.slice(at + start.length, close)).map(
       (arg) => {
         if (/^[\w.]+(?:e[+-]?\d+)?$/.test(arg)) return arg;
-        bound.push(`local t${++temporaries} = ${arg}`);
-        return `t${temporaries}`;
+        const temporary = `t${used + bound.length + 1}`;
+        bound.push(`local ${temporary} = ${arg}`);
+        return temporary;
       },
     );
     const value = `(${other} ${verb === "min" ? "<" : ">"} ${one} and ${other} or ${one})`;
     const rest = `${line.slice(0, at)}${value}${line.slice(close + 1)}`;
-    return [...bound.flatMap(expand), ...expand(rest)];
+    const inUse = used + bound.length;
+    return [...bound.flatMap((each) => expand(each, inUse)), ...expand(rest, inUse)];
   }
 
-  function block(name: string, args: readonly string[], target: string | undefined): string[] {
+  function block(
+    name: string,
+    args: readonly string[],
+    target: string | undefined,
+    used: number,
+  ): string[] {
     const { params, body } = fn(name);
     const bound = params.flatMap((param, i) =>
       args[i] === param || args[i] === undefined || param === "_" ? [] : [[param, args[i]]],
@@ -141,13 +147,13 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     });
     return [
       "repeat",
-      ...(bound.length === 0 ? [] : expand(binding)),
-      ...statements.flatMap(expand),
+      ...(bound.length === 0 ? [] : expand(binding, used)),
+      ...statements.flatMap((each) => expand(each, used)),
       "until true",
     ];
   }
 
-  const text = normalized(script).flatMap(expand);
+  const text = normalized(script).flatMap((line) => expand(line, 0));
   return text.map((line) =>
     line.replace(/(?<![.\w])\w+\b/g, (word) => twin.values.get(word) ?? word),
   );

@@ -11,8 +11,8 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build } from "esbuild";
+import { headlessChromium } from "./chromium.ts";
 import { consumer } from "./consumer.ts";
-import { FetchedProgram, inPath } from "./fetched-program.ts";
 import { likelyFreePort, sharedRedis } from "./redis/server.ts";
 
 /** The cases that passed with the ES modules, and with CommonJS where the runtime supports it. */
@@ -26,13 +26,6 @@ const LIMIT_MS = 60_000;
 
 const folder = consumer("runtimes");
 const tools = join(folder, "node_modules");
-const chromium = new FetchedProgram(
-  "chromium",
-  "usr/lib/chromium/chromium-headless-shell",
-  ["chromium-headless-shell"],
-  "No Chromium: install chromium or Chrome, or set CHROMIUM to its path",
-);
-
 let reported: (report: Report) => void;
 const pageReport = new Promise<Report>((resolve) => {
   reported = resolve;
@@ -125,9 +118,7 @@ async function whenUp(url: string): Promise<Response> {
 }
 
 async function onChromium(): Promise<Report> {
-  const names = ["chromium-headless-shell", "chromium", "google-chrome", "chrome"];
-  const command = process.env.CHROMIUM || inPath(...names);
-  const program = command ? { command, env: process.env } : await chromium.get();
+  const program = await headlessChromium();
   const profile = mkdtempSync(join(tmpdir(), "smooth-limiter-chromium-"));
   const args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
   const child = start(

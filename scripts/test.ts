@@ -1,7 +1,7 @@
 // Runs test files as uvu's own command would, but also fails where that command stays silent or hangs. Without
 // words, several processes share the test files (scripts/shards.ts).
 //
-//   npm test                    every *.test.ts below test and gateway/test
+//   npm test                    every *.test.ts below test, gateway/test and site/test
 //   npm test -- smooth clock    the files whose path contains one of the words
 //   npm run test:soak           every *.soak.ts there
 //
@@ -21,7 +21,7 @@ const limitMs = (soak ? 1440 : 420) * 1000;
 
 const filesOf = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
-const files = [...filesOf("test"), ...filesOf("gateway/test")]
+const files = [...filesOf("test"), ...filesOf("gateway/test"), ...filesOf("site/test")]
   .filter((file) => file.endsWith(suffix))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
