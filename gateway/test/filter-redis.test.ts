@@ -313,4 +313,72 @@ test("limitKey: the queue of a leaky bucket moves at the key's rpu, and 0 refuse
   await ready;
 });
 
+test("count, block, peek and reset work on Redis, for all instances together", async () => {
+  const text = `{ url: /, rules: [
+    { actor: account, unit: hour, rpu: 2, algo: W, scope: global, name: login, count: failures, block: 15m } ] }`;
+  const clock = new FakeClock();
+  const [one, other] = [await open(text, { clock }), await open(text, { clock })];
+  const send = async (gateway: Gateway, status: number) => {
+    const ends: ((status?: number) => void)[] = [];
+    const verdict = await gateway.check(
+      request("/", { headers: { account: "ann" }, onAnswered: (closed) => ends.push(closed) }),
+    );
+    for (const end of ends) end(status);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    return verdict;
+  };
+  for (const status of [200, 401, 302, 500]) assert.ok((await send(one, status)).allowed);
+  const ann = request("/", { headers: { account: "ann" } });
+  assert.is((await other.peek(ann)).allowed, false);
+  assert.is((await other.peek(ann)).retryMs, (await other.peek(ann)).outcomes[0]?.decision.waitMs);
+  const refused = await send(other, 200);
+  assert.equal([refused.allowed, refused.retryMs], [false, 900_000]);
+  await clock.advance(300_000);
+  assert.equal(
+    await Promise.all([one, other].map(async (each) => (await each.peek(ann)).retryMs)),
+    [600_000, 600_000],
+  );
+  await other.reset({ rule: "login", actor: "ann" });
+  const allowed = [];
+  for (const gateway of [one, other, one]) allowed.push((await send(gateway, 401)).allowed);
+  assert.equal(allowed, [true, true, false]);
+  await Promise.all([one.close(), other.close()]);
+});
+
+test("months, trials and rpu: 0 work on Redis", async () => {
+  const text = (rpu: number) => `{ url: /, rules: [
+    { actor: account, unit: month, rpu: 5, algo: W, scope: global, name: month },
+    { actor: account, unit: ever, rpu: 2, scope: global, name: trial },
+    { actor: account, unit: day, rpu: ${rpu}, scope: global, name: day } ] }`;
+  const gateway = await open(text(9));
+  const account = { headers: { account: "ann" } };
+  assert.equal(await ask(gateway, "/", account), [true, "+month 4", "+trial 1", "+day 8"]);
+  assert.equal(await ask(gateway, "/", account), [true, "+month 3", "+trial 0", "+day 7"]);
+  const refused = await gateway.check(request("/", account));
+  assert.equal([refused.allowed, refused.retryMs], [false, Infinity]);
+  const closed = await open(text(0));
+  const bob = await closed.check(request("/", { headers: { account: "bob" } }));
+  assert.equal([brief(bob), bob.retryMs], [[false, "-day 0"], Infinity]);
+  await Promise.all([gateway.close(), closed.close()]);
+});
+
+test("a refund that Redis does not answer ends in no error", async () => {
+  const text = `{ url: /, rules: [
+    { actor: all, unit: hour, rpu: 2, algo: W, scope: global, count: failures, block: 1h } ] }`;
+  const gateway = await open(text);
+  let end: (status?: number) => void = () => {};
+  await gateway.check(
+    request("/", {
+      onAnswered: (closed) => {
+        end = closed;
+      },
+    }),
+  );
+  away = new Error("ECONNREFUSED");
+  end(200);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  away = undefined;
+  await gateway.close();
+});
+
 test.run();

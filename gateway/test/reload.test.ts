@@ -279,7 +279,10 @@ test("rules that were read already are accepted, other values are rejected", asy
   assert.equal((await createGateway({ rules: [] })).rules, []);
 
   const refusals: [options: unknown, says: RegExp][] = [
-    [{ rules: "rules.yaml" }, /rules must be a source, sources, or the result of readRules/],
+    [
+      { rules: "rules.yaml" },
+      /rules must be a source, sources, plain objects, or the result of readRules/,
+    ],
     [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
     [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
@@ -291,7 +294,10 @@ test("rules that were read already are accepted, other values are rejected", asy
     [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
     [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
     [{ rules: [], redis: null }, /redis must be a client of ioredis/],
-    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must come from readRules, got an/],
+    [
+      { rules: [{ url: "/", rules: [] }] },
+      /found an array, allowed: a list of rules, at least one/,
+    ],
     [
       { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
       /name of rule 0 must be prin/,
