@@ -19,10 +19,10 @@ import { request } from "./support/http/request.ts";
 const test = suite("filter with global rules");
 
 let redis: Redis;
-/** How often scripts were sent: those that leave before the first answer is a round trip. */
+/** The number of round trips. Scripts that are sent before the reply to an earlier one count as one trip. */
 let trips = 0;
 let underWay = 0;
-/** Redis is away. */
+/** While set, Redis is away: each script fails with this error. */
 let away: Error | undefined;
 let watched: ScriptRunner;
 
@@ -76,7 +76,7 @@ const MIXED = `
     - { actor: device, unit: day, rpu: 6, algo: SW, scope: global, name: sliding }
 `;
 
-test("all global rules of a request in one round trip, refused is charged to none", async () => {
+test("all global rules of a request take one round trip, and a refused request is charged to none", async () => {
   const gateway = await open(MIXED);
   assert.equal(await ask(gateway, "/sample"), [
     true,
@@ -148,7 +148,7 @@ test("50 a second globally are 50 a second for 100 instances", async () => {
   }
 });
 
-test("a global leaky bucket is one line for all instances", async () => {
+test("all instances share the queue of a global leaky bucket", async () => {
   const text = `
 url: /
 rules:
@@ -173,7 +173,7 @@ rules:
   remote.redis.disconnect();
 });
 
-test("a client that goes away leaves the global line and is charged nowhere", async () => {
+test("a request whose client disconnects leaves the global queue and is charged to no rule", async () => {
   const gateway = await open(
     `
 url: /
@@ -242,10 +242,10 @@ test("Redis unavailable: an error, local charges are given back, a shadow rule d
   assert.equal(await ask(gateway, "/shadow"), [true, "+local 8"]);
 });
 
-test("Redis unavailable: this instance's share, or all pass, by option", async () => {
+test("Redis unavailable: by option this instance's share passes, or all requests pass", async () => {
   const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 10, algo: W, scope: global }]";
   const passed = async (options: Partial<GatewayOptions>) => {
-    // a client of its own, for outages are known by client
+    // a separate client, because an outage is a state of the client
     const runScript: ScriptRunner["runScript"] = () => Promise.reject(new Error("refused"));
     const gateway = await open(text, { redis: { runScript }, ...options });
     let count = 0;
@@ -295,7 +295,7 @@ for (const [algo, decided] of [
   });
 }
 
-test("limitKey: a leaky bucket's line moves at the key's rpu, and 0 refuses all", async () => {
+test("limitKey: the queue of a leaky bucket moves at the key's rpu, and 0 refuses all", async () => {
   const gateway = await open(
     "url: /\nrules: [{ name: line, actor: all, unit: minute, rpu: 60, algo: LB, burst: 1, scope: global, limitKey: k }]",
   );

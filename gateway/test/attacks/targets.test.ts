@@ -23,7 +23,7 @@ test.before(async () => {
 });
 test.after(() => servers.close());
 
-/** What each server made of it; fails if one served the secret without its rule. */
+/** Sends the target to each server. Fails if a server serves the secret without applying its rule. @returns the servers that served it */
 async function attack(target: string): Promise<string[]> {
   const served: string[] = [];
   for (const [name, port] of Object.entries(servers.ports)) {
@@ -195,7 +195,7 @@ test("16 KB of special characters take about as long as 16 KB of letters", () =>
     const body = unit.repeat(Math.floor(16_000 / unit.length));
     for (const head of heads) tree.match(head + body);
   }
-  // some 400 targets, of 2 ms each on a quiet machine
+  // about 400 targets, which take 2 ms each on an idle machine
   assert.ok(cpuMs() - started < 20_000);
 });
 
@@ -205,11 +205,11 @@ test("broken escapes cost no exceptions", () => {
   const target = `http://x//${"%ffa".repeat(4000)}`;
   const started = cpuMs();
   for (let i = 0; i < 30; i++) tree.match(target);
-  // 2 ms each on a quiet machine; with exceptions more than 400
+  // 2 ms each on an idle machine; with exceptions more than 400 ms
   assert.ok(cpuMs() - started < 4000);
 });
 
-test("a target with the segments of all rules is held to them, and each is found once", () => {
+test("a target that contains the segments of all rules is subject to all of them, each once", () => {
   const tree = new PathTree<number>();
   for (let i = 0; i < 1000; i++) tree.add(`/shop/article-${i}`, i);
   const all = Array.from({ length: 1000 }, (_, i) => `article-${i}`).join("/");

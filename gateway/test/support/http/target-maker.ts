@@ -1,4 +1,4 @@
-/** Request targets that try to look like something else, from a seed. */
+/** Generates disguised request targets from a seed. */
 
 /** Mulberry32: the same numbers for the same seed. */
 function randomOf(seed: number): () => number {

@@ -1,7 +1,7 @@
 /**
- * Servers with something to guard, each with a filter in front: what they answer below /admin/secret
- * is SECRET, and a request that met the rule has RateLimit fields in its answer. The requests are
- * written to a socket, because every client rewrites some targets.
+ * Servers with a secret, each with a filter before it. They answer SECRET below /admin/secret, and an
+ * answer has RateLimit fields if the rule applied to the request. Requests are written to a raw
+ * socket, because every HTTP client rewrites some targets.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server } from "node:http";
@@ -40,10 +40,10 @@ const RULES = [
   `- { url: /most, except: /most/public, ${RULE} }`,
 ].join("\n");
 
-/** It has no types of its own. */
+/** This version has no types. */
 const express4 = createRequire(import.meta.url)("express-4") as typeof express;
 
-// -- handlers that find their path by hand, in the ways that people write --
+// -- handlers that parse the path by hand, in common ways --
 
 const decoded = (text: string) => {
   try {
@@ -132,7 +132,7 @@ const byHand: RequestListener = (req, res) => {
 // -- all servers --
 
 export interface GuardedServers {
-  /** By name, the port of each. */
+  /** The port of each server, by name. */
   readonly ports: Readonly<Record<string, number>>;
   close(): Promise<void>;
 }
@@ -240,10 +240,10 @@ async function inFastify(gateway: Gateway, routerOptions: object): Promise<Reque
   return (req, res) => app.routing(req, res);
 }
 
-/** What a server made of a target. */
+/** A server's answer to a target. */
 export type Answer = "nothing" | "guarded" | "bypassed";
 
-/** Sends it as it is, byte by byte: characters above 255 are left out. */
+/** Sends the target unchanged, byte by byte. Characters above 255 are left out. */
 export function send(port: number, target: string): Promise<{ answer: Answer; text: string }> {
   return new Promise((resolve, reject) => {
     let text = "";
