@@ -2,12 +2,12 @@
 // tsconfig.build.json and the "exports" of its package.json.
 //
 //   dist/**/*.js               the ES modules, one for each source
-//   dist/cjs/**/*.js           the same as CommonJS, one for each entry and what several entries share
-//   dist/cjs/**/*.d.ts         the types of both
+//   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share
+//   dist/cjs/**/*.d.ts         the types of both builds
 //   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
 //
-// The types exist once, so a class of one build has the same type as that of the other. An ES module
-// may import types of CommonJS, not the reverse, so they are CommonJS.
+// The types exist once, so a class has the same type in both builds. They are CommonJS, because an ES
+// module may import types of CommonJS but not the reverse.
 //
 // The JavaScript has no comments, and short names for local variables and private members. Classes and
 // functions keep their names, so that stack traces can be read.
@@ -19,7 +19,7 @@ import { build, transform } from "esbuild";
 import { minify } from "terser";
 import { pruneTypes } from "./prune-types.ts";
 
-/** Packages without CommonJS. A CommonJS declaration may import only their types, and must say so. */
+/** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
 const ES_ONLY = ["p-queue"];
 
 const typescript = resolve("node_modules/typescript/bin/tsc");
@@ -91,7 +91,7 @@ async function shorten(file: string): Promise<string> {
   const options = {
     parse,
     compress: { ...kept, ecma: 2020, passes: 2 },
-    // nothing outside sees a CommonJS module's own variables; an ES module exports its own
+    // the top-level names of a CommonJS module are private; those of an ES module may be exports
     mangle: { ...kept, toplevel: isCommonJs },
     format: { ecma: 2020, semicolons: false, preserve_annotations: true },
   } as const;

@@ -1,11 +1,14 @@
-// Writes src/stores/redis/lua.gen.ts: every .lua of src as a string, without comments and with short names; a line
-// `--> name` stays, to be replaced by the script of that name. Each is an export of its own, so that a bundle has those
-// that it uses; the twins of algorithms are also in a table by name. Constants (a line `local NAME = number`, here or in
-// frame.lua) are put where they are used: a function that a script makes costs the less, the fewer variables it closes over.
-// hot.lua becomes a string for each twin that has the mark `--> hot`, which names the two fields of its state.
+// Writes src/stores/redis/lua.gen.ts, which has every .lua file of src as a string without comments and with short names.
 //
-//   npm run lua             writes it
-//   npm run lua -- --check  fails if it is not what it would write
+// - A line `--> name` stays: it is replaced later by the script of that name.
+// - Each script is an export of its own, so a bundle contains only those that it uses. The twins of algorithms are also
+//   in a table by name.
+// - Constants (a line `local NAME = number`, in the script or in frame.lua) are inlined: a Lua function is cheaper to
+//   create when it closes over fewer variables.
+// - hot.lua becomes one string for each twin that has the mark `--> hot`, which names the two fields of the twin's state.
+//
+//   npm run lua             writes the file
+//   npm run lua -- --check  fails if the file is out of date
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -14,7 +17,7 @@ import { minified, shortNames } from "./minify-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
 const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
-/** What is no comment, and a comment that is no mark. */
+/** Matches a line with a comment; the first group is the code before it. A mark (`-->`) is not a comment. */
 const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
 const HOT = /^--> hot (\w+) (\w+)$/;
 /** Marks that only this script reads. */
@@ -48,7 +51,7 @@ function withConstants(name: string): string[] {
     .map((line) => line.replace(/\b[A-Z][A-Z_]+\b/g, (word) => constants.get(word) ?? word));
 }
 
-/** The lines of the frame from this mark to the next. */
+/** Returns the lines of the frame from this mark to the next. */
 function stepOf(mark: string): string[] {
   const frame = withConstants("frame");
   const from = frame.indexOf(`--> ${mark}`) + 1;
@@ -106,6 +109,6 @@ ${table.join("\n")}
 
 if (!process.argv.includes("--check")) writeFileSync(TARGET, text);
 else if (readFileSync(TARGET, "utf8") !== text) {
-  console.error(`${TARGET} is not current: npm run lua`);
+  console.error(`${TARGET} is out of date: run npm run lua`);
   process.exitCode = 1;
 }

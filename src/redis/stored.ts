@@ -54,7 +54,9 @@ export interface StoredLease {
 
 /** What a `RedisConcurrencyLimiter` has stored under its key. */
 export interface StoredLeases {
+  /** The leases that callers hold. */
   readonly held: readonly StoredLease[];
+  /** The tickets of callers that wait for a lease. */
   readonly waiting: readonly StoredLease[];
   /** The limits that were set at run time: for code that declares one number, the number that applies. */
   readonly limits: readonly { readonly declared: number; readonly inForce: number }[];

@@ -32,10 +32,12 @@ export class FakeClock implements Clock {
     this.#now = toMicros(checkNumber("startMs", startMs, atLeastZero));
   }
 
+  /** The time of this clock, ms. */
   now(): number {
     return this.#now / 1000;
   }
 
+  /** Calls `wake` when the clock is advanced to this time, ms, or past it. */
   wakeAt(timeMs: number, wake: () => void): Timer {
     const alarm: Alarm = { at: toMicros(timeMs), wake };
     this.#alarms.add(alarm);

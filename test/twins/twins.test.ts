@@ -301,7 +301,7 @@ class Runner implements ScriptRunner {
   async runScript(script: Script, keys: readonly string[], args: readonly string[]) {
     const reply = await scriptRunner(redis).runScript(script, keys, args);
     for (const one of Array.isArray(reply) ? reply : [reply]) {
-      if (/^(\d|no$|never$)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
+      if (/^(\d|no|never)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
     }
     return reply;
   }
