@@ -24,7 +24,7 @@ if (wanted.length === 0 || unknown !== undefined) {
   console.error(`site.ts expects ${Object.keys(STEPS).join(", ")}; got ${unknown ?? "nothing"}`);
   process.exit(1);
 }
-if (!isInstalled()) run("npm", ["ci", "--prefix", "site", "--workspaces=false", "--no-audit"]);
+if (!isInstalled()) run("npm", ["ci", "--workspaces=false", "--no-audit", "--no-fund"], "site");
 for (const args of wanted.flatMap((step) => STEPS[step] ?? [])) run(process.execPath, args);
 
 /** Returns whether site/node_modules contains the packages of the lock file. */
@@ -47,7 +47,7 @@ function isInstalled(): boolean {
   }
 }
 
-function run(command: string, args: readonly string[]): void {
-  const { status } = spawnSync(command, args, { stdio: "inherit" });
+function run(command: string, args: readonly string[], cwd = "."): void {
+  const { status } = spawnSync(command, args, { stdio: "inherit", cwd });
   if (status !== 0) process.exit(status ?? 1);
 }
