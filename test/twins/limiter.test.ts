@@ -17,13 +17,13 @@ type Deed =
   | { verb: "rate"; factor: number };
 
 /**
- * Each costs a microsecond or more: whoever waits here is released at the end of the microsecond
- * in which its instant lies, and what it asks next within the same one counts from that instant,
- * while Redis has told whole microseconds.
+ * Each permit costs a microsecond or more. A local waiter is released at the end of the
+ * microsecond that holds its instant, and its next request in that microsecond counts from that
+ * instant, while Redis grants at whole microseconds.
  */
 const n = fc.constantFrom(1, 1, 1, 2, 5, 0.5, 1 / 3, 20);
 /**
- * In all less than 2^32: from there on both count from a later instant, but not always from the
+ * Less than 2^32 in all: from there on both count from a later instant, but not always from the
  * same one, and rounding may differ.
  */
 const micros = fc.oneof(
@@ -79,7 +79,7 @@ interface Subject extends Limiter {
   getRate?(): number;
 }
 
-/** A limiter on a clock of its own, and what it has answered: the answers, and when they came. */
+/** A limiter on a clock of its own, and its answers with their instants. */
 class Player {
   readonly told: unknown[] = [];
   readonly #clock: FakeClock;
@@ -171,12 +171,12 @@ function pair(list: readonly Numbers[], [here, there]: readonly [FakeClock, Fake
 }
 
 /**
- * What shifts those who wait in this process, where on Redis what was told is told: done only when
- * nobody waits.
+ * Re-times local waiters, while instants that Redis has promised stay: done only when no caller
+ * waits.
  */
 const RETIMING: readonly string[] = ["charge", "refund", "pause", "rate"];
 
-limiters("tell the same waits and decisions, at the same instants", async () => {
+limiters("local and remote limiters give the same answers at the same instants", async () => {
   let deeds = 0;
   const property = fc.asyncProperty(
     fc.constantFrom(0, 1, 7, 100_000_000).map((units) => (units * 2 ** 24) / 1000),
@@ -188,7 +188,7 @@ limiters("tell the same waits and decisions, at the same instants", async () => 
     async (startMs, list, story) => {
       const clocks = [new FakeClock(startMs), new RemoteClock(startMs)] as const;
       const { local, remote } = pair(list, clocks);
-      // on Redis life begins at the first call that changes anything
+      // on Redis the state begins at the first call that changes it
       await remote.reset();
       const here = new Player(clocks[0], local, list);
       const there = new Player(clocks[1], remote, list);

@@ -2,8 +2,9 @@
 import type { Policy } from "../../../src/algorithms/algorithm.ts";
 
 /**
- * `edge`: time goes on to where that many permits can go, or where everything is as new, or by one
- * microsecond less or more. `charge` is for properties that hold after debts, too.
+ * `edge`: time advances to the instant when that many permits are available, or when the state is
+ * as new, or a microsecond earlier or later. `charge` is for properties that also hold after
+ * debts.
  */
 export type Deed =
   | { readonly verb: "step"; readonly micros: number }
@@ -25,7 +26,7 @@ interface Grant {
   readonly receipt: number;
 }
 
-/** A state under a policy, and all that happened to it. */
+/** A state under a policy, and its whole history. */
 export class World {
   readonly policy: Policy;
   readonly grants: Grant[] = [];
@@ -87,7 +88,7 @@ export class World {
   #toEdge(permits: number, fresh: boolean, by: number): void {
     const reset = this.now + this.policy.algorithm.lifetime(this.policy, this.state, this.now);
     const at = fresh ? reset : this.earliest(this.now, permits);
-    // what is an hour away, or never comes, is no edge to be seen
+    // an edge that is an hour away, or never comes, cannot be observed
     if (at - this.now <= 3.6e9) this.now = Math.max(this.now, Math.ceil(at) + by);
   }
 }

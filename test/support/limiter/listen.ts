@@ -14,7 +14,7 @@ export function listener() {
     start: () => {
       for (const { channel, hear } of ears) channel.subscribe(hear);
     },
-    /** What was told since this was last asked. */
+    /** The messages since the last call. */
     heard: () => told.splice(0),
     stop: () => {
       for (const { channel, hear } of ears) channel.unsubscribe(hear);

@@ -2,7 +2,7 @@ import type { Permits } from "../../../src/ground/permits.ts";
 import type { Limiter, LocalLimiter, Reservation } from "../../../src/limiter/limiter-api.ts";
 import { turn } from "../limiter/watch.ts";
 
-/** A limiter as if it were behind a network: its verbs answer later, or fail. */
+/** A limiter that behaves like one behind a network: its verbs answer later, or fail. */
 export function later(local: LocalLimiter) {
   let underWay = 0;
   const remote = {
@@ -23,9 +23,9 @@ export function later(local: LocalLimiter) {
         };
       },
     } as Limiter,
-    /** How the next calls fail, one after the other. */
+    /** The errors with which the next calls fail, in order. */
     failures: [] as Error[],
-    /** Nothing is under way, and everything that is ready to run has run. */
+    /** Nothing is in flight, and everything that is ready to run has run. */
     async settled(): Promise<void> {
       do await turn();
       while (underWay > 0);
