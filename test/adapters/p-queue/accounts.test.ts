@@ -6,8 +6,8 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { later } from "../../support/p-queue/later.ts";
 import { suite } from "../../support/suite.ts";
 
-// The permits that a queue takes are those of the jobs that it starts: none more, none less, whatever
-// is added, aborted, paused and cleared on the way.
+// A queue takes exactly the permits of the jobs that it starts, whatever is added, aborted, paused
+// and cleared meanwhile.
 const test = suite("p-queue: accounts");
 
 const CAPACITY = 8;
@@ -23,7 +23,7 @@ const step = fc.record({
 });
 
 for (const where of ["here", "elsewhere"] as const) {
-  test(`a limiter ${where}: a model that is charged for the starts stands as the limiter does`, async () => {
+  test(`a limiter ${where}: a model that is charged for each start matches the limiter`, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
         const clock = new FakeClock();
@@ -38,7 +38,7 @@ for (const where of ["here", "elsewhere"] as const) {
           for (let i = 0; i < 5; i++) await remote.settled();
         };
         const controllers = new Map<string, AbortController>();
-        /** Those who wait: their permits by priority, the highest first. */
+        /** The waiting jobs: their permits by priority, the highest first. */
         const waiting = new Map<string, { permits: number; priority: number }>();
 
         const add = (id: string, permits: number, priority: number, forMs: number) => {
@@ -57,7 +57,7 @@ for (const where of ["here", "elsewhere"] as const) {
             if (error !== "enough" && error?.name !== "AbortError") throw error;
           });
         };
-        /** Nobody waits who could go. */
+        /** No job waits that could start. */
         const idle = () => {
           const head = [...waiting.values()].sort((a, b) => b.priority - a.priority)[0];
           if (head === undefined || queue.isPaused || queue.pending >= queue.concurrency) return;

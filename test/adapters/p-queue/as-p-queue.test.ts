@@ -7,7 +7,7 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-// Where the limiter never makes anybody wait, a PacedQueue is a PQueue.
+// Where the limiter never delays a job, a PacedQueue behaves like a PQueue.
 const test = suite("p-queue: as PQueue");
 
 const boundless = () =>
@@ -20,7 +20,7 @@ interface Settlers {
   reject(error: Error): void;
 }
 
-/** A queue under test and all that can be seen of it. */
+/** A queue under test and everything that can be observed of it. */
 function observe(queue: PQueue | PacedQueue) {
   const log: string[] = [];
   const running = new Map<number, Settlers>();
@@ -51,13 +51,14 @@ function observe(queue: PQueue | PacedQueue) {
     queue.pending,
     queue.isPaused,
     queue.concurrency,
-    // within a job that adds one PQueue 9 starts that alone, PQueue 10 and we all who may
+    // within a job that adds one PQueue 9 starts only that, PQueue 10 and PacedQueue start every
+    // job that may run
     [...running.keys()].sort().join(),
     [-1, 0, 1, 2].map((priority) => queue.sizeBy({ priority })).join(),
     queue.runningTasks.map(({ id, priority }) => `${id}/${priority}`).join(),
     log.slice(-8).join(),
   ];
-  const heard = () => log.push("none runs");
+  const heard = () => log.push("no job runs");
   if (queue instanceof EventTarget) queue.addEventListener("pendingZero", heard);
   else queue.on("pendingZero", heard);
   return { queue, log, running, controllers, add, state };
@@ -103,7 +104,7 @@ test("random histories look the same from outside, at once and a turn later", as
               const all = [...controllers.keys()];
               controllers.get(all[pick % all.length] ?? -1)?.abort("enough");
             } else if (deed === "setPriority") {
-              // a priority that nobody has: what PQueue does where it stays the same has changed
+              // a priority that no job has: what PQueue does where it stays the same has changed
               try {
                 queue.setPriority(`${pick % (i + 1)}`, pick % 2 ? i + 10 : -i - 10);
               } catch (error) {
