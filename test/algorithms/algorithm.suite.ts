@@ -63,8 +63,8 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
     { weight: 1, arbitrary: cancel },
     { weight: 1, arbitrary: pause },
   ];
-  const deedsOf = (...deeds: fc.WeightedArbitrary<Deed>[]) =>
-    fc.array(fc.oneof(...deeds), { maxLength: 30, size: "max" });
+  const deedsOf = (...actions: fc.WeightedArbitrary<Deed>[]) =>
+    fc.array(fc.oneof(...actions), { maxLength: 30, size: "max" });
   const start = fc.constantFrom(0, 1, 123_456);
   const epoch = fc.constantFrom(0, SHIFT, 1_700_000_000_123_456);
   const lived = fc
@@ -72,13 +72,13 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       policy: policies,
       start,
       epoch,
-      deeds: deedsOf(...usual, { weight: 2, arbitrary: debt }),
+      actions: deedsOf(...usual, { weight: 2, arbitrary: debt }),
     })
     .map((past) => ({
       past,
       get world() {
         const world = new World(past.policy, past.start, past.epoch);
-        for (const deed of past.deeds) world.do(deed);
+        for (const action of past.actions) world.do(action);
         return world;
       },
       [fc.toStringMethod]: () => fc.stringify(past),
@@ -110,35 +110,35 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
 
   law(
     "envelope: no interval holds more than its bound",
-    fc.property(policies, start, epoch, deedsOf(...usual), (policy, now, epoch, deeds) => {
+    fc.property(policies, start, epoch, deedsOf(...usual), (policy, now, epoch, actions) => {
       const world = new World(policy, now, epoch);
-      for (const deed of deeds) if (cancels || deed.verb !== "cancel") world.do(deed);
+      for (const action of actions) if (cancels || action.verb !== "cancel") world.do(action);
       within(policy, world.grants);
     }),
   );
 
   law(
     "envelope: the same through a limiter, with waiters that leave",
-    fc.asyncProperty(policies, deedsOf(...usual), async (policy, deeds) => {
+    fc.asyncProperty(policies, deedsOf(...usual), async (policy, actions) => {
       const clock = new FakeClock(1_700_000_000_000);
       const limiter = Limiter.create(policy, { clock });
       const micros = () => Math.round(clock.now() * 1000);
       const went: { at: number; permits: number }[] = [];
       const waiting: AbortController[] = [];
-      for (const deed of deeds) {
-        if (deed.verb === "step") await clock.advance(deed.micros / 1000);
-        else if (deed.verb === "pause") limiter.pause(deed.micros / 1000);
-        else if (deed.verb === "cancel") waiting[deed.which % waiting.length]?.abort();
-        else if (deed.permits > limiter.peek(1e-9).limit) continue;
-        else if (deed.verb === "edge") {
-          const { waitMs, resetMs } = limiter.peek(deed.permits);
-          const ms = (deed.fresh ? resetMs : waitMs) + deed.by / 1000;
+      for (const action of actions) {
+        if (action.verb === "step") await clock.advance(action.micros / 1000);
+        else if (action.verb === "pause") limiter.pause(action.micros / 1000);
+        else if (action.verb === "cancel") waiting[action.which % waiting.length]?.abort();
+        else if (action.permits > limiter.peek(1e-9).limit) continue;
+        else if (action.verb === "edge") {
+          const { waitMs, resetMs } = limiter.peek(action.permits);
+          const ms = (action.fresh ? resetMs : waitMs) + action.by / 1000;
           if (ms <= 3.6e6) await clock.advance(Math.max(0, ms));
-        } else if (deed.verb === "ask") {
-          const { permits } = deed;
+        } else if (action.verb === "ask") {
+          const { permits } = action;
           const controller = new AbortController();
           waiting.push(controller);
-          const timeoutMs = deed.longest / 1000;
+          const timeoutMs = action.longest / 1000;
           const { signal } = controller;
           const note = (got: boolean) => {
             if (got) went.push({ at: micros(), permits });
@@ -434,10 +434,10 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
           // the last bit of a sum may decide over a step
           const soonest = world.earliest(from, permits * (1 + 1e-9), state);
           const latest = world.earliest(from, permits * (1 - 1e-9), state);
-          const told = `${permits} from ${from}: ${at}, of ${deficit} deficit ${soonest}, ${latest}`;
+          const description = `${permits} from ${from}: ${at}, of ${deficit} deficit ${soonest}, ${latest}`;
           if (at === Infinity) continue;
-          assert.ok(soonest >= at - 1, told);
-          assert.ok(latest <= at + slack + 1, told);
+          assert.ok(soonest >= at - 1, description);
+          assert.ok(latest <= at + slack + 1, description);
         }
         if (slack > 0) continue;
         const at = world.earliest(free, permits);
@@ -454,16 +454,17 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       policies,
       fc.integer({ min: 1, max: 7 }),
       fc.array(fc.tuple(fc.nat({ max: 6 }), fc.oneof(...usual)), { maxLength: 40, size: "max" }),
-      (policy, count, deeds) => {
+      (policy, count, actions) => {
         const part = legible(share(policy, 1 / count));
         const worlds = Array.from({ length: count }, () => new World(part, 0, 0));
         let now = 0;
-        for (const [which, deed] of deeds) {
-          if (!cancels && deed.verb === "cancel") continue;
+        for (const [which, action] of actions) {
+          if (!cancels && action.verb === "cancel") continue;
           const world = worlds[which % count] as World;
-          const scaled = "permits" in deed ? { ...deed, permits: deed.permits / count } : deed;
+          const scaled =
+            "permits" in action ? { ...action, permits: action.permits / count } : action;
           world.now = now;
-          world.do(which % 2 === 0 ? scaled : deed);
+          world.do(which % 2 === 0 ? scaled : action);
           now = world.now;
         }
         const grants = worlds.flatMap(({ grants }) => grants);

@@ -18,8 +18,8 @@ export function play(policy: Policy, rows: readonly Row[]): void {
   for (const [index, [at, ask, wait]] of rows.entries()) {
     const now = at * SECOND;
     const instant = algorithm.earliest(policy, state, now, ask);
-    const told = Math.ceil(instant - now) / SECOND;
-    assert.is(told, wait, `row ${index + 1} (${at} s, ${ask})`);
+    const dueAt = Math.ceil(instant - now) / SECOND;
+    assert.is(dueAt, wait, `row ${index + 1} (${at} s, ${ask})`);
     if (wait < Infinity) algorithm.take(policy, state, instant, ask);
   }
 }
@@ -76,13 +76,13 @@ export function bucketSuite<P extends Policy>(
     "honest: refused at every microsecond before the promised one, granted then",
     law(({ at, now, permits }) => {
       const instant = at(now, permits);
-      const told = Math.ceil(instant);
+      const dueAt = Math.ceil(instant);
       assert.ok(instant >= now && instant < Infinity);
       assert.is(at(instant, permits), instant);
-      assert.is(at(told, permits), told);
-      for (const sooner of [told - 1, told - 2, told - 1000, (now + told) / 2]) {
+      assert.is(at(dueAt, permits), dueAt);
+      for (const sooner of [dueAt - 1, dueAt - 2, dueAt - 1000, (now + dueAt) / 2]) {
         const whole = Math.floor(sooner);
-        if (whole >= now && whole < told) assert.is(at(whole, permits), instant);
+        if (whole >= now && whole < dueAt) assert.is(at(whole, permits), instant);
       }
     }),
   );
@@ -274,12 +274,12 @@ class History<P extends Policy> {
     this.state = algorithm.start(policy, 0);
     this.permits = sized(ask, largest);
     let now = 0;
-    for (const [by, deed, amount] of past) {
+    for (const [by, action, amount] of past) {
       now += by;
       const n = sized(amount, largest);
-      if (deed === "giveBack") algorithm.giveBack(policy, this.state, now, n);
+      if (action === "giveBack") algorithm.giveBack(policy, this.state, now, n);
       else {
-        const at = deed === "take" ? algorithm.earliest(policy, this.state, now, n) : now;
+        const at = action === "take" ? algorithm.earliest(policy, this.state, now, n) : now;
         algorithm.take(policy, this.state, at, n);
       }
     }

@@ -186,8 +186,8 @@ for (const [name, { policy, rows, deficit: expected }] of Object.entries(cases))
   owing(name, () => {
     const state = play(policy, rows);
     for (const [at, deficit] of Object.entries(expected)) {
-      const told = policy.algorithm.deficit(policy, state, Math.round(Number(at) * SECOND));
-      assert.ok(Math.abs(told - deficit) < 1e-9, `${told} at ${at} s, expected ${deficit}`);
+      const actual = policy.algorithm.deficit(policy, state, Math.round(Number(at) * SECOND));
+      assert.ok(Math.abs(actual - deficit) < 1e-9, `${actual} at ${at} s, expected ${deficit}`);
     }
   });
 }

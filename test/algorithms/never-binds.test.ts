@@ -49,13 +49,13 @@ for (const [title, a, b, useless] of rows) {
 
 test("create warns once for the same numbers, with the numbers and the fix", async () => {
   const warnings: Error[] = [];
-  const hear = (warning: Error) => void warnings.push(warning);
-  process.on("warning", hear);
+  const onWarning = (warning: Error) => void warnings.push(warning);
+  process.on("warning", onWarning);
   const policies = { second: fixed(12, 1), minute: fixed(7, 60) };
   for (let i = 0; i < 2; i++) Limiter.create(policies);
   KeyedLimiter.create(policies);
   await new Promise((resolve) => setImmediate(resolve));
-  process.off("warning", hear);
+  process.off("warning", onWarning);
   assert.is(warnings.length, 1);
   const [{ name, message } = new Error("none")] = warnings;
   assert.is(name, "SmoothLimiterWarning");

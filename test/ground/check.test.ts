@@ -57,10 +57,10 @@ const withoutInfinity = notFinite.filter(([value]) => value !== Infinity);
 const badPermits = [...notNumbers, ...notFinite, ...notPositive];
 
 /** The error that `action` throws or rejects with; `isPromised`: it must not throw. */
-async function failure(deed: () => unknown, isPromised = false): Promise<Error> {
+async function failure(action: () => unknown, isPromised = false): Promise<Error> {
   let answer: unknown;
   try {
-    answer = deed();
+    answer = action();
   } catch (error) {
     assert.not(isPromised, `thrown instead of rejected: ${error}`);
     return error as Error;
@@ -120,12 +120,12 @@ async function rateLimiter(rate: number, idleMs: number, numbers: object): Promi
 /** Fails with the expected error, and leaves everything as it was. */
 async function refuses(
   scene: Scene,
-  deed: (limiter: LocalLimiter) => unknown,
+  action: (limiter: LocalLimiter) => unknown,
   [error, message]: readonly [ErrorClass, string | RegExp],
   isPromised = false,
 ): Promise<void> {
   const before = scene.look();
-  const thrown = await failure(() => deed(scene.limiter), isPromised);
+  const thrown = await failure(() => action(scene.limiter), isPromised);
   const facts = `${thrown.name}: ${thrown.message}`;
   if (typeof message === "string") assert.is(thrown.message, message);
   else assert.match(thrown.message, message);
@@ -340,8 +340,8 @@ others.run();
 
 const creation = suite("bad arguments of create");
 
-async function refusesToCreate(deed: () => unknown, error: ErrorClass, message: string | RegExp) {
-  const thrown = await failure(deed);
+async function refusesToCreate(action: () => unknown, error: ErrorClass, message: string | RegExp) {
+  const thrown = await failure(action);
   if (typeof message === "string") assert.is(thrown.message, message);
   else assert.match(thrown.message, message);
   assert.is(thrown.constructor, error, thrown.message);

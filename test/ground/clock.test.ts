@@ -15,10 +15,10 @@ const turn = () => new Promise<void>((resolve) => real.setImmediate(resolve));
 
 const sleep = (ms: number) => new Promise<void>((resolve) => real.setTimeout(resolve, ms));
 
-async function throws(deed: () => unknown, expected: RegExp): Promise<void> {
+async function throws(action: () => unknown, expected: RegExp): Promise<void> {
   let message = "nothing was thrown";
   try {
-    await deed();
+    await action();
   } catch (error) {
     message = String(error);
   }

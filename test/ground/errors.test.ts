@@ -84,9 +84,9 @@ shapes("an error class of the application", () => {
 shapes.run();
 
 /** The error that `action` throws or rejects with. */
-async function failure(deed: () => unknown): Promise<unknown> {
+async function failure(action: () => unknown): Promise<unknown> {
   try {
-    await deed();
+    await action();
   } catch (error) {
     return error;
   }

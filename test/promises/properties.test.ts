@@ -240,8 +240,8 @@ function checkEnvelope(
         .filter((refund) => refund.at >= since && refund.at <= at)
         .reduce((all, { ask }) => all + (ask[policy] || ask[0] || ask[1]), 0);
       const bound = max + (fastest * (at - from + 1)) / 1e6 + back * worth + lent;
-      const told = `${sum} in ${at - from} us from ${from}, at most ${bound}`;
-      assert.ok(sum <= bound * (1 + 1e-9) + 1e-6, told);
+      const facts = `${sum} in ${at - from} us from ${from}, at most ${bound}`;
+      assert.ok(sum <= bound * (1 + 1e-9) + 1e-6, facts);
     }
   }
 }
@@ -314,8 +314,8 @@ promises("2, honest waits: refused before the promised instant, granted exactly 
       const punctual = await play();
       await punctual.clock.advance(wait);
       assert.is(punctual.limiter.tryAcquire(permits), true);
-      const told = await play();
-      assert.is(told.limiter.reserve(permits).waitMs, waitMs);
+      const story = await play();
+      assert.is(story.limiter.reserve(permits).waitMs, waitMs);
     },
   );
   await fc.assert(property, { numRuns: RUNS, examples: regressions.honest });

@@ -314,20 +314,20 @@ test("during an outage each member acts by its own whenUnavailable", async () =>
   const open = make({ whenUnavailable: "allow" });
   for (let i = 0; i < 9; i++) assert.ok(await open.of("a").tryAcquire());
 
-  const patient = make({ whenUnavailable: "wait" });
-  assert.not(await patient.of("a").tryAcquire(), "the wait is no longer than for the permits");
-  assert.not(await patient.of("a").tryAcquire(1, 20));
+  const waitForStore = make({ whenUnavailable: "wait" });
+  assert.not(await waitForStore.of("a").tryAcquire(), "the wait is no longer than for the permits");
+  assert.not(await waitForStore.of("a").tryAcquire(1, 20));
   const place = ConcurrencyLimiter.create(1);
-  assert.is(await allOf(place, patient.of("a")).tryAcquire(20), undefined);
-  assert.is(await allOf(place, patient.of("a")).tryAcquire(), undefined);
+  assert.is(await allOf(place, waitForStore.of("a")).tryAcquire(20), undefined);
+  assert.is(await allOf(place, waitForStore.of("a")).tryAcquire(), undefined);
   assert.is(place.active, 0);
-  const decided = patient.of("z").decide();
-  const acquired = patient.of("y").acquire();
+  const decided = waitForStore.of("z").decide();
+  const acquired = waitForStore.of("y").acquire();
   await new Promise((resolve) => setTimeout(resolve, 50));
   away = undefined;
   assert.ok((await decided).allowed);
   assert.is(await acquired, 0);
-  const limiters = [thrown, local, open, patient];
+  const limiters = [thrown, local, open, waitForStore];
   await Promise.all(limiters.map(({ common }) => common.close()));
 });
 

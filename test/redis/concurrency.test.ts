@@ -200,7 +200,7 @@ test("a client without duplicate() needs a subscriber; arguments are checked", a
         limit as number,
         options as RedisConcurrencyOptions,
       );
-  for (const [deed, words] of [
+  for (const [action, words] of [
     [create({}, runner), /subscriber/],
     [create({}, {}), /redis must be/],
     [create({ subscriber: {} }), /subscriber must have/],
@@ -217,7 +217,7 @@ test("a client without duplicate() needs a subscriber; arguments are checked", a
     [create({ lease: 1 }), /lease/],
     [() => RedisConcurrencyLimiter.create(redis, "", 1), /name/],
   ] as const) {
-    assert.throws(deed, words);
+    assert.throws(action, words);
   }
   const subscriber: RedisSubscriber = {
     subscribe: () => Promise.resolve(),
@@ -356,9 +356,9 @@ test("a process that is suspended too long is notified, and its place goes to an
   bench.onEnd(() => limiter.close());
   child.kill("SIGSTOP");
   const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
-  const told = once(child, "message");
+  const notified = once(child, "message");
   child.kill("SIGCONT");
-  assert.match(`${(await told)[0]}`, "LeaseLostError");
+  assert.match(`${(await notified)[0]}`, "LeaseLostError");
   assert.not(leases.some(({ signal }) => signal.aborted));
   await leases[0]?.release();
 });

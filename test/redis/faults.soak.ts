@@ -45,7 +45,7 @@ const JITTER_MS = 100;
 /** Many callers of one limiter, in endless loops. */
 class Crowd {
   readonly limiter: RedisRateLimiter;
-  readonly patient: boolean;
+  readonly waitForStore: boolean;
   /** When a permit was used, ms. */
   readonly used: number[] = [];
   /** The number of calls by outcome. */
@@ -65,7 +65,7 @@ class Crowd {
   constructor(redis: RedisClient, name: string, whenUnavailable: "throw" | "wait", rate = RATE) {
     const options = { burstSeconds: BURST_SECONDS, timeoutMs: TIMEOUT_MS, whenUnavailable };
     this.limiter = RedisRateLimiter.create(redis, name, rate, options);
-    this.patient = whenUnavailable === "wait";
+    this.waitForStore = whenUnavailable === "wait";
     let last = performance.now();
     this.#probe = setInterval(() => {
       this.#lateMs = Math.max(this.#lateMs, performance.now() - last - 10);
@@ -107,7 +107,7 @@ class Crowd {
       this.#use("acquired");
     } else {
       // calls that wait for the store have no time limit: see the end of the crowd
-      const limitMs = this.patient ? Infinity : TIMEOUT_MS;
+      const limitMs = this.waitForStore ? Infinity : TIMEOUT_MS;
       const reservation = await this.#within(limitMs, this.limiter.reserve());
       await sleep(Math.random() * Math.min(1000, reservation.waitMs));
       await this.#cancel(reservation, limitMs);
@@ -120,7 +120,7 @@ class Crowd {
       else this.#use("cancelled too late");
     } catch (error) {
       // a cancel in flight when the connection breaks fails in any mode: it is not sent twice
-      if (!this.patient || !(error instanceof StoreUnavailableError)) throw error;
+      if (!this.waitForStore || !(error instanceof StoreUnavailableError)) throw error;
       this.#end("cancelled perhaps");
     }
   }
@@ -192,12 +192,12 @@ interface Faults {
 /** The sum of the lines of the bound. Each caller is promised one permit at most. */
 function bound(
   { lostStates = 0, lostWrites = 0, jumpSeconds = 0, lateAnswers = 0 }: Faults,
-  patient: boolean,
+  waitForStore: boolean,
 ): number {
   const anew = CALLERS + 1;
   const behind = CALLERS + STORE + 1;
   const jump = Math.min(RATE * jumpSeconds, behind);
-  const late = patient ? lateAnswers : 0;
+  const late = waitForStore ? lateAnswers : 0;
   return lostStates * anew + lostWrites * behind + jump + late;
 }
 
@@ -235,10 +235,10 @@ async function play(name: string, { client, fault, faults = {} }: Scene): Promis
     await Promise.all(crowds.map((crowd) => crowd.works()));
     await Promise.all(crowds.map((crowd) => crowd.end()));
     for (const crowd of crowds) {
-      const { ends, causes, patient } = crowd;
-      const facts = `${patient ? "wait" : "throw"}, ${JSON.stringify(ends)}, ${[...causes].join("; ")}`;
-      if (patient) assert.is(ends.unavailable, undefined, facts);
-      const most = bound(faults, patient);
+      const { ends, causes, waitForStore } = crowd;
+      const facts = `${waitForStore ? "wait" : "throw"}, ${JSON.stringify(ends)}, ${[...causes].join("; ")}`;
+      if (waitForStore) assert.is(ends.unavailable, undefined, facts);
+      const most = bound(faults, waitForStore);
       assert.ok(crowd.excess() <= most, `${facts}: ${crowd.excess()} in excess, at most ${most}`);
     }
     assert.is(listeners(redis), listenersBefore);

@@ -158,12 +158,12 @@ for (const nonsense of ["", "many", "-5", "inf", "nan", "1e400", "0x", "-1!\t2"]
     `an invalid limit is reported, and the declared one applies: ${JSON.stringify(nonsense)}`,
     async () => {
       const told: LimitIgnoredMessage[] = [];
-      const hear = (message: LimitIgnoredMessage) => void told.push(message);
-      diagnostics.limitIgnored.subscribe(hear);
+      const onMessage = (message: LimitIgnoredMessage) => void told.push(message);
+      diagnostics.limitIgnored.subscribe(onMessage);
       const limiter = open(window(7), { limitKey: "nonsense" });
       await redis.set("nonsense", nonsense);
       for (let i = 0; i < 3; i++) assert.is((await limiter.peek()).limit, 7);
-      diagnostics.limitIgnored.unsubscribe(hear);
+      diagnostics.limitIgnored.unsubscribe(onMessage);
       const [{ limiter: name, policy, value } = {} as LimitIgnoredMessage] = told;
       assert.is(told.length, 1, "once for each value, not for each call");
       assert.equal([name, policy], [`limits ${names}`, "default"]);

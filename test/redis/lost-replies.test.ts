@@ -64,10 +64,10 @@ async function runs(): Promise<number> {
 }
 
 /** Runs `action` and loses this many replies to it, one after the other. */
-async function losing<T>(replies: number, deed: () => Promise<T>): Promise<T> {
+async function losing<T>(replies: number, action: () => Promise<T>): Promise<T> {
   await proxy.stall("replies");
   let before = await runs();
-  const outcome = deed();
+  const outcome = action();
   outcome.catch(() => {});
   for (let lost = 1; lost <= replies; lost++) {
     await until("the server has run it", async () => (await runs()) > before);

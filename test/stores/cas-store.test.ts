@@ -453,8 +453,8 @@ wrong("a wrong reply is an error that names the key, at once, and no call stays 
     for (const [part, words] of cases) {
       const store = casStore({ ...GOOD, ...part } as CasBackend);
       const limiter = StoreLimiter.create(store, "api", window(1), { whenUnavailable });
-      for (const deed of [() => limiter.acquire(), () => limiter.decide()]) {
-        const error = await failure(deed);
+      for (const action of [() => limiter.acquire(), () => limiter.decide()]) {
+        const error = await failure(action);
         assert.instance(error, StoreUnavailableError, `${words}`);
         assert.match((error as Error).message, words);
       }
@@ -493,8 +493,8 @@ wrong('a rejection is the cause, also a TypeError, and callers with "wait" ask a
   const get = async (key: string) => (isAway ? raise(boom) : backend.values.get(key));
   const store = casStore({ get, compareAndSet: backend.compareAndSet.bind(backend) });
   const policies = window(5);
-  const patient = StoreLimiter.create(store, "api", policies, { whenUnavailable: "wait" });
-  const waiting = patient.acquire();
+  const waiter = StoreLimiter.create(store, "api", policies, { whenUnavailable: "wait" });
+  const waiting = waiter.acquire();
   const open = StoreLimiter.create(store, "api", policies, { whenUnavailable: "allow" });
   assert.is(await open.tryAcquire(), true);
   const error = await failure(() => StoreLimiter.create(store, "api", policies).acquire());

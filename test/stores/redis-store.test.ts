@@ -122,7 +122,7 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
   let count = 0;
   for (const rate of RATES) {
     for (const kind of KINDS) {
-      const deeds: ((limiter: RedisRateLimiter) => Promise<unknown>)[] = [
+      const actions: ((limiter: RedisRateLimiter) => Promise<unknown>)[] = [
         (limiter) => limiter.tryAcquire(),
         (limiter) => limiter.reserve(1e-3),
         (limiter) => limiter.reserve(1000),
@@ -134,7 +134,7 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
         (limiter) => limiter.resetRate(),
       ];
       await Promise.all(
-        deeds.map(async (deed) => {
+        actions.map(async (action) => {
           const name = `${count++}`;
           const limiter = open(name, rate, kind);
           let startedAt: number;
@@ -143,13 +143,13 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
           // on a machine that stalls, a key with a second to live lapses before it is checked
           do {
             startedAt = performance.now();
-            await deed(limiter);
+            await action(limiter);
             ({ resetMs } = await limiter.peek());
             life = await redis.pttl(`l:${name}`);
           } while (performance.now() - startedAt > 500);
-          const told = `${rate} ${JSON.stringify(kind)} ${deed}: ${life} ms of ${resetMs}`;
-          assert.ok(life > 0 && life >= resetMs, told);
-          assert.ok(life <= resetMs + HOUR_MS + 60_000, told);
+          const description = `${rate} ${JSON.stringify(kind)} ${action}: ${life} ms of ${resetMs}`;
+          assert.ok(life > 0 && life >= resetMs, description);
+          assert.ok(life <= resetMs + HOUR_MS + 60_000, description);
         }),
       );
     }
@@ -248,7 +248,7 @@ expiry("a key that lapsed never grants more than one that stayed", async () => {
     // all of one size: a state that grants a large request refuses more of the later small ones
     fc.constantFrom(1, 3, 0.5),
     fc.array(share, { minLength: 1, maxLength: 10 }),
-    async (declared, deeds, size, asks) => {
+    async (declared, actions, size, asks) => {
       const policies = readPolicies(declared);
       const names = policies.map(({ algorithm }) => algorithm.name);
       // how long Redis keeps it can be calculated to the millisecond: the twin test has checked
@@ -260,7 +260,7 @@ expiry("a key that lapsed never grants more than one that stayed", async () => {
       const stays = `stays ${stories}`;
       const lapses = `lapses ${stories++}`;
       let now = START;
-      for (const { verb, permits, step } of deeds) {
+      for (const { verb, permits, step } of actions) {
         now += Math.round(step * interval);
         const amount = policies.map(() => permits);
         const request: Record<typeof verb, StoreRequest> = {

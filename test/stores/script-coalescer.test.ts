@@ -28,13 +28,13 @@ class HandRunner implements ScriptRunner {
   }
 }
 
-const told = (_: Script, keys: readonly string[]) =>
+const describeCall = (_: Script, keys: readonly string[]) =>
   keys.length === 1 ? `one ${keys}` : keys.map((key) => `many ${key}`);
 
 const test = suite("script coalescer");
 
 test("keys of one turn share a call, each script by itself", async () => {
-  const runner = new HandRunner(told);
+  const runner = new HandRunner(describeCall);
   const coalescer = ScriptCoalescer.of(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
@@ -49,7 +49,7 @@ test("keys of one turn share a call, each script by itself", async () => {
 });
 
 test("keys whose arguments are equal share those", async () => {
-  const runner = new HandRunner(told);
+  const runner = new HandRunner(describeCall);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const lists = [["x", "y"], ["x", "y"], ["x", "z"], ["x"], ["x"], ["x", "y"]];
@@ -61,13 +61,13 @@ test("keys whose arguments are equal share those", async () => {
 });
 
 test("all limiters of one client share calls", () => {
-  const [one, other] = [new HandRunner(told), new HandRunner(told)];
+  const [one, other] = [new HandRunner(describeCall), new HandRunner(describeCall)];
   assert.is(ScriptCoalescer.of(one), ScriptCoalescer.of(one));
   assert.is.not(ScriptCoalescer.of(one), ScriptCoalescer.of(other));
 });
 
 test("no call has more than 64 keys", async () => {
-  const runner = new HandRunner(told);
+  const runner = new HandRunner(describeCall);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const replies = await Promise.all(

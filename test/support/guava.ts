@@ -109,9 +109,9 @@ export async function replay(history: History, create: Create): Promise<Outcome>
 
 const CLOSE_CALL = "close call";
 
-async function attempt(deed: () => Promise<string>): Promise<string> {
+async function attempt(action: () => Promise<string>): Promise<string> {
   try {
-    return await deed();
+    return await action();
   } catch (error) {
     return `error ${error}`;
   }
@@ -174,12 +174,12 @@ class Run {
 
   async #acquire(permits: number, original: string): Promise<string> {
     const before = this.#clock.micros;
-    const told = micros(await this.#clock.until(this.#subject.acquire(permits)));
+    const reported = micros(await this.#clock.until(this.#subject.acquire(permits)));
     const waited = this.#clock.micros - before;
-    const agrees = this.#near(told, Math.round(Number(original) * 1e6));
+    const agrees = this.#near(reported, Math.round(Number(original) * 1e6));
     this.#grants += 1;
-    if (told !== waited) return `returned ${told} but waited ${waited}`;
-    return agrees ? original : (told / 1e6).toFixed(6);
+    if (reported !== waited) return `returned ${reported} but waited ${waited}`;
+    return agrees ? original : (reported / 1e6).toFixed(6);
   }
 
   async #reserve(permits: number, original: string): Promise<string> {

@@ -43,8 +43,8 @@ test("a slow store answers later, by its own clock", async () => {
 test("a slow store in real time answers within timeoutMs or not", async () => {
   const store = memoryStore();
   store.delayMs = 100;
-  const patient = StoreLimiter.create(store, "api", window(1), { timeoutMs: 30_000 });
-  assert.is(await patient.tryAcquire(), true);
+  const slow = StoreLimiter.create(store, "api", window(1), { timeoutMs: 30_000 });
+  assert.is(await slow.tryAcquire(), true);
   const hasty = StoreLimiter.create(store, "api", window(1), { timeoutMs: 10 });
   assert.instance(await failure(() => hasty.tryAcquire()), StoreUnavailableError);
   store.recover();
@@ -55,13 +55,13 @@ test("a store that hangs answers nothing, and runs the calls when it recovers", 
   const store = memoryStore();
   const options = { timeoutMs: 20 };
   const limiter = StoreLimiter.create(store, "api", window(5), options);
-  const patient = StoreLimiter.create(store, "api", window(5), {
+  const slow = StoreLimiter.create(store, "api", window(5), {
     ...options,
     whenUnavailable: "wait",
   });
   store.hang();
   store.hang();
-  const waiting = patient.acquire();
+  const waiting = slow.acquire();
   const error = await failure(() => limiter.acquire());
   assert.instance(error, StoreUnavailableError);
   assert.is(((error as Error).cause as Error).name, "TimeoutError");
@@ -126,11 +126,11 @@ test("limits under keys are applied, as operators set them", async () => {
 
 test("several limiters at once: all grant a call, or none is charged", async () => {
   const store = memoryStore();
-  const everybody = StoreLimiter.create(store, "everybody", window(3));
+  const common = StoreLimiter.create(store, "common", window(3));
   const users = StoreLimiter.create(store, "users", window(1));
-  const both = allOf(everybody, users.for("ann"));
+  const both = allOf(common, users.for("ann"));
   assert.equal([await both.tryAcquire(), await both.tryAcquire()], [true, false]);
-  assert.is((await everybody.peek()).remaining, 2);
+  assert.is((await common.peek()).remaining, 2);
   store.fail();
   assert.instance(await failure(() => both.tryAcquire()), StoreUnavailableError);
 });

@@ -23,11 +23,11 @@ test("a quota without reports holds no request", () => {
 
 test("the example of the essay in budget.ts", () => {
   const budget = new Budget();
-  const told = { limit: 10, windowMs: 1000 };
-  budget.update(quota(9, 999, told), 2, 0, 10);
+  const window = { limit: 10, windowMs: 1000 };
+  budget.update(quota(9, 999, window), 2, 0, 10);
   assert.is(budget.left(10), 7);
   budget.take(1, 20); // D
-  budget.update(quota(2, 975, told), 0, 20, 30);
+  budget.update(quota(2, 975, window), 0, 20, 30);
   assert.is(budget.left(30), 2);
   for (const at of [31, 32]) {
     assert.is(budget.holdMs(1, at), 0);
@@ -92,14 +92,14 @@ test("without a limit nothing is known after the reset", () => {
 
 test("the next window begins with the first request, and is assumed until a response reports", () => {
   const budget = new Budget();
-  const told = { limit: 10, windowMs: 1000 };
-  budget.update(quota(0, 400, told), 0, 0, 0);
+  const window = { limit: 10, windowMs: 1000 };
+  budget.update(quota(0, 400, window), 0, 0, 0);
   assert.is(budget.left(1300), 10);
   budget.take(10, 1350);
   assert.is(budget.holdMs(1, 1390), 100, "ask again soon");
   assert.is(budget.holdMs(1, 1450), 100, "what was sent is not forgotten");
   assert.is(budget.holdMs(1, 2300), 50, "it ends at 2350");
-  budget.update(quota(15, 990, { ...told, limit: 25 }), 0, 1350, 1500);
+  budget.update(quota(15, 990, { ...window, limit: 25 }), 0, 1350, 1500);
   assert.is(budget.left(1500), 15, "the limit is higher now");
   assert.is(budget.holdMs(16, 1500), 990);
 });
@@ -124,8 +124,8 @@ test("resets in whole seconds: the earliest counts until a new window is certain
 
 test("a bucket is refilled while a request is in flight", () => {
   const budget = new Budget();
-  const told = { limit: 60, gradual: true };
-  budget.update(quota(0, 60_000, told), 0, 0, 0);
+  const window = { limit: 60, gradual: true };
+  budget.update(quota(0, 60_000, window), 0, 0, 0);
   assert.equal(
     [1, 3].map((cost) => budget.holdMs(cost, 0)),
     [1000, 3000],
@@ -135,7 +135,7 @@ test("a bucket is refilled while a request is in flight", () => {
   assert.ok(budget.holdMs(1, 60_002) > 0);
 
   const full = new Budget();
-  full.update(quota(60, 0, told), 0, 0, 0);
+  full.update(quota(60, 0, window), 0, 0, 0);
   assert.is(full.holdMs(60, 0), 0);
 });
 

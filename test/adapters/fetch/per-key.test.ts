@@ -38,13 +38,13 @@ test("the limiter that was unused for longest is dropped", () => {
 });
 
 test("bad arguments are refused", async () => {
-  const rows: [deed: () => unknown, message: string][] = [
+  const rows: [action: () => unknown, message: string][] = [
     [() => perOrigin(5 as never), "make must be a function, got 5"],
     [() => perKey("host" as never, make), 'keyOf must be a function, got "host"'],
     [() => perOrigin(make, { maxKeys: 0 }), "maxKeys must be a whole number, 1 or more, got 0"],
     [() => perOrigin(make, { most: 1 } as never), 'options has no "most"; expected one of maxKeys'],
   ];
-  for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
+  for (const [action, message] of rows) assert.match(String(await failure(action)), message);
 });
 
 test.run();

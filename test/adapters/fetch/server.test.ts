@@ -39,15 +39,15 @@ async function underLoad(limiter: RateLimiter, callers: number, windows: number)
 }
 
 test("with the right limit nothing is refused; with an unknown limit at most one burst", async () => {
-  const [told, untold] = await Promise.all([
+  const [known, unknown] = await Promise.all([
     underLoad(RateLimiter.create(LIMIT, { burstSeconds: 0 }), 10, 2),
     underLoad(RateLimiter.create(2000, { prefilled: true }), 60, 2),
   ]);
-  const { refusedAt } = untold.counter;
-  assert.is(told.counter.refused, 0);
+  const { refusedAt } = unknown.counter;
+  assert.is(known.counter.refused, 0);
   assert.ok(bursts(refusedAt, WINDOW_MS / 2) <= 1, `${refusedAt.map(Math.round)}`);
   // on a busy machine windows pass unused: the soak checks that nine tenths are used
-  for (const { share } of [told, untold]) assert.ok(share > 0.25, `${share} was used`);
+  for (const { share } of [known, unknown]) assert.ok(share > 0.25, `${share} was used`);
 });
 
 test("connections of discarded responses do not pile up", async () => {

@@ -249,7 +249,7 @@ test("bad arguments are refused before anything happens", async () => {
       'options has no "onError"; expected one of signal, failed, onUnsettled',
     ],
   ];
-  for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
+  for (const [action, message] of rows) assert.match(String(await failure(action)), message);
   assert.equal(taken(), [0, 0]);
 });
 

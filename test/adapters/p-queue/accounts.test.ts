@@ -14,7 +14,7 @@ const CAPACITY = 8;
 const policy = tokenBucket({ capacity: CAPACITY, refill: 1, everyMs: 10 });
 
 const step = fc.record({
-  deed: fc.constantFrom(
+  action: fc.constantFrom(
     ...["add", "add", "add", "add", "abort", "setPriority", "pause", "start", "start"],
     ...["clear", "concurrency", "advance", "advance", "advance"],
   ),
@@ -67,23 +67,23 @@ for (const where of ["here", "elsewhere"] as const) {
           assert.ok(highest.some(({ permits }) => !model.peek(permits).allowed));
         };
 
-        for (const [i, { deed, pick, priority }] of steps.entries()) {
+        for (const [i, { action, pick, priority }] of steps.entries()) {
           const ids = [...waiting.keys()];
           const id = ids[pick % ids.length];
-          if (deed === "add") add(`${i}`, 1 + (pick % 6), priority, pick % 30);
-          else if (deed === "abort" && id !== undefined) {
+          if (action === "add") add(`${i}`, 1 + (pick % 6), priority, pick % 30);
+          else if (action === "abort" && id !== undefined) {
             waiting.delete(id);
             controllers.get(id)?.abort("enough");
-          } else if (deed === "setPriority" && id !== undefined) {
+          } else if (action === "setPriority" && id !== undefined) {
             Object.assign(waiting.get(id) ?? {}, { priority });
             queue.setPriority(id, priority);
-          } else if (deed === "pause") queue.pause();
-          else if (deed === "start") queue.start();
-          else if (deed === "concurrency") queue.concurrency = 1 + (pick % 3);
-          else if (deed === "clear") {
+          } else if (action === "pause") queue.pause();
+          else if (action === "start") queue.start();
+          else if (action === "concurrency") queue.concurrency = 1 + (pick % 3);
+          else if (action === "clear") {
             waiting.clear();
             queue.clear();
-          } else if (deed === "advance") {
+          } else if (action === "advance") {
             for (let ms = pick % 40; ms > 0; ms--) {
               await clock.advance(1);
               await settle();

@@ -84,7 +84,7 @@ test("setPriority of an unknown job is an error", () => {
 });
 
 const step = fc.record({
-  deed: fc.constantFrom("enqueue", "enqueue", "dequeue", "remove", "setPriority"),
+  action: fc.constantFrom("enqueue", "enqueue", "dequeue", "remove", "setPriority"),
   pick: fc.nat(1000),
   priority: fc.integer({ min: -2, max: 2 }),
 });
@@ -97,16 +97,16 @@ test("random histories agree with a sorted list", async () => {
       const insert = (element: (typeof list)[number]) => {
         list = [...list, element].sort((a, b) => b.priority - a.priority);
       };
-      for (const [i, { deed, pick, priority }] of steps.entries()) {
+      for (const [i, { action, pick, priority }] of steps.entries()) {
         const chosen = list[pick % list.length];
-        if (deed === "enqueue") {
+        if (action === "enqueue") {
           const controller = new AbortController();
           const element = { id: `${i}`, priority, run: job(), abort: () => controller.abort() };
           heap.enqueue(element.run, { id: element.id, priority, signal: controller.signal });
           insert(element);
-        } else if (deed === "dequeue") {
+        } else if (action === "dequeue") {
           assert.is(heap.take()?.options.id, list.shift()?.id);
-        } else if (chosen && deed === "remove") {
+        } else if (chosen && action === "remove") {
           chosen.abort();
           heap.remove(chosen.id);
           list.splice(list.indexOf(chosen), 1);

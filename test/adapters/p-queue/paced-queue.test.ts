@@ -36,12 +36,12 @@ function steady({ concurrency = Infinity, autoStart = true } = {}) {
   return { clock, limiter, queue, starts, run };
 }
 
-function once(deed: () => void): () => void {
+function once(action: () => void): () => void {
   let done = false;
   return () => {
     if (done) return;
     done = true;
-    deed();
+    action();
   };
 }
 

@@ -209,9 +209,9 @@ ends("a debt so large that the level loses its last digits still gives an exact 
   const slow = gcra({ limit: 1, periodMs: 1e6, burst: 2 });
   const property = fc.property(fc.double({ min: 1e5, max: 1e6, noNaN: true }), (debt) => {
     const state = { since: 0, level: -debt };
-    const told = Math.ceil(gcraAlgorithm.earliest(slow, state, 0, 1));
-    assert.is(gcraAlgorithm.earliest(slow, state, told, 1), told);
-    assert.ok(gcraAlgorithm.earliest(slow, state, told - 1, 1) > told - 1);
+    const promised = Math.ceil(gcraAlgorithm.earliest(slow, state, 0, 1));
+    assert.is(gcraAlgorithm.earliest(slow, state, promised, 1), promised);
+    assert.ok(gcraAlgorithm.earliest(slow, state, promised - 1, 1) > promised - 1);
   });
   void fc.assert(property, { numRuns: 2000 });
 });

@@ -396,10 +396,10 @@ limiting("1 a second and 5 a minute: the decision names the rule that refused", 
     const { allowed, policy } = limiter.decide();
     return allowed ? "pass" : policy;
   };
-  const told: string[] = [];
-  for (const second of [0, 0, 1, 2, 3, 4, 5, 66]) told.push(await at(second));
+  const results: string[] = [];
+  for (const second of [0, 0, 1, 2, 3, 4, 5, 66]) results.push(await at(second));
   const pass = "pass";
-  assert.equal(told, [pass, "second", pass, pass, pass, pass, "minute", pass]);
+  assert.equal(results, [pass, "second", pass, pass, pass, pass, "minute", pass]);
 });
 
 limiting("refused requests are not counted", async () => {

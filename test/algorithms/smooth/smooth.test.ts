@@ -77,7 +77,9 @@ const aPast = fc
   .array(fc.tuple(aPause, fc.constantFrom("take", "charge", "giveBack"), anAmount), {
     maxLength: 8,
   })
-  .chain((deeds) => aPause.map((pause) => ({ deeds, now: sum(deeds.map(([by]) => by)) + pause })));
+  .chain((actions) =>
+    aPause.map((pause) => ({ actions, now: sum(actions.map(([by]) => by)) + pause })),
+  );
 
 type Past = typeof aPast extends fc.Arbitrary<infer P> ? P : never;
 
@@ -91,17 +93,17 @@ function legible(policy: SmoothPolicy, text: string): SmoothPolicy {
 }
 
 /** A limiter with this history. */
-function lived(policy: SmoothPolicy, { deeds }: Past): SmoothState {
+function lived(policy: SmoothPolicy, { actions }: Past): SmoothState {
   const state = smooth.start(policy, 0);
   let now = 0;
-  for (const [pause, deed, permits] of deeds) {
+  for (const [pause, action, permits] of actions) {
     now += pause;
-    if (deed === "giveBack") smooth.giveBack(policy, state, now, permits);
+    if (action === "giveBack") smooth.giveBack(policy, state, now, permits);
     else
       smooth.take(
         policy,
         state,
-        deed === "take" ? smooth.earliest(policy, state, now, permits) : now,
+        action === "take" ? smooth.earliest(policy, state, now, permits) : now,
         permits,
       );
   }

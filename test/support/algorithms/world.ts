@@ -62,22 +62,22 @@ export class World {
     return this.policy.algorithm.earliest(this.policy, state, from, permits);
   }
 
-  do(deed: Deed): void {
+  do(action: Deed): void {
     const { policy, state } = this;
     const { algorithm } = policy;
-    if (deed.verb === "step") this.now += deed.micros;
-    else if (deed.verb === "edge") this.#toEdge(deed.permits, deed.fresh, deed.by);
-    else if (deed.verb === "pause") this.#heldUntil = this.now + deed.micros;
-    else if (deed.verb === "charge") algorithm.take(policy, state, this.now, deed.permits);
-    else if (deed.verb === "refund") algorithm.giveBack(policy, state, this.now, deed.permits);
-    else if (deed.verb === "ask") {
-      const { permits } = deed;
+    if (action.verb === "step") this.now += action.micros;
+    else if (action.verb === "edge") this.#toEdge(action.permits, action.fresh, action.by);
+    else if (action.verb === "pause") this.#heldUntil = this.now + action.micros;
+    else if (action.verb === "charge") algorithm.take(policy, state, this.now, action.permits);
+    else if (action.verb === "refund") algorithm.giveBack(policy, state, this.now, action.permits);
+    else if (action.verb === "ask") {
+      const { permits } = action;
       const at = this.earliest(Math.max(this.now, this.#heldUntil), permits);
-      if (at === Infinity || at - this.now > deed.longest) return;
+      if (at === Infinity || at - this.now > action.longest) return;
       if (at > this.now && algorithm.overflows?.(policy, state, this.now, permits)) return;
       this.grants.push({ at, permits, receipt: algorithm.take(policy, state, at, permits) });
     } else {
-      const index = deed.which % Math.max(1, this.grants.length);
+      const index = action.which % Math.max(1, this.grants.length);
       const grant = this.grants[index];
       if (grant === undefined || grant.at <= this.now) return;
       this.grants.splice(index, 1);

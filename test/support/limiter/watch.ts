@@ -25,9 +25,9 @@ export function instants(watched: readonly Watched<unknown>[]): (number | undefi
 }
 
 /** The error that it throws, at once or as a rejection. */
-export async function failure(deed: () => unknown): Promise<unknown> {
+export async function failure(action: () => unknown): Promise<unknown> {
   try {
-    await deed();
+    await action();
   } catch (error) {
     return error;
   }

@@ -8,18 +8,18 @@ export function later(local: LocalLimiter) {
   const remote = {
     limiter: {
       acquire: async (permits?: Permits) => {
-        await travel(() => {});
+        await roundTrip(() => {});
         return local.acquire(permits);
       },
       reserve: async (permits?: Permits): Promise<Reservation> => {
-        const reservation = await travel(() => local.reserve(permits));
+        const reservation = await roundTrip(() => local.reserve(permits));
         return {
           permits: reservation.permits,
           waitMs: reservation.waitMs,
           ready: (options) => reservation.ready(options),
-          cancel: () => travel(() => reservation.cancel()),
-          settle: (actual) => travel(() => reservation.settle(actual)),
-          undo: () => travel(() => reservation.undo()),
+          cancel: () => roundTrip(() => reservation.cancel()),
+          settle: (actual) => roundTrip(() => reservation.settle(actual)),
+          undo: () => roundTrip(() => reservation.undo()),
         };
       },
     } as Limiter,
@@ -31,13 +31,13 @@ export function later(local: LocalLimiter) {
       while (underWay > 0);
     },
   };
-  async function travel<T>(deed: () => T): Promise<T> {
+  async function roundTrip<T>(action: () => T): Promise<T> {
     underWay += 1;
     try {
       await Promise.resolve();
       const failure = remote.failures.shift();
       if (failure !== undefined) throw failure;
-      return deed();
+      return action();
     } finally {
       await turn();
       underWay -= 1;
