@@ -33,6 +33,7 @@ import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import { checkLimiterOptions, checkTryOptions, checkWaitOptions, type OnFull } from "./options.ts";
 import { PlaceMember } from "./place-member.ts";
 
+/** The options of `ConcurrencyLimiter.create`. */
 export interface ConcurrencyOptions {
   /**
    * How many callers may wait before a further `acquire` is refused with a QueueFullError. 0 or
@@ -82,6 +83,7 @@ class LeaseWaiter {
   }
 }
 
+/** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;

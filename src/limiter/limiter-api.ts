@@ -6,6 +6,7 @@ import type { Permits } from "../ground/permits.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
+/** The options of verbs that wait. */
 export interface WaitOptions {
   /**
    * Ends the wait: the promise rejects with `signal.reason`, and the permits go to later callers.
@@ -13,6 +14,7 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The options of verbs that wait for a limited time. */
 export interface TryOptions extends WaitOptions {
   /** The longest wait, ms. `Infinity` (the default) has no end; below 0 counts as 0. */
   readonly timeoutMs?: number | undefined;
@@ -198,6 +200,7 @@ export interface RemoteLimiter<Name extends string = string>
   close(): Promise<void>;
 }
 
+/** Permits that were taken by `reserve`, and from when on they may be used. */
 export interface Reservation<Name extends string = string> {
   /** The reserved permits. */
   readonly permits: Permits<Name>;
@@ -245,6 +248,7 @@ export interface Reservation<Name extends string = string> {
   undo(): void | Promise<void>;
 }
 
+/** A `Reservation` of a limiter in this process: its verbs return at once. */
 export interface LocalReservation<Name extends string = string> extends Reservation<Name> {
   cancel(): boolean;
   settle(actual: Permits<Name>): void;
@@ -272,6 +276,7 @@ export interface PolicyStatus {
  * are those of the binding policy.
  */
 export interface Decision<Name extends string = string> {
+  /** Whether the permits can be used now; `decide` has then taken them. */
   readonly allowed: boolean;
   /**
    * How long the permits would have to wait if no other caller came, ms; 0 when allowed. A request
@@ -280,13 +285,17 @@ export interface Decision<Name extends string = string> {
    * `maxWaiting` permits are waited for, or the limit is 0.
    */
   readonly waitMs: number;
+  /** The most permits that the binding policy grants at once, above 0; `Infinity`: no limit. */
   readonly limit: number;
+  /** How many permits the binding policy could grant now, 0 or more. */
   readonly remaining: number;
+  /** When the binding policy is full again if no other caller comes, ms from now, 0 or more. */
   readonly resetMs: number;
   /**
    * The name of the binding policy: the one with the longest wait, or else with the fewest permits
    * left.
    */
   readonly policy: Name;
+  /** The status of each policy, by its name. */
   readonly policies: Readonly<Record<Name, PolicyStatus>>;
 }

@@ -31,6 +31,7 @@ export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
  */
 export type OnFull = (typeof ON_FULL)[number];
 
+/** The options of limiters in this process. */
 export interface LimiterOptions {
   /**
    * How many permits may be waited for before a further `acquire` is refused with a QueueFullError.

@@ -13,6 +13,7 @@ import type {
   StoreRequest,
 } from "../stores/store.ts";
 
+/** The options of `memoryStore`. */
 export interface MemoryStoreOptions {
   /**
    * The store's own clock, for its delays and expiry, and for limiters without a `clock` of their own.

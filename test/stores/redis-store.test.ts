@@ -782,7 +782,8 @@ faults("no server: refused, and a closed client reports this", async () => {
 });
 
 faults("an invalid reply is an error that shows the reply", async () => {
-  for (const strange of [null, undefined, 7, [], "s5", "s5\t0\t0"]) {
+  const wrongCounts = ["0*2", "0*0", "0*-1", "0*x", "0*1e15", "0 0", "s5\t0*1e15"];
+  for (const strange of [null, undefined, 7, [], "", "s5", "s5\t0\t0", ...wrongCounts]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
     await trouble(
       () => limiter.acquire(),

@@ -301,17 +301,20 @@ class Runner implements ScriptRunner {
   }
 
   async runScript(script: Script, keys: readonly string[], args: readonly string[]) {
-    const lua = this.isHot ? script.lua : script.lua.replace("saved=times and", "saved=nil and");
-    const reply = await scriptRunner(redis).runScript({ ...script, lua }, keys, args);
+    const reply = await scriptRunner(redis).runScript(script, keys, args);
     for (const one of Array.isArray(reply) ? reply : [reply]) {
-      if (/^(\d|no$|never$)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
+      if (/^(\d|no|never)/.test(String(one)) && !String(one).includes("\t")) this.hotAnswers += 1;
     }
     return reply;
   }
 
   storeFor(declared: string): RedisStore {
     const names = readPolicies(declared).map(({ algorithm }) => algorithm.name);
-    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, twinsOf(names));
+    const twins = twinsOf(names);
+    const used = this.isHot
+      ? twins
+      : twins.map(({ name, lua }) => ({ name: `${name} without hot path`, lua }));
+    const store = this.stores.get(names.join()) ?? new RedisStore(this, PREFIX, used);
     this.stores.set(names.join(), store);
     return store;
   }

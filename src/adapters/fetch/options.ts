@@ -12,6 +12,7 @@ import { listPermits, type Permits } from "../../ground/permits.ts";
 import { checkPermits } from "../correct.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 
+/** The options of `limitedFetch`. */
 export interface LimitedFetchOptions {
   /**
    * The permits of a request, or a function that returns them. The function receives a copy of the

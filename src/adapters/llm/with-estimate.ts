@@ -6,6 +6,7 @@ import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
 
+/** The options of `withEstimate`. */
 export interface EstimateOptions {
   /**
    * Ends the wait: the promise rejects with `signal.reason`. It does not interrupt the function

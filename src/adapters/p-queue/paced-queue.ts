@@ -32,6 +32,7 @@ import type { BareJob, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
 import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 
+/** The options of `PacedQueue`: those of `PQueue` that it supports, and a limiter. */
 export interface PacedQueueOptions {
   /** The limiter that sets the pace of the jobs; other code may share it. */
   readonly limiter: Limiter;

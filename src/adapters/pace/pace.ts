@@ -11,6 +11,7 @@ import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { CallLine } from "./call-line.ts";
 
+/** The options of `pace`. */
 export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]> {
   /** The cost of a call: permits, or a function of the call's arguments that returns them. Default 1. */
   readonly permits?: Permits | ((...args: Args) => Permits) | undefined;

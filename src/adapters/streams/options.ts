@@ -9,6 +9,7 @@ import {
 } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 
+/** The options of functions that pace streams. */
 export interface PaceOptions {
   /**
    * The longest time that a piece is worth at the limiter's pace, ms: larger chunks are cut. Above 0,
@@ -32,6 +33,7 @@ export interface WeighedOptions<T> extends PaceOptions {
   readonly weigh: (chunk: T) => number;
 }
 
+/** Returns how many permits a chunk needs: a finite number, 0 or more. */
 export type Weigh<T> = (chunk: T) => number;
 
 export interface CheckedOptions<T> {

@@ -12,8 +12,9 @@ export type StoreState = "ready" | "unavailable" | "closed";
 export interface RemoteStats extends LimiterStats {
   /** Calls that ended in a StoreUnavailableError. */
   readonly failed: number;
-  /** The number of outages and their total duration, ms; both include an outage in progress. */
+  /** The number of outages, with the one in progress. */
   readonly outages: number;
+  /** How long all outages lasted together, ms; with the one in progress. */
   readonly unavailableMs: number;
   /** How many permits this process granted without the store, during outages. */
   readonly grantedInOutages: number;
