@@ -12,7 +12,7 @@ import { type Kind, limiterSuite, type MakeLimiter } from "./limiter/limiter.sui
 import { pacedPolicies, pacedSample } from "./support/algorithms/samples.ts";
 import { MapBackend } from "./support/stores/map-backend.ts";
 
-const patient = { timeoutMs: 60_000 };
+const longTimeout = { timeoutMs: 60_000 };
 
 let names = 0;
 
@@ -23,11 +23,11 @@ for (const [storeName, store] of [
   const make =
     (policies: Kind["policies"], more: StoreLimiterOptions = {}): MakeLimiter =>
     (clock, { name = `limiter ${names++}`, ...options } = {}) =>
-      StoreLimiter.create(store, name, policies, { ...patient, ...more, ...options, clock });
+      StoreLimiter.create(store, name, policies, { ...longTimeout, ...more, ...options, clock });
   const makeRate =
     (warmupMs: number): MakeLimiter =>
     (clock, { name = `limiter ${names++}`, ...options } = {}) =>
-      StoreRateLimiter.create(store, name, 7, { ...patient, ...options, clock, warmupMs });
+      StoreRateLimiter.create(store, name, 7, { ...longTimeout, ...options, clock, warmupMs });
   const kinds: [string, MakeLimiter, (rate: number) => Kind["policies"], number][] = [
     ["StoreRateLimiter, bursty", makeRate(0), pacedSample("bursty"), 1],
     ["StoreRateLimiter, warming up", makeRate(1000), pacedSample("warming up"), 1],

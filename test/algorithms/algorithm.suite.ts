@@ -13,14 +13,14 @@ import { type Everyday, LARGEST_REQUEST } from "../support/algorithms/samples.ts
 import { type Deed, World } from "../support/algorithms/world.ts";
 import { suite } from "../support/suite.ts";
 
-/** Of each property; more with RUNS in the environment. */
+/** Histories of each property; more with RUNS in the environment. */
 const RUNS = Number(process.env.RUNS ?? 150);
-/** Windows after which the mean pace has to be that of the quota. */
+/** Number of windows after which the mean rate has to be that of the quota. */
 const LONG_RUN = 20;
 const SHIFT = 2 ** 24;
-/** Longer than anything takes to be full, and a whole number of most steps; microseconds. */
+/** Longer than any state takes to be full, and a whole number of most steps; microseconds. */
 const LONG_AGO = 1e12;
-/** What instants a long time from 0 lose, in permits. */
+/** How many permits rounding may cost at instants long after 0. */
 const GRAIN = 1e-6;
 
 const somePermits = fc.oneof(
@@ -63,8 +63,8 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
     { weight: 1, arbitrary: cancel },
     { weight: 1, arbitrary: pause },
   ];
-  const deedsOf = (...deeds: fc.WeightedArbitrary<Deed>[]) =>
-    fc.array(fc.oneof(...deeds), { maxLength: 30, size: "max" });
+  const deedsOf = (...actions: fc.WeightedArbitrary<Deed>[]) =>
+    fc.array(fc.oneof(...actions), { maxLength: 30, size: "max" });
   const start = fc.constantFrom(0, 1, 123_456);
   const epoch = fc.constantFrom(0, SHIFT, 1_700_000_000_123_456);
   const lived = fc
@@ -72,13 +72,13 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       policy: policies,
       start,
       epoch,
-      deeds: deedsOf(...usual, { weight: 2, arbitrary: debt }),
+      actions: deedsOf(...usual, { weight: 2, arbitrary: debt }),
     })
     .map((past) => ({
       past,
       get world() {
         const world = new World(past.policy, past.start, past.epoch);
-        for (const deed of past.deeds) world.do(deed);
+        for (const action of past.actions) world.do(action);
         return world;
       },
       [fc.toStringMethod]: () => fc.stringify(past),
@@ -109,36 +109,36 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   }
 
   law(
-    "envelope: in no interval more than its bound",
-    fc.property(policies, start, epoch, deedsOf(...usual), (policy, now, epoch, deeds) => {
+    "envelope: no interval holds more than its bound",
+    fc.property(policies, start, epoch, deedsOf(...usual), (policy, now, epoch, actions) => {
       const world = new World(policy, now, epoch);
-      for (const deed of deeds) if (cancels || deed.verb !== "cancel") world.do(deed);
+      for (const action of actions) if (cancels || action.verb !== "cancel") world.do(action);
       within(policy, world.grants);
     }),
   );
 
   law(
-    "envelope: nor through a limiter, with waiters that leave",
-    fc.asyncProperty(policies, deedsOf(...usual), async (policy, deeds) => {
+    "envelope: the same through a limiter, with waiters that leave",
+    fc.asyncProperty(policies, deedsOf(...usual), async (policy, actions) => {
       const clock = new FakeClock(1_700_000_000_000);
       const limiter = Limiter.create(policy, { clock });
       const micros = () => Math.round(clock.now() * 1000);
       const went: { at: number; permits: number }[] = [];
       const waiting: AbortController[] = [];
-      for (const deed of deeds) {
-        if (deed.verb === "step") await clock.advance(deed.micros / 1000);
-        else if (deed.verb === "pause") limiter.pause(deed.micros / 1000);
-        else if (deed.verb === "cancel") waiting[deed.which % waiting.length]?.abort();
-        else if (deed.permits > limiter.peek(1e-9).limit) continue;
-        else if (deed.verb === "edge") {
-          const { waitMs, resetMs } = limiter.peek(deed.permits);
-          const ms = (deed.fresh ? resetMs : waitMs) + deed.by / 1000;
+      for (const action of actions) {
+        if (action.verb === "step") await clock.advance(action.micros / 1000);
+        else if (action.verb === "pause") limiter.pause(action.micros / 1000);
+        else if (action.verb === "cancel") waiting[action.which % waiting.length]?.abort();
+        else if (action.permits > limiter.peek(1e-9).limit) continue;
+        else if (action.verb === "edge") {
+          const { waitMs, resetMs } = limiter.peek(action.permits);
+          const ms = (action.fresh ? resetMs : waitMs) + action.by / 1000;
           if (ms <= 3.6e6) await clock.advance(Math.max(0, ms));
-        } else if (deed.verb === "ask") {
-          const { permits } = deed;
+        } else if (action.verb === "ask") {
+          const { permits } = action;
           const controller = new AbortController();
           waiting.push(controller);
-          const timeoutMs = deed.longest / 1000;
+          const timeoutMs = action.longest / 1000;
           const { signal } = controller;
           const note = (got: boolean) => {
             if (got) went.push({ at: micros(), permits });
@@ -152,7 +152,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "in the long run, `limit` permits go every `windowMs`",
+    "in the long run, `limit` permits are granted every `windowMs`",
     fc.property(policies, start, epoch, (policy, now, epoch) => {
       const { algorithm } = policy;
       const world = new World(policy, now, epoch);
@@ -169,9 +169,12 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       }
       const most = algorithm.bound(policy, LONG_RUN * windowMs * 1000, 0);
       const pace = (LONG_RUN + 3) * limit + (policy.largest ?? 0);
-      assert.ok(most <= pace + GRAIN, `a bound of ${most}, ${pace} at that pace`);
+      assert.ok(most <= pace + GRAIN, `a bound of ${most}, ${pace} at that rate`);
       const windows = (world.earliest(at, each) - begun) / (windowMs * 1000);
-      assert.ok(Math.abs(windows - LONG_RUN) <= 1.01, `${LONG_RUN} limits took ${windows} windows`);
+      assert.ok(
+        Math.abs(windows - LONG_RUN) <= 1.01,
+        `the limit was granted ${LONG_RUN} times in ${windows} windows`,
+      );
     }),
   );
 
@@ -193,7 +196,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "a cancel after other numbers gives back what was taken, and no more",
+    "a cancel after an update gives back what was taken, and no more",
     fc.property(lived, policies, permits, permits, (past, other, permits, next) => {
       const { world } = past;
       const { policy, state, now, epoch } = world;
@@ -220,7 +223,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "honest: who is told a wait is let in then, and at no instant before",
+    "honest: a caller is granted at the instant it is promised, and not before",
     fc.property(lived, permits, fc.nat({ max: 1000 }), (past, permits, share) => {
       const { world } = past;
       const { now } = world;
@@ -228,18 +231,18 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       if (at === Infinity) return;
       assert.ok(at >= now);
       const due = Math.ceil(at);
-      assert.ok(world.earliest(due, permits) <= due, "let in when told");
+      assert.ok(world.earliest(due, permits) <= due, "granted at the promised instant");
       const between = now + Math.floor(((due - now) * share) / 1000);
       for (const sooner of [now, due - 1, due - 2, between]) {
         if (sooner < now || sooner >= due) continue;
-        assert.ok(world.earliest(sooner, permits) > sooner, `not let in at ${sooner}`);
-        assert.is(Math.ceil(world.earliest(sooner, permits)), due, `told the same at ${sooner}`);
+        assert.ok(world.earliest(sooner, permits) > sooner, `not granted at ${sooner}`);
+        assert.is(Math.ceil(world.earliest(sooner, permits)), due, `the same promise at ${sooner}`);
       }
     }),
   );
 
   law(
-    "remaining is what can go now, at every edge",
+    "remaining is what can be taken now, at every edge",
     fc.property(lived, permits, (past, permits) => {
       const { world } = past;
       const { policy, state, now } = world;
@@ -267,7 +270,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "a look, a refusal and a copy change nothing",
+    "a peek, a refusal and a copy change nothing",
     fc.property(lived, permits, (past, permits) => {
       const { world } = past;
       const { policy, state, now } = world;
@@ -288,7 +291,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "a state that lapses lets through no more than one that stays",
+    "a state that lapses grants no more than one that stays",
     fc.property(lived, fc.array(permits, { maxLength: 6 }), micros, (past, asks, pause) => {
       const { world } = past;
       const { policy, state, now } = world;
@@ -299,7 +302,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       for (const permits of asks) {
         const anew = world.earliest(at, permits, fresh);
         const kept = world.earliest(at, permits);
-        assert.ok(kept <= anew + 1e-3, `anew at ${anew}, kept at ${kept}`);
+        assert.ok(kept <= anew + 1e-3, `new at ${anew}, kept at ${kept}`);
         if (anew === Infinity) continue;
         algorithm.take(policy, fresh, anew, permits);
         algorithm.take(policy, state, kept, permits);
@@ -309,7 +312,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "other numbers and back: nobody gets in sooner",
+    "an update and its reverse grant no request sooner",
     fc.property(lived, policies, permits, micros, (past, other, permits, pause) => {
       const { world } = past;
       const { policy, state, now, epoch } = world;
@@ -334,7 +337,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "the same numbers change no answer",
+    "an update to the same numbers changes no answer",
     fc.property(lived, permits, micros, (past, permits, pause) => {
       const { world } = past;
       const { policy, state, now, epoch } = world;
@@ -348,7 +351,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "on a scale that begins elsewhere every answer is the same",
+    "on a time scale with another origin every answer is the same",
     fc.property(lived, fc.integer({ min: -3, max: 300 }), fc.array(permits), (past, n, asks) => {
       const { world } = past;
       const { policy, state, now } = world;
@@ -374,7 +377,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "deficit is 0 after idleness, and then what is taken",
+    "the deficit is 0 after idleness, and then equals what is taken",
     fc.property(lived, permits, permits, (past, one, other) => {
       const { world } = past;
       const { policy, now } = world;
@@ -396,7 +399,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "deficit is a number, and falls until nothing is",
+    "the deficit is a number, and falls to 0",
     fc.property(lived, fc.array(micros, { maxLength: 5 }), (past, pauses) => {
       const { world } = past;
       let at = world.now;
@@ -415,14 +418,14 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "who takes what is deficit from an idle state stands where this one does",
+    "taking the deficit from an idle state leads to the same answers",
     fc.property(lived, fc.array(permits), micros, (past, asks, pause) => {
       const { world } = past;
       const { policy, now } = world;
       const state = world.fresh(world.start - LONG_AGO);
       const deficit = world.deficit();
       if (deficit > 0) policy.algorithm.take(policy, state, now, deficit);
-      // before that instant a pause keeps everybody out, here and not there
+      // before that instant a pause delays every request in this state, but not in the other
       const free = Math.max(now, Math.ceil(world.earliest(now, 5e-324)));
       const slack = later(policy);
       for (const permits of asks) {
@@ -431,10 +434,10 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
           // the last bit of a sum may decide over a step
           const soonest = world.earliest(from, permits * (1 + 1e-9), state);
           const latest = world.earliest(from, permits * (1 - 1e-9), state);
-          const told = `${permits} from ${from}: ${at}, of ${deficit} deficit ${soonest}, ${latest}`;
+          const description = `${permits} from ${from}: ${at}, of ${deficit} deficit ${soonest}, ${latest}`;
           if (at === Infinity) continue;
-          assert.ok(soonest >= at - 1, told);
-          assert.ok(latest <= at + slack + 1, told);
+          assert.ok(soonest >= at - 1, description);
+          assert.ok(latest <= at + slack + 1, description);
         }
         if (slack > 0) continue;
         const at = world.earliest(free, permits);
@@ -446,21 +449,22 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
   );
 
   law(
-    "shares: side by side they let through no more than the one would",
+    "shares: together they grant no more than the whole policy",
     fc.property(
       policies,
       fc.integer({ min: 1, max: 7 }),
       fc.array(fc.tuple(fc.nat({ max: 6 }), fc.oneof(...usual)), { maxLength: 40, size: "max" }),
-      (policy, count, deeds) => {
+      (policy, count, actions) => {
         const part = legible(share(policy, 1 / count));
         const worlds = Array.from({ length: count }, () => new World(part, 0, 0));
         let now = 0;
-        for (const [which, deed] of deeds) {
-          if (!cancels && deed.verb === "cancel") continue;
+        for (const [which, action] of actions) {
+          if (!cancels && action.verb === "cancel") continue;
           const world = worlds[which % count] as World;
-          const scaled = "permits" in deed ? { ...deed, permits: deed.permits / count } : deed;
+          const scaled =
+            "permits" in action ? { ...action, permits: action.permits / count } : action;
           world.now = now;
-          world.do(which % 2 === 0 ? scaled : deed);
+          world.do(which % 2 === 0 ? scaled : action);
           now = world.now;
         }
         const grants = worlds.flatMap(({ grants }) => grants);
@@ -505,7 +509,7 @@ function legible(policy: Policy): Policy {
   return Object.assign({ ...policy }, { [fc.toStringMethod]: () => text });
 }
 
-/** The same; of numbers with fractions, but for what doubles round. */
+/** The same, for numbers with fractions: up to the rounding of doubles. */
 function near(actual: number, expected: number): void {
   if (actual === expected) return;
   const slack = 2e-3 + Math.abs(expected) * 1e-9;

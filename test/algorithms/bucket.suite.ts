@@ -5,18 +5,21 @@ import { suite } from "../support/suite.ts";
 
 export const SECOND = 1_000_000;
 
-/** Whoever asks at this second for so many has to wait that many seconds; `Infinity`: for ever. */
+/**
+ * A request at this second for this many permits has to wait that many seconds; `Infinity`: for
+ * ever.
+ */
 export type Row = readonly [at: number, ask: number, wait: number];
 
-/** Lets every row have its permits as soon as it can. */
+/** Grants every row as soon as possible. */
 export function play(policy: Policy, rows: readonly Row[]): void {
   const { algorithm } = policy;
   const state = algorithm.start(policy, 0);
   for (const [index, [at, ask, wait]] of rows.entries()) {
     const now = at * SECOND;
     const instant = algorithm.earliest(policy, state, now, ask);
-    const told = Math.ceil(instant - now) / SECOND;
-    assert.is(told, wait, `row ${index + 1} (${at} s, ${ask})`);
+    const dueAt = Math.ceil(instant - now) / SECOND;
+    assert.is(dueAt, wait, `row ${index + 1} (${at} s, ${ask})`);
     if (wait < Infinity) algorithm.take(policy, state, instant, ask);
   }
 }
@@ -30,7 +33,7 @@ export const aSize = fc.oneof(
   fc.integer({ min: 1, max: 100 }),
   fc.double({ min: 0.5, max: 1e5, noNaN: true }),
 );
-/** Permits; a share of what can be asked for where it is below 1. */
+/** Permits; a share of the largest request where it is below 1. */
 const anAsk = fc.oneof(
   fc.integer({ min: 1, max: 20 }),
   fc.double({ min: 1e-3, max: 1, noNaN: true }),
@@ -44,11 +47,11 @@ const aPast = fc.array(
 
 export interface Bucket<P extends Policy> {
   readonly policies: fc.Arbitrary<P>;
-  /** The largest request that can pass. */
+  /** The largest request that can be granted. */
   largest(policy: P): number;
 }
 
-/** What buckets of every kind promise, from any state. */
+/** The properties of buckets of every kind, from any state. */
 export function bucketSuite<P extends Policy>(
   name: string,
   { policies, largest }: Bucket<P>,
@@ -70,22 +73,22 @@ export function bucketSuite<P extends Policy>(
   }
 
   test(
-    "honest waits: refused at every microsecond before, let in at the one that is told",
+    "honest: refused at every microsecond before the promised one, granted then",
     law(({ at, now, permits }) => {
       const instant = at(now, permits);
-      const told = Math.ceil(instant);
+      const dueAt = Math.ceil(instant);
       assert.ok(instant >= now && instant < Infinity);
       assert.is(at(instant, permits), instant);
-      assert.is(at(told, permits), told);
-      for (const sooner of [told - 1, told - 2, told - 1000, (now + told) / 2]) {
+      assert.is(at(dueAt, permits), dueAt);
+      for (const sooner of [dueAt - 1, dueAt - 2, dueAt - 1000, (now + dueAt) / 2]) {
         const whole = Math.floor(sooner);
-        if (whole >= now && whole < told) assert.is(at(whole, permits), instant);
+        if (whole >= now && whole < dueAt) assert.is(at(whole, permits), instant);
       }
     }),
   );
 
   test(
-    "n go now exactly if n <= remaining, at every edge and beside it, without an epsilon",
+    "n permits are granted now exactly if n <= remaining, at and beside every edge",
     law(({ at, now, permits, remaining, policy }) => {
       const edge = Math.ceil(at(now, permits));
       for (const instant of [now, edge - 1, edge, edge + 1, (now + edge) / 2].map(Math.floor)) {
@@ -101,7 +104,7 @@ export function bucketSuite<P extends Policy>(
   );
 
   test(
-    "a question changes nothing, and a copy shares nothing",
+    "a peek changes nothing, and a copy shares nothing",
     law(({ state, now, permits, policy }) => {
       const { algorithm } = policy;
       const before = algorithm.copy(state);
@@ -116,7 +119,7 @@ export function bucketSuite<P extends Policy>(
   );
 
   test(
-    "who asks later gets in no earlier, whatever it asks for",
+    "a later request is granted no earlier, whatever its size",
     law(({ state, at, now, permits, policy }) => {
       const first = at(now, permits);
       if (first === now) return;
@@ -127,7 +130,7 @@ export function bucketSuite<P extends Policy>(
     }),
   );
 
-  test("in every interval no more than the bound", () => {
+  test("no interval holds more than the bound", () => {
     const asks = fc.array(fc.tuple(aPause, anAsk), { maxLength: 40 });
     const property = fc.property(policy, asks, (one, list) => {
       const { algorithm } = one;
@@ -154,7 +157,7 @@ export function bucketSuite<P extends Policy>(
   });
 
   test(
-    "a state that has outlived itself lets through no less than a new one would",
+    "a state past its life grants no less than a new one",
     law(({ state, now, permits, policy }) => {
       const { algorithm } = policy;
       const lifetime = algorithm.lifetime(policy, state, now);
@@ -171,7 +174,7 @@ export function bucketSuite<P extends Policy>(
   );
 
   test(
-    "after resetMs everything is there, and not before",
+    "the bucket is full after resetMs, and not before",
     law(({ state, now, remaining, policy }) => {
       const { limit, resetMs } = policy.algorithm.quota(policy, state, now);
       // centuries in ms have no microseconds
@@ -183,13 +186,13 @@ export function bucketSuite<P extends Policy>(
   );
 
   test(
-    "given back is as if never taken, and never more than the capacity",
+    "permits given back are as if never taken, and never exceed the capacity",
     law(({ state, at, now, permits, remaining, policy }) => {
       const { algorithm } = policy;
       const before = at(now, permits);
       algorithm.take(policy, state, before, permits);
       algorithm.giveBack(policy, state, now, permits);
-      // the level rounds, and a hair may be a whole step
+      // the level is rounded, and the smallest difference may be a whole step
       const hair = 1e-9 * (1 + permits);
       assert.ok(at(now, permits + hair) >= before - 1 - before * 1e-12);
       assert.ok(at(now, permits - hair) <= before + 1 + before * 1e-9);
@@ -202,7 +205,7 @@ export function bucketSuite<P extends Policy>(
   );
 
   test(
-    "on another scale everything is where it was",
+    "on another time scale every answer is the same",
     law(({ state, at, now, permits, policy }) => {
       const before = at(now, permits);
       policy.algorithm.shift(state, 2 ** 24);
@@ -211,7 +214,7 @@ export function bucketSuite<P extends Policy>(
     }),
   );
 
-  test("other numbers and back again mint nothing; the same ones change nothing", () => {
+  test("an update and its reverse create no permits; equal numbers change nothing", () => {
     const property = fc.property(
       policy,
       policy,
@@ -236,7 +239,7 @@ export function bucketSuite<P extends Policy>(
         assert.ok(there <= limit);
         algorithm.resize(one, state, now, two);
         assert.ok(remaining(now) <= left * (1 + 1e-9));
-        // the share of a share rounds, and a hair may be a whole step
+        // the share of a share is rounded, and the smallest difference may be a whole step
         const hair = 1e-9 * (1 + permits);
         const after = at(now, permits + hair);
         assert.ok(after >= full - 2 - full * 1e-9, `${after} before ${full}`);
@@ -252,7 +255,7 @@ function sized(ask: number, largest: number): number {
   return Math.min(ask, largest);
 }
 
-/** A limiter that all this has happened to, and somebody who asks. */
+/** A limiter with this history, and a request for it. */
 class History<P extends Policy> {
   readonly policy: P;
   readonly state: unknown;
@@ -271,12 +274,12 @@ class History<P extends Policy> {
     this.state = algorithm.start(policy, 0);
     this.permits = sized(ask, largest);
     let now = 0;
-    for (const [by, deed, amount] of past) {
+    for (const [by, action, amount] of past) {
       now += by;
       const n = sized(amount, largest);
-      if (deed === "giveBack") algorithm.giveBack(policy, this.state, now, n);
+      if (action === "giveBack") algorithm.giveBack(policy, this.state, now, n);
       else {
-        const at = deed === "take" ? algorithm.earliest(policy, this.state, now, n) : now;
+        const at = action === "take" ? algorithm.earliest(policy, this.state, now, n) : now;
         algorithm.take(policy, this.state, at, n);
       }
     }

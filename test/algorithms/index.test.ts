@@ -18,7 +18,9 @@ const bucket = { capacity: 4, refill: 2, everyMs: 500 };
 
 // -- shares --
 
-/** A policy, the numbers of a quarter of it, and what can pass there at the most. */
+/**
+ * A policy, the numbers of a quarter of it, and the most permits that one request may take of it.
+ */
 const quarters: readonly [policy: Policy, numbers: readonly number[], largest: number][] = [
   [smoothBursty({ permitsPerSecond: 2 }), [0.5], Infinity],
   [smoothBursty({ permitsPerSecond: 2, burstSeconds: 3 }), [0.5, 0, 3], Infinity],
@@ -49,7 +51,7 @@ const quarters: readonly [policy: Policy, numbers: readonly number[], largest: n
 
 const shares = suite("shares of a policy");
 
-shares("the permits are a quarter, the times are the same", () => {
+shares("a share has a quarter of the permits and the same times", () => {
   const seen = new Set<string>();
   for (const [policy, numbers, largest] of quarters) {
     const { algorithm } = policy;
@@ -71,14 +73,14 @@ shares("the permits are a quarter, the times are the same", () => {
   assert.equal([...seen].sort(), algorithms.map(({ name }) => name).sort());
 });
 
-shares("the whole is the policy, without what operators keep", () => {
+shares("the whole share is the policy itself, without its limitKey", () => {
   const policy = gcra({ limit: 8, periodMs: 1000, burst: 1 });
   assert.equal(policy.limitAt, [1]);
   const { limitAt, ...rest } = policy;
   assert.equal(share(policy, 1), rest);
 });
 
-shares("a warming-up limiter stores a share of the permits, and warms up as long", () => {
+shares("a warming-up limiter stores a share of the permits, and warms up for as long", () => {
   const policy = smoothWarmingUp({ permitsPerSecond: 8, warmupMs: 2000 });
   const quarter = share(policy, 0.25) as typeof policy;
   assert.equal([quarter.threshold, quarter.max], [policy.threshold / 4, policy.max / 4]);
@@ -90,7 +92,7 @@ shares.run();
 
 // -- deficits --
 
-const owing = suite("what is deficit");
+const owing = suite("deficit");
 
 interface Case {
   readonly policy: Policy;
@@ -100,7 +102,7 @@ interface Case {
 }
 
 const cases: Readonly<Record<string, Case>> = {
-  "bursty: what lacks in the store, and what is not paid for yet": {
+  "bursty: what the store lacks, and what is not paid for yet": {
     policy: smoothBursty({ permitsPerSecond: 2, prefilled: true }),
     rows: [[0, 5, 0]],
     deficit: { 0: 5, 1: 3, 1.5: 2, 2: 1, 2.5: 0, 9: 0 },
@@ -110,23 +112,23 @@ const cases: Readonly<Record<string, Case>> = {
     rows: [],
     deficit: { 0: 2, 0.5: 1, 1: 0 },
   },
-  "no limit: nothing": {
+  "no limit: no deficit": {
     policy: smoothBursty({ permitsPerSecond: Infinity }),
     rows: [[0, 1e9, 0]],
     deficit: { "-1": 0, 0: 0 },
   },
-  // the one that was taken cost 0.52 s; then one is stored each 0.2 s
-  "warming up: the price of what was taken is no debt beside it": {
+  // the permit that was taken cost 0.52 s; then one is stored each 0.2 s
+  "warming up: the price of a taken permit adds no debt": {
     policy: smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
     rows: [[0, 1, 0]],
     deficit: { 0: 1, 0.5: 1, 0.52: 1, 0.62: 0.5, 0.72: 0 },
   },
-  "warming up: all that is stored, and more": {
+  "warming up: the whole store and more": {
     policy: smoothWarmingUp({ permitsPerSecond: 5, warmupMs: 1000 }),
     rows: [[0, 8, 0]],
     deficit: { 0: 8, 0.2: 7, 0.6: 5, 2.1: 5, 2.6: 2.5, 3.1: 0 },
   },
-  "token bucket: as the level falls below 0 and comes back": {
+  "token bucket: the deficit follows the level below 0 and back": {
     policy: tokenBucket(bucket),
     rows: [
       [0, 4, 0],
@@ -134,7 +136,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     deficit: { "-1": 10, 0: 6, 0.5: 4, 1.25: 1, 1.5: 0, 9: 0 },
   },
-  "token bucket, stepped: nothing between the steps": {
+  "token bucket, stepped: the deficit stays between steps": {
     policy: tokenBucket({ ...bucket, stepped: true }),
     rows: [
       [0, 4, 0],
@@ -142,7 +144,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     deficit: { 0: 6, 0.499: 6, 0.5: 4, 1: 2, 1.499: 2, 1.5: 0 },
   },
-  "leaky bucket: those in the bucket, and the slack that is not there yet": {
+  "leaky bucket: the waiting permits, and the slack that is missing": {
     policy: leakyBucket({ permitsPerSecond: 1, capacity: 5, slack: 2 }),
     rows: [
       [0, 1, 0],
@@ -150,7 +152,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     deficit: { 0: 4, 1: 3, 4: 0 },
   },
-  "fixed window: this one's, and what the next ones have promised": {
+  "fixed window: this window's use, and what is promised in later ones": {
     policy: fixedWindow({ limit: 3, windowMs: 1000 }),
     rows: [
       [0.1, 2, 0],
@@ -159,7 +161,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     deficit: { 0.1: 7, 0.999: 7, 1: 4, 2: 1, 2.999: 1, 3: 0 },
   },
-  "sliding window: windows ahead count whole": {
+  "sliding window: future windows count in full": {
     policy: slidingWindow({ limit: 10, windowMs: 10_000 }),
     rows: [
       [0.9, 6, 0],
@@ -168,7 +170,7 @@ const cases: Readonly<Record<string, Case>> = {
     ],
     deficit: { 3.2: 20, 12.9: 20, 13: 10, 22.9: 10, 23: 0 },
   },
-  "sliding log: windows ahead count whole": {
+  "sliding log: future windows count in full": {
     policy: slidingLog({ limit: 2, windowMs: 1000 }),
     rows: [
       [0, 1, 0],
@@ -184,13 +186,13 @@ for (const [name, { policy, rows, deficit: expected }] of Object.entries(cases))
   owing(name, () => {
     const state = play(policy, rows);
     for (const [at, deficit] of Object.entries(expected)) {
-      const told = policy.algorithm.deficit(policy, state, Math.round(Number(at) * SECOND));
-      assert.ok(Math.abs(told - deficit) < 1e-9, `${told} at ${at} s, expected ${deficit}`);
+      const actual = policy.algorithm.deficit(policy, state, Math.round(Number(at) * SECOND));
+      assert.ok(Math.abs(actual - deficit) < 1e-9, `${actual} at ${at} s, expected ${deficit}`);
     }
   });
 }
 
-owing("a number at the ends of the doubles", () => {
+owing("the deficit is a number at the ends of the doubles", () => {
   const { MAX_VALUE } = Number;
   const huge: Policy[] = [
     smoothBursty({ permitsPerSecond: MAX_VALUE, prefilled: true }),

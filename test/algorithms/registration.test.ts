@@ -27,7 +27,7 @@ test("every folder is registered, under the name of its files and its twin", () 
   }
 });
 
-test("a code is one letter, and no other algorithm has it", () => {
+test("each algorithm has a code of one letter of its own", () => {
   const codes = algorithms.map(({ code }) => code);
   for (const code of codes) assert.match(code, /^[a-z]$/);
   assert.is(new Set(codes).size, codes.length, `codes ${codes.join(", ")}`);
@@ -82,7 +82,7 @@ test("each algorithm has samples; their states are numbers and lists of numbers"
   }
 });
 
-test("an algorithm without samples is named, with the place for them", () => {
+test("the error for an algorithm without samples names it, and the file that lacks them", () => {
   assert.throws(() => samplesOf("leaky"), /samples\.ts has no samples of "leaky"/);
 });
 

@@ -19,7 +19,7 @@ function made() {
 
 const test = suite("abort groups");
 
-test("one listener for each signal, as long as somebody heeds it", () => {
+test("each signal has one listener, as long as it has members", () => {
   const { groups, signal, listeners } = made();
   const other = new AbortController().signal;
   for (const member of ["a", "b", "c"]) groups.add(signal, member);
@@ -34,7 +34,7 @@ test("one listener for each signal, as long as somebody heeds it", () => {
   assert.is(listeners(), 1);
 });
 
-test("an abort tells every member, in their order, with the signal's reason", () => {
+test("an abort calls every member, in order, with the signal's reason", () => {
   const { heard, groups, controller, signal } = made();
   for (const member of ["a", "b", "c"]) groups.add(signal, member);
   groups.delete(signal, "b");
@@ -47,7 +47,7 @@ test("an abort tells every member, in their order, with the signal's reason", ()
   assert.ok(heard.every((told) => told.reason === reason));
 });
 
-test("members that leave while they are told are told once, and the listener goes", () => {
+test("members that leave during the abort are called once, and the listener is removed", () => {
   const heard: string[] = [];
   const controller = new AbortController();
   const { signal } = controller;
@@ -62,7 +62,7 @@ test("members that leave while they are told are told once, and the listener goe
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
-test("deleting who is not there is nothing", () => {
+test("deleting an unknown member has no effect", () => {
   const { heard, groups, controller, signal, listeners } = made();
   groups.delete(signal, "a");
   groups.add(signal, "a");

@@ -12,7 +12,7 @@ const test = suite("at exit");
 const AT_EXIT = new URL("../../src/ground/at-exit.ts", import.meta.url).href;
 const listeners = () => process.listenerCount("beforeExit");
 
-test("one listener for all, as long as there is any", async () => {
+test("one listener serves all tasks, as long as there are any", async () => {
   // a copy of the module: limiters of other tests in this process may have a listener of their own
   const { atExit } = await import(`${AT_EXIT}?alone`);
   const before = listeners();
@@ -22,7 +22,7 @@ test("one listener for all, as long as there is any", async () => {
   assert.is(listeners(), before);
 });
 
-test("each is done, though it forgets itself", () => {
+test("each task runs, even if it removes itself", () => {
   const done: number[] = [];
   const forget = [1, 2].map((i) =>
     atExit(() => {
@@ -34,7 +34,7 @@ test("each is done, though it forgets itself", () => {
   assert.equal(done, [1, 2]);
 });
 
-test("where there is no such moment, nothing happens", () => {
+test("without a process object nothing happens", () => {
   const { process } = globalThis;
   Reflect.deleteProperty(globalThis, "process");
   try {
@@ -44,7 +44,7 @@ test("where there is no such moment, nothing happens", () => {
   }
 });
 
-test("a limiter that has permits in stock gives them back, and listens no longer than that", async () => {
+test("a limiter with prefetched permits gives them back, and has no listener otherwise", async () => {
   const before = listeners();
   const policy = smoothBursty({ permitsPerSecond: 10 });
   const { store, limiter } = onHand(policy, { prefetch: { permits: 2, maxAgeMs: 1000 } });
@@ -58,7 +58,7 @@ test("a limiter that has permits in stock gives them back, and listens no longer
   assert.ok(listeners() <= before);
 });
 
-test("what lies here keeps no process alive", () => {
+test("prefetched permits keep no process alive", () => {
   const url = (path: string) => JSON.stringify(pathToFileURL(resolve(path)).href);
   const story = `
     const { systemClock } = await import(${url("src/ground/clock.ts")});

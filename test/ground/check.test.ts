@@ -1,4 +1,4 @@
-/** Bad input: which error, in which words, and that nothing has changed. */
+/** Bad input: the class and the message of the error, and that nothing changes. */
 import {
   type Clock,
   ConcurrencyLimiter,
@@ -18,7 +18,7 @@ import { suite } from "../support/suite.ts";
 
 type ErrorClass = RangeErrorConstructor | TypeErrorConstructor;
 
-/** A value that is none, the class of its error, and how the error shows it. */
+/** A value that is not a number, the class of its error, and how the error shows it. */
 type Bad = readonly [value: unknown, error: ErrorClass, shown: string];
 
 const notNumbers: readonly Bad[] = [
@@ -56,13 +56,13 @@ const withoutInfinity = notFinite.filter(([value]) => value !== Infinity);
 
 const badPermits = [...notNumbers, ...notFinite, ...notPositive];
 
-/** What the deed throws or rejects with; `isPromised`: it must not throw. */
-async function failure(deed: () => unknown, isPromised = false): Promise<Error> {
+/** The error that `action` throws or rejects with; `isPromised`: it must not throw. */
+async function failure(action: () => unknown, isPromised = false): Promise<Error> {
   let answer: unknown;
   try {
-    answer = deed();
+    answer = action();
   } catch (error) {
-    assert.not(isPromised, `thrown, where a rejection is due: ${error}`);
+    assert.not(isPromised, `thrown instead of rejected: ${error}`);
     return error as Error;
   }
   if (isPromised) assert.instance(answer, Promise);
@@ -74,17 +74,17 @@ async function failure(deed: () => unknown, isPromised = false): Promise<Error> 
   return new Error("it did not fail");
 }
 
-/** A limiter in the middle of its life, and all that can be seen of it. */
+/** A limiter with a history, and everything that can be observed of it. */
 interface Scene {
   readonly limiter: LocalLimiter;
   look(): unknown;
 }
 
 const scenes: Record<string, () => Promise<Scene>> = {
-  "with a burst in store": async () => rateLimiter(5, 400, {}),
-  "owing for a while": async () => rateLimiter(5, 0, {}),
+  "with a burst stored": async () => rateLimiter(5, 400, {}),
+  "with a debt": async () => rateLimiter(5, 0, {}),
   "warming up": async () => rateLimiter(5, 700, { warmupMs: 1000 }),
-  "with somebody who waits": async () => {
+  "with a waiter": async () => {
     const scene = await rateLimiter(5, 0, {});
     void scene.limiter.acquire();
     return scene;
@@ -117,15 +117,15 @@ async function rateLimiter(rate: number, idleMs: number, numbers: object): Promi
   return { limiter, look: () => [limiter.getRate(), limiter.peek(), limiter.peek(3)] };
 }
 
-/** Fails as it should, and leaves everything as it was. */
+/** Fails with the expected error, and leaves everything as it was. */
 async function refuses(
   scene: Scene,
-  deed: (limiter: LocalLimiter) => unknown,
+  action: (limiter: LocalLimiter) => unknown,
   [error, message]: readonly [ErrorClass, string | RegExp],
   isPromised = false,
 ): Promise<void> {
   const before = scene.look();
-  const thrown = await failure(() => deed(scene.limiter), isPromised);
+  const thrown = await failure(() => action(scene.limiter), isPromised);
   const facts = `${thrown.name}: ${thrown.message}`;
   if (typeof message === "string") assert.is(thrown.message, message);
   else assert.match(thrown.message, message);
@@ -207,7 +207,7 @@ for (const [where, make] of Object.entries(scenes)) {
   });
 }
 
-permits("what is just good enough", () => {
+permits("values at the edge of the allowed range", () => {
   const limiter = RateLimiter.create(5, { clock: new FakeClock() });
   for (const good of [5e-324, 1e-9, 1, 1e308, { default: 1 }]) limiter.peek(good);
   limiter.reserve(1).settle(0);
@@ -340,8 +340,8 @@ others.run();
 
 const creation = suite("bad arguments of create");
 
-async function refusesToCreate(deed: () => unknown, error: ErrorClass, message: string | RegExp) {
-  const thrown = await failure(deed);
+async function refusesToCreate(action: () => unknown, error: ErrorClass, message: string | RegExp) {
+  const thrown = await failure(action);
   if (typeof message === "string") assert.is(thrown.message, message);
   else assert.match(thrown.message, message);
   assert.is(thrown.constructor, error, thrown.message);
@@ -389,7 +389,7 @@ const numbers: Record<string, { bound: string; bad: readonly Bad[] }> = {
 };
 
 for (const [name, { bound, bad }] of Object.entries(numbers)) {
-  // also where the limiter made of the others would not read it
+  // also where the limiter made of the other options would not read it
   for (const beside of [{}, { warmupMs: 1000 }, { warmupMs: 0 }]) {
     if (name in beside) continue;
     creation(`${name} beside ${JSON.stringify(beside)}`, async () => {
@@ -416,7 +416,7 @@ creation("options that would have no effect together", () => {
   RateLimiter.create(5, { warmupMs: 0, coldFactor: 3, burstSeconds: 2 });
 });
 
-creation("new, where create is meant", () => {
+creation("`new` instead of `create`", () => {
   const classes = [RateLimiter, KeyedLimiter, ConcurrencyLimiter, RedisRateLimiter, RedisLimiter];
   for (const one of [...classes, RedisConcurrencyLimiter]) {
     const words = new RegExp(`${one.name} has no public constructor: write ${one.name}\\.create`);
@@ -524,7 +524,7 @@ creation("a clock", async () => {
   }
 });
 
-creation("a clock of a class, with nothing of its own, will do", () => {
+creation("a clock of a class, without own properties, is accepted", () => {
   class Still {
     readonly #now = 5;
     now() {
@@ -538,7 +538,7 @@ creation("a clock of a class, with nothing of its own, will do", () => {
 });
 
 for (const reading of [Number.NaN, Infinity, -Infinity, undefined, "soon"]) {
-  creation(`a clock that says ${reading} later on changes nothing`, async () => {
+  creation(`a clock that returns ${reading} later on changes nothing`, async () => {
     let now: unknown = 0;
     const clock = { now: () => now as number, wakeAt: () => ({ cancel: () => {} }) };
     const limiter = RateLimiter.create(1, { clock });
@@ -562,7 +562,7 @@ creation.run();
 
 const parts = suite("checks");
 
-parts("each bound lets through what its words say", () => {
+parts("each bound accepts the values that its message describes", () => {
   const cases = [-Infinity, -1, -0, 0, 5e-324, 0.5, 1, 1e308, Infinity, Number.NaN];
   const table: Record<string, [bound: check.Bound, first: number, last: number]> = {
     aboveZero: [check.aboveZero, 5e-324, 1e308],
@@ -581,7 +581,7 @@ parts("each bound lets through what its words say", () => {
   }
 });
 
-parts("a value is shown short, and so that it can be told from others", () => {
+parts("a value is shown in short form, and remains recognizable", () => {
   const long = "x".repeat(1000);
   const values: [unknown, string][] = [
     [long, `"${"x".repeat(40)}"`],
@@ -599,7 +599,7 @@ parts("a value is shown short, and so that it can be told from others", () => {
   for (const [value, shown] of values) assert.is(check.show(value), shown);
 });
 
-parts("a text, and one of several", () => {
+parts("a string, and one of several choices", () => {
   assert.is(check.checkText("name", ""), "");
   assert.throws(() => check.checkText("name", 5), /^name must be a string, got 5$/);
   check.checkOneOf("mode", "b", ["a", "b"]);
@@ -607,7 +607,7 @@ parts("a text, and one of several", () => {
   assert.throws(() => check.checkOneOf("mode", "c", ["a", "b"]), choices);
 });
 
-parts("a signal is handed back, and so is its absence", () => {
+parts("a signal is returned as it is, and so is undefined", () => {
   const { signal } = new AbortController();
   assert.is(check.checkSignal(signal), signal);
   assert.is(check.checkSignal(undefined), undefined);

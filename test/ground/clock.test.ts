@@ -7,18 +7,18 @@ import * as assert from "uvu/assert";
 import { toMicros, toMillis } from "../../src/ground/clock.ts";
 import { suite } from "../support/suite.ts";
 
-// Taken now, because the tests replace them.
+// Captured now, because the tests replace them.
 const real = { setTimeout, setImmediate, MessageChannel, now: performance.now };
 
-/** Lets everything run that is ready to run. */
+/** Runs everything that is ready to run. */
 const turn = () => new Promise<void>((resolve) => real.setImmediate(resolve));
 
 const sleep = (ms: number) => new Promise<void>((resolve) => real.setTimeout(resolve, ms));
 
-async function throws(deed: () => unknown, expected: RegExp): Promise<void> {
+async function throws(action: () => unknown, expected: RegExp): Promise<void> {
   let message = "nothing was thrown";
   try {
-    await deed();
+    await action();
   } catch (error) {
     message = String(error);
   }
@@ -34,7 +34,7 @@ units("a reading is floored to whole microseconds, a wait is rounded up", () => 
   assert.is(toMillis(1234), 1.234);
 });
 
-units("whole microseconds survive being told in ms, at any time until 2041", () => {
+units("whole microseconds survive the conversion to ms, at any time until 2041", () => {
   const exactly = (micros: number) => assert.is(toMicros(micros / 1000), micros);
   for (const micros of [0, 1, 999, 1001, 2 ** 31, 1_750_000_000_000_001, 2 ** 51]) exactly(micros);
   for (const micros of [-1, -999, -1000, -900_000, -(2 ** 51)]) exactly(micros);
@@ -46,7 +46,7 @@ units.run();
 
 const platform = suite("the platform's clocks");
 
-/** `setTimeout`, `setImmediate` and `performance.now` in the test's hand. */
+/** `setTimeout`, `setImmediate` and `performance.now` under the test's control. */
 class Platform {
   now = 1000;
   readonly slept: number[] = [];
@@ -78,7 +78,7 @@ class Platform {
     this.#pending = undefined;
   }
 
-  /** The timer fires, so long after it was set. */
+  /** Fires the timer this long after it was set. */
   fire(afterMs: number): void {
     const wake = this.#pending;
     this.#pending = undefined;
@@ -106,7 +106,7 @@ function onPlatform(name: string, body: (platform: Platform) => void): void {
 const clocks = { systemClock, preciseClock };
 
 for (const [name, clock] of Object.entries(clocks)) {
-  platform(`${name}: monotonic ms, and what makes Unix time of them`, () => {
+  platform(`${name}: monotonic ms, and their distance to Unix time`, () => {
     const before = performance.now();
     const now = clock.now();
     assert.ok(now >= before && now <= performance.now());
@@ -114,19 +114,19 @@ for (const [name, clock] of Object.entries(clocks)) {
     assert.ok(Math.abs(now + (clock.epochMs ?? 0) - Date.now()) < 60_000);
   });
 
-  platform(`${name}: wakes without keeping the process alive, where that is asked`, async () => {
+  platform(`${name}: wakes without keeping the process alive, where requested`, async () => {
     const active = () =>
       process.getActiveResourcesInfo().filter((each) => /Timeout|Immediate/.test(each));
     const before = active().length;
     let woken = 0;
-    // the last of it is spent looking at the clock, and each look is a new timer
+    // for the last part it polls the clock, and each poll is a new timer
     for (const ms of [1, 15]) clock.wakeAt(clock.now() + ms, () => woken++).unref?.();
     assert.is(active().length, before);
     for (let i = 0; i < 1000 && woken < 2; i++) await sleep(1);
     assert.is(woken, 2);
   });
 
-  platform(`${name}: wakes once, not before its time, and never at once`, async () => {
+  platform(`${name}: wakes once, not before its time, and never synchronously`, async () => {
     for (const ms of [-5, 0, 0.3, 1.7, 12.5]) {
       const due = clock.now() + ms;
       const woken: number[] = [];
@@ -149,7 +149,7 @@ for (const [name, clock] of Object.entries(clocks)) {
     assert.is(woken, 0);
   });
 
-  onPlatform(`${name}: a timer that fires early looks at the clock and sleeps on`, (fake) => {
+  onPlatform(`${name}: a timer that fires early checks the clock and sleeps on`, (fake) => {
     let woken = 0;
     clock.wakeAt(1100, () => woken++);
     fake.fire(97);
@@ -161,7 +161,7 @@ for (const [name, clock] of Object.entries(clocks)) {
     assert.ok(fake.idle, "no timer is left");
   });
 
-  onPlatform(`${name}: a wait beyond 2^31 - 1 ms is slept in pieces`, (fake) => {
+  onPlatform(`${name}: a wait beyond 2^31 - 1 ms is slept in parts`, (fake) => {
     const longest = 2 ** 31 - 1;
     let woken = 0;
     clock.wakeAt(1000 + 3 * longest, () => woken++);
@@ -177,7 +177,7 @@ for (const [name, clock] of Object.entries(clocks)) {
     );
   });
 
-  onPlatform(`${name}: cancelled between two pieces`, (fake) => {
+  onPlatform(`${name}: a wait is cancelled between two parts`, (fake) => {
     let woken = 0;
     const timer = clock.wakeAt(1000 + 2 ** 33, () => woken++);
     fake.fire(2 ** 31 - 1);
@@ -186,7 +186,7 @@ for (const [name, clock] of Object.entries(clocks)) {
     assert.is(woken, 0);
   });
 
-  onPlatform(`${name}: a wait without an end`, (fake) => {
+  onPlatform(`${name}: an infinite wait`, (fake) => {
     clock.wakeAt(Number.MAX_VALUE, () => {
       throw new Error("too early");
     });
@@ -200,7 +200,7 @@ onPlatform("systemClock sleeps until the end", (fake) => {
   assert.equal(fake.slept, [20]);
 });
 
-onPlatform("preciseClock looks at the clock for the last two ms", (fake) => {
+onPlatform("preciseClock polls the clock for the last two ms", (fake) => {
   let woken = 0;
   preciseClock.wakeAt(1020, () => woken++);
   for (const ms of [18.5, 1, 0.25, 0.25]) fake.fire(ms);
@@ -208,7 +208,7 @@ onPlatform("preciseClock looks at the clock for the last two ms", (fake) => {
   assert.equal(fake.slept, [18, -1, -1, -1]);
 });
 
-onPlatform("preciseClock: cancelled while it looks", (fake) => {
+onPlatform("preciseClock is cancelled while it polls", (fake) => {
   let woken = 0;
   const timer = preciseClock.wakeAt(1001, () => woken++);
   assert.equal(fake.slept, [-1]);
@@ -230,7 +230,7 @@ onPlatform("preciseClock without setImmediate, as in browsers, is systemClock", 
 
 platform.run();
 
-const faked = suite("under other people's fake timers", { timeoutMs: 3000 });
+const faked = suite("under fake timers of other libraries", { timeoutMs: 3000 });
 
 interface Fakes {
   tick(ms: number): unknown;
@@ -285,7 +285,7 @@ for (const [kind, install] of Object.entries(kinds)) {
           const due = Math.ceil((i * 1000) / rate);
           await tick(due - 1 - ticked);
           await turn();
-          assert.is(released, i, "not before");
+          assert.is(released, i, "not earlier");
           await tick(1);
           await turn();
           assert.is(released, i + 1);
@@ -294,7 +294,7 @@ for (const [kind, install] of Object.entries(kinds)) {
       });
     }
 
-    under("several in one tick, and the time stands still between the ticks", async ({ tick }) => {
+    under("several releases in one tick, between which the time stands still", async ({ tick }) => {
       const limiter = RateLimiter.create(10, { clock });
       const waits: number[] = [];
       for (let i = 0; i < 4; i++) void limiter.acquire().then((waitedMs) => waits.push(waitedMs));
@@ -309,7 +309,7 @@ for (const [kind, install] of Object.entries(kinds)) {
       assert.is(clock.now(), now);
     });
 
-    under("what is stored while the time is ticked on", async ({ tick }) => {
+    under("permits are stored while the time is ticked on", async ({ tick }) => {
       const limiter = RateLimiter.create(2, { clock });
       const tries = () => [1, 2, 3, 4, 5].map(() => limiter.tryAcquire());
       assert.equal(tries(), [true, false, false, false, false]);
@@ -351,7 +351,7 @@ for (const [kind, install] of Object.entries(kinds)) {
     });
   }
 
-  faked(`${kind}: a limiter made before them, and used after them`, async () => {
+  faked(`${kind}: a limiter made before the fake timers, and used after them`, async () => {
     const limiter = RateLimiter.create(50);
     assert.is(limiter.tryAcquire(), true);
     const fakes = install();
@@ -366,7 +366,7 @@ for (const [kind, install] of Object.entries(kinds)) {
     await limiter.acquire();
   });
 
-  faked(`${kind}: a FakeClock goes its own way`, async () => {
+  faked(`${kind}: a FakeClock is independent of them`, async () => {
     const fakes = install();
     try {
       const clock = new FakeClock();
@@ -381,7 +381,7 @@ for (const [kind, install] of Object.entries(kinds)) {
   });
 }
 
-faked("who replaces Date alone does not stop the time", async () => {
+faked("a fake of Date alone does not stop the time", async () => {
   const fakes = sinon({ toFake: ["Date"], now: 0 });
   try {
     const limiter = RateLimiter.create(100);
@@ -393,7 +393,7 @@ faked("who replaces Date alone does not stop the time", async () => {
   }
 });
 
-faked("who wraps setTimeout alone does not stop the time", async () => {
+faked("a wrapper around setTimeout alone does not stop the time", async () => {
   Object.assign(globalThis, {
     setTimeout: (wake: () => void, ms: number) => real.setTimeout(wake, ms),
   });
@@ -406,7 +406,7 @@ faked("who wraps setTimeout alone does not stop the time", async () => {
   }
 });
 
-faked("Unix time is what the fakes say", async () => {
+faked("Unix time follows the fake timers", async () => {
   for (const install of [
     () => sinon({ now: 1_750_000_000_000 }),
     () => sinon({ now: 1_750_000_000_000, toFake: [...timers, "Date"] }),
@@ -429,7 +429,7 @@ faked.run();
 
 const own = suite("FakeClock");
 
-own("stands still until it is told to move on", async () => {
+own("a FakeClock stands still until it is advanced", async () => {
   const clock = new FakeClock();
   await sleep(5);
   assert.is(clock.now(), 0);
@@ -439,7 +439,7 @@ own("stands still until it is told to move on", async () => {
   assert.is(clock.now(), 12.5);
 });
 
-own("begins where it is told to, at Unix time too", async () => {
+own("a FakeClock begins at startMs, also for Unix time", async () => {
   for (const startMs of [0, 0.001, 12.345, 1_750_000_000_000, 1_750_000_000_000.125]) {
     const clock = new FakeClock(startMs);
     assert.is(clock.now(), startMs);
@@ -450,7 +450,7 @@ own("begins where it is told to, at Unix time too", async () => {
   }
 });
 
-own("wakes in order, each at its own instant", async () => {
+own("wake-ups run in order, each at its own instant", async () => {
   const clock = new FakeClock();
   const seen: string[] = [];
   for (const [name, ms] of Object.entries({ c: 30, a: 10, e: 50, b: 20, d: 30 })) {
@@ -463,7 +463,7 @@ own("wakes in order, each at its own instant", async () => {
   assert.is(seen.at(-1), "e at 50");
 });
 
-own("at its very end too, and a microsecond before not yet", async () => {
+own("a wake-up at the very end of a move runs, one a microsecond later does not", async () => {
   const clock = new FakeClock();
   let woken = 0;
   clock.wakeAt(10, () => woken++);
@@ -475,7 +475,7 @@ own("at its very end too, and a microsecond before not yet", async () => {
   assert.is(woken, 1);
 });
 
-own("what lies in the past wakes at the next move, and the time does not go back", async () => {
+own("a wake-up in the past runs at the next move, and the time does not go back", async () => {
   const clock = new FakeClock(100);
   const seen: number[] = [];
   clock.wakeAt(50, () => seen.push(clock.now()));
@@ -485,7 +485,7 @@ own("what lies in the past wakes at the next move, and the time does not go back
   assert.equal(seen, [100, 100]);
 });
 
-own("cancelled: before, by another at the same instant, and after", async () => {
+own("a wake-up is cancelled before, by another at the same instant, and after", async () => {
   const clock = new FakeClock();
   const seen: string[] = [];
   clock.wakeAt(10, () => seen.push("gone")).cancel();
@@ -500,7 +500,7 @@ own("cancelled: before, by another at the same instant, and after", async () => 
   late.cancel();
 });
 
-own("what a wake-up sets off runs in the same move, at its own instant", async () => {
+own("a wake-up set by another one runs in the same move, at its own instant", async () => {
   const clock = new FakeClock();
   const seen: number[] = [];
   const again = () => {
@@ -513,7 +513,7 @@ own("what a wake-up sets off runs in the same move, at its own instant", async (
   assert.is(clock.now(), 45);
 });
 
-own("so does what a promise sets off, and what comes before the move", async () => {
+own("a wake-up set by a promise, or before the move, runs in the same move", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(1, { clock });
   const seen: number[] = [];
@@ -532,7 +532,7 @@ own("so does what a promise sets off, and what comes before the move", async () 
   assert.equal(seen, [0, 1000, 2000, 3000]);
 });
 
-own("moves that overlap follow one another", async () => {
+own("overlapping moves follow one another", async () => {
   const clock = new FakeClock();
   const seen: string[] = [];
   clock.wakeAt(5, () => seen.push(`woken at ${clock.now()}`));
@@ -557,7 +557,7 @@ own("fractions add up to the microsecond", async () => {
   assert.is(seen.length, 1);
 });
 
-own("a thousand days in no time", async () => {
+own("a thousand days pass at once", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(1, { clock });
   const days = 1000 * 86_400;
@@ -568,10 +568,10 @@ own("a thousand days in no time", async () => {
 });
 
 for (const missing of [["setImmediate"], ["setImmediate", "MessageChannel"]]) {
-  own(`does without ${missing.join(" and ")}, as in browsers`, async () => {
+  own(`a FakeClock works without ${missing.join(" and ")}, as in browsers`, async () => {
     for (const name of missing) Object.assign(globalThis, { [name]: undefined });
     try {
-      // another copy of the module, which takes its timers as it is loaded
+      // another copy of the module, which captures its timers when it is loaded
       const copy: string = `../../src/testing/fake-clock.ts?without=${missing}`;
       const { FakeClock: Browsers }: { FakeClock: typeof FakeClock } = await import(copy);
       assert.is.not(Browsers, FakeClock);
@@ -606,11 +606,11 @@ own("bad numbers change nothing", async () => {
   assert.is(clock.now(), 8);
 });
 
-own("a wake-up that throws fails its move, and the clock goes on", async () => {
+own("a wake-up that throws rejects its move, and the clock continues", async () => {
   const clock = new FakeClock();
   let woken = 0;
   clock.wakeAt(5, () => {
-    throw new Error("of its own");
+    throw new Error("an error of its own");
   });
   clock.wakeAt(6, () => woken++);
   await throws(() => clock.advance(10), /of its own/);

@@ -9,7 +9,7 @@ const load = (copy: string): Promise<typeof import("../../src/ground/errors.ts")
 
 const copies = suite("copies of the package");
 
-copies("the version that they share values by is that of package.json", () => {
+copies("the version under which copies share values is that of package.json", () => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8"));
   assert.is(VERSION, version);
 });
@@ -27,7 +27,7 @@ copies.run();
 
 const errors = suite("errors of another copy");
 
-errors("are instances of the class with their code, and of the base class", async () => {
+errors("errors of another copy are instances of their class and of the base class", async () => {
   const other = await load("other");
   const full = new other.QueueFullError("name", 1, 1, 0);
   assert.is.not(other.QueueFullError, QueueFullError);
@@ -36,7 +36,7 @@ errors("are instances of the class with their code, and of the base class", asyn
   assert.not(full instanceof TooManyKeysError);
 });
 
-errors("are not instances of a user's own class", async () => {
+errors("errors of another copy are not instances of a user's own class", async () => {
   class OwnError extends QueueFullError {}
   const other = await load("other");
   assert.not(new other.QueueFullError("name", 1, 1, 0) instanceof OwnError);
@@ -44,7 +44,7 @@ errors("are not instances of a user's own class", async () => {
   assert.ok(new OwnError("name", 1, 1, 0) instanceof other.QueueFullError);
 });
 
-errors("look like errors: the mark is hidden, and other values have none", () => {
+errors("errors of another copy look like errors, and only they have the hidden mark", () => {
   assert.equal(Object.getOwnPropertySymbols({ ...new LimiterError("CODE", "message", {}) }), []);
   for (const value of [undefined, null, "text", {}, new Error("other"), { code: "QUEUE_FULL" }]) {
     assert.not((value as unknown) instanceof LimiterError);

@@ -25,7 +25,7 @@ test("the channels are those of diagnostics_channel, by name", () => {
 
 const own = suite("a channel without diagnostics_channel");
 
-own("everybody who subscribed hears everything, until they do not want to", () => {
+own("every subscriber receives every message, until it unsubscribes", () => {
   const channel = new OwnChannel<number>("numbers");
   const heard: string[] = [];
   const first = (n: number, name: string) => void heard.push(`first ${name} ${n}`);
@@ -42,7 +42,7 @@ own("everybody who subscribed hears everything, until they do not want to", () =
   assert.equal(heard, ["first numbers 1", "second 1", "second 2"]);
 });
 
-own("who unsubscribes while it is told keeps nobody from being told", () => {
+own("a subscriber that unsubscribes during a message does not keep it from others", () => {
   const channel = new OwnChannel<number>("numbers");
   const heard: number[] = [];
   const once = () => void channel.unsubscribe(once);
@@ -53,7 +53,7 @@ own("who unsubscribes while it is told keeps nobody from being told", () => {
   assert.equal(heard, [1, 2]);
 });
 
-own("what a subscriber throws comes later, and disturbs nobody", () => {
+own("an error of a subscriber is thrown later, and disturbs no other subscriber", () => {
   const timers = FakeTimers.install({ toFake: ["setTimeout"] });
   try {
     const channel = new OwnChannel<number>("numbers");
@@ -70,7 +70,7 @@ own("what a subscriber throws comes later, and disturbs nobody", () => {
   }
 });
 
-own("it is what there is where the platform has none", async () => {
+own("the fallback is used where the platform has no diagnostics_channel", async () => {
   const { getBuiltinModule } = process;
   const again = new URL("../../src/ground/diagnostics.ts?again", import.meta.url).href;
   try {

@@ -4,7 +4,7 @@ import { suite } from "../support/suite.ts";
 
 const test = suite("dispose");
 
-test("the platform's symbols where it has them, else those of the polyfills", () => {
+test("the symbols are the platform's where it has them, otherwise the polyfills'", () => {
   assert.is(dispose, Symbol.dispose);
   assert.is(asyncDispose, Symbol.asyncDispose);
   assert.is(wellKnown("dispose", {}), Symbol.for("Symbol.dispose"));

@@ -1,4 +1,6 @@
-/** The errors that are not about bad arguments: a code, facts, and the same numbers in words. */
+/**
+ * The errors that are not about bad arguments: a code, facts, and the same numbers in the message.
+ */
 import {
   Limiter,
   LimiterError,
@@ -71,7 +73,7 @@ shapes("the store's own error is the cause", () => {
   assert.match(strange.message, /unavailable: closed$/);
 });
 
-shapes("an error of one's own", () => {
+shapes("an error class of the application", () => {
   class TooLateError extends LimiterError<{ readonly byMs: number }> {}
   const error = new TooLateError("TOO_LATE", "too late", { byMs: 5 }, { cause: "traffic" });
   assert.is(error.name, "TooLateError");
@@ -81,10 +83,10 @@ shapes("an error of one's own", () => {
 
 shapes.run();
 
-/** What the deed throws or rejects with. */
-async function failure(deed: () => unknown): Promise<unknown> {
+/** The error that `action` throws or rejects with. */
+async function failure(action: () => unknown): Promise<unknown> {
   try {
-    await deed();
+    await action();
   } catch (error) {
     return error;
   }
@@ -102,7 +104,7 @@ function bounded(capacity: number): Policy {
   return { ...policy, algorithm: algorithm as Policy["algorithm"] };
 }
 
-const capacity = suite("errors: more permits than can ever pass");
+const capacity = suite("errors: more permits than can ever be granted");
 
 const verbs: Record<string, (limiter: LocalLimiter, permits: number) => unknown> = {
   acquire: (limiter, permits) => limiter.acquire(permits),
@@ -116,7 +118,7 @@ const verbs: Record<string, (limiter: LocalLimiter, permits: number) => unknown>
 };
 
 for (const [verb, call] of Object.entries(verbs)) {
-  capacity(`${verb}, when all is free, when it is not, and behind others`, async () => {
+  capacity(`${verb}, with all permits free, with none, and behind waiters`, async () => {
     const clock = new FakeClock();
     const limiter = Limiter.create(bounded(6), { clock });
     for (const prepare of [() => {}, () => limiter.tryAcquire(6), () => void limiter.acquire()]) {
@@ -153,9 +155,9 @@ capacity("a smooth limiter lends, and has no such bound", () => {
 
 capacity.run();
 
-const full = suite("errors: too many wait");
+const full = suite("errors: a full queue");
 
-full("acquire and reserve, which would have to wait, and what is no error", async () => {
+full("acquire and reserve that would have to wait are errors, tryAcquire is not", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(1, { clock, maxWaiting: 5, name: "mail" });
   assert.is(limiter.tryAcquire(), true);
@@ -176,7 +178,7 @@ full("acquire and reserve, which would have to wait, and what is no error", asyn
   await Promise.all(waiting);
 });
 
-full("maxWaiting 0: who need not wait is let in", async () => {
+full("maxWaiting 0: a caller that need not wait is granted", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(1, { clock, maxWaiting: 0 });
   assert.is(await limiter.acquire(3), 0);
@@ -205,9 +207,9 @@ full("of several policies the largest number counts", async () => {
 
 full.run();
 
-const gone = suite("errors: given up");
+const gone = suite("errors: cancelled waits");
 
-gone("ready of a cancelled reservation, before and after", async () => {
+gone("ready() of a cancelled reservation rejects, before and after the cancel", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(5, { clock });
   limiter.tryAcquire();
@@ -235,12 +237,12 @@ for (const reason of [new Error("enough"), "enough", undefined, null, 0, { code:
     ];
     const failures = verbs.map((verb) => failure(() => verb(later.signal)));
     later.abort(reason);
-    // without a reason of its own a signal makes one up
+    // without a reason a signal creates one
     for (const failed of failures) assert.is(await failed, later.signal.reason);
     for (const verb of verbs.slice(0, 2)) {
       assert.is(await failure(() => verb(aborted)), aborted.reason);
     }
-    assert.equal(limiter.peek(), before, "nothing is left of them");
+    assert.equal(limiter.peek(), before, "no trace of them is left");
   });
 }
 

@@ -28,9 +28,9 @@ function foreign(
   limiter: LocalLimiter,
   before: (verb: string) => void | Promise<void> = () => {},
 ): Limiter {
-  const later = async <T>(verb: string, deed: () => T | PromiseLike<T>): Promise<T> => {
+  const later = async <T>(verb: string, action: () => T | PromiseLike<T>): Promise<T> => {
     await before(verb);
-    return deed();
+    return action();
   };
   return {
     acquire: (...args) => later("acquire", () => limiter.acquire(...args)),

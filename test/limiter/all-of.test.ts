@@ -33,22 +33,22 @@ class LateClock extends FakeClock {
 
 function inProcess(options: { maxWaiting?: number } = {}) {
   const clock = new FakeClock();
-  const everybody = Limiter.create(window(3), { clock });
+  const common = Limiter.create(window(3), { clock });
   const users = KeyedLimiter.create({ user: gcra({ limit: 2, periodMs: 1000 }) }, { clock });
   const slow = Limiter.create(steady, { clock, ...options });
-  return { clock, everybody, users, slow };
+  return { clock, common, users, slow };
 }
 
 const test = suite("all of several limiters");
 
 test("either all limiters let a request pass, or none is charged", () => {
-  const { everybody, users } = inProcess();
-  const of = (user: string) => allOf(everybody, users.for(user));
+  const { common, users } = inProcess();
+  const of = (user: string) => allOf(common, users.for(user));
   assert.equal(
     [1, 2, 3].map(() => of("a").tryAcquire()),
     [true, true, false],
   );
-  assert.is(everybody.peek().remaining, 1, "the refused request was not charged");
+  assert.is(common.peek().remaining, 1, "the refused request was not charged");
   assert.equal(
     [1, 2].map(() => of("b").tryAcquire()),
     [true, false],
@@ -57,19 +57,19 @@ test("either all limiters let a request pass, or none is charged", () => {
 });
 
 test("a refusal and a peek change nothing", () => {
-  const { everybody, users } = inProcess();
-  const limiter = allOf(everybody, users.for("a"));
+  const { common, users } = inProcess();
+  const limiter = allOf(common, users.for("a"));
   limiter.tryAcquire(2);
-  const before = [everybody.peek(), users.for("a").peek(), users.size];
+  const before = [common.peek(), users.for("a").peek(), users.size];
   limiter.peek();
   limiter.decide();
   limiter.tryAcquire();
-  assert.equal([everybody.peek(), users.for("a").peek(), users.size], before);
+  assert.equal([common.peek(), users.for("a").peek(), users.size], before);
 });
 
 test("a decision names the binding limiter and lists all of them", () => {
-  const { everybody, users, slow } = inProcess();
-  const limiter = allOf(everybody, users.for("a"), slow);
+  const { common, users, slow } = inProcess();
+  const limiter = allOf(common, users.for("a"), slow);
   const first = limiter.decide();
   assert.ok(first.allowed);
   assert.equal(Object.keys(first.policies), ["default", "user", "default#3"]);
@@ -81,23 +81,23 @@ test("a decision names the binding limiter and lists all of them", () => {
     Object.values(policies).map(({ remaining }) => remaining),
     [2, 1, 0],
   );
-  assert.is(allOf(everybody, users.for("a")).peek().policy, "user", "1 of 2 is less than 2 of 3");
+  assert.is(allOf(common, users.for("a")).peek().policy, "user", "1 of 2 is less than 2 of 3");
 });
 
 test("an unlimited limiter is never the scarcest", () => {
   const open = Limiter.create(smoothBursty({ permitsPerSecond: Infinity }), {
     clock: new FakeClock(),
   });
-  const { everybody } = inProcess();
-  everybody.tryAcquire();
-  assert.is(allOf(open, everybody).peek().limit, 3);
+  const { common } = inProcess();
+  common.tryAcquire();
+  assert.is(allOf(open, common).peek().limit, 3);
   open.pause(10);
-  assert.is(allOf(open, everybody).peek().limit, Infinity);
+  assert.is(allOf(open, common).peek().limit, Infinity);
 });
 
 test("a waiter goes when the last of the limiters permits it", async () => {
-  const { clock, everybody, slow } = inProcess();
-  const limiter = allOf(everybody, slow);
+  const { clock, common, slow } = inProcess();
+  const limiter = allOf(common, slow);
   const waits = [1, 2, 3].map(() => watch(clock, limiter.acquire()));
   await clock.advance(5000);
   assert.equal(instants(waits), [0, 1000, 2000]);
@@ -108,19 +108,19 @@ test("a waiter goes when the last of the limiters permits it", async () => {
 });
 
 test("tryAcquire with a time-out changes nothing where the wait would be too long", async () => {
-  const { clock, everybody, slow } = inProcess();
-  const limiter = allOf(everybody, slow);
+  const { clock, common, slow } = inProcess();
+  const limiter = allOf(common, slow);
   assert.ok(await limiter.tryAcquire(1, 0));
   assert.not(await limiter.tryAcquire(1, 999));
-  assert.is(everybody.peek().remaining, 2);
+  assert.is(common.peek().remaining, 2);
   const waited = watch(clock, limiter.tryAcquire(1, { timeoutMs: 1000 }));
   await clock.advance(1000);
   assert.equal([waited.at, waited.value], [1000, true]);
 });
 
 test("an abort gives all permits back", async () => {
-  const { clock, everybody, slow } = inProcess();
-  const limiter = allOf(everybody, slow);
+  const { clock, common, slow } = inProcess();
+  const limiter = allOf(common, slow);
   slow.charge(1);
   const controller = new AbortController();
   const { signal } = controller;
@@ -129,41 +129,41 @@ test("an abort gives all permits back", async () => {
     watch(clock, limiter.tryAcquire(1, { signal })),
   ];
   await turn();
-  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [2, 3000]);
+  assert.equal([common.peek().remaining, slow.peek().waitMs], [2, 3000]);
   const reason = new Error("enough");
   controller.abort(reason);
   await turn();
   for (const { error } of waits) assert.is(error, reason);
-  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [3, 1000]);
+  assert.equal([common.peek().remaining, slow.peek().waitMs], [3, 1000]);
   assert.is(await failure(() => limiter.acquire(1, { signal })), reason);
   assert.is(await failure(() => limiter.tryAcquire(1, { signal })), reason);
 });
 
 test("undo of a reservation of all gives back what each limiter took, waiting or not", async () => {
   for (const taken of [0, 1]) {
-    const { everybody, slow } = inProcess();
-    const all = allOf(everybody, slow);
+    const { common, slow } = inProcess();
+    const all = allOf(common, slow);
     for (let i = 0; i < taken; i++) assert.ok(all.tryAcquire());
-    const before = [everybody.peek(), slow.peek()];
+    const before = [common.peek(), slow.peek()];
     const reservation = await all.reserve();
     assert.is(reservation.waitMs, taken * 1000);
     await reservation.undo();
     await reservation.undo();
-    assert.equal([everybody.peek(), slow.peek()], before, `${taken} already taken`);
+    assert.equal([common.peek(), slow.peek()], before, `${taken} already taken`);
   }
 });
 
 test("a reservation of all limiters that is cancelled, settled or due", async () => {
-  const { clock, everybody, slow } = inProcess();
-  const limiter = allOf(everybody, slow);
+  const { clock, common, slow } = inProcess();
+  const limiter = allOf(common, slow);
   const now = limiter.reserve();
   assert.equal([now.waitMs, now.permits, now.cancel()], [0, 1, false]);
   const later = limiter.reserve();
   assert.is(later.waitMs, 1000);
   assert.equal([later.cancel(), later.cancel()], [true, false]);
-  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [2, 1000]);
+  assert.equal([common.peek().remaining, slow.peek().waitMs], [2, 1000]);
   now.settle(3);
-  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [0, 3000]);
+  assert.equal([common.peek().remaining, slow.peek().waitMs], [0, 3000]);
   const due = limiter.reserve();
   await clock.advance(3000);
   assert.is(due.cancel(), false);
@@ -171,8 +171,8 @@ test("a reservation of all limiters that is cancelled, settled or due", async ()
 });
 
 test("a full queue in one limiter: nothing is taken from the others", async () => {
-  const { everybody, slow } = inProcess({ maxWaiting: 0 });
-  const limiter = allOf(everybody, slow);
+  const { common, slow } = inProcess({ maxWaiting: 0 });
+  const limiter = allOf(common, slow);
   await limiter.acquire();
   assert.ok((await failure(() => limiter.acquire())) instanceof QueueFullError);
   assert.throws(
@@ -180,26 +180,26 @@ test("a full queue in one limiter: nothing is taken from the others", async () =
     (error: Error) => error instanceof QueueFullError,
   );
   assert.not(await limiter.tryAcquire(1, 5000));
-  assert.is(everybody.peek().remaining, 2);
+  assert.is(common.peek().remaining, 2);
 });
 
 test("charge, refund and pause apply to each limiter", async () => {
-  const { clock, everybody, slow } = inProcess();
-  const limiter = allOf(everybody, slow);
+  const { clock, common, slow } = inProcess();
+  const limiter = allOf(common, slow);
   limiter.charge(2);
-  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [1, 2000]);
+  assert.equal([common.peek().remaining, slow.peek().waitMs], [1, 2000]);
   limiter.refund(1);
-  assert.equal([everybody.peek().remaining, slow.peek().waitMs], [2, 1000]);
+  assert.equal([common.peek().remaining, slow.peek().waitMs], [2, 1000]);
   limiter.pause(1500);
-  assert.equal([everybody.peek().waitMs, slow.peek().waitMs], [1500, 1500]);
+  assert.equal([common.peek().waitMs, slow.peek().waitMs], [1500, 1500]);
   assert.throws(() => limiter.update(window(5)), /update its limiters/);
   await clock.advance(1500);
   assert.ok(limiter.tryAcquire());
 });
 
 test("a request that can never pass one of the limiters is an error, before anything changes", async () => {
-  const { everybody, slow } = inProcess();
-  const limiter = allOf(slow, everybody);
+  const { common, slow } = inProcess();
+  const limiter = allOf(slow, common);
   for (const verb of [
     () => limiter.acquire(4),
     () => limiter.tryAcquire(4),
@@ -216,10 +216,10 @@ test("a request that can never pass one of the limiters is an error, before anyt
 });
 
 test("a combination of combinations answers at once", () => {
-  const { everybody, users, slow } = inProcess();
-  const limiter = allOf(allOf(everybody, users.for("a")), slow);
+  const { common, users, slow } = inProcess();
+  const limiter = allOf(allOf(common, users.for("a")), slow);
   assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
-  assert.is(everybody.peek().remaining, 2);
+  assert.is(common.peek().remaining, 2);
 });
 
 test("allOf refuses arguments that are no limiters", () => {
@@ -252,9 +252,9 @@ test("the narrowest limiter bounds all requests, and its refusals charge none of
 
 test("a reservation that a key's full queue refuses reports this, with or without other waiters", () => {
   const clock = new FakeClock();
-  const everybody = Limiter.create(window(9), { clock });
+  const common = Limiter.create(window(9), { clock });
   const users = KeyedLimiter.create(steady, { clock, maxWaiting: 1, name: "users" });
-  const limiter = allOf(everybody, users.for("a"));
+  const limiter = allOf(common, users.for("a"));
   const full = (facts: object, permits: number) =>
     assert.throws(
       () => limiter.reserve(permits),
@@ -272,7 +272,7 @@ test("a reservation that a key's full queue refuses reports this, with or withou
   full({ permits: 2, waiting: 0 }, 2);
   limiter.reserve(1);
   full({ permits: 1, waiting: 1 }, 1);
-  assert.is(everybody.peek().remaining, 8, "the refused requests were not charged");
+  assert.is(common.peek().remaining, 8, "the refused requests were not charged");
 });
 
 test("a key whose waiter was released late grants what is due since then", async () => {
@@ -323,40 +323,40 @@ elsewhere(
       },
     });
     const hour = (limit: number) => window(limit, 3_600_000);
-    const everybody = RedisLimiter.create(client, "everybody", hour(3));
+    const common = RedisLimiter.create(client, "common", hour(3));
     const users = RedisLimiter.create(client, "users", { user: hour(2) });
-    const limiter = allOf(everybody, users.for("a"));
+    const limiter = allOf(common, users.for("a"));
     assert.ok(await limiter.tryAcquire());
     calls = 0;
     assert.ok(await limiter.tryAcquire());
     assert.is(calls, 1);
     assert.not(await limiter.tryAcquire());
-    assert.is((await everybody.peek()).remaining, 1);
+    assert.is((await common.peek()).remaining, 1);
     const decision = await limiter.decide();
     assert.equal([decision.allowed, decision.policy], [false, "user"]);
-    assert.equal([(await everybody.peek()).remaining, decision.remaining], [1, 0]);
-    const other = await allOf(everybody, users.for("b")).decide();
+    assert.equal([(await common.peek()).remaining, decision.remaining], [1, 0]);
+    const other = await allOf(common, users.for("b")).decide();
     assert.equal(
       [other.allowed, other.waitMs, other.remaining, other.policy],
       [true, 0, 0, "default"],
     );
-    assert.is((await allOf(everybody, users.for("b")).peek()).allowed, false);
+    assert.is((await allOf(common, users.for("b")).peek()).allowed, false);
   },
 );
 
 elsewhere("local limiters and limiters on a store together", async () => {
-  const { clock, everybody } = inProcess();
+  const { clock, common } = inProcess();
   const there = onHand(window(1, 60_000), { clock });
-  const limiter = allOf(everybody, there.limiter);
+  const limiter = allOf(common, there.limiter);
   assert.ok(await limiter.tryAcquire());
   assert.not(await limiter.tryAcquire());
-  assert.is(everybody.peek().remaining, 2);
+  assert.is(common.peek().remaining, 2);
   assert.not((await limiter.decide()).allowed);
-  assert.is(everybody.peek().remaining, 2);
+  assert.is(common.peek().remaining, 2);
   await limiter.charge(1);
   await limiter.refund(1);
   await limiter.pause(10);
-  assert.equal([(await limiter.peek()).waitMs, everybody.peek().waitMs], [60_000, 10]);
+  assert.equal([(await limiter.peek()).waitMs, common.peek().waitMs], [60_000, 10]);
   const reservation = await limiter.reserve();
   assert.is(reservation.waitMs, 60_000);
   assert.ok(await reservation.cancel());
@@ -364,12 +364,12 @@ elsewhere("local limiters and limiters on a store together", async () => {
 });
 
 elsewhere("one after the other in one batch", async () => {
-  const { clock, everybody } = inProcess();
+  const { clock, common } = inProcess();
   const there = onHand(window(1, 60_000), { clock });
-  const limiter = allOf(everybody, there.limiter);
+  const limiter = allOf(common, there.limiter);
   const [first, second] = await Promise.all([limiter.decide(), limiter.decide()]);
   assert.equal([first.allowed, second.allowed], [true, false]);
-  assert.is(everybody.peek().remaining, 2);
+  assert.is(common.peek().remaining, 2);
 });
 
 elsewhere("one limiter twice: both peeks see a permit, one reservation gets it", async () => {
@@ -404,10 +404,10 @@ elsewhere("permits are given back to the window from which they were taken", asy
 });
 
 elsewhere("an unavailable store takes nothing from the local limiters", async () => {
-  const { clock, everybody } = inProcess();
+  const { clock, common } = inProcess();
   const there = onHand(window(5), { clock });
   there.store.away = new Error("gone");
-  const limiter = allOf(everybody, there.limiter);
+  const limiter = allOf(common, there.limiter);
   for (const verb of [
     () => limiter.acquire(),
     () => limiter.tryAcquire(),
@@ -418,7 +418,7 @@ elsewhere("an unavailable store takes nothing from the local limiters", async ()
   ]) {
     assert.match(`${await failure(verb)}`, "gone", `${verb}`);
     await turn();
-    assert.is(everybody.peek().remaining, 3, `${verb}`);
+    assert.is(common.peek().remaining, 3, `${verb}`);
   }
 });
 

@@ -291,7 +291,7 @@ test("error messages name bad arguments, and nothing changes", async () => {
   ] as const) {
     assert.throws(() => ConcurrencyLimiter.create(1, options as never), words);
   }
-  for (const [deed, words] of [
+  for (const [action, words] of [
     [() => limiter.acquire(1 as never), "options"],
     [() => limiter.acquire({ timeoutMs: 1 } as never), "timeoutMs"],
     [() => limiter.acquire({ signal: 5 } as never), "signal"],
@@ -299,7 +299,7 @@ test("error messages name bad arguments, and nothing changes", async () => {
     [() => limiter.tryAcquire(Number.NaN), "timeoutMs"],
     [() => limiter.tryAcquire({ wait: 5 } as never), "wait"],
   ] as const) {
-    assert.match(`${await failure(deed)}`, words);
+    assert.match(`${await failure(action)}`, words);
   }
   assert.equal([limiter.limit, limiter.active, limiter.waiting], [1, 1, 0]);
   leases[0]?.release();
@@ -336,7 +336,7 @@ test("100 000 waiters: all cancelled by one signal, all cancelled by their own s
 
 /** One step of a history; `pick` selects one of the waiters or leases that it could concern. */
 const step = fc.record({
-  deed: fc.constantFrom("acquire", "try", "tryWait", "abort", "release", "setLimit", "advance"),
+  action: fc.constantFrom("acquire", "try", "tryWait", "abort", "release", "setLimit", "advance"),
   pick: fc.nat(1000),
 });
 
@@ -361,49 +361,49 @@ test("random histories agree with a model: the limit holds, the order is kept, n
           expected.push(`${head.id} went`);
         }
       };
-      for (const [id, { deed, pick }] of steps.entries()) {
+      for (const [id, { action, pick }] of steps.entries()) {
         const enters = (lease: Lease | undefined) => {
           if (lease) leases.push(lease);
           log.push(`${id} ${lease ? "went" : "gave up"}`);
         };
-        if (deed === "try") {
+        if (action === "try") {
           const lease = limiter.tryAcquire();
           assert.is(lease !== undefined, active < limit);
           if (lease) leases.push(lease);
           if (lease) active += 1;
-        } else if (deed === "acquire" || deed === "tryWait") {
+        } else if (action === "acquire" || action === "tryWait") {
           const controller = new AbortController();
           const { signal } = controller;
           const timeoutMs = pick % 30;
           const entered: Promise<Lease | undefined> =
-            deed === "acquire"
+            action === "acquire"
               ? limiter.acquire({ signal })
               : limiter.tryAcquire({ timeoutMs, signal });
           entered.then(enters, () => log.push(`${id} failed`));
           if (active < limit) {
             active += 1;
             expected.push(`${id} went`);
-          } else if (deed === "tryWait" && timeoutMs === 0) {
+          } else if (action === "tryWait" && timeoutMs === 0) {
             expected.push(`${id} gave up`);
           } else if (line.length >= 6) {
-            expected.push(`${id} ${deed === "acquire" ? "failed" : "gave up"}`);
+            expected.push(`${id} ${action === "acquire" ? "failed" : "gave up"}`);
           } else {
-            line.push({ id, until: deed === "acquire" ? Infinity : clock.now() + timeoutMs });
+            line.push({ id, until: action === "acquire" ? Infinity : clock.now() + timeoutMs });
             controllers.set(id, controller);
           }
-        } else if (deed === "abort" && line.length > 0) {
+        } else if (action === "abort" && line.length > 0) {
           const [left] = line.splice(pick % line.length, 1);
           controllers.get(left?.id ?? -1)?.abort();
           expected.push(`${left?.id} failed`);
-        } else if (deed === "release" && leases.length > 0) {
+        } else if (action === "release" && leases.length > 0) {
           leases.splice(pick % leases.length, 1)[0]?.release();
           active -= 1;
           grant();
-        } else if (deed === "setLimit") {
+        } else if (action === "setLimit") {
           limit = 1 + (pick % 4);
           limiter.setLimit(limit);
           grant();
-        } else if (deed === "advance") {
+        } else if (action === "advance") {
           await clock.advance(pick % 20);
           const over = line.filter(({ until }) => until <= clock.now());
           for (const late of over.sort((a, b) => a.until - b.until)) {

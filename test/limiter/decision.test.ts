@@ -25,25 +25,30 @@ const one = suite("decision, one policy");
 one("all fields, allowed and refused, at every moment", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(5, { clock, burstSeconds: 2, prefilled: true });
-  const told = (allowed: boolean, waitMs: number, remaining: number, resetMs: number): Decision => {
+  const decisionOf = (
+    allowed: boolean,
+    waitMs: number,
+    remaining: number,
+    resetMs: number,
+  ): Decision => {
     const quota = { allowed, limit: 11, remaining, resetMs, windowMs: 2200 };
     const { windowMs: _, ...binding } = quota;
     return { ...binding, waitMs, policy: "default", policies: { default: quota } };
   };
-  assert.equal(limiter.peek(), told(true, 0, 11, 0));
-  assert.equal(limiter.decide(), told(true, 0, 10, 200));
-  assert.equal(limiter.decide(9), told(true, 0, 1, 2000));
-  assert.equal(limiter.decide(3), told(true, 0, 0, 2600));
-  assert.equal(limiter.decide(3), told(false, 600, 0, 2600));
-  assert.equal(limiter.peek(1), told(false, 600, 0, 2600));
+  assert.equal(limiter.peek(), decisionOf(true, 0, 11, 0));
+  assert.equal(limiter.decide(), decisionOf(true, 0, 10, 200));
+  assert.equal(limiter.decide(9), decisionOf(true, 0, 1, 2000));
+  assert.equal(limiter.decide(3), decisionOf(true, 0, 0, 2600));
+  assert.equal(limiter.decide(3), decisionOf(false, 600, 0, 2600));
+  assert.equal(limiter.peek(1), decisionOf(false, 600, 0, 2600));
   await clock.advance(599.999);
-  assert.equal(limiter.decide(), told(false, 0.001, 0, 2000.001));
+  assert.equal(limiter.decide(), decisionOf(false, 0.001, 0, 2000.001));
   await clock.advance(0.001);
-  assert.equal(limiter.peek(1), told(true, 0, 1, 2000));
+  assert.equal(limiter.peek(1), decisionOf(true, 0, 1, 2000));
   await clock.advance(199.999);
-  assert.equal(limiter.peek(1), told(true, 0, 1, 1800.001));
+  assert.equal(limiter.peek(1), decisionOf(true, 0, 1, 1800.001));
   await clock.advance(0.001);
-  assert.equal(limiter.peek(1), told(true, 0, 2, 1800));
+  assert.equal(limiter.peek(1), decisionOf(true, 0, 2, 1800));
 });
 
 one("a warming-up limiter grants one at a time and is full again when it is cold", () => {

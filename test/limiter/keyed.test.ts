@@ -368,7 +368,7 @@ async function play(
   limiters: readonly LocalLimiter[],
   update: (policies: Policies) => void,
 ): Promise<unknown[]> {
-  const told: unknown[] = [];
+  const answers: unknown[] = [];
   const reservations: LocalReservation[] = [];
   for (const one of ops) {
     if (one.op === "advance") await clock.advance(one.ms);
@@ -376,27 +376,27 @@ async function play(
     else if ("which" in one) {
       const reservation = reservations[one.which];
       if (one.op === "settle") reservation?.settle(one.permits);
-      else told.push(reservation?.cancel());
+      else answers.push(reservation?.cancel());
     } else {
       const limiter = limiters[one.key] as LocalLimiter;
-      if (one.op === "try") told.push(limiter.tryAcquire(one.permits));
-      else if (one.op === "decide") told.push(limiter.decide(one.permits));
-      else if (one.op === "peek") told.push(limiter.peek(one.permits));
+      if (one.op === "try") answers.push(limiter.tryAcquire(one.permits));
+      else if (one.op === "decide") answers.push(limiter.decide(one.permits));
+      else if (one.op === "peek") answers.push(limiter.peek(one.permits));
       else if (one.op === "charge") limiter.charge(one.permits);
       else if (one.op === "refund") limiter.refund(one.permits);
       else if (one.op === "pause") limiter.pause(one.ms);
-      else if (one.op === "acquire") told.push(watch(clock, limiter.acquire(one.permits)));
+      else if (one.op === "acquire") answers.push(watch(clock, limiter.acquire(one.permits)));
       else if (one.op === "timed") {
-        told.push(watch(clock, limiter.tryAcquire(one.permits, one.ms)));
+        answers.push(watch(clock, limiter.tryAcquire(one.permits, one.ms)));
       } else {
         const reservation = limiter.reserve(one.permits);
         reservations.push(reservation);
-        told.push(reservation.waitMs, watch(clock, reservation.ready()));
+        answers.push(reservation.waitMs, watch(clock, reservation.ready()));
       }
     }
   }
   await clock.advance(100_000);
-  return told;
+  return answers;
 }
 
 test("a keyed limiter behaves like one limiter for each key", async () => {

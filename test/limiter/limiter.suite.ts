@@ -86,12 +86,12 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
    * How long each of `count` single permits has to wait, by reservation, after `change` was done
    * to a drained limiter.
    */
-  async function waits(count: number, deed?: (limiter: Limiter) => unknown): Promise<number[]> {
+  async function waits(count: number, action?: (limiter: Limiter) => unknown): Promise<number[]> {
     const { limiter } = await makeDrained();
-    await deed?.(limiter);
-    const told: number[] = [];
-    for (let i = 0; i < count; i++) told.push((await limiter.reserve()).waitMs);
-    return told;
+    await action?.(limiter);
+    const due: number[] = [];
+    for (let i = 0; i < count; i++) due.push((await limiter.reserve()).waitMs);
+    return due;
   }
 
   test("acquire resolves to how long it waited, exactly at the instant that peek shows", async () => {
@@ -108,19 +108,19 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
   });
 
   test("waiters are released in order, at the instants that reservations show", async () => {
-    const told = await waits(6);
-    assert.ok(told.every((waitMs, i) => waitMs >= (told[i - 1] ?? 0)));
+    const due = await waits(6);
+    assert.ok(due.every((waitMs, i) => waitMs >= (due[i - 1] ?? 0)));
     const { clock, limiter } = await makeDrained();
     const order: number[] = [];
-    const waiting = told.map((_, i) => {
+    const waiting = due.map((_, i) => {
       const promise = i % 2 === 0 ? limiter.acquire() : limiter.tryAcquire(1, FAR);
       return watch<unknown>(
         clock,
         Promise.resolve<unknown>(promise).finally(() => order.push(i)),
       );
     });
-    await clock.advance(Math.max(...told));
-    assert.equal(instants(waiting), told);
+    await clock.advance(Math.max(...due));
+    assert.equal(instants(waiting), due);
     assert.equal(order, [0, 1, 2, 3, 4, 5]);
   });
 
@@ -182,8 +182,8 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
       [/no "tokens"/, () => limiter.tryAcquire({ timeoutMs: 5, tokens: 1 } as never)],
       [/wait must be ms, a number, .* got "5"/, () => limiter.tryAcquire(1, "5" as never)],
     ];
-    for (const [words, deed] of wrong) {
-      const error = await failure(deed);
+    for (const [words, action] of wrong) {
+      const error = await failure(action);
       assert.instance(error, TypeError);
       assert.match((error as TypeError).message, words);
     }
@@ -348,18 +348,18 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     await fresh.limiter.reset();
     await fresh.limiter.update(kind.slower);
     const { limit, windowMs } = statusOf(await limiter.peek());
-    const told = statusOf(await fresh.limiter.peek());
-    assert.equal([limit, windowMs], [told.limit, told.windowMs]);
+    const due = statusOf(await fresh.limiter.peek());
+    assert.equal([limit, windowMs], [due.limit, due.windowMs]);
   });
 
   test("after a reset waiters are released as on a new limiter, in their order", async () => {
     const fresh = await make();
-    const told: number[] = [];
-    for (let i = 0; i < 6; i++) told.push((await fresh.limiter.reserve()).waitMs);
+    const due: number[] = [];
+    for (let i = 0; i < 6; i++) due.push((await fresh.limiter.reserve()).waitMs);
     const { clock, limiter } = await makeDrained();
     await limiter.charge(2);
     const order: number[] = [];
-    const waiting = told.map((_, i) =>
+    const waiting = due.map((_, i) =>
       watch(
         clock,
         limiter.acquire().finally(() => order.push(i)),
@@ -368,7 +368,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     await clock.advance(0);
     await limiter.reset();
     await clock.advance(FAR);
-    assert.equal(instants(waiting), told);
+    assert.equal(instants(waiting), due);
     assert.equal(order, [0, 1, 2, 3, 4, 5]);
   });
 
@@ -473,8 +473,8 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
         charge: () => limiter.charge(bad),
         refund: () => limiter.refund(bad),
       };
-      for (const [verb, deed] of Object.entries(verbs)) {
-        const error = await failure(deed);
+      for (const [verb, action] of Object.entries(verbs)) {
+        const error = await failure(action);
         const good = error instanceof RangeError || error instanceof TypeError;
         assert.ok(good && /permits/.test(error.message), `${verb}(${String(bad)}): ${error}`);
       }
@@ -494,9 +494,9 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
         [null, 5, { signal: 1 }, { timeout: 1 }],
       ],
     ];
-    for (const [words, deed, bads] of others) {
+    for (const [words, action, bads] of others) {
       for (const bad of bads) {
-        const error = await failure(() => deed(bad as never));
+        const error = await failure(() => action(bad as never));
         const good = error instanceof RangeError || error instanceof TypeError;
         assert.ok(good && words.test(error.message), `${String(bad)}: ${error}`);
       }
@@ -564,10 +564,10 @@ export function localLimiterSuite(
    * When each of `count` waiters is released, where `change` is done to the limiter right after
    * they called.
    */
-  async function releases(count: number, deed?: (limiter: LocalLimiter) => void) {
+  async function releases(count: number, action?: (limiter: LocalLimiter) => void) {
     const { clock, limiter } = await makeDrained();
     const waiting = Array.from({ length: count }, () => watch(clock, limiter.acquire()));
-    deed?.(limiter);
+    action?.(limiter);
     await clock.advance(FAR);
     return instants(waiting) as number[];
   }
@@ -600,7 +600,7 @@ export function localLimiterSuite(
       assert.is(limiter.tryAcquire(), false);
       assert.not.throws(() => void limiter.tryAcquire(1, waitMs - MICRO).then(assert.not));
     };
-    const told: number[][] = [];
+    const due: number[][] = [];
     for (const { clock, limiter, waitMs } of [plain, looked]) {
       const mine: number[] = [];
       for (let step = 0; step < 8; step++) {
@@ -608,13 +608,13 @@ export function localLimiterSuite(
         if (limiter === looked.limiter && limiter.peek().waitMs > 0) look();
         mine.push(limiter.reserve().waitMs);
       }
-      told.push(mine);
+      due.push(mine);
     }
-    assert.equal(told[0], told[1]);
+    assert.equal(due[0], due[1]);
   });
 
   test("a cancelled waiter leaves no gap, at any place and by any way of cancelling", async () => {
-    const told = await releases(5);
+    const due = await releases(5);
     for (const gone of [0, 2, 5]) {
       for (const how of ["signal", "reservation", "awaited reservation"]) {
         const { clock, limiter, waitMs } = await makeDrained();
@@ -634,7 +634,7 @@ export function localLimiterSuite(
         await clock.advance(waitMs / 2);
         leave();
         await clock.advance(FAR);
-        assert.equal(instants(waiting), told, `${how}, place ${gone}`);
+        assert.equal(instants(waiting), due, `${how}, place ${gone}`);
       }
     }
   });
@@ -648,31 +648,31 @@ export function localLimiterSuite(
   });
 
   test("update, charge, refund and pause re-time every waiter", async () => {
-    const told = await releases(12);
+    const due = await releases(12);
     const { together = 1 } = kind;
-    assert.ok(last(await releases(12, (limiter) => limiter.update(kind.faster))) < last(told));
-    assert.ok(last(await releases(12, (limiter) => limiter.update(kind.slower))) > last(told));
-    assert.ok(last(await releases(12, (limiter) => limiter.charge(1))) > last(told));
-    assert.ok(last(await releases(12, (limiter) => limiter.refund(together))) < last(told));
-    const pausedUntil = last(told) * 2;
+    assert.ok(last(await releases(12, (limiter) => limiter.update(kind.faster))) < last(due));
+    assert.ok(last(await releases(12, (limiter) => limiter.update(kind.slower))) > last(due));
+    assert.ok(last(await releases(12, (limiter) => limiter.charge(1))) > last(due));
+    assert.ok(last(await releases(12, (limiter) => limiter.refund(together))) < last(due));
+    const pausedUntil = last(due) * 2;
     const paused = await releases(12, (limiter) => limiter.pause(pausedUntil));
     assert.ok(paused.every((at) => at >= pausedUntil));
   });
 
   test("a time-out that can no longer be met answers false at once", async () => {
-    const told = await releases(6);
-    const deeds: ((limiter: LocalLimiter) => void)[] = [
+    const due = await releases(6);
+    const actions: ((limiter: LocalLimiter) => void)[] = [
       (limiter) => limiter.update(kind.slower),
       (limiter) => limiter.charge(1),
-      (limiter) => limiter.pause(last(told) + MICRO),
+      (limiter) => limiter.pause(last(due) + MICRO),
     ];
-    for (const deed of deeds) {
+    for (const action of actions) {
       const { clock, limiter } = await makeDrained();
       for (let i = 0; i < 5; i++) watch(clock, limiter.acquire());
-      const timed = watch(clock, limiter.tryAcquire(1, last(told)));
+      const timed = watch(clock, limiter.tryAcquire(1, last(due)));
       await clock.advance(0);
       assert.is(timed.at, undefined);
-      deed(limiter);
+      action(limiter);
       await clock.advance(0);
       assert.equal(timed, { at: 0, value: false, error: undefined });
     }

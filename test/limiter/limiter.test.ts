@@ -100,8 +100,8 @@ impossible("every verb throws, and names the policy, before anything changes", a
         charge: () => limiter.charge(tooMany),
         refund: () => limiter.refund(tooMany),
       };
-      for (const [verb, deed] of Object.entries(verbs)) {
-        const error = await failure(deed);
+      for (const [verb, action] of Object.entries(verbs)) {
+        const error = await failure(action);
         assert.instance(error, PermitsExceedCapacityError, verb);
         assert.equal((error as PermitsExceedCapacityError).facts, facts, verb);
         assert.is((error as PermitsExceedCapacityError).code, "PERMITS_EXCEED_CAPACITY");

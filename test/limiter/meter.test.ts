@@ -15,15 +15,15 @@ import {
   TooManyKeysError,
 } from "../../src/index.ts";
 import { FakeClock } from "../../src/testing/index.ts";
-import { listener, type Told } from "../support/limiter/listen.ts";
+import { listener, type ReceivedMessage } from "../support/limiter/listen.ts";
 import { failure, turn } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
-const { start, heard, stop } = listener();
+const { start, takeMessages, stop } = listener();
 const test = suite("meter");
 
 test.before(start);
-test.before.each(() => void heard());
+test.before.each(() => void takeMessages());
 test.after(stop);
 
 function api({ permitsPerSecond = 10, maxWaiting = Infinity } = {}) {
@@ -46,18 +46,18 @@ test("an immediate grant is counted, and sends no event", async () => {
   limiter.decide();
   limiter.peek();
   assert.equal(limiter.stats, { ...nothing, granted: 5 });
-  assert.equal(heard(), []);
+  assert.equal(takeMessages(), []);
 });
 
 test("a wait sends an event when it is over, with its length", async () => {
   const { limiter, clock } = api();
   const all = [limiter.acquire(3), limiter.acquire(), limiter.tryAcquire(2, 1000)];
   assert.equal(limiter.stats, { ...nothing, granted: 1, waiting: 2 });
-  assert.equal(heard(), []);
+  assert.equal(takeMessages(), []);
   await clock.advance(300);
-  assert.equal(heard(), [["wait", { limiter: "api", permits: 1, waitMs: 300 }]]);
+  assert.equal(takeMessages(), [["wait", { limiter: "api", permits: 1, waitMs: 300 }]]);
   await clock.advance(100);
-  assert.equal(heard(), [["wait", { limiter: "api", permits: 2, waitMs: 400 }]]);
+  assert.equal(takeMessages(), [["wait", { limiter: "api", permits: 2, waitMs: 400 }]]);
   assert.equal(await Promise.all(all), [0, 300, true]);
   assert.equal(limiter.stats, { ...nothing, granted: 3 });
 });
@@ -67,11 +67,11 @@ test("a reservation's wait sends its event at once", async () => {
   limiter.reserve(5);
   const reservation = limiter.reserve(2);
   await turn();
-  assert.equal(heard(), [["wait", { limiter: "api", permits: 2, waitMs: 500 }]]);
+  assert.equal(takeMessages(), [["wait", { limiter: "api", permits: 2, waitMs: 500 }]]);
   await clock.advance(200);
   reservation.cancel();
   await turn();
-  const [[event, facts]] = heard() as [Told];
+  const [[event, facts]] = takeMessages() as [ReceivedMessage];
   assert.instance(facts.reason, ReservationCancelledError);
   const { reason } = facts;
   const cancelled = { limiter: "api", permits: 2, waitedMs: 200, reason };
@@ -87,15 +87,15 @@ test("the event of a refusal carries how long the wait would have been, and the 
     ...{ waitMs: 300, policy: "default" },
   };
   assert.is(limiter.tryAcquire(2), false);
-  assert.equal(heard(), [["refused", refused]], "within the call");
+  assert.equal(takeMessages(), [["refused", refused]], "within the call");
   assert.is(limiter.decide(2).allowed, false);
-  assert.equal(heard(), [["refused", refused]]);
+  assert.equal(takeMessages(), [["refused", refused]]);
   assert.is(await limiter.tryAcquire(2, 299), false);
-  assert.equal(heard(), [["refused", refused]]);
+  assert.equal(takeMessages(), [["refused", refused]]);
   assert.is(await limiter.tryAcquire(2, 0), false);
-  assert.equal(heard(), [["refused", refused]]);
+  assert.equal(takeMessages(), [["refused", refused]]);
   limiter.peek(2);
-  assert.equal(heard(), []);
+  assert.equal(takeMessages(), []);
   assert.equal(limiter.stats, { ...nothing, granted: 1, refused: 4 });
 });
 
@@ -111,7 +111,7 @@ test("several policies: events carry the permits by name, and which policy refus
   limiter.tryAcquire({ tokens: 5 });
   limiter.tryAcquire(3);
   const refused = { limiter: "model", reason: "too-long", waitedMs: 0, policy: "tokens" };
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["refused", { ...refused, permits: { tokens: 5 }, waitMs: 1000 }],
     ["refused", { ...refused, permits: { requests: 3, tokens: 3 }, waitMs: 1000 }],
   ]);
@@ -129,7 +129,7 @@ test("a full queue refuses acquire, reserve and a try with a time-out", async ()
     ...{ limiter: "api", permits: 1, reason: "queue-full", waitedMs: 0 },
     ...{ waitMs: 200, policy: "default" },
   };
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["refused", refused],
     ["refused", refused],
     ["refused", refused],
@@ -143,9 +143,9 @@ test("a waiter whose time-out a setRate breaks sends an event with its wait", as
   const tried = [limiter.tryAcquire(1, 600), limiter.tryAcquire(1, 700)];
   await clock.advance(100);
   limiter.pause(650);
-  assert.equal(heard(), [], "not during the call");
+  assert.equal(takeMessages(), [], "not during the call");
   await turn();
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["refused", { limiter: "api", permits: 1, reason: "too-long", waitedMs: 100 }],
     ["refused", { limiter: "api", permits: 1, reason: "too-long", waitedMs: 100 }],
   ]);
@@ -164,13 +164,13 @@ test("the event of an aborted wait carries the limiter, the wait and the reason"
   ];
   const ends = waits.map((wait) => failure(() => wait));
   await turn();
-  heard();
+  takeMessages();
   await clock.advance(100);
   one.abort("changed my mind");
   await clock.advance(100);
   two.abort("me too");
   await Promise.all(ends);
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["cancelled", { limiter: "api", permits: 1, waitedMs: 100, reason: "changed my mind" }],
     ["cancelled", { limiter: "api", permits: 2, waitedMs: 200, reason: "me too" }],
     ["cancelled", { limiter: "api", permits: 3, waitedMs: 200, reason: "me too" }],
@@ -191,7 +191,7 @@ test("a wait of hours has its full length, although time is counted anew while n
   await clock.advance(hours / 4);
   reservation.cancel();
   await turn();
-  const cancelled = heard().filter(([event]) => event === "cancelled");
+  const cancelled = takeMessages().filter(([event]) => event === "cancelled");
   assert.equal(
     cancelled.map(([, { waitedMs }]) => waitedMs),
     [hours, hours / 4],
@@ -204,7 +204,7 @@ test("bad arguments and requests that can never pass are not counted as refusals
   await failure(() => limiter.tryAcquire(-1));
   await failure(() => limiter.acquire(1, { signal: AbortSignal.abort() }));
   assert.equal(limiter.stats, nothing);
-  assert.equal(heard(), []);
+  assert.equal(takeMessages(), []);
 });
 
 test("events of a keyed limiter carry the key; its counters sum up all keys", async () => {
@@ -218,15 +218,23 @@ test("events of a keyed limiter carry the key; its counters sum up all keys", as
   const wait = users.for("ann").acquire();
   assert.is(users.stats.waiting, 1);
   users.for("ann").tryAcquire();
-  const told = { reason: "too-long", waitedMs: 0, policy: "default", limiter: "users", permits: 1 };
-  assert.equal(heard(), [
-    ["refused", { ...told, key: "ann", waitMs: 1000 }],
-    ["refused", { ...told, key: "bob", waitMs: 1000 }],
-    ["refused", { ...told, key: "ann", waitMs: 2000 }],
+  const refusal = {
+    reason: "too-long",
+    waitedMs: 0,
+    policy: "default",
+    limiter: "users",
+    permits: 1,
+  };
+  assert.equal(takeMessages(), [
+    ["refused", { ...refusal, key: "ann", waitMs: 1000 }],
+    ["refused", { ...refusal, key: "bob", waitMs: 1000 }],
+    ["refused", { ...refusal, key: "ann", waitMs: 2000 }],
   ]);
   await clock.advance(1000);
   assert.is(await wait, 1000);
-  assert.equal(heard(), [["wait", { limiter: "users", key: "ann", permits: 1, waitMs: 1000 }]]);
+  assert.equal(takeMessages(), [
+    ["wait", { limiter: "users", key: "ann", permits: 1, waitMs: 1000 }],
+  ]);
   assert.is(await users.for("carl").acquire(), 0);
   assert.is(await users.for("dan").acquire(1, {}), 0);
   assert.equal(users.stats, { ...nothing, granted: 5, refused: 3 });
@@ -247,23 +255,23 @@ test("a full table of keys counts as a refusal, for every verb", async () => {
   }
   const refused = { limiter: "users", key: "carl", permits: 1, reason: "too-many-keys" };
   assert.equal(
-    heard(),
+    takeMessages(),
     Array.from({ length: 5 }, () => ["refused", { ...refused, waitedMs: 0 }]),
   );
   assert.instance(await failure(() => carl.pause(1)), TooManyKeysError);
-  assert.equal(heard(), [], "requests for no permits are not counted");
+  assert.equal(takeMessages(), [], "requests for no permits are not counted");
   assert.equal(users.stats, { ...nothing, granted: 1, refused: 5 });
 });
 
 test("combinations: the limiters that refuse send the events", async () => {
   const clock = new FakeClock();
-  const everybody = RateLimiter.create(1000, { clock, name: "everybody" });
+  const common = RateLimiter.create(1000, { clock, name: "common" });
   const users = KeyedLimiter.create(gcra({ limit: 1, periodMs: 1000 }), { clock, name: "users" });
-  const inner = allOf(users.for("ann"), everybody);
-  const limiter = allOf(everybody, inner);
+  const inner = allOf(users.for("ann"), common);
+  const limiter = allOf(common, inner);
   await clock.advance(1000);
   assert.is(limiter.tryAcquire(), true);
-  heard();
+  takeMessages();
   assert.is(limiter.tryAcquire(), false);
   assert.is(await limiter.tryAcquire(1, 500), false);
   assert.is(limiter.decide().allowed, false);
@@ -271,12 +279,12 @@ test("combinations: the limiters that refuse send the events", async () => {
     ...{ limiter: "users", key: "ann", permits: 1, reason: "too-long", waitedMs: 0 },
     ...{ waitMs: 1000, policy: "default" },
   };
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["refused", refused],
     ["refused", refused],
     ["refused", refused],
   ]);
-  assert.equal(everybody.stats, { ...nothing, granted: 2 });
+  assert.equal(common.stats, { ...nothing, granted: 2 });
   assert.equal(users.stats, { ...nothing, granted: 1, refused: 3 });
 });
 
@@ -293,7 +301,7 @@ test("leases: waits, refusals, time-outs, cancellations", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 1, refused: 4, waiting: 2 });
   const place = { limiter: "reports", permits: 1 };
   assert.equal(
-    heard(),
+    takeMessages(),
     ["too-long", "too-long", "queue-full", "queue-full"].map((reason) => [
       "refused",
       { ...place, reason, waitedMs: 0 },
@@ -303,14 +311,14 @@ test("leases: waits, refusals, time-outs, cancellations", async () => {
   const ended = failure(() => waits[1]);
   controller.abort("enough");
   await ended;
-  assert.equal(heard(), [["cancelled", { ...place, waitedMs: 70, reason: "enough" }]]);
+  assert.equal(takeMessages(), [["cancelled", { ...place, waitedMs: 70, reason: "enough" }]]);
   const tried = limiter.tryAcquire(30);
   await clock.advance(30);
   assert.is(await tried, undefined);
-  assert.equal(heard(), [["refused", { ...place, reason: "too-long", waitedMs: 30 }]]);
+  assert.equal(takeMessages(), [["refused", { ...place, reason: "too-long", waitedMs: 30 }]]);
   lease.release();
   await waits[0];
-  assert.equal(heard(), [["wait", { ...place, waitMs: 100 }]]);
+  assert.equal(takeMessages(), [["wait", { ...place, waitMs: 100 }]]);
   assert.equal(limiter.stats, { ...nothing, granted: 2, refused: 5, cancelled: 1 });
 });
 
@@ -341,7 +349,7 @@ test("a subscriber may call the limiter, also during a release", async () => {
   const { granted, refused, cancelled, waiting } = limiter.stats;
   assert.equal([cancelled, waiting], [1, 0]);
   assert.is(granted + refused + cancelled, asked.length + 1);
-  const waits = heard().filter(([event]) => event === "wait");
+  const waits = takeMessages().filter(([event]) => event === "wait");
   assert.is(waits.length, granted - 1, "every caller but the first has waited");
 });
 

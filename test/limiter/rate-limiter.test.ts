@@ -147,9 +147,10 @@ pace("setRate: stored permits keep their share, bursty and warming up", async ()
     const limiter = RateLimiter.create(5, { ...options, clock });
     await clock.advance(500);
     limiter.setRate(10);
-    const told = expected.map(() => limiter.reserve().waitMs);
-    if ("warmupMs" in options) assert.ok(told.every((waitMs, i) => waitMs >= (told[i - 1] ?? 0)));
-    else assert.equal(told, expected);
+    const actual = expected.map(() => limiter.reserve().waitMs);
+    if ("warmupMs" in options)
+      assert.ok(actual.every((waitMs, i) => waitMs >= (actual[i - 1] ?? 0)));
+    else assert.equal(actual, expected);
   }
 });
 

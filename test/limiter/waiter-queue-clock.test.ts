@@ -430,15 +430,15 @@ long("after hours, debts, pauses and waiters are as exact as in the first minute
     await clock.advance(1000.001);
     assert.is(debtor.at, start + 2 * 3_600_000);
     // a debt and a pause of two hours, without a waiter
-    for (const deed of ["pause", "charge"] as const) {
-      if (deed === "pause") limiter.pause(2 * 3_600_000);
+    for (const action of ["pause", "charge"] as const) {
+      if (action === "pause") limiter.pause(2 * 3_600_000);
       else limiter.charge(2 * 3600 * 3);
       await clock.advance(3_599_999);
-      assert.is(limiter.peek().waitMs, 3_600_001, deed);
+      assert.is(limiter.peek().waitMs, 3_600_001, action);
       await clock.advance(3_600_000.999);
-      assert.is(limiter.decide().waitMs, 0.001, deed);
+      assert.is(limiter.decide().waitMs, 0.001, action);
       await clock.advance(0.001);
-      assert.is(limiter.peek().waitMs, 0, deed);
+      assert.is(limiter.peek().waitMs, 0, action);
     }
   }
 });

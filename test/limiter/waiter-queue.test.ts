@@ -232,25 +232,25 @@ retiming("pause delays all waiters, and the rate continues from its end", async 
 });
 
 retiming("a timed tryAcquire answers false once its time-out can no longer be met", async () => {
-  const deeds: [name: string, deed: (limiter: RateLimiter) => void, rest: number[]][] = [
+  const actions: [name: string, action: (limiter: RateLimiter) => void, rest: number[]][] = [
     ["setRate", (limiter) => limiter.setRate(5), [100, 300, 500]],
     ["pause", (limiter) => limiter.pause(200), [250, 350, 450]],
     ["charge", (limiter) => limiter.charge(1), [200, 300, 400]],
   ];
-  for (const [name, deed, rest] of deeds) {
+  for (const [name, action, rest] of actions) {
     const { clock, limiter, acquire } = started();
     const [first, second] = [acquire(), acquire()];
     const timed = watch(clock, limiter.tryAcquire(1, 300));
     const behind = acquire();
-    const patient = watch(clock, limiter.tryAcquire(1, 5000));
+    const longest = watch(clock, limiter.tryAcquire(1, 5000));
     await clock.advance(50);
     assert.is(timed.at, undefined);
-    deed(limiter);
+    action(limiter);
     await clock.advance(0);
     assert.equal([timed.at, timed.value], [50, false], name);
     await clock.advance(5000);
     const [a = 0, b = 0, c = 0] = rest;
-    assert.equal(instants([first, second, behind, patient]), [a, b, c, c + b - a], name);
+    assert.equal(instants([first, second, behind, longest]), [a, b, c, c + b - a], name);
   }
 });
 
@@ -301,10 +301,10 @@ retiming("a charge has the rate of its time, even behind an idle reservation", a
     ["refund", 0],
   ] as const) {
     const { clock, limiter } = started();
-    const told = limiter.reserve();
+    const reserved = limiter.reserve();
     limiter.setRate(1);
     limiter[verb](1);
-    told.cancel();
+    reserved.cancel();
     assert.is(limiter.peek().waitMs, waitMs, verb);
     await clock.advance(waitMs);
     assert.is(limiter.tryAcquire(), true);
@@ -313,9 +313,9 @@ retiming("a charge has the rate of its time, even behind an idle reservation", a
 
 retiming.run();
 
-const told = suite("waiter queue, reservations that are not awaited");
+const unawaited = suite("waiter queue, reservations that are not awaited");
 
-told("setRate keeps their instants; requests behind them pay the new rate", async () => {
+unawaited("setRate keeps their instants; requests behind them pay the new rate", async () => {
   const { clock, limiter, acquire } = started();
   const [first, second] = [limiter.reserve(), limiter.reserve()];
   const waiting = [acquire(), acquire()];
@@ -326,7 +326,7 @@ told("setRate keeps their instants; requests behind them pay the new rate", asyn
   assert.equal(instants(waiting), [300, 1300]);
 });
 
-told("a reservation follows the limiter once it is awaited", async () => {
+unawaited("a reservation follows the limiter once it is awaited", async () => {
   const { clock, limiter } = started();
   const [first, second] = [limiter.reserve(), limiter.reserve()];
   limiter.setRate(1);
@@ -335,7 +335,7 @@ told("a reservation follows the limiter once it is awaited", async () => {
   assert.equal(instants(ready), [1100, 100]);
 });
 
-told("a reservation is re-timed in the same turn in which it is awaited", async () => {
+unawaited("a reservation is re-timed in the same turn in which it is awaited", async () => {
   const { limiter, acquire } = started();
   const [, second] = [limiter.reserve(), limiter.reserve()];
   limiter.setRate(1);
@@ -347,7 +347,7 @@ told("a reservation is re-timed in the same turn in which it is awaited", async 
   assert.is(limiter.peek().waitMs, 2200);
 });
 
-told("awaiting a reservation behind another one re-times only what is behind it", async () => {
+unawaited("awaiting a reservation behind another one re-times only what is behind it", async () => {
   const { clock, limiter, acquire } = started();
   const [first, second, third] = [limiter.reserve(), limiter.reserve(), limiter.reserve()];
   limiter.setRate(1);
@@ -357,7 +357,7 @@ told("awaiting a reservation behind another one re-times only what is behind it"
   assert.equal(instants(waiting), [300, 1300]);
 });
 
-told("cancel after setRate: as if the reservation had never been made", async () => {
+unawaited("cancel after setRate: as if the reservation had never been made", async () => {
   const { clock, limiter, acquire } = started();
   const gone = limiter.reserve(3);
   const waiting = [acquire(), acquire()];
@@ -370,7 +370,7 @@ told("cancel after setRate: as if the reservation had never been made", async ()
   assert.equal(instants(waiting), [100, 300, 500]);
 });
 
-told("several reservations and changes: each keeps its instant until one leaves", async () => {
+unawaited("several reservations and changes: each keeps its instant until one leaves", async () => {
   for (const [gone, expected] of [
     [[], [100, 200, 600, 800, 2800]],
     [["b"], [100, undefined, 200, 400, 2400]],
@@ -407,7 +407,7 @@ told("several reservations and changes: each keeps its instant until one leaves"
   }
 });
 
-told("setRate after one left applies where it would apply without it", async () => {
+unawaited("setRate after one left applies where it would apply without it", async () => {
   const { clock, limiter, acquire } = started();
   const waiting = [acquire()];
   const gone = limiter.reserve();
@@ -420,7 +420,7 @@ told("setRate after one left applies where it would apply without it", async () 
   assert.equal(instants(waiting), [100, 600, 1100]);
 });
 
-told("when one leaves, a time-out that a change behind it breaks ends at once", async () => {
+unawaited("when one leaves, a time-out that a change behind it breaks ends at once", async () => {
   for (const how of ["cancel", "ready"] as const) {
     const { clock, limiter, acquire } = started();
     const first = acquire();
@@ -438,7 +438,7 @@ told("when one leaves, a time-out that a change behind it breaks ends at once", 
   }
 });
 
-told("when one leaves, a refund behind it releases waiters from now on", async () => {
+unawaited("when one leaves, a refund behind it releases waiters from now on", async () => {
   for (const how of ["cancel", "ready"] as const) {
     const clock = new FakeClock();
     const policy = (permitsPerSecond: number) =>
@@ -459,7 +459,7 @@ told("when one leaves, a refund behind it releases waiters from now on", async (
   }
 });
 
-told("a reservation without a timer gives no credit for lateness", async () => {
+unawaited("a reservation without a timer gives no credit for lateness", async () => {
   const { clock, limiter } = started(1000);
   const reservation = limiter.reserve();
   await clock.advance(5);
@@ -467,7 +467,7 @@ told("a reservation without a timer gives no credit for lateness", async () => {
   assert.is(await reservation.ready(), 1);
 });
 
-told.run();
+unawaited.run();
 
 const room = suite("waiter queue, maxWaiting");
 

@@ -22,14 +22,14 @@ function documented(section: string): string[] {
   return [...headings, ...rows.map(([, name = ""]) => name)];
 }
 
-/** What users pass on as it is: the fields are internal. */
+/** Types that users only pass on: their fields are internal. */
 const OPAQUE = /^(\w*Policy|Store|MemoryStore)$/;
 /** What other libraries' clients are like: these explain their methods. */
 const FOREIGN = /^\w+Subscriber$/;
 
 const api = suite("docs/api.md");
 
-api("has a section for each entry of the package, and no other but those about all", () => {
+api("api.md has a section for each entry, and besides only the general ones", () => {
   const about = ["Conventions", "Which entry has what", "What an import costs in a bundle"];
   assert.equal(
     [...sections.keys()].filter((name) => !about.includes(name)),
@@ -42,11 +42,11 @@ for (const [entry, file] of entries()) {
   const exported = exportsOf(file);
   const names = exported.map(({ name }) => name);
 
-  api(`lists exactly what ${entry} exports`, () => {
+  api(`api.md lists exactly what ${entry} exports`, () => {
     assert.equal(documented(section).toSorted(), names.toSorted());
   });
 
-  api(`names every member that ${entry} declares`, () => {
+  api(`api.md names every member that ${entry} declares`, () => {
     const missing = exported.flatMap(({ name, members }) =>
       (OPAQUE.test(name) ? [] : members)
         .filter((member) => !new RegExp(`\`[^\`]*\\b${member}\\b[^\`]*\``).test(section))

@@ -13,7 +13,7 @@ for (const [folder, end] of [
   ["docs", ".md"],
   ["examples", ".ts"],
 ] as const) {
-  indexes(`${folder}/README.md leads to every file of its folder`, () => {
+  indexes(`${folder}/README.md links to every file of its folder`, () => {
     const text = readFileSync(join(folder, "README.md"), "utf8");
     assert.equal(
       filesOf(folder, end).filter((name) => !text.includes(`](${name}`)),

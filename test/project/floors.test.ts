@@ -11,7 +11,8 @@ interface Room {
   refused: string[];
 }
 
-// What each room may import, and what it must not: the floors of CONTRIBUTING.md, asked of biome.json.
+// What each room may import, and what it must not: the floors of CONTRIBUTING.md, as biome.json
+// enforces them.
 const rooms: Room[] = [
   {
     file: "src/ground/ground.ts",
@@ -194,7 +195,7 @@ floors("each room imports only from the floors below and from itself", () => {
   assert.equal(lint("style/noRestrictedImports", sources), refusals.sort());
 });
 
-floors("no module of Node, except where its name or its job is Node's", () => {
+floors("no file imports a module of Node, except where its name or its purpose is Node's", () => {
   const builtIn = 'export * as name from "node:path";\n';
   const files = ["src/limiter/a.ts", "src/adapters/streams/index.ts", "gateway/src/hosts/fetch.ts"];
   const forNode = [
@@ -210,7 +211,7 @@ floors("no module of Node, except where its name or its job is Node's", () => {
   );
 });
 
-floors("no cycle of imports, not even of types", () => {
+floors("imports form no cycle, not even of types", () => {
   const sources = {
     "src/a.ts": 'import { b } from "./b.ts";\nexport const a = b;\n',
     "src/b.ts": 'import type { C } from "./c.ts";\nexport const b: C = 1;\n',

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import * as assert from "uvu/assert";
 import { suite } from "../support/suite.ts";
 
-/** Rooms of `test` that ask something of the whole library; the other rooms have the folders of `src`. */
+/** Rooms of `test` that test the whole library; the other rooms have the folders of `src`. */
 const ACROSS = ["attacks", "project", "promises", "twins"];
 /** Rooms without tests. */
 const BESIDE = ["support", "fixtures"];
@@ -19,7 +19,7 @@ for (const folder of ["test", "gateway/test"]) {
   const room = (file: string) => file.slice(folder.length + 1).split("/")[0] as string;
   const src = folder.replace(/test$/, "src");
 
-  layout(`a test lies where its subject lies in ${src}, or in a room for the whole library`, () => {
+  layout(`tests mirror the paths of subjects in ${src}, or are in whole-library rooms`, () => {
     const strays = files.filter(
       (file) =>
         isTest(file) &&
@@ -29,7 +29,7 @@ for (const folder of ["test", "gateway/test"]) {
     assert.equal(strays, []);
   });
 
-  layout(`what is no test lies in ${folder}/support or ${folder}/fixtures`, () => {
+  layout(`other files are in ${folder}/support or ${folder}/fixtures`, () => {
     const strays = files.filter((file) => !isTest(file) && !BESIDE.includes(room(file)));
     assert.equal(strays, []);
     assert.equal(

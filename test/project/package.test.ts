@@ -8,14 +8,14 @@ import * as assert from "uvu/assert";
 import { VERSION } from "../../src/ground/copies.ts";
 import { suite } from "../support/suite.ts";
 
-// The packages as their users get them: built and packed from a copy of the project, so that the
+// The packages as users install them: built and packed from a copy of the project, so that the
 // working dist/ stays as it is, and installed offline into otherwise empty folders.
 const scratch = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), "smooth-limiter-package-")));
 const project = join(scratch, "project");
 const consumer = join(scratch, "consumer");
 const host = join(scratch, "host");
 
-/** The files of each package, once it is packed. */
+/** The files of each package after packing. */
 const packed = { "smooth-limiter": [] as string[], "smooth-limiter-gateway": [] as string[] };
 /** How large the core is once it is installed, bytes. */
 let installedBytes = 0;
@@ -53,7 +53,7 @@ function installCore(folder: string, tarball: string): void {
   run(folder, "npm", "install", "--offline", "--no-audit", "--no-fund", tarball);
 }
 
-/** As npm would, but without a network. */
+/** Installs like npm, but without a network. */
 function installGateway(folder: string, tarball: string): void {
   const modules = join(folder, "node_modules");
   const installed = join(modules, "smooth-limiter-gateway");
@@ -93,7 +93,7 @@ test.before(() => {
 test.after(() => fs.rmSync(scratch, { recursive: true, force: true }));
 
 for (const name of names) {
-  test(`${name} holds every file that it exports, and nothing of the workshop`, () => {
+  test(`${name} contains every file that it exports, and no development file`, () => {
     const { exports, bin = {} } = manifest(name);
     const targets = JSON.stringify([exports, bin]).match(/(?<="(?:\.\/)?)dist\/[^"]+/g) ?? [];
     assert.ok(targets.length > 0);
@@ -151,7 +151,7 @@ test("smooth-limiter takes at most 1.25 MB on disk, docs and examples included",
   assert.ok(installedBytes > 0 && installedBytes <= 1.25e6, `${installedBytes} bytes`);
 });
 
-test("smooth-limiter-gateway brings no client along", () => {
+test("smooth-limiter-gateway installs no client", () => {
   const { dependencies } = manifest("smooth-limiter-gateway");
   const clients = ["ioredis", "iovalkey", "redis", "express", "fastify", "koa", "hono"];
   assert.equal(
@@ -162,7 +162,7 @@ test("smooth-limiter-gateway brings no client along", () => {
   assert.is(dependencies["smooth-limiter"], `^${version}`);
 });
 
-/** Bundles for a platform that has no modules of its own. The files that went into the bundle. */
+/** Bundles for a platform without modules of its own. Returns the files in the bundle. */
 async function bundle(code: string): Promise<readonly string[]> {
   const { metafile } = await build({
     stdin: { contents: code, resolveDir: host },
@@ -226,11 +226,11 @@ test("on Node smooth-limiter-gateway has what the web entry lacks", () => {
   assert.equal(more, ["fileSource", "upgradeGateway"]);
 });
 
-test("works from an ES module", () => {
+test("the package works as an ES module", () => {
   run(consumer, process.execPath, "esm.js");
 });
 
-test("works through require", () => {
+test("the package works through require", () => {
   run(consumer, process.execPath, "--no-experimental-require-module", "required.cjs");
 });
 
@@ -238,7 +238,7 @@ test("its ES modules and its CommonJS build work together in one process", () =>
   run(consumer, process.execPath, "both-builds.js");
 });
 
-test("the version that copies of the package recognise each other by is its own", () => {
+test("copies of the package recognize each other by the version in package.json", () => {
   const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
   assert.equal(VERSION, version);
 });
@@ -262,7 +262,7 @@ for (const options of [
   ["--module", "nodenext", "--types", "node", "--typeRoots", resolve("node_modules/@types")],
   ["--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2023,esnext.disposable,dom"],
 ]) {
-  test(`has sound types: tsc ${options.slice(0, 4).join(" ")}`, () => {
+  test(`the types are sound: tsc ${options.slice(0, 4).join(" ")}`, () => {
     const tsc = resolve("node_modules/typescript/bin/tsc");
     run(consumer, process.execPath, tsc, "--noEmit", "--strict", ...options, "types.ts");
   });
@@ -293,7 +293,7 @@ test("each entry of both packages has sound types on its own", () => {
   );
 });
 
-test("loads no dependency, not even one that is there", () => {
+test("the package loads no dependency, not even an installed one", () => {
   const loaded = join(scratch, "loaded");
   execFileSync(process.execPath, [join(project, "dist", "index.js")], {
     env: { ...process.env, NODE_V8_COVERAGE: loaded }, // which lists every script of the process

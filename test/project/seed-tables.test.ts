@@ -1,10 +1,10 @@
-/** What people expect of this limiter first: Guava's behaviour, and where we mean to differ. */
+/** The behaviour that users expect first: Guava's, and where this library differs on purpose. */
 import { RateLimiter, type RateLimiterOptions } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../support/suite.ts";
 
-/** Acquires so many permits and waits so long for them, ms; or idles, or changes the rate. */
+/** Acquires permits and waits this long for them, ms; or idles, or changes the rate. */
 type Row =
   | { readonly acquire: number; readonly waits: number }
   | { readonly idles: number }
@@ -16,13 +16,13 @@ interface Table {
   readonly rows: readonly Row[];
 }
 
-/** One permit each, again and again. */
+/** One permit each, repeatedly. */
 function ones(...waits: readonly number[]): Row[] {
   return waits.map((ms) => ({ acquire: 1, waits: ms }));
 }
 
 const tables: Record<string, Table> = {
-  "create(5), acquire() again and again": { rate: 5, rows: ones(0, 200, 200, 200) },
+  "create(5), acquire() repeatedly": { rate: 5, rows: ones(0, 200, 200, 200) },
   "create(5), acquire(5), then acquire() twice": {
     rate: 5,
     rows: [{ acquire: 5, waits: 0 }, ...ones(1000, 200)],
@@ -49,7 +49,7 @@ const tables: Record<string, Table> = {
     options: { warmupMs: 1000, coldFactor: 3 },
     rows: [{ acquire: 5, waits: 0 }, ...ones(1500), { idles: 700 }, ...ones(0, 200)],
   },
-  "setRate: granted permits stay owed at the old rate": {
+  "setRate: granted permits are owed at the old rate": {
     rate: 1,
     rows: [{ acquire: 10, waits: 0 }, { setRate: 1000 }, ...ones(10_000, 1)],
   },
@@ -61,25 +61,25 @@ const tables: Record<string, Table> = {
     rate: Infinity,
     rows: [{ acquire: 1e9, waits: 0 }, ...ones(0), { idles: 1 }, { acquire: 1e9, waits: 0 }],
   },
-  "from an infinite rate bursty starts full": {
+  "after an infinite rate a bursty limiter starts full": {
     rate: Infinity,
     rows: [{ acquire: 1e9, waits: 0 }, { setRate: 2 }, ...ones(0, 0, 0, 500)],
   },
-  "from an infinite rate warming up starts warm": {
+  "after an infinite rate a warming-up limiter starts warm": {
     rate: Infinity,
     options: 10_000,
     rows: [{ acquire: 1e9, waits: 0 }, { setRate: 1 }, ...ones(0, 1000, 1000)],
   },
-  "to an infinite rate: the last debt, and then never": {
+  "after a change to an infinite rate only the last debt is waited for": {
     rate: 2,
     rows: [...ones(0), { setRate: Infinity }, ...ones(500, 0, 0)],
   },
-  "a warm-up of 0 is none, and goes on limiting after idleness (the original does not)": {
+  "a warm-up of 0 means none, and limits after idle time too (the original does not)": {
     rate: 1,
     options: 0,
     rows: [...ones(0, 1000), { idles: 2001 }, { acquire: 1000, waits: 0 }, ...ones(999_000)],
   },
-  "begun with a full store (the original starts empty only)": {
+  "prefilled starts with a full store (the original starts empty only)": {
     rate: 2,
     options: { prefilled: true },
     rows: ones(0, 0, 0, 500),
@@ -124,7 +124,7 @@ for (const [name, { rate, options, rows }] of Object.entries(tables)) {
 }
 
 for (const [name, { rate, options, rows }] of Object.entries(tables)) {
-  // the same as reservations: all made at once, told on the way
+  // the same as reservations, made at once: each shows its wait
   if (rows.some((row) => !("acquire" in row))) continue;
   fake(`${name}: reserved all at once`, () => {
     const clock = new FakeClock();
@@ -139,7 +139,7 @@ for (const [name, { rate, options, rows }] of Object.entries(tables)) {
   });
 }
 
-fake("getRate: the number that was set", () => {
+fake("getRate returns the number that was set", () => {
   const limiter = RateLimiter.create(7);
   assert.is(limiter.getRate(), 7);
   for (const rate of [1 / 3, 0.1, 999_999.9, 1e-300, 1e300, Infinity, 5e-324, 3]) {
@@ -150,7 +150,7 @@ fake("getRate: the number that was set", () => {
   assert.is(limiter.getRate(), 3);
 });
 
-fake("tryAcquire: refused if the wait is longer than that, whatever is asked for", async () => {
+fake("tryAcquire refuses if the wait exceeds the time-out, for any number of permits", async () => {
   for (const permits of [1, 1000]) {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(5, { clock });
@@ -170,14 +170,14 @@ fake("tryAcquire: refused if the wait is longer than that, whatever is asked for
 
 fake.run();
 
-// Generous to a busy machine, but never early.
+// Tolerant of a busy machine, but never early.
 const real = suite("seed tables in real time", { timeoutMs: 60_000 });
 
 /** How late a release may be, ms. */
 const LATENESS = 2000;
 
 const quick = [
-  "create(5), acquire() again and again",
+  "create(5), acquire() repeatedly",
   "create(5), acquire(5), then acquire() twice",
   "create(5, 1000 ms), acquire six times, 1 s idle, acquire ten times",
 ];
@@ -185,7 +185,7 @@ const quick = [
 for (const name of quick) {
   real(name, async () => {
     const { rate, options, rows = [] } = tables[name] ?? { rate: Number.NaN };
-    // before the limiter: what it stores counts from its creation
+    // started before the limiter: it stores permits from its creation on
     const start = performance.now();
     const limiter = RateLimiter.create(rate, options);
     let earliest = 0;
@@ -199,7 +199,7 @@ for (const name of quick) {
       // the clock is read in whole microseconds
       assert.ok(passed >= earliest - 0.001, facts);
       assert.ok(passed < earliest + late + LATENESS, facts);
-      assert.ok(waitedMs >= 0 && waitedMs <= passed, `told ${waitedMs}, passed ${passed}`);
+      assert.ok(waitedMs >= 0 && waitedMs <= passed, `reported ${waitedMs}, passed ${passed}`);
       late = passed - earliest;
     }
   });

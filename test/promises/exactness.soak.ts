@@ -13,11 +13,11 @@ const test = suite("exactness of the limiter, one by one", { timeoutMs: 300_000 
 for (const rate of RATES) {
   for (const [kind, options] of Object.entries(KINDS)) {
     if (rate > 300_000) {
-      test(`${rate}/s, ${kind}, the maths`, () => takeOnTheSpot(rate, options, 1));
+      test(`${rate}/s, ${kind}, arithmetic`, () => takeOnTheSpot(rate, options, 1));
     }
-    // a hundred million waiters take a minute: once is enough
+    // a hundred million waiters take a minute: one run is enough
     if (rate < 10_000_000 || options.burstSeconds === 0) {
-      test(`${rate}/s, ${kind}, acquire(1), a year after it was made`, () =>
+      test(`${rate}/s, ${kind}, acquire(1), a year after creation`, () =>
         acquireOnTheSpot(rate, options, 1, 365));
     }
   }

@@ -18,14 +18,15 @@ const cases = RATES.flatMap((rate) =>
   Object.entries(KINDS).map(([kind, options]) => ({ rate, kind, options })),
 );
 
-const maths = suite("exactness of the maths", { timeoutMs: 60_000 });
+const maths = suite("exactness of the arithmetic", { timeoutMs: 60_000 });
 
 for (const { rate, kind, options } of cases) {
-  // one by one at a million a second takes seconds: see exactness.soak.ts
+  // one permit at a time takes seconds at a million a second: see exactness.soak.ts
   for (const permits of rate > 300_000 ? [1000] : [1, 1000]) {
     maths(`${rate}/s, ${kind}, ${permits} at a time`, () => takeOnTheSpot(rate, options, permits));
   }
-  // above it a day's microseconds leave too few bits for an interval: limiters count anew in time
+  // above it a day's microseconds leave too few bits for an interval: limiters restart their count
+  // in time
   if (rate <= 300_000) {
     maths(`${rate}/s, ${kind}, a day later`, () => takeOnTheSpot(rate, options, 1, DAY));
   }
@@ -56,7 +57,7 @@ for (const startMs of [0, EPOCH_MS]) {
           }
         };
         const working = worker();
-        // what everything costs: a second, warming up from cold a second and a half
+        // the burst costs a second, warming up from cold a second and a half
         await clock.advance(1500 + (1000 * permits) / rate + stretchMs);
         await working;
         isExact(rate, taken, took);

@@ -34,7 +34,9 @@ function numbersOf(...rates: number[]): fc.Arbitrary<Numbers> {
 const slowRates = [1, 3, 7, 10, 0.5, 1000 / 3];
 const numbers = numbersOf(...slowRates, 12_345.678, 80_000, 3_000_000);
 const single: fc.Arbitrary<Spec> = numbers.map((one) => [one]);
-/** Two policies of about the same pace, so that now this one binds and now that one. */
+/**
+ * Two policies of about the same rate, so that sometimes the first binds and sometimes the second.
+ */
 const joint: fc.Arbitrary<Spec> = fc
   .tuple(numbers, numbers, fc.constantFrom(0.3, 1, 1.7))
   .map(([a, b, share]) => [a, { ...b, rate: a.rate * share }]);
@@ -51,15 +53,15 @@ const ask: fc.Arbitrary<Ask> = fc.oneof(
 const time = fc.oneof(
   { weight: 5, arbitrary: fc.constantFrom(0, 0.5, 1, 2, 10) },
   { weight: 5, arbitrary: fc.integer({ min: 0, max: 4000 }).map((n) => n / 1000) },
-  // hours, for the slow ones
+  // hours, for slow policies
   { weight: 1, arbitrary: fc.constant(5000) },
 );
 const which = fc.nat({ max: 20 });
 const factor = fc.constantFrom(0.1, 0.5, 0.9, 1, 1.5, 2, 10);
 
 /**
- * Without the hours, after which a limiter counts its time from another origin as soon as nobody
- * waits: whether that is before or after some sum rounds the sum differently in its last bit.
+ * Without advances of hours. After hours a limiter counts its time from another origin as soon as
+ * no caller waits. Whether that happens before or after a sum changes the sum's last bit.
  */
 function shortened<T extends Op>(ops: fc.Arbitrary<T[]>): fc.Arbitrary<T[]> {
   return ops.map((all) =>
@@ -107,11 +109,11 @@ const charged: Op = { op: "charge", ask: [1, 1] };
 /** Histories that once failed. */
 const regressions = {
   envelope: [
-    // whoever asked after a reservation that nobody awaits was credited with its lateness
+    // a caller behind a reservation that was not awaited was credited with its lateness
     [quickly, [charged, unseen, { op: "advance", time: 5 }, tried, tried, tried]],
   ] as [Spec, Op[]][],
   honest: [
-    // those behind a time-out that was given up were promised instants that had passed
+    // waiters behind an expired time-out were promised instants that had passed
     [
       slowAndFast,
       [
@@ -123,7 +125,7 @@ const regressions = {
       [0, 1],
       0,
     ],
-    // the only one in the line was given up, and what it had been promised was told to others
+    // the only waiter was cancelled, and its instant was promised again
     [
       [{ rate: 1, burstSeconds: 0, prefilled: false }],
       [
@@ -143,7 +145,7 @@ const regressions = {
       [charged, unseen, { op: "advance", time: 1 }, { op: "advance", time: 4 }, one, one],
       [[1, 1]],
     ],
-    // settled after its time, and seen only then, a reservation was charged twice
+    // a reservation that was settled after its instant, and seen only then, was charged twice
     [
       evenly,
       [charged, unseen, { op: "advance", time: 1.5 }, { op: "settle", which: 0, ask: [5, 5] }, one],
@@ -151,7 +153,7 @@ const regressions = {
     ],
   ] as [Spec, Op[], Ask[]][],
   neutral: [
-    // a charge behind a told reservation was at the pace of before
+    // a charge behind a reservation with a fixed instant had the old rate
     [
       evenly,
       [
@@ -165,7 +167,7 @@ const regressions = {
     ],
   ] as [Spec, (Op & { leaving?: number })[]][],
   simulated: [
-    // a refund let those who waited go as if it had been made when they asked
+    // a refund released waiters as if it had been made when they asked
     [
       { rate: 1, burstSeconds: 0, prefilled: false },
       [
@@ -184,7 +186,7 @@ const regressions = {
         ...[one, { ...unseen, awaited: true }, one],
       ],
     ],
-    // when a reservation left, a change moved up and broke a time-out that nobody looked at
+    // when a reservation left, a change moved up and broke a time-out that was not checked
     [
       evenly,
       [
@@ -198,12 +200,12 @@ const regressions = {
   ] as [Spec, Op[]][],
 };
 
-/** Of each property; more with RUNS in the environment. */
+/** Runs of each property; more with RUNS in the environment. */
 const RUNS = Number(process.env.RUNS ?? 300);
 
 const promises = suite("promises", { timeoutMs: 60_000 });
 
-/** Those who went, with their amount for one policy, in the order of their instants. */
+/** The granted requests, with their amounts for one policy, in the order of their instants. */
 function grants(story: Story, policy: number) {
   return story.askers
     .flatMap(({ asked, at, ask }) => {
@@ -214,9 +216,9 @@ function grants(story: Story, policy: number) {
 }
 
 /**
- * In every interval at most `max` and what comes in by the rate, and one request more: of those at
- * its end the largest. What was given back while they waited comes on top. Instants are told in
- * whole microseconds, so that an interval may be one longer than it looks.
+ * Every interval holds at most `max`, what is refilled in it, and one request more: the largest of
+ * those at its end. Permits given back while callers waited come on top. Promised instants are
+ * whole microseconds, so an interval may be one longer than it looks.
  */
 function checkEnvelope(
   story: Story,
@@ -238,19 +240,19 @@ function checkEnvelope(
         .filter((refund) => refund.at >= since && refund.at <= at)
         .reduce((all, { ask }) => all + (ask[policy] || ask[0] || ask[1]), 0);
       const bound = max + (fastest * (at - from + 1)) / 1e6 + back * worth + lent;
-      const told = `${sum} in ${at - from} us from ${from}, at most ${bound}`;
-      assert.ok(sum <= bound * (1 + 1e-9) + 1e-6, told);
+      const facts = `${sum} in ${at - from} us from ${from}, at most ${bound}`;
+      assert.ok(sum <= bound * (1 + 1e-9) + 1e-6, facts);
     }
   }
 }
 
-promises("1, envelope: no interval holds more than the bound, whatever happens", async () => {
+promises("1, envelope: no interval holds more than the bound, in any history", async () => {
   const property = fc.asyncProperty(anyLimiter, withSteps, async (spec, ops) => {
     const story = await new Story(spec).play(ops);
     await story.end();
     const factors = ops.flatMap((one) => (one.op === "rate" ? [one.factor] : []));
     const highest = Math.max(1, ...factors);
-    // a permit that was bought at the fastest pace is given back at the pace of the day
+    // a permit that was bought at the fastest rate is given back at the current rate
     const worth = highest / Math.min(1, ...factors);
     spec.forEach((numbers, policy) => {
       const fastest = numbers.rate * highest;
@@ -261,7 +263,7 @@ promises("1, envelope: no interval holds more than the bound, whatever happens",
   await fc.assert(property, { numRuns: RUNS, examples: regressions.envelope });
 });
 
-promises("1, envelope: late timers add no more than they were late, or 10 ms", async () => {
+promises("1, envelope: late timers add no more than their lateness, or 10 ms", async () => {
   const ops = opsOf<Op>(
     ...[op.advance, op.advance, op.acquire, op.acquire, op.timed, op.now],
     ...[fc.record({ op: fc.constant("reserve"), ask, awaited: fc.constant(true) })],
@@ -280,7 +282,7 @@ promises("1, envelope: late timers add no more than they were late, or 10 ms", a
   await fc.assert(property, { numRuns: RUNS });
 });
 
-promises("2, honest waits: refused before it, let in exactly then", async () => {
+promises("2, honest waits: refused before the promised instant, granted exactly then", async () => {
   const property = fc.asyncProperty(
     ...[anyLimiter, anyOps, ask, fc.double({ min: 0, max: 1, noNaN: true })],
     async (spec, ops, last, share) => {
@@ -312,8 +314,8 @@ promises("2, honest waits: refused before it, let in exactly then", async () => 
       const punctual = await play();
       await punctual.clock.advance(wait);
       assert.is(punctual.limiter.tryAcquire(permits), true);
-      const told = await play();
-      assert.is(told.limiter.reserve(permits).waitMs, waitMs);
+      const story = await play();
+      assert.is(story.limiter.reserve(permits).waitMs, waitMs);
     },
   );
   await fc.assert(property, { numRuns: RUNS, examples: regressions.honest });
@@ -352,12 +354,12 @@ function fate({ asked, at, order, gone, left }: Asker) {
 }
 
 /**
- * Plays a history with those who will leave, and then without those who did, and compares what
- * became of the others.
+ * Plays a history with the callers that will leave, and again without them, and compares the
+ * results of the other callers.
  *
- * One thing no limiter can undo: where somebody went ahead of a reservation that nobody awaits, at
- * the price that was the basis of what the reservation was told, the price has been paid when the
- * reservation is cancelled. So such a one leaves before time moves on.
+ * One effect cannot be undone: a caller may overtake a reservation that is not awaited, at the
+ * price on which the reservation's instant was based. When the reservation is cancelled, that
+ * price has been paid. So such a reservation leaves before time moves on.
  */
 async function checkNeutral(spec: Spec, ops: readonly (Op & { leaving?: number })[]) {
   const all = new Story(spec);
@@ -409,7 +411,7 @@ const neutralOps = shortened(opsOf<Op & { leaving?: number }>(...askers, ...rest
 const charge = fc.record({ op: fc.constant("charge"), ask: alike });
 const withCharges = shortened(opsOf<Op & { leaving?: number }>(...askers, ...rest, charge));
 
-promises("4, cancel is neutral: those who left were never there", async () => {
+promises("4, cancel is neutral: as if the cancelled callers had never come", async () => {
   const property = fc.asyncProperty(anyLimiter, neutralOps, checkNeutral);
   await fc.assert(property, { numRuns: RUNS });
 });
@@ -419,10 +421,7 @@ promises("4, cancel is neutral with charges, too", async () => {
   await fc.assert(property, { numRuns: RUNS, examples: regressions.neutral });
 });
 
-/**
- * The instants are in the order in which they asked, and so are the answers; and everybody came to
- * an end.
- */
+/** The instants and the answers are in the order of the calls, and every call is answered. */
 function checkOrder(story: Story, answers = true) {
   const went = story.askers.filter(({ at }) => at !== undefined);
   const instants = went.map(({ at = 0 }) => at);
@@ -436,7 +435,7 @@ function checkOrder(story: Story, answers = true) {
   for (const { at, gone } of story.askers) assert.is(at === undefined, gone);
 }
 
-promises("6, first in, first out, and nobody after its time-out", async () => {
+promises("6, first in, first out, and no caller is granted after its time-out", async () => {
   const property = fc.asyncProperty(anyLimiter, anyOps, async (spec, ops) => {
     const story = await (await new Story(spec).play(ops)).end();
     for (const { at = 0, deadline } of story.askers) assert.ok(at <= deadline);
@@ -446,7 +445,7 @@ promises("6, first in, first out, and nobody after its time-out", async () => {
   await fc.assert(property, { numRuns: RUNS, examples: regressions.order });
 });
 
-promises("everybody goes when a simple simulation says", async () => {
+promises("every caller is granted at the instant of a simple simulation", async () => {
   const modelled = opsOf<Op>(
     ...[op.advance, op.advance, op.acquireAlike, op.acquireAlike],
     ...[op.timed, op.pause, op.rate, op.leave, op.debt],
@@ -473,9 +472,9 @@ promises("everybody goes when a simple simulation says", async () => {
     fc.pre(!slow.doubtful);
     story.askers.forEach(({ at, left }, id) => {
       const expected = slow.went.get(id);
-      if (left || expected === undefined) assert.is(at, undefined, `${id} left or gave up`);
+      if (left || expected === undefined) assert.is(at, undefined, `${id} left or timed out`);
       else {
-        // the limiter tells whole microseconds and makes up for what that adds to a wait, the
+        // the limiter rounds to whole microseconds and makes up for what that adds to a wait, the
         // simulation does not
         const off = Math.abs((at ?? Infinity) - expected);
         assert.ok(off <= 1 + story.askers.length, `${id}: ${at}, not ${expected}`);
@@ -485,7 +484,9 @@ promises("everybody goes when a simple simulation says", async () => {
   await fc.assert(property, { numRuns: RUNS, examples: regressions.simulated });
 });
 
-/** Requests to combinations of these limiters, between which requests come that one more refuses. */
+/**
+ * Requests to combinations of these limiters, mixed with requests that one more limiter refuses.
+ */
 const combined = fc.record({
   policies: fc.array(
     fc.constantFrom(...samplePolicies).chain((kind) => fc.constantFrom(...kind)),
@@ -503,7 +504,7 @@ const combined = fc.record({
 });
 type Combined = typeof combined extends fc.Arbitrary<infer T> ? T : never;
 
-/** What the permitted requests are answered, with the refused ones in between or without. */
+/** The answers to the permitted requests, with or without the refused ones in between. */
 async function answersOf(
   { policies, asks }: Combined,
   hasFlood: boolean,
@@ -533,7 +534,7 @@ async function answersOf(
   return answers;
 }
 
-promises("refused traffic never delays or starves permitted traffic, in this process", async () => {
+promises("refused traffic never delays or starves permitted traffic, in one process", async () => {
   const open = (policy: Policy, clock: FakeClock) => LocalLimiter.create(policy, { clock });
   const property = fc.asyncProperty(combined, async (one) => {
     assert.equal(await answersOf(one, true, open), await answersOf(one, false, open));

@@ -1,4 +1,4 @@
-// Every test with random histories once more, with the fresh seed of the soaks.
+// Runs every test with random histories once more, with the fresh seed of the soaks.
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";

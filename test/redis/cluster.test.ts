@@ -19,7 +19,7 @@ let cluster: RedisCluster;
 
 test.before(async () => {
   await redisServer();
-  // the others must not take it for dead while it is silent
+  // the other nodes must not consider it dead while it is silent
   cluster = await startCluster(3, { nodeTimeoutMs: 60_000 });
 });
 
@@ -70,7 +70,7 @@ for (const [name, open] of Object.entries(clients)) {
       const { client, close } = await open();
       const [silent, ...others] = cluster.masters as [RedisServer, RedisServer, RedisServer];
       try {
-        // full again soon: what a key has used and not regained is sent to its node when that is back
+        // full again soon: what a key has used and not regained is sent to its node after recovery
         const policy = smoothBursty({ permitsPerSecond: 1000, burstSeconds: 0.01 });
         const options = { timeoutMs: 600, ...mode };
         const limiter = RedisLimiter.create(
@@ -87,7 +87,7 @@ for (const [name, open] of Object.entries(clients)) {
           await limiter.for(key).peek();
         const before = await scriptsRun(silent);
         silent.suspend();
-        // one call finds out for all keys of the node
+        // one call detects the outage for all keys of the node
         await limiter
           .for(String(away[0]))
           .tryAcquire(1, 100)
@@ -120,7 +120,7 @@ for (const [name, open] of Object.entries(clients)) {
   }
 }
 
-test("ioredis pipelining by itself: after failovers no caller gets a redirection", async () => {
+test("ioredis with automatic pipelining: after failovers no caller gets a redirection", async () => {
   await using replicated = await startCluster(3, { replicas: 1 });
   const nodes = replicated.masters.map(({ host, port }) => ({ host, port }));
   const client = new Cluster(nodes, { enableAutoPipelining: true });
@@ -142,7 +142,7 @@ test("ioredis pipelining by itself: after failovers no caller gets a redirection
   }
 });
 
-test("slots are those of the server", async () => {
+test("slots are computed like the server's", async () => {
   const [node] = cluster.masters as [RedisServer];
   const keys = [
     "",

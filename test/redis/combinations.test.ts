@@ -76,7 +76,7 @@ for (const [inFlight, good] of [
   });
 }
 
-test("a decision says of each rule whether it let the request pass", async () => {
+test("a decision shows for each rule whether it granted the request", async () => {
   const common = RedisLimiter.create(redis, "common", { common: hour(2) });
   const device = RedisLimiter.create(redis, "device", { second: hour(1), third: hour(9) });
   const limiter = allOf(common, device);
@@ -94,7 +94,7 @@ test("a decision says of each rule whether it let the request pass", async () =>
   );
 });
 
-test("reserve books each member at its own instant; cancel gives all back", async () => {
+test("reserve books each member at its own instant; cancel gives all permits back", async () => {
   const window = RedisLimiter.create(redis, "window", hour(9));
   const line = RedisLimiter.create(
     redis,
@@ -189,7 +189,7 @@ for (const value of ["0", "-3", "many"]) {
   });
 }
 
-test("places on Redis: a refused caller takes none", async () => {
+test("leases on Redis: a refused caller takes none", async () => {
   const places = RedisConcurrencyLimiter.create(redis, "places", 2);
   const window = RedisLimiter.create(redis, "window", hour(2));
   const limiter = allOf(places, window);
@@ -218,7 +218,7 @@ test("places on Redis: a refused caller takes none", async () => {
   await places.close();
 });
 
-test("a shared limiter waits in turn with a local one", async () => {
+test("a shared limiter and a local one wait in turn", async () => {
   const local = Limiter.create(fixedWindow({ limit: 9, windowMs: HOUR }));
   const shared = RedisLimiter.create(redis, "pace", gcra({ limit: 20, periodMs: 1000, burst: 0 }));
   const waits = await Promise.all([1, 2, 3].map(() => allOf(local, shared).acquire()));
@@ -231,10 +231,10 @@ test("a shared limiter waits in turn with a local one", async () => {
   assert.match(`${await failure(() => left)}`, "enough");
 });
 
-test("keys in several slots: looked at first; a hash tag brings them together", async () => {
+test("keys in several slots are peeked at first; a hash tag brings them together", async () => {
   const plain = scriptRunner(redis);
   let calls = 0;
-  /** As a Cluster answers. */
+  /** Answers like a Cluster. */
   const runner: ScriptRunner = {
     runScript(script, keys, args) {
       calls += 1;
@@ -254,7 +254,7 @@ test("keys in several slots: looked at first; a hash tag brings them together", 
   assert.not(await scattered.of("a").tryAcquire());
   assert.equal(await state(), before);
   assert.is((await scattered.of("b").decide()).allowed, true);
-  // two requests between whose look and take the last permit goes
+  // two requests compete for the last permit between peek and charge
   const both = await Promise.all(["c", "d"].map((name) => scattered.of(name).tryAcquire()));
   assert.is(both.filter(Boolean).length, 1);
   assert.is((await scattered.common.peek()).remaining, 0);
@@ -272,7 +272,7 @@ test("keys in several slots: looked at first; a hash tag brings them together", 
   }
 });
 
-test("while Redis is away, a busy event loop refuses no request that may be answered here", async () => {
+test("during an outage a busy event loop refuses no request that may be answered locally", async () => {
   const runner: ScriptRunner = { runScript: () => Promise.reject(new Error("gone")) };
   const make = (name: string) =>
     RedisLimiter.create(runner, name, hour(1), { whenUnavailable: "allow" });
@@ -286,7 +286,7 @@ test("while Redis is away, a busy event loop refuses no request that may be answ
   }
 });
 
-test("while Redis is away: as the members' whenUnavailable says", async () => {
+test("during an outage each member acts by its own whenUnavailable", async () => {
   let away: Error | undefined = new Error("connection refused");
   const plain = scriptRunner(redis);
   const make = (options: RedisPoliciesOptions) => {
@@ -314,24 +314,24 @@ test("while Redis is away: as the members' whenUnavailable says", async () => {
   const open = make({ whenUnavailable: "allow" });
   for (let i = 0; i < 9; i++) assert.ok(await open.of("a").tryAcquire());
 
-  const patient = make({ whenUnavailable: "wait" });
-  assert.not(await patient.of("a").tryAcquire(), "does not wait longer than for permits");
-  assert.not(await patient.of("a").tryAcquire(1, 20));
+  const waitForStore = make({ whenUnavailable: "wait" });
+  assert.not(await waitForStore.of("a").tryAcquire(), "the wait is no longer than for the permits");
+  assert.not(await waitForStore.of("a").tryAcquire(1, 20));
   const place = ConcurrencyLimiter.create(1);
-  assert.is(await allOf(place, patient.of("a")).tryAcquire(20), undefined);
-  assert.is(await allOf(place, patient.of("a")).tryAcquire(), undefined);
+  assert.is(await allOf(place, waitForStore.of("a")).tryAcquire(20), undefined);
+  assert.is(await allOf(place, waitForStore.of("a")).tryAcquire(), undefined);
   assert.is(place.active, 0);
-  const decided = patient.of("z").decide();
-  const acquired = patient.of("y").acquire();
+  const decided = waitForStore.of("z").decide();
+  const acquired = waitForStore.of("y").acquire();
   await new Promise((resolve) => setTimeout(resolve, 50));
   away = undefined;
   assert.ok((await decided).allowed);
   assert.is(await acquired, 0);
-  const limiters = [thrown, local, open, patient];
+  const limiters = [thrown, local, open, waitForStore];
   await Promise.all(limiters.map(({ common }) => common.close()));
 });
 
-test("while Redis is away the fallbacks refuse what is too much for them", async () => {
+test("during an outage the local fallbacks refuse requests beyond their share", async () => {
   const runner: ScriptRunner = { runScript: () => Promise.reject(new Error("connection refused")) };
   const options = { whenUnavailable: "local", instances: 1 } as const;
   const common = RedisLimiter.create(runner, "common", hour(3), options);
@@ -349,7 +349,7 @@ test("while Redis is away the fallbacks refuse what is too much for them", async
   assert.instance(await failure(() => allOf(other).tryAcquire()), StoreUnavailableError);
 });
 
-test("a reply that is lost: limiters that wait for Redis ask again", async () => {
+test('a lost reply: limiters with "wait" ask Redis again', async () => {
   const plain = scriptRunner(redis);
   let isLost = true;
   const runner: ScriptRunner = {
@@ -366,7 +366,7 @@ test("a reply that is lost: limiters that wait for Redis ask again", async () =>
   await common.close();
 });
 
-test("what is more than the capacity, or may not wait, is refused", async () => {
+test("requests beyond the capacity, or that may not wait, are refused", async () => {
   const common = RedisLimiter.create(redis, "common", hour(3));
   const pace = RedisLimiter.create(redis, "pace", gcra({ limit: 1, periodMs: 1000, burst: 0 }), {
     maxWaiting: 0,
@@ -378,7 +378,7 @@ test("what is more than the capacity, or may not wait, is refused", async () => 
   assert.is((await common.peek()).remaining, 2);
 });
 
-test("a reply that comes too late is given back to each", async () => {
+test("permits of a reply that comes too late are given back to each limiter", async () => {
   const plain = scriptRunner(redis);
   let release: () => void = () => {};
   let isHeld = true;

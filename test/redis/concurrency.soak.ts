@@ -1,8 +1,8 @@
 /**
- * Four processes take leases of one limiter as fast as they can, some changing their minds, while
- * the limit goes up and down. Whoever has a lease counts itself in a counter in Redis, so the
- * counter's highest reply is how many ran at once. It is asked on the same server as the leases, so
- * what it says is exact whatever the load.
+ * Four processes take leases of one limiter as fast as they can, some of their callers abort, and
+ * the limit goes up and down. Each lease holder counts itself in a counter in Redis, so the
+ * counter's highest reply is the highest number of concurrent holders. The counter is on the same
+ * server as the leases, so it is exact under any load.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -20,12 +20,15 @@ const PROCESSES = 4;
 const CALLERS = 25;
 const SECONDS = 8;
 const LIMIT = 7;
-/** With 100 callers in the line a lease takes about 150 ms: some callers wait longer, some leave before. */
+/**
+ * With 100 waiting callers a lease takes about 150 ms: some callers wait longer, some leave
+ * before.
+ */
 const LONGEST_WAIT_MS = 500;
-/** A lease must not be lost because this machine is busy: that is not the question here. */
+/** A lease must not be lost because this machine is busy: the test does not examine that. */
 const OPTIONS = { leaseMs: 30_000, timeoutMs: 20_000 };
 
-/** How many calls ended how. */
+/** The number of calls by outcome. */
 type Ends = Record<string, number>;
 
 async function work(url: string): Promise<void> {
@@ -76,7 +79,7 @@ async function work(url: string): Promise<void> {
   process.disconnect();
 }
 
-const test = suite("one limit on those who run, for four processes", { timeoutMs: 60_000 });
+const test = suite("one limit on concurrent leases, for four processes", { timeoutMs: 60_000 });
 
 let server: RedisServer;
 let redis: Redis;
@@ -92,7 +95,7 @@ test.after(async () => {
   await server.stop();
 });
 
-test("never more than the limit, everybody gets on, and nothing leaks", async () => {
+test("the limit is never exceeded, every process gets leases, and no lease leaks", async () => {
   const limiter = RedisConcurrencyLimiter.create(redis, "soak", LIMIT, OPTIONS);
   const env = { ...process.env, NODE_V8_COVERAGE: "" };
   const workers = Array.from({ length: PROCESSES }, () =>
@@ -103,7 +106,7 @@ test("never more than the limit, everybody gets on, and nothing leaks", async ()
   );
   let over = false;
   const changes = (async () => {
-    // the highest stays what was declared: it bounds what the counter may show
+    // the highest limit is the declared one: it bounds the counter
     while (!over) {
       await sleep(100);
       await limiter.setLimit(1 + Math.floor(Math.random() * LIMIT));
@@ -115,14 +118,14 @@ test("never more than the limit, everybody gets on, and nothing leaks", async ()
   await changes;
   console.log(reports.map(({ ends }) => JSON.stringify(ends)).join("\n"));
   assert.is(Math.max(...reports.map(({ most }) => most)), LIMIT);
-  for (const { ends } of reports) assert.ok((ends.acquired ?? 0) > 0, "each process gets on");
+  for (const { ends } of reports) assert.ok((ends.acquired ?? 0) > 0, "each process gets leases");
   for (const how of ["in time", "before the abort", "aborted"]) {
     assert.ok(
       reports.some(({ ends }) => (ends[how] ?? 0) > 0),
       how,
     );
   }
-  await until("nothing is held", async () => {
+  await until("no lease is held", async () => {
     const { active, waiting } = await limiter.peek();
     return active === 0 && waiting === 0;
   });

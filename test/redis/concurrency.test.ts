@@ -35,7 +35,7 @@ const LEASE_MS = 900;
 
 if (process.argv[2] === "child") await beChild();
 
-/** A process that asks for two leases; it tells when it has lost one. */
+/** A process that asks for two leases, and reports when it has lost one. */
 async function beChild(): Promise<never> {
   const redis = new Redis(String(process.argv[3]));
   const options = { ...PATIENT, leaseMs: LEASE_MS };
@@ -51,7 +51,7 @@ async function beChild(): Promise<never> {
   return new Promise(() => {});
 }
 
-/** A test's own clients and limiters, all ended with it. */
+/** A test's own clients and limiters, all closed with it. */
 class Bench implements AsyncDisposable {
   readonly #ends: (() => unknown)[] = [];
   readonly url: string;
@@ -99,7 +99,7 @@ test.before(async () => {
   await redisServer();
 });
 
-/** Two limiters hand one place to and fro: each wait ends by a message. */
+/** Two limiters pass one place back and forth: each wait ends by a message. */
 async function handOver(one: RedisConcurrencyLimiter, other: RedisConcurrencyLimiter) {
   const order: string[] = [];
   const ask = (who: string, limiter: RedisConcurrencyLimiter) =>
@@ -153,11 +153,11 @@ const clients: Record<string, Open> = {
 };
 
 for (const [name, openClient] of Object.entries(clients)) {
-  test(`${name}: places go to those who wait, in order, by messages`, async () => {
+  test(`${name}: messages pass places to waiters, in order`, async () => {
     await using bench = await Bench.open();
     const [client, end] = await openClient(bench.url);
     bench.onEnd(end);
-    // looking by oneself would take far too long
+    // polling alone would take far too long
     const options = { leaseMs: 600_000 };
     await handOver(bench.limiter(1, options, client), bench.limiter(1, options, client));
     await bench.redis.script("FLUSH");
@@ -165,7 +165,7 @@ for (const [name, openClient] of Object.entries(clients)) {
   });
 }
 
-test("a subscriber that is given is shared and left open", async () => {
+test("a given subscriber is shared and left open", async () => {
   await using bench = await Bench.open();
   const ioredis = new Redis(bench.url);
   const nodeRedis = await createClient({ url: bench.url }).connect();
@@ -187,7 +187,7 @@ test("a subscriber that is given is shared and left open", async () => {
   assert.is(await nodeRedis.ping(), "PONG");
 });
 
-test("who cannot be duplicated needs a subscriber; arguments are checked", async () => {
+test("a client without duplicate() needs a subscriber; arguments are checked", async () => {
   await using bench = await Bench.open();
   const { redis } = bench;
   const runner = { runScript: () => Promise.resolve("1 0 0 -1\t0") };
@@ -200,7 +200,7 @@ test("who cannot be duplicated needs a subscriber; arguments are checked", async
         limit as number,
         options as RedisConcurrencyOptions,
       );
-  for (const [deed, words] of [
+  for (const [action, words] of [
     [create({}, runner), /subscriber/],
     [create({}, {}), /redis must be/],
     [create({ subscriber: {} }), /subscriber must have/],
@@ -217,7 +217,7 @@ test("who cannot be duplicated needs a subscriber; arguments are checked", async
     [create({ lease: 1 }), /lease/],
     [() => RedisConcurrencyLimiter.create(redis, "", 1), /name/],
   ] as const) {
-    assert.throws(deed, words);
+    assert.throws(action, words);
   }
   const subscriber: RedisSubscriber = {
     subscribe: () => Promise.resolve(),
@@ -230,7 +230,7 @@ test("who cannot be duplicated needs a subscriber; arguments are checked", async
   assert.match(`${((await failure(() => wrong.tryAcquire())) as Error).cause}`, 'answered "OK"');
 });
 
-test("connections: one to listen while somebody waits, none after", async () => {
+test("connections: one to subscribe while a caller waits, none afterwards", async () => {
   await using bench = await Bench.open();
   const limiter = bench.limiter(1);
   const channels = async () => (await bench.redis.pubsub("CHANNELS", "c:pages:*")).length;
@@ -268,7 +268,7 @@ test("Cluster: one key, in its slot, and messages from any node", async () => {
   }
 });
 
-test("one key, that lapses with the last lease and is gone when nothing is held", async () => {
+test("one key, which lapses with the last lease and is removed when no lease is held", async () => {
   await using bench = await Bench.open();
   const { redis } = bench;
   const limiter = bench.limiter(2, { leaseMs: 60_000 });
@@ -286,7 +286,7 @@ test("one key, that lapses with the last lease and is gone when nothing is held"
   await until("the key has lapsed", async () => (await redis.exists("c:pages")) === 0);
 });
 
-test("a limit that is set holds for the same declared limit, outlives idleness, is bounded", async () => {
+test("setLimit applies to equal declared limits, outlives idle time, and is bounded", async () => {
   await using bench = await Bench.open();
   const { redis } = bench;
   const [one, twin, other] = [bench.limiter(1), bench.limiter(1), bench.limiter(3)];
@@ -311,7 +311,7 @@ test("a limit that is set holds for the same declared limit, outlives idleness, 
   assert.is((await bench.limiter(108).peek()).limit, 5);
 });
 
-test("who waits goes by its own declared limit, and nobody overtakes", async () => {
+test("a waiter goes by its own declared limit, and no caller overtakes", async () => {
   await using bench = await Bench.open();
   const [two, four] = [bench.limiter(2), bench.limiter(4)];
   const leases = [await four.acquire(), await four.acquire(), await four.acquire()];
@@ -322,18 +322,18 @@ test("who waits goes by its own declared limit, and nobody overtakes", async () 
   await leases[0]?.release();
   assert.equal(await four.peek(), { limit: 4, active: 2, waiting: 2 });
   await leases[1]?.release();
-  // who of them hears of it first depends on their connections
+  // which of them receives it first depends on their connections
   await Promise.all([waits, behind]);
   assert.equal(await four.peek(), { limit: 4, active: 3, waiting: 0 });
 });
 
-test("a process that is killed gives back its lease and its ticket", async () => {
+test("the lease and the ticket of a killed process are freed", async () => {
   await using bench = await Bench.open();
   const child = await bench.child();
   const other = await bench.child();
   const limiter = RedisConcurrencyLimiter.create(bench.redis, "children", 2, PATIENT);
   bench.onEnd(() => limiter.close());
-  // a child that stands still for long loses its lease or its ticket, and gets another one
+  // a child that is suspended for long loses its lease or its ticket, and gets another one
   await until("two leases and two tickets", async () => {
     const { active, waiting } = await limiter.peek();
     return active === 2 && waiting === 2;
@@ -343,27 +343,27 @@ test("a process that is killed gives back its lease and its ticket", async () =>
   const start = performance.now();
   const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
   const ms = performance.now() - start;
-  // renewed every third of it, and looked at when the first would lapse
+  // renewed every third of the lease, and polled when the first would lapse
   assert.ok(ms > LEASE_MS / 3 && ms < 10 * LEASE_MS, `${ms} ms`);
   assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 0 });
   for (const lease of leases) await lease.release();
 });
 
-test("a process that is suspended too long is told, and its place is somebody else's", async () => {
+test("a process that is suspended too long is notified, and its place goes to another", async () => {
   await using bench = await Bench.open();
   const child = await bench.child();
   const limiter = RedisConcurrencyLimiter.create(bench.redis, "children", 2, PATIENT);
   bench.onEnd(() => limiter.close());
   child.kill("SIGSTOP");
   const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
-  const told = once(child, "message");
+  const notified = once(child, "message");
   child.kill("SIGCONT");
-  assert.match(`${(await told)[0]}`, "LeaseLostError");
+  assert.match(`${(await notified)[0]}`, "LeaseLostError");
   assert.not(leases.some(({ signal }) => signal.aborted));
   await leases[0]?.release();
 });
 
-test("state that is lost: holders are told, those who wait go", async () => {
+test("lost state: holders are notified, waiters are granted", async () => {
   await using bench = await Bench.open();
   const limiter = bench.limiter(1, { leaseMs: LEASE_MS });
   const { signal } = await limiter.acquire();
@@ -377,7 +377,7 @@ test("state that is lost: holders are told, those who wait go", async () => {
   assert.equal(await limiter.peek(), { limit: 1, active: 0, waiting: 0 });
 });
 
-test("Redis away: an error in time, leases lost when they may have lapsed, nothing leaks", async () => {
+test("Redis unavailable: errors in time, leases lost when they may have lapsed, no leak", async () => {
   await using server: RedisServer = await startRedis();
   await using bench = await Bench.open(server.url);
   const limiter = bench.limiter(2, { leaseMs: LEASE_MS, timeoutMs: 300 });
@@ -395,7 +395,7 @@ test("Redis away: an error in time, leases lost when they may have lapsed, nothi
   for (const lease of leases) await lease.release();
 });
 
-test("the lost connection of those who listen is no loss", async () => {
+test("a lost subscriber connection is no outage", async () => {
   await using bench = await Bench.open();
   const limiter = bench.limiter(1, { leaseMs: LEASE_MS });
   const lease = await limiter.acquire();
@@ -426,7 +426,7 @@ const listeners: Record<string, (bench: Bench, url: string) => Promise<object>> 
 };
 
 for (const [name, open] of Object.entries(listeners)) {
-  test(`${name}: a connection for messages that dies without a word is found and replaced`, async () => {
+  test(`${name}: a subscriber connection that dies silently is detected and replaced`, async () => {
     await using bench = await Bench.open();
     await using proxy = await startProxy((await sharedRedis()).port);
     const redis = (await open(bench, proxy.url + new URL(bench.url).pathname)) as RedisClient;
@@ -441,7 +441,8 @@ for (const [name, open] of Object.entries(listeners)) {
     await proxy.open();
     const { accepted } = proxy;
     await held.release();
-    // each of the others holds it for a moment: without messages each would cost a second
+    // each of the other limiters holds it for a moment: without messages each hand-over would cost
+    // a second
     const startedAt = performance.now();
     for (const one of waiting) await (await one).release();
     const ms = performance.now() - startedAt;
@@ -451,7 +452,7 @@ for (const [name, open] of Object.entries(listeners)) {
   });
 }
 
-test("memory is short: no new lease or ticket; what is held is kept, and given back", async () => {
+test("Redis out of memory: no new lease or ticket; leases are kept, and can be released", async () => {
   await using server = await startRedis();
   await using bench = await Bench.open(server.url);
   const limiter = bench.limiter(2, { leaseMs: 600_000 });
@@ -484,7 +485,7 @@ test("memory is short: no new lease or ticket; what is held is kept, and given b
   await other.release();
 });
 
-test("in the script: an adoption and a probe are refused where memory is short", async () => {
+test("in the script: an adoption and a probe are refused when Redis is out of memory", async () => {
   await using server = await startRedis();
   await using bench = await Bench.open(server.url);
   const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
@@ -502,7 +503,7 @@ test("in the script: an adoption and a probe are refused where memory is short",
   assert.equal(standings, ["held"]);
 });
 
-test("a foreign sorted set under the key: the error says what is there, and it keeps its members", async () => {
+test("a foreign sorted set under the key: the error names its type, and its members stay", async () => {
   await using bench = await Bench.open();
   const { redis } = bench;
   const limiter = bench.limiter(1);
@@ -518,7 +519,7 @@ test("a foreign sorted set under the key: the error says what is there, and it k
   }
 });
 
-test("a foreign value under the key: the error says what is there", async () => {
+test("a foreign value under the key: the error names its type", async () => {
   await using bench = await Bench.open();
   await bench.redis.set("c:pages", "a session");
   const error = await failure(() => bench.limiter(1).acquire());
@@ -526,7 +527,7 @@ test("a foreign value under the key: the error says what is there", async () => 
   assert.is(await bench.redis.get("c:pages"), "a session");
 });
 
-test("a user with the rights of the docs, and one who may not publish or subscribe", async () => {
+test("a user with the rights listed in the docs works, one without publish or subscribe fails", async () => {
   await using server = await startRedis();
   const commands = "+evalsha +eval +time +zadd +zrem +zscore +zcount +zrangebyscore";
   const more = "+zrevrangebyscore +zremrangebyscore +persist +pexpire +info";
@@ -587,7 +588,7 @@ test("random histories: the script agrees with a model, request by request", asy
   );
 });
 
-test("in the script: who is adopted comes before everybody else; a probe lets nobody in", async () => {
+test("in the script: an adopted lease comes before all others; a probe grants nothing", async () => {
   await using bench = await Bench.open();
   const { redis } = bench;
   const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
@@ -607,7 +608,7 @@ test("in the script: who is adopted comes before everybody else; a probe lets no
   assert.equal([active, waiting], [0, 1]);
   const adopted = await run(["look", ""], ["adopt", second]);
   assert.equal([adopted.standings, adopted.active, adopted.waiting], [["none", "held"], 1, 1]);
-  // above the limit, a ticket's owner too, and twice is once
+  // above the limit, the owner of a ticket too, and a repeated call has no effect
   const both = await run(["adopt", first], ["adopt", first]);
   assert.equal([both.active, both.waiting], [2, 0]);
   assert.ok((await redis.pttl("key")) > 50_000);
@@ -621,7 +622,7 @@ for (const [whenUnavailable, atOnce, known] of [
   ["allow", 3, 5],
   ["local", 0, 2],
 ] as const) {
-  test(`"${whenUnavailable}": Redis is killed and comes back with nothing`, async () => {
+  test(`"${whenUnavailable}": Redis is killed and restarts without data`, async () => {
     await using server: RedisServer = await startRedis();
     await using bench = await Bench.open(server.url);
     bench.redis.disconnect();
@@ -648,14 +649,14 @@ for (const [whenUnavailable, atOnce, known] of [
     const ms = performance.now() - start;
     assert.ok(ms < 10 * 400, `1000 calls took ${ms} ms: some waited for Redis`);
     assert.equal([order.length, held[0]?.signal.aborted], [atOnce, false]);
-    // who asks nothing does not know of the outage, and has lost what was lost
+    // a process without calls does not notice the outage, and has lost what was lost
     await (await other.tryAcquire())?.release();
 
     await server.restart();
     const leasesThere = () => redis.zcount("c:pages", 0, "(1e15").catch(() => 0);
-    await until("all known", async () => (await leasesThere()) === known);
-    await until("all back", async () => (await other.peek()).limit === 2);
-    // who was let in or held a lease keeps it; where calls wait what was lost is lost
+    await until("all have noticed", async () => (await leasesThere()) === known);
+    await until("all recovered", async () => (await other.peek()).limit === 2);
+    // a caller that was granted or held a lease keeps it; in "wait" mode lost state is lost
     const isLost = whenUnavailable === "wait";
     await until("the signals", () => held.every(({ signal }) => signal.aborted === isLost));
     assert.is(await other.tryAcquire(), undefined);
@@ -666,11 +667,11 @@ for (const [whenUnavailable, atOnce, known] of [
       await until("the next", () => leases.length > 0 || order.length === 3);
     }
     assert.equal(order, [0, 1, 2]);
-    await until("nothing is held", async () => (await leasesThere()) === 0);
+    await until("no lease is held", async () => (await leasesThere()) === 0);
   });
 }
 
-test("in the script: what has lapsed is gone, and the next ones go", async () => {
+test("in the script: lapsed leases are removed, and the next waiters are granted", async () => {
   await using bench = await Bench.open();
   const subscriptions = () => ({ ready: Promise.resolve(), close: () => {} });
   const store = new RedisLeaseStore(scriptRunner(bench.redis as RedisClient), subscriptions, "");

@@ -1,15 +1,15 @@
 /**
- * What breaks while many ask, with real servers. For each fault: every call ends within its own
- * time, by an answer or by a StoreUnavailableError that says why; what is used stays within the
- * bound that docs/redis.md states; it works again afterwards; nothing is left behind.
+ * Faults of real servers under load. For each fault: every call ends within its own time, by an
+ * answer or by a StoreUnavailableError with its cause; what is used stays within the bound that
+ * docs/redis.md states; the limiter works again afterwards; nothing is left behind.
  *
- * The bound, beyond what a limiter lets through in t seconds (store + rate x t + 1 request):
+ * The bound, beyond what a limiter grants in t seconds (store + rate x t + 1 request):
  *
- *   promised + 1                    for a lost state, which knows nothing of what was promised
- *   promised + store + 1            for lost writes: the state goes on from a while ago
+ *   promised + 1                    for a lost state, which has no record of what was promised
+ *   promised + store + 1            for lost writes: the state continues from an earlier one
  *   min(rate x J, promised + store + 1)   for a clock that jumps J seconds ahead
- *   promised                        whose answers are held up, if they wait for them nevertheless
- *   rate x lateness                 who was held up goes together with those who are on time
+ *   promised                        for delayed replies, if callers wait for them nevertheless
+ *   rate x lateness                 delayed callers are released together with punctual ones
  */
 import { getEventListeners } from "node:events";
 import { createServer, type Socket } from "node:net";
@@ -32,27 +32,27 @@ import { suite } from "../support/suite.ts";
 const RATE = 100;
 const BURST_SECONDS = 0.1;
 const STORE = RATE * BURST_SECONDS;
-/** Each asks for one permit at a time, so that at most so many are promised and not used. */
+/** Each asks for one permit at a time, so at most this many are promised and not used. */
 const CALLERS = 40;
 const TIMEOUT_MS = 300;
-/** How long a call may take beyond its own time on a busy machine, ms. */
+/** How long a call may exceed its own time on a busy machine, ms. */
 const MARGIN_MS = 2000;
-/** How late its own timer makes a caller ask as if on time, ms. */
+/** Up to which lateness of its own timer a caller counts as punctual, ms. */
 const CREDIT_MS = 10;
-/** By how much answers may be later at one time than at another on a busy machine, ms. */
+/** By how much the latency of replies may vary on a busy machine, ms. */
 const JITTER_MS = 100;
 
-/** Many who ask one limiter, without an end. */
+/** Many callers of one limiter, in endless loops. */
 class Crowd {
   readonly limiter: RedisRateLimiter;
-  readonly patient: boolean;
+  readonly waitForStore: boolean;
   /** When a permit was used, ms. */
   readonly used: number[] = [];
-  /** How many calls ended how. */
+  /** The number of calls by outcome. */
   readonly ends: Record<string, number> = {};
-  /** Why the store could not be asked. */
+  /** Why the store could not be reached. */
   readonly causes = new Set<string>();
-  /** By how much a call took longer than its own time, ms. */
+  /** By how much a call exceeded its own time, ms. */
   overdueMs = 0;
   /** How late a timer was, ms. */
   #lateMs = 0;
@@ -65,7 +65,7 @@ class Crowd {
   constructor(redis: RedisClient, name: string, whenUnavailable: "throw" | "wait", rate = RATE) {
     const options = { burstSeconds: BURST_SECONDS, timeoutMs: TIMEOUT_MS, whenUnavailable };
     this.limiter = RedisRateLimiter.create(redis, name, rate, options);
-    this.patient = whenUnavailable === "wait";
+    this.waitForStore = whenUnavailable === "wait";
     let last = performance.now();
     this.#probe = setInterval(() => {
       this.#lateMs = Math.max(this.#lateMs, performance.now() - last - 10);
@@ -106,8 +106,8 @@ class Crowd {
       await this.limiter.acquire(1, { signal: this.#signal.signal });
       this.#use("acquired");
     } else {
-      // those who wait for the store have no time of their own: see the end of the crowd
-      const limitMs = this.patient ? Infinity : TIMEOUT_MS;
+      // calls that wait for the store have no time limit: see the end of the crowd
+      const limitMs = this.waitForStore ? Infinity : TIMEOUT_MS;
       const reservation = await this.#within(limitMs, this.limiter.reserve());
       await sleep(Math.random() * Math.min(1000, reservation.waitMs));
       await this.#cancel(reservation, limitMs);
@@ -119,8 +119,8 @@ class Crowd {
       if (await this.#within(limitMs, reservation.cancel())) this.#end("cancelled");
       else this.#use("cancelled too late");
     } catch (error) {
-      // one that is under way when the connection breaks fails, whoever waits: it is not sent twice
-      if (!this.patient || !(error instanceof StoreUnavailableError)) throw error;
+      // a cancel in flight when the connection breaks fails in any mode: it is not sent twice
+      if (!this.waitForStore || !(error instanceof StoreUnavailableError)) throw error;
       this.#end("cancelled perhaps");
     }
   }
@@ -148,7 +148,7 @@ class Crowd {
     this.ends[how] = (this.ends[how] ?? 0) + 1;
   }
 
-  /** Nobody asks again; everybody gets an answer. */
+  /** Stops all callers; every call gets an answer. */
   async end(): Promise<void> {
     this.#stopped = true;
     const late = sleep(MARGIN_MS, "late", { ref: false });
@@ -161,8 +161,8 @@ class Crowd {
   }
 
   /**
-   * Goes on at its rate once those who were promised an instant before the fault have had it:
-   * permits that were taken for callers who have gone hold up nobody.
+   * Checks that permits are granted at the rate again, once callers with an instant promised
+   * before the fault have been served: permits taken for callers that left delay no other caller.
    */
   async works(): Promise<void> {
     const goal = this.used.length + RATE;
@@ -170,7 +170,7 @@ class Crowd {
     await until("it works again", () => this.used.length >= goal, { limitMs });
   }
 
-  /** What was used beyond the first line of the bound, in the worst stretch. */
+  /** What was used beyond the first line of the bound, in the worst interval. */
   excess(): number {
     let lowest = Infinity;
     let most = 0;
@@ -189,15 +189,15 @@ interface Faults {
   readonly lateAnswers?: number;
 }
 
-/** What the lines of the bound add up to. Each caller is promised one permit at most. */
+/** The sum of the lines of the bound. Each caller is promised one permit at most. */
 function bound(
   { lostStates = 0, lostWrites = 0, jumpSeconds = 0, lateAnswers = 0 }: Faults,
-  patient: boolean,
+  waitForStore: boolean,
 ): number {
   const anew = CALLERS + 1;
   const behind = CALLERS + STORE + 1;
   const jump = Math.min(RATE * jumpSeconds, behind);
-  const late = patient ? lateAnswers : 0;
+  const late = waitForStore ? lateAnswers : 0;
   return lostStates * anew + lostWrites * behind + jump + late;
 }
 
@@ -214,7 +214,7 @@ function listeners(client: Redis | Cluster): string {
 
 interface Scene {
   readonly client: () => Redis | Cluster;
-  /** Does what is to go wrong, and lets it be right again. */
+  /** Causes the fault and repairs it. */
   readonly fault: () => Promise<void>;
   readonly faults?: Faults;
 }
@@ -235,10 +235,10 @@ async function play(name: string, { client, fault, faults = {} }: Scene): Promis
     await Promise.all(crowds.map((crowd) => crowd.works()));
     await Promise.all(crowds.map((crowd) => crowd.end()));
     for (const crowd of crowds) {
-      const { ends, causes, patient } = crowd;
-      const facts = `${patient ? "wait" : "throw"}, ${JSON.stringify(ends)}, ${[...causes].join("; ")}`;
-      if (patient) assert.is(ends.unavailable, undefined, facts);
-      const most = bound(faults, patient);
+      const { ends, causes, waitForStore } = crowd;
+      const facts = `${waitForStore ? "wait" : "throw"}, ${JSON.stringify(ends)}, ${[...causes].join("; ")}`;
+      if (waitForStore) assert.is(ends.unavailable, undefined, facts);
+      const most = bound(faults, waitForStore);
       assert.ok(crowd.excess() <= most, `${facts}: ${crowd.excess()} in excess, at most ${most}`);
     }
     assert.is(listeners(redis), listenersBefore);
@@ -283,15 +283,15 @@ test("silent for 5 s", async () => {
       await sleep(5000);
       server.resume();
     },
-    // it may have been stopped after it had decided and before it told
+    // the process may have been stopped after it had decided and before it replied
     faults: { lateAnswers: CALLERS },
   });
 });
 
-test("answers held up for 2 s, but for none of the questions", async () => {
+test("replies delayed for 2 s, requests not delayed", async () => {
   await using server = await startRedis();
   await using proxy = await startProxy(server.port);
-  await play("held up", {
+  await play("delayed", {
     client: () => clientOf(proxy.url),
     fault: async () => {
       await proxy.stall("replies");
@@ -302,7 +302,7 @@ test("answers held up for 2 s, but for none of the questions", async () => {
   });
 });
 
-test("scripts forgotten again and again", async () => {
+test("scripts flushed repeatedly", async () => {
   await using server = await startRedis();
   await play("forgotten", {
     client: () => clientOf(server.url),
@@ -314,7 +314,7 @@ test("scripts forgotten again and again", async () => {
   });
 });
 
-test("connections killed again and again", async () => {
+test("connections killed repeatedly", async () => {
   await using server = await startRedis();
   const kills = 20;
   await play("cut off", {
@@ -333,7 +333,7 @@ test("a cluster of three masters, one of which dies", async () => {
   const nodes = cluster.nodes.map(({ host, port }) => ({ host, port }));
   const of = async (slot: string) =>
     Number(await cluster.masters[0]?.ask("CLUSTER", "KEYSLOT", slot));
-  // one whose limiters the first master has
+  // a client whose limiters are on the first master
   let tag = 0;
   while ((await of(`${tag}`)) > 5000) tag++;
   await play(`{${tag}}`, {
@@ -373,7 +373,7 @@ for (const seconds of [-5, 5]) {
   });
 }
 
-/** What a client asks of a Sentinel: who is master now. */
+/** A client's question to a Sentinel: which server is the master now? */
 async function startSentinel(master: RedisServer) {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -381,7 +381,7 @@ async function startSentinel(master: RedisServer) {
     socket.on("error", () => {});
     socket.on("close", () => sockets.delete(socket));
     socket.on("data", (data) => {
-      // a request is an array of words; how many of them are in here is all that matters
+      // a request is an array of words; only their number matters here
       for (const [request] of `${data}`.matchAll(/\*\d+\r\n(?:\$\d+\r\n[^\r]*\r\n)+/g)) {
         const { host, port } = sentinel.master;
         if (/get-master-addr-by-name/i.test(request)) {

@@ -28,7 +28,7 @@ opening.before(async () => {
   await redisServer();
   watched = await connect();
 });
-opening("a server is there", () => {});
+opening("the server starts", () => {});
 opening.run();
 
 const patient: RedisLimiterOptions = { timeoutMs: 60_000 };
@@ -96,7 +96,7 @@ shared.after(() => {
   watched.redis.disconnect();
 });
 
-/** Limiters of one name, each with numbers of its own. */
+/** Limiters of one name, each with its own policies. */
 function openAll<const Rates extends readonly number[]>(...rates: Rates) {
   const clock = new RemoteClock();
   const name = watched.fresh();
@@ -106,7 +106,7 @@ function openAll<const Rates extends readonly number[]>(...rates: Rates) {
   return { clock, name, limiters: limiters as { [I in keyof Rates]: RedisRateLimiter } };
 }
 
-/** How far apart its permits are, ms. */
+/** The distance of its permits, ms. */
 async function interval(limiter: RedisRateLimiter): Promise<number> {
   await limiter.reserve();
   const first = await limiter.reserve();
@@ -114,12 +114,12 @@ async function interval(limiter: RedisRateLimiter): Promise<number> {
   return Math.round((second.waitMs - first.waitMs) * 1000) / 1000;
 }
 
-shared("setRate holds at once for all with the same numbers, and for nobody else", async () => {
+shared("setRate applies at once to all limiters with the same numbers, and only them", async () => {
   const { limiters } = openAll(5, 5, 10);
   const [one, twin, other] = limiters;
   await one.setRate(50);
   assert.is(one.getRate(), 50);
-  // as the last reply told
+  // as the last reply said
   assert.is(twin.getRate(), 5);
   assert.is(await interval(twin), 20);
   assert.is(twin.getRate(), 50);
@@ -133,7 +133,7 @@ shared("setRate holds at once for all with the same numbers, and for nobody else
   assert.is(one.getRate(), 2);
 });
 
-shared("resetRate takes it back, for those with the same numbers only", async () => {
+shared("resetRate takes it back, only for limiters with the same numbers", async () => {
   const { limiters } = openAll(5, 5, 10);
   const [one, twin, other] = limiters;
   await one.setRate(50);
@@ -148,25 +148,22 @@ shared("resetRate takes it back, for those with the same numbers only", async ()
   assert.is(one.getRate(), 5);
 });
 
-shared(
-  "setRate says whether the code that uses the limiter declares the same numbers",
-  async () => {
-    const { limiters } = openAll(5, 5, 1);
-    const [one, twin, script] = limiters;
-    assert.equal(await one.setRate(10), { reaches: "unknown" });
-    await one.resetRate();
-    await twin.charge(1);
-    assert.equal(await one.setRate(20), { reaches: "users" });
-    await twin.charge(1);
-    const both = [script.setRate(50), script.setRate(60)];
-    const lost = { reaches: "only-this-declaration", rateInUse: 20 };
-    assert.equal(await Promise.all(both), [lost, lost]);
-    await twin.peek();
-    assert.is(twin.getRate(), 20, "it has reached no other");
-    await twin.charge(1);
-    assert.equal(await one.setRate(30), { reaches: "users" });
-  },
-);
+shared("setRate resolves to whether the limiter's own code declares the same numbers", async () => {
+  const { limiters } = openAll(5, 5, 1);
+  const [one, twin, script] = limiters;
+  assert.equal(await one.setRate(10), { reaches: "unknown" });
+  await one.resetRate();
+  await twin.charge(1);
+  assert.equal(await one.setRate(20), { reaches: "users" });
+  await twin.charge(1);
+  const both = [script.setRate(50), script.setRate(60)];
+  const lost = { reaches: "only-this-declaration", rateInUse: 20 };
+  assert.equal(await Promise.all(both), [lost, lost]);
+  await twin.peek();
+  assert.is(twin.getRate(), 20, "it reached no other limiter");
+  await twin.charge(1);
+  assert.equal(await one.setRate(30), { reaches: "users" });
+});
 
 shared("reset clears the state for all, and keeps the rate that was set", async () => {
   const { limiters } = openAll(5, 5);
@@ -181,7 +178,7 @@ shared("reset clears the state for all, and keeps the rate that was set", async 
   assert.is(await interval(one), 100);
 });
 
-shared("it outlives idleness, until it is taken back", async () => {
+shared("a rate that was set outlives idle time until resetRate", async () => {
   const { clock, name, limiters } = openAll(5, 5);
   const [one, twin] = limiters;
   await one.setRate(50);
@@ -193,27 +190,24 @@ shared("it outlives idleness, until it is taken back", async () => {
   assert.ok((await watched.redis.pttl(`l:${name}`)) > 0);
 });
 
-shared(
-  "a deploy back and forth: each keeps its own, stored permits and debts are shared",
-  async () => {
-    const { clock, limiters } = openAll(10, 20);
-    const [old, young] = limiters;
-    await old.charge(1);
-    await clock.advance(100 + 500);
-    // half of a second's permits are stored, whoever looks
+shared("a deploy back and forth: numbers stay apart, permits and debts are shared", async () => {
+  const { clock, limiters } = openAll(10, 20);
+  const [old, young] = limiters;
+  await old.charge(1);
+  await clock.advance(100 + 500);
+  // half of a second's permits are stored, for every limiter
+  assert.is((await old.peek()).remaining, 6);
+  assert.is((await young.peek()).remaining, 11);
+  for (let i = 0; i < 100; i++) {
     assert.is((await old.peek()).remaining, 6);
+    await young.refund(1e-9);
     assert.is((await young.peek()).remaining, 11);
-    for (let i = 0; i < 100; i++) {
-      assert.is((await old.peek()).remaining, 6);
-      await young.refund(1e-9);
-      assert.is((await young.peek()).remaining, 11);
-      await old.refund(1e-9);
-    }
-    await old.charge(15);
-    assert.is((await young.peek()).waitMs, 1000);
-    assert.is(await young.tryAcquire(1, 999), false);
-  },
-);
+    await old.refund(1e-9);
+  }
+  await old.charge(15);
+  assert.is((await young.peek()).waitMs, 1000);
+  assert.is(await young.tryAcquire(1, 999), false);
+});
 
 shared("granted permits are paid off at the old rate, later ones at the new rate", async () => {
   const { limiters } = openAll(1, 1);
@@ -227,7 +221,7 @@ shared("granted permits are paid off at the old rate, later ones at the new rate
   );
 });
 
-shared("numbers with letters in them are numbers too", async () => {
+shared("numbers with letters in them are parsed as numbers", async () => {
   const { limiters } = openAll(5, Infinity, 1e-7);
   const [five, infinite, tiny] = limiters;
   await five.charge(50);
@@ -242,7 +236,7 @@ shared("numbers with letters in them are numbers too", async () => {
   assert.is(five.getRate(), 5);
 });
 
-shared("setRate refuses what is no rate, and nothing changes", async () => {
+shared("setRate refuses an invalid rate, and nothing changes", async () => {
   const { limiters } = openAll(5);
   const [one] = limiters;
   for (const bad of [0, -1, Number.NaN, "5", null] as number[]) {
@@ -275,7 +269,7 @@ shared("update on several policies, by name", async () => {
   );
 });
 
-shared("options and names are checked, as RateLimiter's are", () => {
+shared("options and names are checked like RateLimiter's", () => {
   const open = (options: unknown) => () =>
     RedisRateLimiter.create(watched.runner, "a", 5, options as never);
   const bad: [unknown, RegExp][] = [
@@ -305,7 +299,7 @@ shared("options and names are checked, as RateLimiter's are", () => {
   assert.is(RedisRateLimiter.create(runner, "a", 5, 1000).getRate(), 5);
 });
 
-shared("how many share the limit is asked for; nonsense changes nothing", async () => {
+shared("the number of processes is read every second; invalid numbers change nothing", async () => {
   const clock = new FakeClock();
   let told: unknown = 4;
   const runner = { runScript: () => Promise.reject(new Error("gone")) };
@@ -346,7 +340,7 @@ function openBucket(policy: Policy, name = watched.fresh()) {
   return { clock, name, open };
 }
 
-/** The waits of those who reserve one after the other at one instant, s; `null`: refused. */
+/** The waits of callers that reserve one after the other at one instant, s; `null`: refused. */
 async function waitsOf(limiters: readonly RedisLimiter[], count: number) {
   const told: (number | null)[] = [];
   for (let i = 0; i < count; i++) {
@@ -378,7 +372,7 @@ buckets("nginx's patterns: 1 + nodelay at once, the rest paced, the next refused
   }
 });
 
-buckets("many who ask in one turn share one bucket", async () => {
+buckets("many callers of one turn share one bucket", async () => {
   const { clock, open } = openBucket(leakyBucket({ permitsPerSecond: 1, capacity: 3, nodelay: 1 }));
   const limiter = open();
   const waiting = Array.from({ length: 6 }, () => watch(clock, limiter.acquire()));
@@ -389,7 +383,7 @@ buckets("many who ask in one turn share one bucket", async () => {
   );
 });
 
-buckets("a burst at a high rate is a burst, and its key outlives it", async () => {
+buckets("a burst at a high rate is granted, and the key outlives it", async () => {
   const { name, open } = openBucket(gcra({ limit: 1e6, periodMs: 1000, burst: 9 }));
   const limiter = open();
   const answers = await Promise.all(Array.from({ length: 20 }, () => limiter.tryAcquire()));
@@ -397,7 +391,7 @@ buckets("a burst at a high rate is a burst, and its key outlives it", async () =
   assert.ok((await watched.redis.pttl(`l:${name}`)) > 0);
 });
 
-buckets("a key lives as long as its bucket is not full", async () => {
+buckets("a key lives until its bucket is full", async () => {
   const policies: [Policy, atLeastMs: number][] = [
     [gcra({ limit: 1, periodMs: 1e9 }), 1e9],
     [tokenBucket({ capacity: 1, refill: 0.5, everyMs: 1e9 }), 2e9],
@@ -412,7 +406,7 @@ buckets("a key lives as long as its bucket is not full", async () => {
   }
 });
 
-buckets("a request that can never pass is told so", async () => {
+buckets("a request that can never pass is reported as such", async () => {
   const policies = [
     gcra({ limit: 5, periodMs: 1000 }),
     tokenBucket({ capacity: 5, refill: 1, everyMs: 1000, stepped: true }),
@@ -449,7 +443,7 @@ async function serverMs(): Promise<number> {
   return seconds * 1000 + micros / 1000;
 }
 
-real("acquire waits for real, and nobody goes early by the server's clock", async () => {
+real("acquire waits in real time, and no caller is early by the server's clock", async () => {
   for (const options of [{}, { warmupMs: 10 }]) {
     const limiter = RedisRateLimiter.create(watched.redis, watched.fresh(), 100, {
       ...patient,
@@ -466,13 +460,14 @@ real("acquire waits for real, and nobody goes early by the server's clock", asyn
       assert.ok(now >= asked + waitMs - 1e-3, `${now - asked} ms instead of ${waitMs}`);
       released.push(now);
     }
-    // one was charged before: all but what was stored while the machine was busy comes each 10 ms
+    // a permit was charged before: without the permits stored while the machine was busy, one comes
+    // every 10 ms
     const lasted = (released.at(-1) ?? 0) - started;
     assert.ok(lasted >= 89, `${lasted} ms`);
   }
 });
 
-real("the key of a window outlives it, be it ever so short", async () => {
+real("the key of a window outlives even the shortest window", async () => {
   for (const windowMs of [0.001, 0.5, 60_000]) {
     for (const policy of [
       fixedWindow({ limit: 1, windowMs, align: "first" }),
@@ -490,11 +485,11 @@ real("the key of a window outlives it, be it ever so short", async () => {
   }
 });
 
-real("many limiters of one name share it, and first come is first served", async () => {
+real("many limiters of one name share it, first come, first served", async () => {
   const name = watched.fresh();
   const open = () => RedisRateLimiter.create(watched.redis, name, 100, patient);
   const limiters = Array.from({ length: 4 }, open);
-  // before: what passes while the machine is busy is stored
+  // charged before: permits are stored while the machine is busy
   const started = await serverMs();
   await open().charge(1);
   const order: number[] = [];
@@ -512,7 +507,7 @@ real("many limiters of one name share it, and first come is first served", async
   );
 });
 
-real("tryAcquire within a time, decide, reserve and an abort", async () => {
+real("tryAcquire with a time-out, decide, reserve and an abort work", async () => {
   const limiter = RedisRateLimiter.create(watched.redis, watched.fresh(), 20, patient);
   assert.is(await limiter.tryAcquire(20), true);
   assert.is(await limiter.tryAcquire(1, 10), false);

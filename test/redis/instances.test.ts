@@ -1,4 +1,6 @@
-/** Processes that share a limit are counted through Redis, and the count holds while it is away. */
+/**
+ * Processes that share a limit are counted through Redis, and the count is kept during an outage.
+ */
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { startProxy, type TcpProxy } from "../../scripts/redis/proxy.ts";
@@ -35,7 +37,7 @@ const AUTO = { whenUnavailable: "local", instances: "auto", timeoutMs: 1000 } as
 const bucket = tokenBucket({ capacity: 100, refill: 1, everyMs: 3_600_000 });
 const fresh = () => `counted ${names++} ${process.pid}`;
 
-/** So many other processes have registered for the limiter with this key. */
+/** This many other processes have registered for the limiter with this key. */
 async function others(key: string, count: number): Promise<void> {
   const runner = scriptRunner(redis as RedisClient);
   for (let i = 0; i < count; i++) {
@@ -54,14 +56,14 @@ async function untilCounted(limiter: Counted, count: number, use: () => Promise<
   }
 }
 
-/** How many of 200 calls are let in. */
+/** How many of 200 calls are granted. */
 async function letIn(ask: () => Promise<boolean>): Promise<number> {
   let count = 0;
   for (let i = 0; i < 200; i++) if (await ask()) count += 1;
   return count;
 }
 
-test("a limiter goes by its share of the processes that were counted", async () => {
+test("a limiter uses its share by the number of counted processes", async () => {
   const name = fresh();
   const limiter = RedisLimiter.create(redis, name, bucket, AUTO);
   assert.is(limiter.stats.instances, 1);
@@ -89,7 +91,7 @@ test("limiters of keys share one count, and one registration", async () => {
   await limiter.close();
 });
 
-test("a rate limiter, a hash tag, combined calls, prefetched permits: all register", async () => {
+test("a rate limiter, a hash tag, combined calls and prefetched permits: all register", async () => {
   const name = fresh();
   const paced = RedisRateLimiter.create(redis, name, 1000, {
     ...AUTO,
@@ -100,7 +102,7 @@ test("a rate limiter, a hash tag, combined calls, prefetched permits: all regist
   await paced.close();
 });
 
-test("a concurrency limiter goes by its share, too", async () => {
+test("a concurrency limiter uses its share, too", async () => {
   const name = fresh();
   const limiter = RedisConcurrencyLimiter.create(redis, name, 12, AUTO);
   await others(`c:${name}`, 2);
@@ -112,7 +114,7 @@ test("a concurrency limiter goes by its share, too", async () => {
   await limiter.close();
 });
 
-test("only where a share is used: with other modes nothing is counted", async () => {
+test("processes are counted only in modes that use a share", async () => {
   const name = fresh();
   const limiter = RedisLimiter.create(redis, name, bucket, { instances: "auto" });
   await limiter.peek();

@@ -47,7 +47,7 @@ keyed.after(() => {
   redis.disconnect();
 });
 
-keyed("each key has its own permits, the same everywhere", async () => {
+keyed("each key has its own permits, shared by all processes", async () => {
   const [here, there] = ["users", "users"].map((name) =>
     RedisLimiter.create(redis, name, window(2)),
   ) as [RedisLimiter, RedisLimiter];
@@ -61,7 +61,7 @@ keyed("each key has its own permits, the same everywhere", async () => {
     );
     assert.not(await there.for(name).tryAcquire());
   }
-  assert.ok(await here.tryAcquire(), "the limiter itself is none of them");
+  assert.ok(await here.tryAcquire(), "the limiter itself is none of its keys");
   assert.is(await redis.dbsize(), names.length + 1);
 });
 
@@ -89,7 +89,7 @@ keyed("no key reaches another limiter's state", async () => {
   }
 });
 
-keyed("the same limiter for all who ask while somebody holds it", async () => {
+keyed("calls for one key get the same limiter while it is referenced", async () => {
   const limiter = RedisLimiter.create(redis, "held", window(5));
   const held = limiter.for("a");
   assert.is(limiter.for("a"), held);
@@ -98,7 +98,7 @@ keyed("the same limiter for all who ask while somebody holds it", async () => {
   assert.throws(() => limiter.for(5 as never), /key must be a string, got 5/);
 });
 
-keyed("names the key in its errors", async () => {
+keyed("errors name the key", async () => {
   const limiter = RedisLimiter.create(redis, "errors", smoothBursty({ permitsPerSecond: 0.001 }), {
     maxWaiting: 0,
   });
@@ -107,7 +107,7 @@ keyed("names the key in its errors", async () => {
   assert.match(`${await failure(() => one.acquire())}`, 'limiter "errors[somebody"');
 });
 
-keyed("what is not held any more is forgotten", async () => {
+keyed("keys that are no longer referenced are forgotten", async () => {
   const { setFlagsFromString } = await import("node:v8");
   const { runInNewContext } = await import("node:vm");
   setFlagsFromString("--expose-gc");
@@ -126,7 +126,7 @@ keyed("what is not held any more is forgotten", async () => {
 
 keyed.run();
 
-const limits = suite("limiters on Redis, limits that operators keep in a key");
+const limits = suite("limiters on Redis, limitKey");
 limits.before(connect);
 limits.after(() => {
   redis.disconnect();
@@ -138,7 +138,7 @@ function open(policies: Parameters<typeof RedisLimiter.create>[2], options: Redi
   return RedisLimiter.create(redis, `limits ${names}`, policies, options);
 }
 
-limits("the next decision follows the key; without it the policy's own holds", async () => {
+limits("the next decision follows the key; without it the policy's own limit applies", async () => {
   const limiter = open(window(2), { limitKey: "limit" });
   assert.is((await limiter.peek()).limit, 2);
   await redis.set("limit", "5");
@@ -155,17 +155,17 @@ limits("the next decision follows the key; without it the policy's own holds", a
 
 for (const nonsense of ["", "many", "-5", "inf", "nan", "1e400", "0x", "-1!\t2"]) {
   limits(
-    `what is no limit is reported, and the declared one holds: ${JSON.stringify(nonsense)}`,
+    `an invalid limit is reported, and the declared one applies: ${JSON.stringify(nonsense)}`,
     async () => {
       const told: LimitIgnoredMessage[] = [];
-      const hear = (message: LimitIgnoredMessage) => void told.push(message);
-      diagnostics.limitIgnored.subscribe(hear);
+      const onMessage = (message: LimitIgnoredMessage) => void told.push(message);
+      diagnostics.limitIgnored.subscribe(onMessage);
       const limiter = open(window(7), { limitKey: "nonsense" });
       await redis.set("nonsense", nonsense);
       for (let i = 0; i < 3; i++) assert.is((await limiter.peek()).limit, 7);
-      diagnostics.limitIgnored.unsubscribe(hear);
+      diagnostics.limitIgnored.unsubscribe(onMessage);
       const [{ limiter: name, policy, value } = {} as LimitIgnoredMessage] = told;
-      assert.is(told.length, 1, "once for a value, not for each call");
+      assert.is(told.length, 1, "once for each value, not for each call");
       assert.equal([name, policy], [`limits ${names}`, "default"]);
       assert.is(value, nonsense.replace(/[!\t]/g, " "));
     },
@@ -173,7 +173,7 @@ for (const nonsense of ["", "many", "-5", "inf", "nan", "1e400", "0x", "-1!\t2"]
 }
 
 for (const zero of ["0", "-0", "0.0"]) {
-  limits(`${zero} lets nothing through, and waits for nothing`, async () => {
+  limits(`a limit of ${zero} grants nothing, and makes no caller wait`, async () => {
     const limiter = open(window(5), { limitKey: "closed" });
     await limiter.acquire(2);
     await redis.set("closed", zero);
@@ -195,7 +195,7 @@ for (const zero of ["0", "-0", "0.0"]) {
 }
 
 limits(
-  "of several policies, one with a limit of 0 refuses what asks it, and is named",
+  "of several policies, one with a limit of 0 refuses its requests, and is named",
   async () => {
     const limiter = open(
       { minute: window(10), day: window(100) },
@@ -210,7 +210,7 @@ limits(
   },
 );
 
-limits("a rate limiter's rate, and 0 closes it until the key says otherwise", async () => {
+limits("a rate limiter follows its key, and 0 closes it until the key changes", async () => {
   const limiter = RedisRateLimiter.create(redis, "paced", 5, { limitKey: "pace" });
   await limiter.peek();
   assert.is(limiter.getRate(), 5);
@@ -221,11 +221,11 @@ limits("a rate limiter's rate, and 0 closes it until the key says otherwise", as
   assert.is(await limiter.tryAcquire(), false);
   assert.is(limiter.getRate(), 0);
   await limiter.setRate(7);
-  assert.is(await limiter.tryAcquire(), true, "what setRate sets goes before the key");
+  assert.is(await limiter.tryAcquire(), true, "setRate takes precedence over the key");
   assert.is(limiter.getRate(), 7);
 });
 
-limits("while Redis is away, a limit that was 0 stays 0", async () => {
+limits("during an outage, a limit that was 0 stays 0", async () => {
   let away = false;
   const runScript: ScriptRunner["runScript"] = ({ lua }, keys, args) =>
     away
@@ -253,7 +253,7 @@ limits("while Redis is away, a limit that was 0 stays 0", async () => {
   }
 });
 
-limits("Redis answers and saves what TypeScript does, whatever the keys hold", async () => {
+limits("Redis replies and stores the same as TypeScript, for any content of the keys", async () => {
   const values = [
     undefined,
     "0",
@@ -315,7 +315,7 @@ limits("Redis answers and saves what TypeScript does, whatever the keys hold", a
   }
 });
 
-limits("a key that holds no text is an error, as the state's own would be", async () => {
+limits("a key that is no string is an error, as for the state", async () => {
   await redis.lpush("list", "5");
   const error = await failure(() => open(window(1), { limitKey: "list" }).tryAcquire());
   assert.ok(error instanceof StoreUnavailableError);
@@ -337,14 +337,14 @@ for (const [name, policy, before, after] of [
     const limiter = open(policy, { limitKey: "each" });
     const { limit, policies } = await limiter.peek();
     assert.is(limit, after);
-    // so many in that time
+    // this many in that time
     const { windowMs } = policies.default as { windowMs: number };
     if (name.startsWith("gcra")) assert.is(windowMs, (after * 1e6) / 20);
     if (name.startsWith("leaky")) assert.is(windowMs, (after * 1000) / 20);
   });
 }
 
-limits("a key for each policy; what has none keeps its own", async () => {
+limits("each policy may have a key; a policy without one keeps its own limit", async () => {
   const limiter = open(
     { second: window(10), minute: window(100), day: window(1000) },
     { limitKey: { day: "per day", minute: "per minute" } },
@@ -362,7 +362,7 @@ limits("a key for each policy; what has none keeps its own", async () => {
   assert.equal([policy, limit], ["second", 10]);
 });
 
-limits("for a key as well, and what is set at run time goes before", async () => {
+limits("limits apply to keyed limiters too, and setRate takes precedence", async () => {
   await redis.set("for keys", "3");
   const limiter = open(window(1), { limitKey: "for keys" });
   const one = limiter.for("a");
@@ -373,7 +373,7 @@ limits("for a key as well, and what is set at run time goes before", async () =>
   assert.is((await limiter.peek()).limit, 3);
 });
 
-limits("refuses what names no policy or is no key", () => {
+limits("an unknown policy or an invalid key is refused", () => {
   for (const [limitKey, message] of [
     [5, /limitKey must be a string, got 5/],
     [null, /limitKey must be/],
@@ -384,7 +384,7 @@ limits("refuses what names no policy or is no key", () => {
   }
 });
 
-limits("a combination names the limit that the key has where a request exceeds it", async () => {
+limits("the error of a combination shows the limit of the key that a request exceeds", async () => {
   const limiter = open(window(10), { limitKey: "combined" });
   await redis.set("combined", "3");
   const both = allOf(limiter, open(window(10), {}));
@@ -394,7 +394,7 @@ limits("a combination names the limit that the key has where a request exceeds i
   assert.equal((error as PermitsExceedCapacityError).facts.capacity, 3);
 });
 
-limits("what is prefetched may be used although a limit is 0 by now", async () => {
+limits("prefetched permits may be used although the limit is 0 by now", async () => {
   const limiter = open(
     { minute: window(10), day: window(100) },
     { limitKey: { day: "closed later" }, prefetch: { permits: 4, maxAgeMs: 3_600_000 } },

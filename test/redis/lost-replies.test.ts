@@ -35,7 +35,7 @@ test.after(async () => {
 
 test.before.each(async () => {
   await proxy.open();
-  // without a handshake, whose replies would be lost too: it goes before what is sent again
+  // without a handshake, whose replies would be lost too: it precedes what is sent again
   redis = new Redis(proxy.url, {
     ...{ protocol: 2, disableClientInfo: true, enableReadyCheck: false },
     maxRetriesPerRequest: null,
@@ -56,18 +56,18 @@ function open(options: RedisRateLimiterOptions = {}) {
   return { clock, limiter: make(name), other: make(`${name}, other`) };
 }
 
-/** How many scripts the server has run. */
+/** The number of scripts that the server has run. */
 async function runs(): Promise<number> {
   const stats = `${await server.ask("INFO", "commandstats")}`;
   const counts = stats.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g);
   return Array.from(counts, ([, count]) => Number(count)).reduce((sum, count) => sum + count, 0);
 }
 
-/** Does it, and loses so many replies to it, one after the other. */
-async function losing<T>(replies: number, deed: () => Promise<T>): Promise<T> {
+/** Runs `action` and loses this many replies to it, one after the other. */
+async function losing<T>(replies: number, action: () => Promise<T>): Promise<T> {
   await proxy.stall("replies");
   let before = await runs();
-  const outcome = deed();
+  const outcome = action();
   outcome.catch(() => {});
   for (let lost = 1; lost <= replies; lost++) {
     await until("the server has run it", async () => (await runs()) > before);
@@ -78,12 +78,12 @@ async function losing<T>(replies: number, deed: () => Promise<T>): Promise<T> {
   return outcome;
 }
 
-/** When the next permit could be used, ms. */
+/** When the next permit is available, ms. */
 async function nextFree(limiter: RedisRateLimiter): Promise<number> {
   return (await limiter.peek()).waitMs;
 }
 
-/** A limiter whose scripts the server knows, so that each batch is one command. */
+/** A limiter whose scripts the server has cached, so that each batch is one command. */
 async function warm(options?: RedisRateLimiterOptions) {
   const opened = open(options);
   const { limiter, other, clock } = opened;
@@ -114,20 +114,20 @@ for (const replies of [3, 20]) {
   });
 }
 
-test("decide takes once", async () => {
+test("decide is charged once", async () => {
   const { limiter } = await warm();
   const [decided] = await Promise.allSettled([losing(3, () => limiter.decide(30))]);
   assert.is(decided.status, "rejected");
   assert.is(await nextFree(limiter), 2000);
 });
 
-test("charge is done once, and resolves", async () => {
+test("charge runs once, and resolves", async () => {
   const { limiter } = await warm();
   await losing(3, () => limiter.charge(30));
   assert.is(await nextFree(limiter), 2000);
 });
 
-test("refund is done once, and resolves", async () => {
+test("refund runs once, and resolves", async () => {
   const { limiter } = await warm();
   await limiter.charge(50);
   await losing(3, () => limiter.refund(10));
@@ -145,7 +145,7 @@ test("a cancelled reservation gives its permits back once", async () => {
   assert.is(await nextFree(limiter), 3000);
 });
 
-test("a combination takes from all its limiters once", async () => {
+test("a combination charges all its limiters once", async () => {
   const { limiter, other } = await warm();
   const [decided] = await Promise.allSettled([
     losing(3, async () => allOf(limiter, other).decide(30)),
@@ -155,7 +155,7 @@ test("a combination takes from all its limiters once", async () => {
   assert.is(await nextFree(other), 2000);
 });
 
-test('with "wait" every caller is served, and at most one batch more is taken', async () => {
+test('with "wait" every caller is served, and at most one batch more is charged', async () => {
   const { limiter, clock } = await warm({ whenUnavailable: "wait" });
   await limiter.charge(RATE);
   const began = clock.now();

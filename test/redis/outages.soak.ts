@@ -1,13 +1,13 @@
 /**
- * Every fault, with a real server, a proxy and four processes that share a limit, and what
- * docs/availability.md says of it. `npm run outages` plays the same and prints the figures.
+ * Checks what docs/availability.md says about every fault, with a real server, a proxy and four
+ * processes that share a limit. `npm run outages` runs the same and prints the figures.
  *
- * What does not depend on the machine is exact: who asks while Redis is known to be away is answered
- * without a turn of the event loop, nobody is left without an answer, nothing is left behind, and
- * what was granted stays within the formula, which knows how late each process was. A second burst,
- * of the store's 200, would be seen. Figures in milliseconds leave out that the process stood still,
- * and have room beside: the slowest call of all is for the table, beside that of a limiter in the
- * process. In how few steps a call is answered, `when-unavailable.test.ts` knows.
+ * Results that do not depend on the machine are exact: during a known outage a call is answered
+ * without a turn of the event loop, every call is answered, nothing is left behind, and the grants
+ * stay within the formula, which includes the lateness of each process. A second burst, of the
+ * store's 200, would be detected. Figures in milliseconds exclude the time for which the process
+ * was suspended, and have a margin: the slowest call of all is for the table, beside that of a
+ * local limiter. `when-unavailable.test.ts` checks in how few steps a call is answered.
  */
 import * as assert from "uvu/assert";
 import { Crew } from "../../scripts/outages/crew.ts";
@@ -16,9 +16,9 @@ import { FLAPS, scenes } from "../../scripts/outages/scenes.ts";
 import { redisServer } from "../../scripts/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
-/** What a busy machine may take for anything, ms. */
+/** What any step may take on a busy machine, ms. */
 const MARGIN_MS = 500;
-/** Flaps after which heaps are compared, and what may be left of each: less than any closure. */
+/** Flaps after which heaps are compared, and how much each may grow: less than any closure. */
 const FLAPS_COMPARED = 400;
 const BYTES_EACH = 800;
 
@@ -48,11 +48,12 @@ for (const scene of scenes) {
 
     for (const mode of ["local", "throw"] as const) {
       const { count, firstMs, turns, mostlyMs } = outcome.calls(mode);
-      assert.ok(firstMs <= TIMEOUT_MS + MARGIN_MS, `${mode}: ${firstMs} ms for those under way`);
-      // below 1 in the table of docs/availability.md; of fewer it would be the slowest
+      assert.ok(firstMs <= TIMEOUT_MS + MARGIN_MS, `${mode}: ${firstMs} ms for calls in flight`);
+      // below 1 in the table of docs/availability.md; of fewer calls it would be the slowest
       if (count > 5000)
         assert.ok(mostlyMs < 10, `${mode}: ${mostlyMs} ms, but for one in a thousand`);
-      // none on a quiet machine, as the table says; on a busy one some lose and find it by turns
+      // none on a quiet machine, as the table says; on a busy one some time out and detect it one
+      // after the other
       if (scene.returns !== "often")
         assert.ok(turns <= count / 100, `${mode}: ${turns} of ${count} waited for Redis`);
     }
@@ -63,7 +64,7 @@ for (const scene of scenes) {
     assert.ok(outcome.absences > FLAPS_COMPARED, `${outcome.absences} absences`);
     const { heap, timers, listeners } = outcome.grown;
     assert.is(listeners, 0);
-    // those of batches that are under way
+    // those of batches in flight
     assert.ok(timers < FLAPS_COMPARED / 10, `${timers} timers more`);
     assert.ok(heap < FLAPS_COMPARED * BYTES_EACH, `the heap has grown by ${heap} bytes`);
   });

@@ -1,7 +1,7 @@
 /**
- * Four processes that prefetch use one name, and one of them is killed. Each notes every permit that
- * it has used, at once and in a file, so that what the killed one had used is known. All bounds are
- * hard: late timers and slow replies only make less of it.
+ * Four processes that prefetch use one name, and one of them is killed. Each writes every permit
+ * that it uses to a file at once, so the use of the killed process is known. All bounds are hard:
+ * late timers and slow replies only reduce the use.
  */
 import { type ChildProcess, type ForkOptions, fork } from "node:child_process";
 import { once } from "node:events";
@@ -46,7 +46,7 @@ async function work({ url, name, rate, callers, file, endAt }: Order): Promise<v
   const notes = openSync(file, "w");
   const caller = async () => {
     while (monotonicMs() < endAt) {
-      // somebody who is away for a while leaves a stock behind
+      // a process that is idle for a while leaves prefetched permits behind
       if (Math.random() < 0.001) await sleep(100);
       if (Math.random() < 0.8) await limiter.acquire();
       else if (!(await limiter.tryAcquire(1, 20))) continue;
@@ -120,7 +120,7 @@ for (const [rate, callers] of [
     const all = files.flatMap(notesOf).sort((a, b) => a - b);
     const facts = `${all.length} used`;
 
-    // from the birth on: rate x time, and a piece, for the store was empty then
+    // from the creation on: rate x time, and a chunk, since the store was empty then
     const piece = Math.max(1, rate / 1000);
     for (const [i, at] of all.entries()) {
       const most = (rate * (at - calledAt + SLACK_MS)) / 1000 + 1 + piece;
@@ -129,15 +129,16 @@ for (const [rate, callers] of [
         `${facts}: ${i + 2} used after ${at - calledAt} ms, at most ${most}`,
       );
     }
-    // what the server has handed out is what was used, and what died with the process
+    // what the server has granted is what was used, plus what the killed process held
     const stored = rate - ((resetMs - waitMs) * rate) / 1000;
     const handedOut = (rate * (now + waitMs - bornAt)) / 1000 - stored;
     const lost = handedOut - all.length - 1;
     const slack = (rate * (SLACK_MS + bornAt - calledAt + now - askedAt)) / 1000;
     assert.ok(lost >= -slack, `${facts}: used and not handed out: ${-lost}`);
-    // nothing is kept beyond the store, which fills while somebody dies or all have ended
+    // nothing is lost beyond the store, which fills while a process is killed or after all have
+    // ended
     assert.ok(lost <= PERMITS + callers + slack, `${facts}: lost: ${lost}, slack ${slack}`);
-    // most of the time there was demand for all of it
+    // most of the time all permits were in demand
     assert.ok(all.length >= 0.5 * rate * SECONDS, facts);
   });
 }

@@ -22,7 +22,7 @@ opening.before(async () => {
   await redisServer();
   watched = await connect();
 });
-opening("a server is there", () => {});
+opening("the server starts", () => {});
 opening.run();
 
 for (const [name, { at: policies, together = 1 }] of pacedPolicies) {
@@ -45,7 +45,7 @@ for (const [name, { at: policies, together = 1 }] of pacedPolicies) {
 
 const own = suite("prefetching limiters on Redis, by the server's clock");
 
-/** How many scripts travel. */
+/** How many scripts are sent. */
 function counted(): { readonly redis: ScriptRunner; readonly batches: number } {
   let batches = 0;
   const runScript: ScriptRunner["runScript"] = (...args) => {
@@ -72,7 +72,7 @@ for (const prefetch of [{ permits: 2000 }, "auto"] as const) {
     for (let now = start; now < start + 600; now = performance.now()) {
       await limiter.acquire();
       used += 1;
-      // a piece is 20, and instants are told from the arrival of the first reply on
+      // a chunk is 20, and instants are counted from the arrival of the first reply on
       assert.ok(used <= ((performance.now() - start) * rate) / 1000 + 21, `${used}`);
     }
     // a busy machine may lose some
@@ -82,7 +82,7 @@ for (const prefetch of [{ permits: 2000 }, "auto"] as const) {
   });
 }
 
-own("each key has a stock of its own, and all are closed together", async () => {
+own("each key has a prefetch buffer of its own, and all are closed together", async () => {
   const name = watched.fresh();
   const limiter = RedisLimiter.create(
     watched.runner,
@@ -115,7 +115,7 @@ own("each key has a stock of its own, and all are closed together", async () => 
   await fresh.close();
 });
 
-own("a limit on how many run is ended by `await using`, too", async () => {
+own("`await using` closes a concurrency limiter too", async () => {
   const subscriber = {
     subscribe: async () => {},
     unsubscribe: async () => {},

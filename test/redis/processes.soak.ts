@@ -1,16 +1,17 @@
 /**
- * Eight processes hammer one name, some of them changing their minds. What each was granted is
- * counted in milliseconds of the machine's monotonic clock, which is one for all processes
- * (`process.hrtime`), and held against what the limiter promises.
+ * Eight processes use one name at full speed, and some of their callers abort. The grants of each
+ * are counted in milliseconds of the machine's monotonic clock, which all processes share
+ * (`process.hrtime`), and compared with what the limiter promises.
  *
- * Which bounds are hard. Nobody goes before its instant by the server's clock, so what all used
- * from the beginning until any instant is bounded whatever the load: late timers and late replies
- * only make it less. And what was neither used nor given back would be missing in the server's own
- * account. In a slice of the run, though, those who were held up go together with those who are on
- * time: its bound has the lateness in it, which each process measures on itself; and who asks next
- * gets what was given back, while others keep what they were told: the store, empty under such
- * demand, leaves room for that. That 98 % are used depends on the machine: a busy one may keep all
- * eight from asking for longer than the store bridges (1 s). So that one run may be repeated, once.
+ * Some bounds are hard. No caller goes before its instant by the server's clock, so the use from
+ * the beginning until any instant is bounded under any load: late timers and late replies only
+ * reduce it. And permits that were neither used nor given back would be missing in the server's
+ * own account. In a slice of the run, though, delayed callers are released together with punctual
+ * ones. So the bound of a slice includes the lateness, which each process measures on itself. The
+ * next caller also gets what was given back, while others keep their promised instants: the store,
+ * empty under such demand, leaves room for that. That 98 % are used depends on the machine: a busy
+ * one may keep all eight from asking for longer than the store bridges (1 s). So that run may be
+ * repeated once.
  */
 import { type ChildProcess, type ForkOptions, fork } from "node:child_process";
 import { once } from "node:events";
@@ -29,7 +30,7 @@ const SECONDS = 10;
 const LARGEST = 3;
 /** How often a worker looks at its own lateness, ms. */
 const PROBE_MS = 10;
-/** Whoever was released late asks as if on time, up to this, ms. */
+/** A caller that is released late counts as punctual up to this lateness, ms. */
 const CREDIT_MS = 10;
 
 interface Order {
@@ -37,7 +38,7 @@ interface Order {
   readonly name: string;
   readonly rate: number;
   readonly burstSeconds: number;
-  /** How many callers each process has, and whether some change their minds. */
+  /** How many callers each process has, and whether some of them abort. */
   readonly callers: number;
   readonly fickle: boolean;
   /** By `monotonicMs`. */
@@ -47,9 +48,9 @@ interface Order {
 interface Report {
   /** Permits used in each ms since `startAt`. */
   readonly used: Float64Array;
-  /** How many calls ended how. */
+  /** The number of calls by outcome. */
   readonly ends: Record<string, number>;
-  /** How late something that happened at the server may have come to its caller, ms. */
+  /** How late an event on the server may have reached its caller, ms. */
   readonly lateMs: number;
 }
 
@@ -61,7 +62,7 @@ function monotonicMs(): number {
 async function work(order: Order): Promise<Report> {
   const { rate, burstSeconds, callers, fickle, startAt } = order;
   const redis = new Redis(order.url);
-  // how long Redis may take is not the question here
+  // the latency of Redis is not tested here
   const options = { burstSeconds, timeoutMs: 20_000 };
   const limiter = RedisRateLimiter.create(redis, order.name, rate, options);
   await limiter.peek();
@@ -132,12 +133,12 @@ async function work(order: Order): Promise<Report> {
       }
     }),
   );
-  // what was given up last is given back by now: calls travel in order
+  // what was given up last is given back by now: calls are sent in order
   await limiter.peek();
   clearInterval(probe);
   redis.disconnect();
-  // A reply that the server sent at some instant was there before that of the first probe after
-  // it, and its caller's timer was late by a gap at the most.
+  // A reply that the server sent at some instant arrived before that of the first probe after it,
+  // and its caller's timer was late by a gap at the most.
   return { used, ends, lateMs: PROBE_MS + gapMs + tripMs + gapMs };
 }
 
@@ -167,9 +168,9 @@ class Outcome {
   }
 
   /**
-   * The most by which the permits used in any stretch of whole ms exceed rate x time.
+   * The most by which the permits used in any interval of whole ms exceed rate x time.
    *
-   * @param fromStart only the stretches that begin with the run
+   * @param fromStart only the intervals that begin with the run
    */
   excess({ fromStart = false } = {}): number {
     let sum = 0;
@@ -183,7 +184,7 @@ class Outcome {
     return most;
   }
 
-  /** The most permits in one of the slices of so many ms. */
+  /** The most permits in one of the slices of this many ms. */
   largestSlice(ms: number): number {
     let most = 0;
     for (let from = 0; from < this.used.length; from += ms) {
@@ -218,7 +219,7 @@ test.after(async () => {
   await server.stop();
 });
 
-/** All processes at once; and the server's own account, between a call of ours and another. */
+/** All processes at once; and the server's own account, between a first and a last call. */
 async function hammer(rate: number, { burstSeconds = 1, fickle = true, callers = 4 } = {}) {
   const name = `hammered ${names++}`;
   const limiter = RedisRateLimiter.create(redis, name, rate, { burstSeconds });
@@ -240,19 +241,22 @@ async function hammer(rate: number, { burstSeconds = 1, fickle = true, callers =
   const askedAt = monotonicMs();
   const { waitMs, resetMs } = await limiter.peek();
   const now = monotonicMs();
-  // Permits that were handed out are time that has passed since the birth, or lies ahead, less
-  // what is stored.
+  // Permits that were granted correspond to time that has passed since the creation, or lies ahead,
+  // less what is stored.
   const stored = rate * burstSeconds - ((resetMs - waitMs) * rate) / 1000;
   const handedOut = (rate * (now + waitMs - bornAt)) / 1000 - stored;
-  // what the limiter earned between its birth and the run; what the clocks may have run apart, and
-  // 1 ms for the bins
+  // what the limiter earned between its creation and the run, the most by which the clocks may have
+  // drifted apart, and 1 ms for the bins
   const head = (rate * (startAt - bornAt)) / 1000;
   const clockSlack = (rate * (clock.stop() + 1)) / 1000;
   const batchSlack = (rate * (bornAt - calledAt + now - askedAt)) / 1000;
   return { outcome, handedOut, head, clockSlack, batchSlack };
 }
 
-/** Tells how far the server's clock and ours may have run apart, ms: each can be set or slewed. */
+/**
+ * Measures how far the server's clock and the local one may have drifted apart, ms: each can be
+ * set or slewed.
+ */
 function watchClock(): { stop(): number } {
   let least = Infinity;
   let most = -Infinity;
@@ -268,7 +272,7 @@ function watchClock(): { stop(): number } {
   return {
     stop() {
       clearInterval(timer);
-      // slewing, at most 0.5 ms a second, hides within the length of the batches
+      // slewing, at most 0.5 ms a second, is hidden by the duration of the batches
       return Math.max(0, most - least) + 0.5 * (SECONDS + 5);
     },
   };
@@ -283,12 +287,12 @@ function check(
   const used = outcome.until(outcome.used.length);
   const facts = `${rate}/s, used ${used}, ${JSON.stringify(outcome.ends)}`;
 
-  // From the birth on: rate x time and one request, for the store was empty at first.
+  // From the creation on: rate x time and one request, since the store was empty at first.
   const early = outcome.excess({ fromStart: true });
   const first = head + batchSlack + LARGEST + clockSlack;
   assert.ok(early <= first, `${facts}: ${early} permits early, at most ${first}`);
 
-  // In any stretch t: the store, rate x t, one request, and what lateness pushed together.
+  // In any interval t: the store, rate x t, one request, and what lateness concentrated.
   const slack = (rate * (outcome.lateMs + CREDIT_MS + 1)) / 1000;
   const most = rate * burstSeconds + LARGEST + slack;
   const excess = outcome.excess();
@@ -296,15 +300,16 @@ function check(
   const slice = outcome.largestSlice(100);
   assert.ok(slice <= most + rate / 10, `${facts}: ${slice} in a slice of 100 ms`);
 
-  // Neither minted nor lost: what the server has handed out is what was used, and the first permit.
-  // Without a store, though, the time before the run and after it counts as handed out, too.
+  // Permits are neither created nor lost: what the server has granted is what was used, and the
+  // first permit. Without a store, though, the time before the run and after it counts as granted,
+  // too.
   const lost = handedOut - used - 1;
   const tolerance = LARGEST + clockSlack + batchSlack + used * 0.002;
-  assert.ok(lost >= -tolerance, `${facts}: used and not handed out: ${-lost}`);
-  if (burstSeconds > 0) assert.ok(lost <= tolerance, `${facts}: handed out and not used: ${lost}`);
+  assert.ok(lost >= -tolerance, `${facts}: used and not granted: ${-lost}`);
+  if (burstSeconds > 0) assert.ok(lost <= tolerance, `${facts}: granted and not used: ${lost}`);
 }
 
-/** The share of what the rate allows that was used while there was demand. */
+/** The share of the rate that was used while there was demand. */
 function usage({ outcome }: Awaited<ReturnType<typeof hammer>>, rate: number): number {
   return outcome.until(SECONDS * 1000) / (rate * SECONDS);
 }
@@ -322,13 +327,13 @@ for (const rate of [50, 1_000, 20_000]) {
       check(run, rate, 1);
     }
     for (const how of ["aborted", "refused", "cancelled", "tried", "reserved", "acquired"]) {
-      assert.ok((run.outcome.ends[how] ?? 0) > 0, `nobody was ${how}`);
+      assert.ok((run.outcome.ends[how] ?? 0) > 0, `no call was ${how}`);
     }
     assert.ok(usage(run, rate) >= 0.98, `${rate}/s: ${usage(run, rate)} of the rate was used`);
   });
 }
 
-test("1 000 permits a second without a store, nobody gives up", async () => {
+test("1 000 permits a second without a store, without aborts", async () => {
   const run = await hammer(1000, { burstSeconds: 0, fickle: false, callers: 30 });
   check(run, 1000, 0);
 });

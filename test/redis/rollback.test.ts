@@ -1,4 +1,6 @@
-/** A state that is replaced by an older copy of itself, as after a failover to a replica that lags. */
+/**
+ * A state that is replaced by an older copy of itself, as after a failover to a replica that lags.
+ */
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { type RedisServer, startRedis } from "../../scripts/redis/server.ts";
@@ -13,7 +15,7 @@ let redis: Redis;
 const messages: RolledBackMessage[] = [];
 const note = (message: RolledBackMessage) => messages.push(message);
 
-const test = suite("redis, a state that went back in time", { timeoutMs: 60_000 });
+const test = suite("redis, a state that was rolled back", { timeoutMs: 60_000 });
 
 test.before(async () => {
   server = await startRedis();
@@ -73,7 +75,7 @@ test("a copy that lacks only the last request is detected, also by a peek", asyn
   assert.equal(messages, [{ limiter: "api", lost: 1 }]);
 });
 
-test("peeks, refused calls, many calls at once and other processes are no sign of it", async () => {
+test("peeks, refused calls, many calls at once and other processes do not look like a rollback", async () => {
   const limiter = RedisRateLimiter.create(redis, "api", 1000);
   const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1000);
   for (let i = 0; i < 10; i++) {
@@ -84,7 +86,7 @@ test("peeks, refused calls, many calls at once and other processes are no sign o
   assert.equal([limiter.stats.rollbacks, other.stats.rollbacks, messages], [0, 0, []]);
 });
 
-test("a state that has expired or was removed is no sign of it", async () => {
+test("a state that has expired or was removed does not look like a rollback", async () => {
   const limiter = RedisRateLimiter.create(redis, "api", 1e6);
   const other = RedisRateLimiter.create(new Proxy(redis, {}), "api", 1e6);
   for (let i = 0; i < 3; i++) {
@@ -98,7 +100,7 @@ test("a state that has expired or was removed is no sign of it", async () => {
   assert.equal([limiter.stats.rollbacks, messages], [0, []]);
 });
 
-test("the states of keys are told apart", async () => {
+test("the states of different keys are distinguished", async () => {
   const limiter = RedisLimiter.create(redis, "api", slidingWindow({ limit: 9, windowMs: 60_000 }));
   const [one, two] = [limiter.for("one"), limiter.for("two")];
   await one.acquire();

@@ -1,8 +1,8 @@
 /**
- * Failovers by real Sentinels: a master, two replicas, three Sentinels. Sentinel tells the old master
- * some ten seconds after the promotion that it is a replica now, and ioredis stays with it until then,
- * so two masters grant permits at the same time. docs/availability.md says what bounds this; the
- * figures that it quotes are printed here.
+ * Failovers by real Sentinels: a master, two replicas, three Sentinels. Sentinel makes the old
+ * master a replica some ten seconds after the promotion, and ioredis stays with it until then, so
+ * two masters grant permits at the same time. docs/availability.md states the bound; the figures
+ * that it quotes are printed here.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -17,9 +17,11 @@ const BURST_SECONDS = 0.1;
 const STORE = RATE * BURST_SECONDS;
 const CALLERS = 10;
 const TIMEOUT_MS = 300;
-/** For how long the load goes on after the failover. */
+/** How long the load continues after the failover. */
 const AFTER_MS = 14_000;
-/** How long a busy machine may stand still, ms: so much longer a master may go on to accept writes. */
+/**
+ * How long a busy machine may be suspended, ms: a master may accept writes for that much longer.
+ */
 const MARGIN_MS = 3000;
 
 const MIN_REPLICAS = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"];
@@ -38,7 +40,7 @@ const planned = (group: SentinelGroup) => group.failover();
 const silent = async (group: SentinelGroup) => group.master.suspend();
 
 const scenes: readonly Scene[] = [
-  { title: "planned failover, nothing set", fault: planned, twoMastersMs: 12_000 },
+  { title: "planned failover, default settings", fault: planned, twoMastersMs: 12_000 },
   {
     title: "planned failover, min-replicas-to-write 1, min-replicas-max-lag 1",
     args: MIN_REPLICAS,
@@ -121,7 +123,7 @@ for (const scene of scenes) {
   });
 }
 
-/** The most that were used in any interval beyond the rate. */
+/** The most permits used in any interval beyond the rate. */
 function mostAhead(used: number[]): number {
   let most = 0;
   let least = Infinity;

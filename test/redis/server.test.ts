@@ -17,7 +17,7 @@ import {
 import { redisServer } from "../../scripts/redis-server.ts";
 import { suite } from "../support/suite.ts";
 
-/** Calls `use` with a client of ioredis that does not try twice. */
+/** Calls `use` with a client of ioredis that does not retry. */
 async function withClient<T>(url: string, use: (redis: Redis) => Promise<T>): Promise<T> {
   const redis = new Redis(url, {
     retryStrategy: () => null,
@@ -32,7 +32,7 @@ async function withClient<T>(url: string, use: (redis: Redis) => Promise<T>): Pr
   }
 }
 
-/** The message of what `promise` rejects with. */
+/** The message of the error with which `promise` rejects. */
 async function refusal(promise: Promise<unknown>): Promise<string> {
   const [outcome] = await Promise.allSettled([promise]);
   return outcome?.status === "rejected" ? `${outcome.reason}` : "it did not reject";
@@ -44,15 +44,15 @@ function nobodyListens(port: number): Promise<void> {
   );
 }
 
-// a replica that starts again copies its master anew, and may wait seconds for that
+// a replica that restarts copies its master anew, and may wait seconds for that
 const servers = suite("redis servers", { timeoutMs: 60_000 });
 
-// Fetching one, on a new machine, may take longer than a test may.
+// Downloading one, on a new machine, may take longer than a test may.
 servers.before(async () => {
   await redisServer();
 });
 
-servers("one starts, answers, and is gone after stop", async () => {
+servers("a server starts, answers, and is gone after stop", async () => {
   const server = await startRedis();
   assert.is(await server.ask("PING"), "PONG");
   assert.is(await ask({ path: server.socketPath }, ["PING"]), "PONG");
@@ -68,19 +68,19 @@ servers("one starts, answers, and is gone after stop", async () => {
   await server.stop();
 });
 
-servers("one on a port that is taken says so", async () => {
+servers("a start on a port in use fails with the reason", async () => {
   await using first = await startRedis();
   assert.match(await refusal(startRedis({ port: first.port })), "Address already in use");
   assert.is(await first.ask("PING"), "PONG");
 });
 
-servers("many start at once", async () => {
+servers("many servers start at once", async () => {
   const many = await Promise.all(Array.from({ length: 8 }, () => startRedis()));
   assert.is(new Set(many.map(({ port }) => port)).size, 8);
   await Promise.all(many.map((server) => server.stop()));
 });
 
-servers("after a crash it is back on the same port with its data", async () => {
+servers("after a crash the server is back on the same port with its data", async () => {
   await using server = await startRedis({ args: ["--appendonly", "yes"] });
   const { pid } = server;
   await server.ask("SET", "key", "value");
@@ -98,7 +98,7 @@ servers("after a crash it is back on the same port with its data", async () => {
   assert.is(await server.ask("GET", "key"), "value");
 });
 
-servers("a suspended one is silent, and answers when it is resumed", async () => {
+servers("a suspended server is silent, and answers when it is resumed", async () => {
   await using server = await startRedis();
   await withClient(server.url, async (redis) => {
     await redis.ping();
@@ -116,7 +116,7 @@ servers("a suspended one is silent, and answers when it is resumed", async () =>
   server.suspend();
 });
 
-servers("a replica copies, and writes once it is promoted", async () => {
+servers("a replica copies its master, and accepts writes once it is promoted", async () => {
   await using master = await startRedis();
   await master.ask("SET", "key", "value");
   await using replica = await startReplica(master);
@@ -144,7 +144,7 @@ servers("a replica's clock may be ahead or behind", async () => {
   }
 });
 
-servers("the shared one gives everybody a database of their own", async () => {
+servers("the shared server gives each client a database of its own", async () => {
   const urls = await Promise.all([freshUrl(), freshUrl()]);
   assert.ok(urls.every((url) => url.startsWith("redis://127.0.0.1:")));
   for (const url of urls) {
@@ -153,7 +153,7 @@ servers("the shared one gives everybody a database of their own", async () => {
   assert.is(await sharedRedis(), await sharedRedis());
 });
 
-servers("none outlives a process that is killed", async () => {
+servers("no server outlives a process that is killed", async () => {
   const code = `
     import { startRedis } from ${JSON.stringify(new URL("../../scripts/redis/server.ts", import.meta.url))};
     const { port, dir } = await startRedis();
@@ -193,7 +193,7 @@ clusters("three masters share the keys, and replicas take over", async () => {
     await cluster.failover(1);
     third?.suspend();
     await cluster.failover(2);
-    // Else the client would wait for its answer without end.
+    // Otherwise the client would wait for its answer without end.
     third?.resume();
     assert.is(cluster.replicas[0], first);
     assert.is(cluster.masters[1], standIn);
@@ -214,7 +214,7 @@ async function pingMs(to: { port: number; host: string }): Promise<number> {
   return performance.now() - start;
 }
 
-proxies("open and with a delay", async () => {
+proxies("an open proxy passes bytes, with a delay", async () => {
   const { port } = await sharedRedis();
   await using proxy = await startProxy(port);
   assert.is(await withClient(proxy.url, (redis) => redis.echo("x".repeat(1e6))), "x".repeat(1e6));
@@ -227,7 +227,7 @@ proxies("open and with a delay", async () => {
   assert.is(proxy.accepted, 4);
 });
 
-proxies("stalled, the bytes wait for it to open", async () => {
+proxies("a stalled proxy keeps the bytes until it is open", async () => {
   const server = await sharedRedis();
   await using proxy = await startProxy(server.port);
   await withClient(proxy.url, async (redis) => {
@@ -249,7 +249,7 @@ proxies("stalled, the bytes wait for it to open", async () => {
   });
 });
 
-proxies("cut, connections are reset and new ones are refused or accepted", async () => {
+proxies("a cut proxy resets connections, and refuses or accepts new ones", async () => {
   const { port } = await sharedRedis();
   await using proxy = await startProxy(port);
   for (const accept of [true, false]) {
@@ -265,7 +265,7 @@ proxies("cut, connections are reset and new ones are refused or accepted", async
   await pingMs(proxy);
 });
 
-proxies("redirected, another server answers", async () => {
+proxies("a redirected proxy connects to another server", async () => {
   const { port } = await sharedRedis();
   await using other = await startRedis();
   await using proxy = await startProxy(port);
@@ -276,7 +276,7 @@ proxies("redirected, another server answers", async () => {
   assert.match(`${await ask(proxy, ["INFO", "server"])}`, `tcp_port:${other.port}`);
 });
 
-proxies("half open, nothing is ever answered", async () => {
+proxies("a half-open proxy never answers", async () => {
   const { port } = await sharedRedis();
   await using proxy = await startProxy(port);
   await withClient(proxy.url, async (redis) => {
@@ -292,7 +292,7 @@ proxies("half open, nothing is ever answered", async () => {
   });
 });
 
-proxies("flapping, it is there and away in turn", async () => {
+proxies("a flapping proxy is reachable and unreachable in turn", async () => {
   const { port } = await sharedRedis();
   await using proxy = await startProxy(port);
   const there = () =>
@@ -308,7 +308,7 @@ proxies("flapping, it is there and away in turn", async () => {
   await pingMs(proxy);
 });
 
-proxies("the death of the server is the death of the connection", async () => {
+proxies("the end of the server ends the connection", async () => {
   await using server = await startRedis();
   await using proxy = await startProxy(server.port);
   const pending = refusal(ask(proxy, ["BLPOP", "nobody pushes", "5"], 5000));

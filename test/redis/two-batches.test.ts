@@ -7,7 +7,7 @@ import { type IoredisLike, type RedisClient, RedisRateLimiter } from "../../src/
 import { scriptRunner } from "../../src/stores/redis/client.ts";
 import { suite } from "../support/suite.ts";
 
-const test = suite("two batches under way");
+const test = suite("two batches in flight");
 let redis: Redis;
 
 test.before(async () => {
@@ -19,7 +19,7 @@ test.after(() => {
   redis.disconnect();
 });
 
-/** How many scripts were under way at a time, at most. */
+/** The most scripts that were in flight at a time. */
 class Counted {
   most = 0;
   #underWay = 0;
@@ -40,7 +40,7 @@ const ioredis = (counted: Counted): IoredisLike => ({
   eval: (lua, keys, ...rest) => counted.run(() => redis.eval(lua, keys, ...rest)),
 });
 
-/** Clients around the same connection that are like some that do not keep the order. */
+/** Clients on the same connection that do not keep the order of commands. */
 const unordered: Record<string, (counted: Counted) => RedisClient> = {
   "a Cluster of ioredis": (counted) => Object.assign(ioredis(counted), { nodes: () => [] }),
   "node-redis": (counted) => {
@@ -54,7 +54,7 @@ const unordered: Record<string, (counted: Counted) => RedisClient> = {
   },
 };
 
-/** So many callers that each ask again at once when they are served. */
+/** This many callers, each of which asks again as soon as it is served. */
 async function closedLoop(limiter: RedisRateLimiter, callers: number, rounds: number) {
   const served: number[] = [];
   const caller = async (index: number) => {
@@ -72,8 +72,8 @@ test("many callers of one name: the second batch leaves before the first is answ
   const client = ioredis(counted);
   const limiter = RedisRateLimiter.create(client, "hot", 1e9);
   await limiter.acquire();
-  // permits for all have gathered: no caller waits for an instant
-  await until("there are permits", async () => (await limiter.decide(10_000)).allowed);
+  // permits for all have been stored: no caller waits for an instant
+  await until("permits are available", async () => (await limiter.decide(10_000)).allowed);
   const served = await closedLoop(limiter, 200, 10);
   assert.is(counted.most, 2);
   assert.equal(
@@ -92,7 +92,7 @@ for (const [kind, clientOf] of Object.entries(unordered)) {
   });
 }
 
-test("scripts keep their order though the first ones wait for the script's hash", async () => {
+test("scripts keep their order although the first ones wait for the script's hash", async () => {
   const { subtle } = crypto;
   const { digest } = subtle;
   let hashes = 0;
@@ -107,7 +107,7 @@ test("scripts keep their order though the first ones wait for the script's hash"
     evalsha: async (_sha: string, _keys: number, key?: string) => sent.push(String(key)),
     eval: async () => {},
   });
-  const script = { name: "new", lua: "-- a script whose hash is not known yet" };
+  const script = { name: "new", lua: "-- a script with an unknown hash" };
   try {
     await Promise.all(["a", "b", "c"].map((key) => runner.runScript(script, [key], [])));
   } finally {
@@ -116,7 +116,7 @@ test("scripts keep their order though the first ones wait for the script's hash"
   assert.equal([sent, hashes], [["a", "b", "c"], 1]);
 });
 
-test("a limiter that prefetches has one batch under way", async () => {
+test("a limiter that prefetches has one batch in flight", async () => {
   const counted = new Counted();
   const client = ioredis(counted);
   const limiter = RedisRateLimiter.create(client, "prefetched", 1e6, {
@@ -127,7 +127,7 @@ test("a limiter that prefetches has one batch under way", async () => {
   await limiter.close();
 });
 
-test("callers of two batches go in the order in which they asked, at the pace of the limit", async () => {
+test("callers of two batches are granted in the order of their calls, at the limit's rate", async () => {
   const limiter = RedisRateLimiter.create(redis, "paced", 2000);
   const startMs = performance.now();
   await limiter.acquire();
@@ -157,7 +157,7 @@ test("reset: what returns to the old state arrives before it, not after it", asy
   await limiter.reset();
   gone.abort();
   await Promise.all(callers);
-  // as new, but for the seconds that this takes: 200 permits would lie here otherwise
+  // as new, except for the seconds that this takes: otherwise 200 permits would be stored
   const { remaining } = await limiter.peek();
   assert.ok(remaining < 60, `${remaining}`);
   await limiter.close();

@@ -17,14 +17,14 @@ test("no two counters have one id", () => {
   assert.is(new Set(callers).size, 1000);
 });
 
-test("after 2^32 - 1 batches it goes on under another id", () => {
+test("after 2^32 - 1 batches the counter continues under another id", () => {
   const counter = new BatchCounter({ id: "process0", highest: 2 ** 32 - 2 });
   const [last, next] = [counter.next(), counter.next()];
   assert.equal([last.number, next.number], [2 ** 32 - 1, 1]);
   assert.is.not(next.caller, last.caller);
 });
 
-test("a batch that changed nothing gives its number back, unless a later one is under way", () => {
+test("a batch that changed nothing gives its number back, unless a later one is in flight", () => {
   const counter = new BatchCounter();
   const first = counter.next();
   counter.replied(first, false, undefined);
@@ -34,7 +34,7 @@ test("a batch that changed nothing gives its number back, unless a later one is 
   assert.equal([first.number, again.number, later.number, counter.next().number], [1, 1, 2, 3]);
 });
 
-test("a state that remembers an earlier batch than one that changed it has gone back", () => {
+test("a state that remembers an earlier batch than one that changed it was rolled back", () => {
   const counter = new BatchCounter();
   const reply = (hasChanged: boolean, remembered?: number) =>
     counter.replied(counter.next(), hasChanged, remembered);
@@ -45,7 +45,7 @@ test("a state that remembers an earlier batch than one that changed it has gone 
   assert.is(reply(true, 3), 1, "the batch before changed the state");
 });
 
-test("a gap that a lost request leaves is not a step back, nor is a state without this caller", () => {
+test("a gap that a lost request leaves, or a state without this caller, is no rollback", () => {
   const counter = new BatchCounter();
   counter.replied(counter.next(), true, undefined);
   counter.next();
@@ -64,7 +64,7 @@ test("the counters of several keys have one id, and a new one starts above all n
   assert.is(new Set(numbers.map(({ caller }) => caller)).size, 1);
 });
 
-test("a reply to a batch of the previous id says nothing", () => {
+test("a reply to a batch of the previous id is ignored", () => {
   const counter = new BatchCounter({ id: "process0", highest: 2 ** 32 - 2 });
   const last = counter.next();
   counter.next();

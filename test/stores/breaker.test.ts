@@ -16,7 +16,7 @@ breakers.after.each(() => {
 
 const gone = new Error("gone");
 
-/** A limiter whose store is away; its callers wait unless the test says otherwise. */
+/** A limiter whose store is unavailable; its callers wait unless the test says otherwise. */
 class Listener implements BreakerListener {
   readonly timeoutMs = 300;
   isAwaited = true;
@@ -58,7 +58,7 @@ function many(count: number, breaker = new Breaker().forWaiting(), isAwaited = t
   return { breaker, all, probes };
 }
 
-breakers("limiters probe one at a time, in turns, after pauses that grow", async () => {
+breakers("limiters probe one at a time, in turn, after growing pauses", async () => {
   const { all, probes } = many(100);
   await timers.tickAsync(10_000);
   assert.ok(probes() > 10 && probes() < 30, `${probes()} probes in 10 s`);
@@ -66,7 +66,7 @@ breakers("limiters probe one at a time, in turns, after pauses that grow", async
 });
 
 breakers(
-  "a limiter whose probes get no answer, or only errors, holds up no other one",
+  "a limiter whose probes get no reply, or only errors, delays no other limiter",
   async () => {
     const { all, probes } = many(3);
     const [silent, , last] = all as [Listener, Listener, Listener];
@@ -78,7 +78,7 @@ breakers(
   },
 );
 
-breakers("one answer is enough for all: nothing more is probed", async () => {
+breakers("one reply ends the outage for all: no limiter probes any more", async () => {
   const { all, breaker, probes } = many(100);
   await timers.tickAsync(5000);
   const before = probes();
@@ -88,7 +88,7 @@ breakers("one answer is enough for all: nothing more is probed", async () => {
   assert.is(probes(), before);
 });
 
-breakers("limiters without a caller that waits, and closed ones, do not probe", async () => {
+breakers("limiters without waiters, and closed ones, do not probe", async () => {
   const { all, breaker, probes } = many(4);
   const [closed, idle, third, fourth] = all as [Listener, Listener, Listener, Listener];
   breaker.leave(closed);
@@ -103,7 +103,7 @@ breakers("limiters without a caller that waits, and closed ones, do not probe", 
   assert.is(probes(), before);
 });
 
-breakers("after a rest the first caller that waits has the store probed at once", async () => {
+breakers("after an idle time the first waiting caller causes a probe at once", async () => {
   const { all, breaker, probes } = many(1);
   const [only] = all as [Listener];
   await timers.tickAsync(5000);
@@ -133,7 +133,7 @@ breakers(
 );
 
 for (const name of ["fails", "waits"] as const) {
-  breakers(`keys that are asked once do not pile up where the caller ${name}`, async () => {
+  breakers(`keys that are used once do not pile up where the caller ${name}`, async () => {
     const client = new Breaker();
     const breaker = name === "waits" ? client.forWaiting() : client;
     const used = many(150, breaker).all;

@@ -1,4 +1,6 @@
-/** Several clients of one backend that loses replies, fails and is slow, in random interleavings. */
+/**
+ * Several clients of one backend that loses replies, fails and is slow, in random interleavings.
+ */
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { fixedWindow } from "../../src/index.ts";
@@ -17,10 +19,10 @@ const START = 1_800_000_000_000_000;
 const RUNS = Number(process.env.RUNS ?? 300);
 
 const fault = fc.record({
-  /** Of a read: it fails. Of a write: what goes wrong with it. */
+  /** For a read: it fails. For a write: the kind of failure. */
   read: fc.constantFrom(false, false, false, false, true),
   write: fc.constantFrom("", "", "", "no", "fails", "lost", "says no"),
-  /** How many turns of the event loop it takes to get there, and back. */
+  /** The number of event-loop turns until the call arrives, and until its reply does. */
   there: fc.nat({ max: 3 }),
   back: fc.nat({ max: 3 }),
 });
@@ -67,7 +69,7 @@ class FaultyBackend extends MapBackend {
     return isSet && write !== "says no";
   }
 
-  /** The permits that are used, by the state. */
+  /** The permits that are used, according to the state. */
   get used(): number {
     const bytes = this.values.get("key") ?? this.values.get("l:key");
     return bytes === undefined ? 0 : Number(decodeState(bytes).doubles[1]);
@@ -86,7 +88,7 @@ const faults = fc.array(fault, { minLength: 20, maxLength: 60 });
 
 const test = suite("casStore, random interleavings with faults", { timeoutMs: 60_000 });
 
-test("each batch is charged at most once, and what was granted is charged", async () => {
+test("each batch is charged at most once, and every grant is charged", async () => {
   let lost = 0;
   const property = fc.asyncProperty(clients, faults, async (amounts, faults) => {
     const backend = new FaultyBackend(faults);
@@ -122,7 +124,7 @@ test("each batch is charged at most once, and what was granted is charged", asyn
   assert.ok(lost > 0);
 });
 
-test("limiters never grant more than the limit, and charge what they have granted", async () => {
+test("limiters never grant more than the limit, and charge every grant", async () => {
   const property = fc.asyncProperty(clients, faults, async (amounts, faults) => {
     const backend = new FaultyBackend(faults);
     const policy = fixedWindow({ limit: LIMIT, windowMs: DAY_MS });

@@ -55,7 +55,7 @@ const take = (amount = 1): StoreRequest => {
 
 let batches = 0;
 
-/** A batch as limiters number them. */
+/** A batch with a number, as limiters send it. */
 function batchId(caller = "caller-a") {
   batches += 1;
   return { caller, number: batches };
@@ -67,7 +67,7 @@ async function used(backend: CasBackend, key = "key"): Promise<number> {
   return 10 - Number(answers[0]?.quotas[0]?.remaining);
 }
 
-const writing = suite("casStore, what it writes");
+const writing = suite("casStore, writes");
 
 writing("a refusal and a peek write nothing", async () => {
   const backend = new FaultyBackend();
@@ -81,14 +81,14 @@ writing("a refusal and a peek write nothing", async () => {
   assert.is(backend.writes, 1);
 });
 
-writing("compareAndSet gets the very bytes that get gave, and how long they matter", async () => {
+writing("compareAndSet gets the bytes that get returned, and how long they matter", async () => {
   const seen: unknown[] = [];
   const held = new Map<string, Buffer>();
   const store = casStore({
     get: async (key) => held.get(key),
     compareAndSet: async (key, before, after, lifeMs) => {
       seen.push([before === held.get(key), lifeMs]);
-      // a view in the middle of a larger buffer, as sockets give them
+      // a view in the middle of a larger buffer, as sockets return it
       const padded = Buffer.concat([Buffer.from("xxx"), after, Buffer.from("yyyyy")]);
       held.set(key, padded.subarray(3, 3 + after.length));
       return true;
@@ -112,7 +112,7 @@ writing("compareAndSet gets the very bytes that get gave, and how long they matt
   assert.is(Number.isFinite((seen.at(-1) as number[])[1]), true);
 });
 
-writing("the slack of a life is an hour where time is not the backend's own", async () => {
+writing("a life has an hour of slack where the time is not the backend's own", async () => {
   const backend = new MapBackend();
   const clock = new FakeClock(1e12);
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0, prefilled: true });
@@ -121,7 +121,7 @@ writing("the slack of a life is an hour where time is not the backend's own", as
   assert.equal([...backend.lives.values()], [3_600_500, 3_600_500]);
 });
 
-writing("a prefix of the keys, and a key for each `for`", async () => {
+writing("a prefix precedes the keys, and each `for` has a key", async () => {
   const backend = new MapBackend();
   const limiter = StoreLimiter.create(casStore(backend), "a[b", window(5), { prefix: "p:" });
   await limiter.acquire();
@@ -132,7 +132,7 @@ writing("a prefix of the keys, and a key for each `for`", async () => {
   await failure(() => limiter.for("bob"));
 });
 
-writing("limits that operators keep under a key of the backend", async () => {
+writing("a limitKey is read from the backend", async () => {
   const backend = new MapBackend();
   const put = (key: string, text: string) => backend.values.set(key, Buffer.from(text));
   const limiter = StoreLimiter.create(casStore(backend), "api", window(1), { limitKey: "limit" });
@@ -148,7 +148,7 @@ writing("limits that operators keep under a key of the backend", async () => {
   assert.is((await limiter.peek()).limit, 1);
 });
 
-writing("time is the backend's, in ms with fractions", async () => {
+writing("the backend's time is in ms with fractions", async () => {
   let ms = 1_800_000_000_000.25;
   const backend = Object.assign(new MapBackend(), { now: async () => ms });
   const limiter = StoreRateLimiter.create(casStore(backend), "api", 1000, { burstSeconds: 0 });
@@ -159,7 +159,7 @@ writing("time is the backend's, in ms with fractions", async () => {
   assert.is(await limiter.tryAcquire(), true);
 });
 
-writing("clocks that are apart, and times that were read too early, gain nothing", async () => {
+writing("clocks that differ, and times that were read too early, gain nothing", async () => {
   for (const apart of [5, 900]) {
     let ms = 1_800_000_000_000;
     let isAhead = false;
@@ -180,7 +180,7 @@ writing("clocks that are apart, and times that were read too early, gain nothing
   }
 });
 
-writing("a clock that has stepped back far lets time go on from there", async () => {
+writing("a clock that was set back far continues from there", async () => {
   let ms = 1_800_000_000_000;
   const backend = Object.assign(new MapBackend(), { now: async () => ms });
   const limiter = StoreRateLimiter.create(casStore(backend), "api", 1, { burstSeconds: 0 });
@@ -217,7 +217,7 @@ writing("a caller's time that was read before another write counts nothing twice
   assert.is(peek?.wait, 402_000);
 });
 
-writing("without `now` it is the machine's, in microseconds", async () => {
+writing("without `now` the machine's time is used, in microseconds", async () => {
   const backend = new MapBackend();
   const limiter = StoreRateLimiter.create(casStore(backend), "api", 1, { burstSeconds: 0 });
   await limiter.reserve();
@@ -231,7 +231,7 @@ writing.run();
 
 const races = suite("casStore, races and lost replies");
 
-races("a lost race is run again on the state that won", async () => {
+races("a write that lost a race runs again on the new state", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
   backend.script.push("lost race", "lost race");
@@ -240,7 +240,7 @@ races("a lost race is run again on the state that won", async () => {
   assert.equal([backend.writes, await used(backend)], [3, 3]);
 });
 
-races("many processes at once: each permit goes once", async () => {
+races("many processes at once: each permit is granted once", async () => {
   const backend = new FaultyBackend();
   const wins = await Promise.all(
     Array.from({ length: 25 }, (_, i) => {
@@ -254,7 +254,7 @@ races("many processes at once: each permit goes once", async () => {
   assert.is(wins.filter(Boolean).length, 10);
 });
 
-races("a lost race is not tried again after the limiter has given up", async () => {
+races("a lost race is not retried after the limiter has given up", async () => {
   const backend = new FaultyBackend();
   backend.compareAndSet = async () => {
     backend.writes += 1;
@@ -282,7 +282,7 @@ races("a read that is answered after that is not followed by a write", async () 
   assert.is(backend.writes, 0);
 });
 
-races("a write whose reply is lost is charged once, and its answer holds", async () => {
+races("a write whose reply is lost is charged once, and its answer counts", async () => {
   for (const fault of ["written, rejects", "written, says no"] as const) {
     const backend = new FaultyBackend();
     const store = casStore(backend);
@@ -293,7 +293,7 @@ races("a write whose reply is lost is charged once, and its answer holds", async
   }
 });
 
-races("so it is where other processes have written behind it", async () => {
+races("the same holds where other processes have written since", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
   const own = backend.compareAndSet.bind(backend);
@@ -310,7 +310,7 @@ races("so it is where other processes have written behind it", async () => {
   assert.is(await used(backend), 7);
 });
 
-races("the equal write of another process is not taken for its own", async () => {
+races("the equal write of another process is not mistaken for its own", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
   await Promise.all(
@@ -321,7 +321,7 @@ races("the equal write of another process is not taken for its own", async () =>
   assert.is(await used(backend), 2);
 });
 
-races("a write that was refused with an error is that error, and charges nothing", async () => {
+races("a write that was rejected reports that error, and charges nothing", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
   for (const mine of [batchId(), undefined]) {
@@ -333,7 +333,7 @@ races("a write that was refused with an error is that error, and charges nothing
   assert.equal([backend.writes, await used(backend)], [2, 0]);
 });
 
-races("nor does an error become another one where the second look fails too", async () => {
+races("the first error is reported even if the second read fails too", async () => {
   for (const look of [
     async () => {
       throw new Error("second");
@@ -367,7 +367,7 @@ races("a later batch of the same caller does not stand for one that failed", asy
   assert.is(await used(backend), 2);
 });
 
-races("a batch that comes after a later one of its caller is not run", async () => {
+races("a batch that arrives after a later one of its caller is not run", async () => {
   const backend = new FaultyBackend();
   const store = casStore(backend);
   const [early, late] = [batchId(), batchId()];
@@ -379,14 +379,14 @@ races("a batch that comes after a later one of its caller is not run", async () 
 
 races.run();
 
-const wrong = suite("casStore, what a backend can do wrong");
+const wrong = suite("casStore, faulty backends");
 
 const GOOD: CasBackend = {
   get: async () => undefined,
   compareAndSet: async () => true,
 };
 
-wrong("is checked at creation as far as it can be", () => {
+wrong("a backend is checked at creation as far as possible", () => {
   const backends: [unknown, RegExp][] = [
     [undefined, /backend.get must be a function, got undefined/],
     [{ ...GOOD, get: 5 }, /backend.get must be a function, got 5/],
@@ -419,7 +419,7 @@ wrong("is checked at creation as far as it can be", () => {
   );
 });
 
-wrong("is an error that names the key, at once, and none stays open", async () => {
+wrong("a wrong reply is an error that names the key, at once, and no call stays open", async () => {
   const bytes = new Uint8Array(50).fill(65);
   const cases: [Partial<Record<keyof CasBackend, unknown>>, RegExp][] = [
     [{ get: () => 5 }, /get\("l:api"\) of the backend must return a promise, got 5/],
@@ -453,8 +453,8 @@ wrong("is an error that names the key, at once, and none stays open", async () =
     for (const [part, words] of cases) {
       const store = casStore({ ...GOOD, ...part } as CasBackend);
       const limiter = StoreLimiter.create(store, "api", window(1), { whenUnavailable });
-      for (const deed of [() => limiter.acquire(), () => limiter.decide()]) {
-        const error = await failure(deed);
+      for (const action of [() => limiter.acquire(), () => limiter.decide()]) {
+        const error = await failure(action);
         assert.instance(error, StoreUnavailableError, `${words}`);
         assert.match((error as Error).message, words);
       }
@@ -486,15 +486,15 @@ function raise(error: unknown): never {
   throw error;
 }
 
-wrong("a rejection is the cause, also a TypeError, and no reason not to ask again", async () => {
+wrong('a rejection is the cause, also a TypeError, and callers with "wait" ask again', async () => {
   const boom = new TypeError("fetch failed");
   let isAway = true;
   const backend = new MapBackend();
   const get = async (key: string) => (isAway ? raise(boom) : backend.values.get(key));
   const store = casStore({ get, compareAndSet: backend.compareAndSet.bind(backend) });
   const policies = window(5);
-  const patient = StoreLimiter.create(store, "api", policies, { whenUnavailable: "wait" });
-  const waiting = patient.acquire();
+  const waiter = StoreLimiter.create(store, "api", policies, { whenUnavailable: "wait" });
+  const waiting = waiter.acquire();
   const open = StoreLimiter.create(store, "api", policies, { whenUnavailable: "allow" });
   assert.is(await open.tryAcquire(), true);
   const error = await failure(() => StoreLimiter.create(store, "api", policies).acquire());
@@ -503,7 +503,7 @@ wrong("a rejection is the cause, also a TypeError, and no reason not to ask agai
   assert.ok((await waiting) >= 0);
 });
 
-wrong("what the backend calls permanent is an error in every mode", async () => {
+wrong("an error that the backend declares permanent rejects calls in every mode", async () => {
   const denied = new Error("permission denied");
   const asked: unknown[] = [];
   const store = casStore({
@@ -520,7 +520,7 @@ wrong("what the backend calls permanent is an error in every mode", async () => 
   assert.is(confused.isPermanent?.(new Error("x")), false);
 });
 
-wrong("a state that was damaged is an error or another state, never a hang", async () => {
+wrong("a damaged state is an error or another state, never a hang", async () => {
   const requests: StoreRequest[] = [
     { verb: "peek", amount: 1, late: 0 },
     take(),
@@ -553,7 +553,7 @@ wrong("a state that was damaged is an error or another state, never a hang", asy
   }
 });
 
-wrong("numbers that do not fit are refused, whatever there is", async () => {
+wrong("numbers that do not fit are refused in any state", async () => {
   const many = Array.from({ length: 7000 }, (_, i) => `f${i + 1} 1000`).join("\n");
   const error = await failure(() => casStore(GOOD).run("api", many, [take()], 0));
   assert.match(String(error), /take \d+ bytes; at most 65535 fit/);

@@ -27,10 +27,12 @@ import { failure } from "../support/limiter/watch.ts";
 import { startUpstash, TOKEN } from "../support/redis/upstash-server.ts";
 import { suite } from "../support/suite.ts";
 
-/** A client, and whether it still answers: it is never ours to close. */
+/** A client, and whether it still answers: limiters never close it. */
 interface Opened {
   readonly client: RedisClient;
-  /** Whether it opens subscriptions by itself, so that a concurrency limiter needs no `subscriber`. */
+  /**
+   * Whether it opens subscriptions by itself, so that a concurrency limiter needs no `subscriber`.
+   */
   readonly subscribes: boolean;
   flushScripts(): Promise<unknown>;
   isAlive(): Promise<unknown>;
@@ -39,7 +41,7 @@ interface Opened {
 
 type Open = (server: RedisServer) => Opened | Promise<Opened>;
 
-/** What all that are like ioredis have in common. */
+/** What all clients like ioredis have in common. */
 function likeIoredis(
   redis: RedisClient & {
     script(word: "FLUSH"): Promise<unknown>;
@@ -93,7 +95,7 @@ async function connected<T extends { connect(): Promise<unknown> }>(pool: T): Pr
 
 const clients: Record<string, Open> = {
   "ioredis 6": ({ url }) => likeIoredis(new Redis(url)),
-  "ioredis 6, pipelining by itself": ({ url }) =>
+  "ioredis 6, automatic pipelining": ({ url }) =>
     likeIoredis(new Redis(url, { enableAutoPipelining: true })),
   "ioredis 6, not connected yet": ({ url }) => likeIoredis(new Redis(url, { lazyConnect: true })),
   "ioredis 5": ({ url }) => likeIoredis(new Redis5(url)),
@@ -117,12 +119,12 @@ const clients: Record<string, Open> = {
     };
   },
   "@upstash/redis": likeUpstash({}),
-  "@upstash/redis, without pipelining by itself": likeUpstash({ enableAutoPipelining: false }),
+  "@upstash/redis, without automatic pipelining": likeUpstash({ enableAutoPipelining: false }),
   "@upstash/redis, as text": likeUpstash({
     responseEncoding: false,
     automaticDeserialization: false,
   }),
-  "something of one's own": ({ url }) => {
+  "an object of the application": ({ url }) => {
     const redis = new Redis(url);
     const runner: ScriptRunner = {
       runScript: (script, keys, args) => redis.eval(script.lua, keys.length, ...keys, ...args),
@@ -145,7 +147,10 @@ single.after(async () => {
   await server.stop();
 });
 
-/** All that is asked of a client: both scripts, also when the server forgot them; errors. */
+/**
+ * Everything that limiters need of a client: both scripts, also when the server forgot them;
+ * errors.
+ */
 async function exercise(
   { client, subscribes, flushScripts, isAlive }: Opened,
   wrongTyped: () => unknown,
@@ -215,7 +220,7 @@ for (const [name, open] of Object.entries(clients)) {
   });
 }
 
-/** Those with connection events; a pool has none. */
+/** Clients with connection events; a pool has none. */
 const reporting = Object.keys(clients).filter(
   (name) => /^(ioredis|iovalkey|redis)/.test(name) && !/pool|not connected/.test(name),
 );
@@ -248,7 +253,7 @@ for (const name of reporting) {
   });
 }
 
-single("calls of one's own client may share the turn with ours", async () => {
+single("calls of the application's own client may share the turn with a limiter's", async () => {
   await server.ask("FLUSHALL");
   const redis = new Redis(server.url, { enableAutoPipelining: true });
   try {
@@ -267,7 +272,7 @@ single("calls of one's own client may share the turn with ours", async () => {
   }
 });
 
-single("a client that is not connected yet, or no longer, is no reason to hang", async () => {
+single("a client that is not connected yet, or no longer, causes no hang", async () => {
   const closed = new Redis(server.url);
   closed.disconnect();
   const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true, disconnectTimeout: 50 });
@@ -302,7 +307,7 @@ type OpenCluster = (nodes: readonly RedisServer[]) => Opened | Promise<Opened>;
 
 const ofCluster = {
   subscribes: true,
-  // a cluster object asks a node of its own choice; all must have forgotten
+  // a cluster object asks a node of its own choice; all must have forgotten the script
   flushScripts: () => Promise.all(cluster.masters.map((node) => node.ask("SCRIPT", "FLUSH"))),
 };
 
@@ -319,7 +324,7 @@ function likeIoredisCluster(
 
 const clusterClients: Record<string, OpenCluster> = {
   "ioredis 6": (nodes) => likeIoredisCluster(new Cluster([...nodes])),
-  "ioredis 6, pipelining by itself": (nodes) =>
+  "ioredis 6, automatic pipelining": (nodes) =>
     likeIoredisCluster(new Cluster([...nodes], { enableAutoPipelining: true })),
   "ioredis 5": (nodes) => likeIoredisCluster(new Cluster5([...nodes])),
   iovalkey: (nodes) => likeIoredisCluster(new ValkeyCluster([...nodes])),
@@ -385,36 +390,33 @@ for (const [name, open] of Object.entries(clusterClients)) {
 }
 
 for (const [name, open] of Object.entries(clusterClients)) {
-  clusters(
-    `${name}: limiters with one hash tag are taken from together, others one by one`,
-    async () => {
-      await flushCluster();
-      const opened = await open(cluster.masters);
-      try {
-        const policy = fixedWindow({ limit: 2, windowMs: 60_000, align: "first" });
-        const make = (key: string, hashTag?: string) =>
-          RedisLimiter.create(opened.client, key, policy, { ...PATIENT, hashTag });
-        const tagged = [make("wide", "shop"), make("narrow", "shop")] as const;
-        await tagged[1].acquire(2);
-        const together = allOf(...tagged);
-        const refused = await Promise.all(Array.from({ length: 20 }, () => together.tryAcquire()));
-        assert.equal(new Set(refused), new Set([false]));
-        assert.is((await tagged[0].peek()).remaining, 2, "a refusal takes from none");
-        await tagged[1].refund(1);
-        assert.equal([await together.tryAcquire(), await together.tryAcquire()], [true, false]);
-        assert.is((await tagged[0].peek()).remaining, 1);
+  clusters(`${name}: limiters of one hash tag are charged together, others singly`, async () => {
+    await flushCluster();
+    const opened = await open(cluster.masters);
+    try {
+      const policy = fixedWindow({ limit: 2, windowMs: 60_000, align: "first" });
+      const make = (key: string, hashTag?: string) =>
+        RedisLimiter.create(opened.client, key, policy, { ...PATIENT, hashTag });
+      const tagged = [make("wide", "shop"), make("narrow", "shop")] as const;
+      await tagged[1].acquire(2);
+      const together = allOf(...tagged);
+      const refused = await Promise.all(Array.from({ length: 20 }, () => together.tryAcquire()));
+      assert.equal(new Set(refused), new Set([false]));
+      assert.is((await tagged[0].peek()).remaining, 2, "a refusal charges none");
+      await tagged[1].refund(1);
+      assert.equal([await together.tryAcquire(), await together.tryAcquire()], [true, false]);
+      assert.is((await tagged[0].peek()).remaining, 1);
 
-        const apart = Array.from({ length: 6 }, (_, i) => make(`apart ${i}`));
-        const spread = allOf(...apart);
-        assert.equal(
-          [await spread.tryAcquire(), await spread.tryAcquire(), await spread.tryAcquire()],
-          [true, true, false],
-        );
-      } finally {
-        await opened.close();
-      }
-    },
-  );
+      const apart = Array.from({ length: 6 }, (_, i) => make(`apart ${i}`));
+      const spread = allOf(...apart);
+      assert.equal(
+        [await spread.tryAcquire(), await spread.tryAcquire(), await spread.tryAcquire()],
+        [true, true, false],
+      );
+    } finally {
+      await opened.close();
+    }
+  });
 }
 
 /** Two of the three nodes are not responsible for the key. */
@@ -428,7 +430,7 @@ const choosing = suite("redis clients, choosing");
 
 const SCRIPT: Script = { name: "x", lua: "return 1" };
 
-choosing("what an object can do decides, not what it is called", async () => {
+choosing("a client is recognized by what it can do, not by its name", async () => {
   const calls: unknown[] = [];
   const own = {
     runScript: async (...args: unknown[]) => calls.push(args),
@@ -460,7 +462,7 @@ choosing("what an object can do decides, not what it is called", async () => {
   assert.equal(hashes, [sha1, sha1]);
 });
 
-choosing("a script goes by its hash, and whole where the server has forgotten it", async () => {
+choosing("a script is sent by its hash, and as text where the server forgot it", async () => {
   const sent: unknown[] = [];
   let known = false;
   const ioredis = {
@@ -486,7 +488,7 @@ choosing("a script goes by its hash, and whole where the server has forgotten it
   ]);
 });
 
-choosing("what is no client is refused, and says what would be one", () => {
+choosing("an object that is no client is refused, and the error says what would be one", () => {
   const strange = [undefined, null, 5, "redis://localhost", {}, [], () => {}, { get() {} }];
   for (const bad of [...strange, { runScript: "no" }, new Map()] as never[]) {
     assert.throws(
@@ -496,7 +498,7 @@ choosing("what is no client is refused, and says what would be one", () => {
   }
 });
 
-choosing("what only looks like a client is refused, with the likely mistake", async () => {
+choosing("an object that only looks like a client is refused with the likely mistake", async () => {
   const ioredis = new Redis({ lazyConnect: true });
   const nodeRedis = createClient();
   const verb = () => {};
@@ -527,12 +529,12 @@ choosing("what only looks like a client is refused, with the likely mistake", as
 });
 
 for (const [name, evalsha] of Object.entries({
-  "answers with no promise": (): unknown => 42,
+  "does not return a promise": (): unknown => 42,
   throws: (): unknown => {
     throw new Error("broken");
   },
 })) {
-  choosing(`a client that ${name} fails calls, alone and combined, and nothing else`, async () => {
+  choosing(`a client that ${name} fails calls, and causes no other error`, async () => {
     const client = { evalsha, eval: evalsha } as unknown as RedisClient;
     const one = RedisRateLimiter.create(client, "a", 5);
     const both = allOf(one, RedisRateLimiter.create(client, "b", 5));
@@ -551,35 +553,32 @@ const redirects = suite("redis clients, redirections");
 
 const moved = () => new Error("MOVED 5 127.0.0.1:7002");
 
-redirects(
-  "a redirection that a Cluster's client hands on is followed, with new slots",
-  async () => {
-    let isStale = true;
-    const runs: string[] = [];
-    const cluster = {
-      nodes: () => [],
-      refreshSlotsCache: (done: () => void) => {
-        runs.push("refresh");
-        isStale = false;
-        done();
-      },
-      evalsha: async () => {
-        runs.push("run");
-        if (isStale) throw moved();
-        return "done";
-      },
-      eval: async () => "",
-    };
-    const runner = scriptRunner(cluster);
-    assert.equal(await Promise.all([1, 2].map(() => runner.runScript(SCRIPT, ["k"], []))), [
-      "done",
-      "done",
-    ]);
-    assert.is(runs.filter((one) => one === "refresh").length, 1);
-  },
-);
+redirects("a redirection that a Cluster client passes on is followed, with new slots", async () => {
+  let isStale = true;
+  const runs: string[] = [];
+  const cluster = {
+    nodes: () => [],
+    refreshSlotsCache: (done: () => void) => {
+      runs.push("refresh");
+      isStale = false;
+      done();
+    },
+    evalsha: async () => {
+      runs.push("run");
+      if (isStale) throw moved();
+      return "done";
+    },
+    eval: async () => "",
+  };
+  const runner = scriptRunner(cluster);
+  assert.equal(await Promise.all([1, 2].map(() => runner.runScript(SCRIPT, ["k"], []))), [
+    "done",
+    "done",
+  ]);
+  assert.is(runs.filter((one) => one === "refresh").length, 1);
+});
 
-redirects("a client without such a table, other errors, and redirections without end", async () => {
+redirects("a missing slot table, other errors and endless redirections are errors", async () => {
   const errors = [new Error("ASK 5 b:1"), new Error("TRYAGAIN later"), new Error("ERR else")];
   const cluster = {
     nodeClient: () => {},
@@ -593,13 +592,13 @@ redirects("a client without such a table, other errors, and redirections without
   const last = await failure(() => runner.runScript(SCRIPT, ["k"], []));
   assert.match(String(last), /redirected 6 times, the last time by MOVED 5/);
   assert.not.ok(isPermanent(last));
-  // one server is no Cluster: it does not serve the key, and will not
+  // a single server is no Cluster: it does not serve the key, and never will
   const single = { evalsha: async () => Promise.reject(moved()), eval: async () => "" };
   const refused = await failure(() => scriptRunner(single).runScript(SCRIPT, ["k"], []));
   assert.ok(isPermanent(refused));
 });
 
-redirects("a slot table that does not come in time", async () => {
+redirects("a slot table that does not arrive in time is given up", async () => {
   let isFirst = true;
   const cluster = {
     nodes: () => [],

@@ -58,7 +58,7 @@ counting("an idle limiter does not register", async () => {
   assert.is(lifetimes.length, 1);
 });
 
-counting("with many processes the pauses grow, and lifetimes with them", async () => {
+counting("with many processes the pauses grow, and so do the lifetimes", async () => {
   const { counter, lifetimes, use, answer } = make();
   answer(async () => 1000);
   await use(200_000);
@@ -70,7 +70,7 @@ counting("with many processes the pauses grow, and lifetimes with them", async (
   assert.is(lifetimes.at(-1), 150_000);
 });
 
-counting("the last count stays while the store fails, or answers no count", async () => {
+counting("the last count stays while the store fails, or replies without a count", async () => {
   const { counter, use, answer } = make();
   answer(async () => 7);
   await use(1000);
@@ -83,7 +83,7 @@ counting("the last count stays while the store fails, or answers no count", asyn
 });
 
 counting(
-  "a higher count holds at once, a lower one when the others had time to register",
+  "a higher count applies at once, a lower one when the others had time to register",
   async () => {
     const { counter, use, answer } = make();
     answer(async () => 4);

@@ -27,7 +27,7 @@ const here: Create = (permitsPerSecond, options) => RateLimiter.create(permitsPe
 const onRedis: Create = async (permitsPerSecond, options) => {
   const all = { ...options, timeoutMs: 60_000 };
   const limiter = RedisRateLimiter.create(redis, `guava ${created++}`, permitsPerSecond, all);
-  // its life begins now, as the original's does, and not with the first request
+  // its state begins now, as the original's does, and not with the first request
   await limiter.resetRate();
   return limiter;
 };
@@ -44,8 +44,8 @@ test.after(() => {
 });
 
 /**
- * Each agrees with the original as far as the limiter in this process does, which has its own test,
- * and to the same microsecond.
+ * Each agrees with the original as far as a local limiter does, which has its own test, and to the
+ * same microsecond.
  */
 async function replayAll(histories: readonly History[]): Promise<{ ends: number; steps: number }> {
   let ends = 0;

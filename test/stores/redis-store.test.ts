@@ -36,7 +36,7 @@ import { suite } from "../support/suite.ts";
 const HOUR_MS = 3_600_000;
 const RUNS = Number(process.env.RUNS ?? 120);
 
-/** Long enough for a machine that is busy with other things. */
+/** Long enough for a machine that is busy with other work. */
 const PATIENT = { timeoutMs: 30_000 };
 
 let redis: Redis;
@@ -77,7 +77,7 @@ memory("one limiter takes at most 136 bytes, a warming-up one 168", async () => 
   for (const [rate, ...kinds] of [
     [5, [{}, 120], [{ burstSeconds: 10, prefilled: true }, 136], [{ warmupMs: 1000 }, 150]],
     [12_345.678, [{}, 136], [{ warmupMs: 1234.5, coldFactor: 2.5 }, 168]],
-    // the numbers are kept as text, so that 17 digits take their place
+    // the numbers are stored as text, so 17 digits take their space
     [1 / 3, [{}, 150], [{ warmupMs: 1000 }, 168]],
   ] as const) {
     for (const [options, most] of kinds) {
@@ -92,7 +92,7 @@ memory("one limiter takes at most 136 bytes, a warming-up one 168", async () => 
   }
 });
 
-memory("what was set at run time goes when it is taken back", async () => {
+memory("a rate that was set is removed with resetRate", async () => {
   const limiters = Array.from({ length: 20 }, (_, i) => open("shared", 5 + i));
   await Promise.all(limiters.map((limiter) => limiter.reserve()));
   const before = Number(await redis.strlen("l:shared"));
@@ -122,7 +122,7 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
   let count = 0;
   for (const rate of RATES) {
     for (const kind of KINDS) {
-      const deeds: ((limiter: RedisRateLimiter) => Promise<unknown>)[] = [
+      const actions: ((limiter: RedisRateLimiter) => Promise<unknown>)[] = [
         (limiter) => limiter.tryAcquire(),
         (limiter) => limiter.reserve(1e-3),
         (limiter) => limiter.reserve(1000),
@@ -134,22 +134,22 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
         (limiter) => limiter.resetRate(),
       ];
       await Promise.all(
-        deeds.map(async (deed) => {
+        actions.map(async (action) => {
           const name = `${count++}`;
           const limiter = open(name, rate, kind);
           let startedAt: number;
           let resetMs: number;
           let life: number;
-          // on a machine that stalls, a key with a second to live lapses before it is looked at
+          // on a machine that stalls, a key with a second to live lapses before it is checked
           do {
             startedAt = performance.now();
-            await deed(limiter);
+            await action(limiter);
             ({ resetMs } = await limiter.peek());
             life = await redis.pttl(`l:${name}`);
           } while (performance.now() - startedAt > 500);
-          const told = `${rate} ${JSON.stringify(kind)} ${deed}: ${life} ms of ${resetMs}`;
-          assert.ok(life > 0 && life >= resetMs, told);
-          assert.ok(life <= resetMs + HOUR_MS + 60_000, told);
+          const description = `${rate} ${JSON.stringify(kind)} ${action}: ${life} ms of ${resetMs}`;
+          assert.ok(life > 0 && life >= resetMs, description);
+          assert.ok(life <= resetMs + HOUR_MS + 60_000, description);
         }),
       );
     }
@@ -158,7 +158,7 @@ expiry("a key lives as long as it matters, at every rate, whatever was done last
 });
 
 expiry(
-  "by the server's clock a key outlives its state by a second, also where the hot path writes it",
+  "by the server's clock a key outlives its state by a second, also if the hot path writes it",
   async () => {
     const limiter = open("prefilled", 5, { prefilled: true });
     for (let i = 0; i < 5; i++) {
@@ -169,7 +169,7 @@ expiry(
   },
 );
 
-expiry("a state remembers 64 callers, whichever path writes it", async () => {
+expiry("a state remembers 64 callers, on either path", async () => {
   const frame = new FrameStore();
   const store = new RedisStore(scriptRunner(redis), "l:", twinsOf(["smooth"]));
   const request: StoreRequest = {
@@ -197,7 +197,7 @@ expiry("a life longer than Redis can count is cut", async () => {
   assert.ok((await redis.pttl("l:slow")) > 9e14);
 });
 
-expiry("what was set at run time does not lapse, until it is taken back", async () => {
+expiry("a rate that was set does not lapse until resetRate", async () => {
   const limiter = open("set", 5);
   await limiter.setRate(10);
   assert.is(await redis.pttl("l:set"), -1);
@@ -207,7 +207,7 @@ expiry("what was set at run time does not lapse, until it is taken back", async 
   assert.ok((await redis.pttl("l:set")) > 0);
 });
 
-expiry("under a clock of one's own the key stays an hour longer", async () => {
+expiry("with a clock of the application the key stays an hour longer", async () => {
   const clock = new FakeClock(1e12);
   await open("own clock", 5, { clock, burstSeconds: 1, prefilled: true }).acquire();
   const life = await redis.pttl("l:own clock");
@@ -239,20 +239,20 @@ const past = fc.array(
   { minLength: 1, maxLength: 8 },
 );
 
-expiry("a key that lapsed never lets more through than one that stayed", async () => {
+expiry("a key that lapsed never grants more than one that stayed", async () => {
   const START = 1_800_000_000_000_000;
   let stories = 0;
   const property = fc.asyncProperty(
     fc.array(smallPolicy, { minLength: 1, maxLength: 2 }).map(writePolicies),
     past,
-    // all of one size: who lets a big one go refuses more of the small ones that come after it
+    // all of one size: a state that grants a large request refuses more of the later small ones
     fc.constantFrom(1, 3, 0.5),
     fc.array(share, { minLength: 1, maxLength: 10 }),
-    async (declared, deeds, size, asks) => {
+    async (declared, actions, size, asks) => {
       const policies = readPolicies(declared);
       const names = policies.map(({ algorithm }) => algorithm.name);
-      // how long Redis keeps it can be read from there to the millisecond: the twin test has seen
-      // to it that they agree
+      // how long Redis keeps it can be calculated to the millisecond: the twin test has checked
+      // that they agree
       const frame = new FrameStore();
       const store = new RedisStore(scriptRunner(redis), "", twinsOf(names));
       const intervals = policies.map(({ numbers: [rate = 1] }) => 1e6 / rate);
@@ -260,7 +260,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
       const stays = `stays ${stories}`;
       const lapses = `lapses ${stories++}`;
       let now = START;
-      for (const { verb, permits, step } of deeds) {
+      for (const { verb, permits, step } of actions) {
         now += Math.round(step * interval);
         const amount = policies.map(() => permits);
         const request: Record<typeof verb, StoreRequest> = {
@@ -297,9 +297,9 @@ expiry.run();
 
 // -- no trace --
 
-const trace = redisSuite("redis store, refusals and looks");
+const trace = redisSuite("redis store, refusals and peeks");
 
-trace("write nothing: neither the state nor its expiry", async () => {
+trace("refusals and peeks write nothing: neither the state nor its expiry", async () => {
   const policies = { requests: smoothBursty({ permitsPerSecond: 0.01 }) };
   const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
   const limiters: readonly (readonly [string, RemoteLimiter])[] = [
@@ -404,7 +404,7 @@ const ODD_NAMES = [
   "日".repeat(10_240),
 ];
 
-names("each is a limiter of its own under a key of its own", async () => {
+names("each name is a limiter of its own under a key of its own", async () => {
   const limiters = ODD_NAMES.map((name) => open(name, 0.001));
   const before = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
   assert.ok(before.every(Boolean), `${before}`);
@@ -416,7 +416,7 @@ names("each is a limiter of its own under a key of its own", async () => {
   assert.is(await redis.dbsize(), ODD_NAMES.length);
 });
 
-names("what is no name is refused", () => {
+names("an invalid name is refused", () => {
   for (const bad of ["", undefined, null, 5, {}, [], Symbol.iterator] as never[]) {
     assert.throws(() => open(bad, 5), /name must/);
   }
@@ -428,7 +428,7 @@ names("what is no name is refused", () => {
   }
 });
 
-names("the prefix comes first, and what is no prefix is refused", async () => {
+names("the prefix comes first, and an invalid prefix is refused", async () => {
   await open("a", 5, { prefix: "my app:" }).acquire();
   await open("a", 5, { prefix: "" }).acquire();
   await open("a", 5).acquire();
@@ -438,7 +438,7 @@ names("the prefix comes first, and what is no prefix is refused", async () => {
   }
 });
 
-names("ioredis' own keyPrefix comes before ours", async () => {
+names("ioredis' own keyPrefix comes before the limiter's", async () => {
   const client = new Redis(url, { keyPrefix: "{tenant}:" });
   try {
     const limiter = open("a", 0.001, {}, client);
@@ -451,7 +451,7 @@ names("ioredis' own keyPrefix comes before ours", async () => {
   }
 });
 
-names("two limiters of one name share it, also when they are of different kinds", async () => {
+names("two limiters of one name share it, even if they are of different kinds", async () => {
   const policy = smoothBursty({ permitsPerSecond: 0.001 });
   assert.is(await open("a", 0.001).tryAcquire(), true);
   assert.is(await RedisLimiter.create(redis, "a", policy, PATIENT).tryAcquire(), false);
@@ -461,7 +461,7 @@ names.run();
 
 // -- trouble --
 
-/** What the call is refused with: an error of ours with Redis' own as its cause. */
+/** The error of the call: one of this library with Redis' own as its cause. */
 async function trouble(call: () => Promise<unknown>, words: RegExp): Promise<void> {
   const error = await failure(call);
   assert.instance(error, StoreUnavailableError);
@@ -493,14 +493,14 @@ faults.before.each(async () => {
   await redis.flushall();
 });
 
-/** A limiter that has let one permit through and will not let a second one through for long. */
+/** A limiter that has granted one permit and will not grant a second one for long. */
 async function openUsed(client = redis): Promise<RedisRateLimiter> {
   const limiter = open("troubled", 0.001, {}, client);
   assert.is(await limiter.tryAcquire(), true);
   return limiter;
 }
 
-faults("SCRIPT FLUSH: the scripts are sent again, nothing is lost", async () => {
+faults("SCRIPT FLUSH: the scripts are sent again, and no state is lost", async () => {
   const limiter = await openUsed();
   for (let i = 0; i < 5; i++) {
     await redis.script("FLUSH");
@@ -519,7 +519,7 @@ faults("SCRIPT FLUSH: the scripts are sent again, nothing is lost", async () => 
   await flushing;
 });
 
-faults("WRONGTYPE: a key of another type is left alone", async () => {
+faults("WRONGTYPE: a key of another type stays as it is", async () => {
   await redis.lpush(KEY, "somebody's");
   const limiter = open("troubled", 5);
   const says = /WRONGTYPE the key "l:troubled" holds a value of type list.*another name or prefix/;
@@ -531,7 +531,7 @@ faults("WRONGTYPE: a key of another type is left alone", async () => {
   assert.equal(await redis.lrange(KEY, 0, -1), ["somebody's"]);
 });
 
-faults("a text that no limiter has written is left alone", async () => {
+faults("a string that no limiter has written stays as it is", async () => {
   const long = ["4|1700000000|12 permits", '{"user":"one","used":12}', "a session: 0123456789"];
   for (const text of ["", "short", ...long]) {
     await redis.set(KEY, text);
@@ -594,7 +594,7 @@ faults(
 
 for (const whenUnavailable of ["wait", "allow", "local"] as const) {
   faults(
-    `${whenUnavailable}: trouble of one key is an error, and no trouble of others`,
+    `${whenUnavailable}: a fault of one key is an error, and affects no other key`,
     async () => {
       await redis.set(KEY, "short");
       const options = { whenUnavailable, instances: 2 };
@@ -610,13 +610,13 @@ for (const whenUnavailable of ["wait", "allow", "local"] as const) {
 }
 
 faults(
-  "a key for a limit that holds no text is named; an error stays where nothing is seen",
+  "a limitKey that is no string is named; the original error stays if the cause is not found",
   async () => {
     await redis.del(KEY);
     await redis.hset("limits:kept", "a", "b");
     const kept = open("troubled", 5, { limitKey: "limits:kept" });
     await trouble(() => kept.tryAcquire(), /the key "limits:kept" holds a value of type hash/);
-    // deleted meanwhile, or the look fails
+    // deleted meanwhile, or the check fails
     const wrong = new Error("WRONGTYPE as it was");
     for (const reply of [
       () => Promise.resolve("none\t"),
@@ -629,7 +629,7 @@ faults(
       );
       assert.is((error as StoreUnavailableError).cause, wrong);
     }
-    // a user that may not ask for the type
+    // a user without the right to ask for the type
     const client = {
       runScript: ({ name }: { readonly name: string }) =>
         name.endsWith(":look") ? Promise.resolve("\t") : Promise.reject(wrong),
@@ -682,7 +682,7 @@ faults("NOPERM: without the right commands or keys; and which commands are enoug
   }
 });
 
-faults("OOM: refused, the state stays; looks are answered", async () => {
+faults("OOM: refused, and the state stays; peeks are answered", async () => {
   const limiter = await openUsed();
   const before = await redis.dumpBuffer(KEY);
   await redis.config("SET", "maxmemory", "1");
@@ -696,7 +696,7 @@ faults("OOM: refused, the state stays; looks are answered", async () => {
   assert.is(await limiter.tryAcquire(), false);
 });
 
-faults("READONLY: a replica refuses what would write, and answers peeks and refusals", async () => {
+faults("READONLY: a replica refuses writes, and answers peeks and refusals", async () => {
   const limiter = await openUsed();
   await using replica = await startReplica(server);
   const client = new Redis(replica.url);
@@ -716,7 +716,7 @@ faults("READONLY: a replica refuses what would write, and answers peeks and refu
   assert.is(await limiter.tryAcquire(), false);
 });
 
-faults("BUSY: refused while somebody's script runs on and on", async () => {
+faults("BUSY: refused while another script runs", async () => {
   const limiter = await openUsed();
   const before = await redis.dumpBuffer(KEY);
   const other = new Redis(server.url);
@@ -738,7 +738,7 @@ faults("BUSY: refused while somebody's script runs on and on", async () => {
   assert.is(await limiter.tryAcquire(), false);
 });
 
-faults("LOADING: refused while the server reads its data, which are there afterwards", async () => {
+faults("LOADING: refused while the server loads its data, which is kept", async () => {
   const args = ["--key-load-delay", "10000", "--loading-process-events-interval-bytes", "1024"];
   await using slow = await startRedis({ args });
   const options = { enableReadyCheck: false, retryStrategy: () => 20, maxRetriesPerRequest: null };
@@ -769,7 +769,7 @@ faults("LOADING: refused while the server reads its data, which are there afterw
   }
 });
 
-faults("nobody there: refused, and a closed client says so", async () => {
+faults("no server: refused, and a closed client reports this", async () => {
   const client = new Redis(server.url);
   const limiter = open("troubled", 5, {}, client);
   await limiter.acquire();
@@ -781,7 +781,7 @@ faults("nobody there: refused, and a closed client says so", async () => {
   await trouble(() => limiter.peek(), /closed/i);
 });
 
-faults("an answer that is none is an error that says what it was", async () => {
+faults("an invalid reply is an error that shows the reply", async () => {
   const wrongCounts = ["0*2", "0*0", "0*-1", "0*x", "0*1e15", "0 0", "s5\t0*1e15"];
   for (const strange of [null, undefined, 7, [], "", "s5", "s5\t0\t0", ...wrongCounts]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
@@ -792,7 +792,7 @@ faults("an answer that is none is an error that says what it was", async () => {
   }
 });
 
-faults("so is such an answer to a combination, and every call ends", async () => {
+faults("an invalid reply to a combination is an error too, and every call ends", async () => {
   for (const strange of [null, undefined, 7, [], "s5", [null], ["+"], [{}], ["+1\ts5"]]) {
     const redis = { runScript: async () => strange };
     const both = allOf(

@@ -13,7 +13,7 @@ const both = (name: string) => ({
   many: { name: `${name}:many`, lua: `${name}, many keys` },
 });
 
-/** Remembers what it is to run; the replies are the test's. */
+/** Records the calls; the replies are the test's. */
 class HandRunner implements ScriptRunner {
   readonly calls: string[] = [];
   readonly #reply: (script: Script, keys: readonly string[]) => unknown;
@@ -28,13 +28,13 @@ class HandRunner implements ScriptRunner {
   }
 }
 
-const told = (_: Script, keys: readonly string[]) =>
+const describeCall = (_: Script, keys: readonly string[]) =>
   keys.length === 1 ? `one ${keys}` : keys.map((key) => `many ${key}`);
 
 const test = suite("script coalescer");
 
 test("keys of one turn share a call, each script by itself", async () => {
-  const runner = new HandRunner(told);
+  const runner = new HandRunner(describeCall);
   const coalescer = ScriptCoalescer.of(runner);
   const [a, b] = [both("a"), both("b")];
   const replies = Promise.all([
@@ -49,7 +49,7 @@ test("keys of one turn share a call, each script by itself", async () => {
 });
 
 test("keys whose arguments are equal share those", async () => {
-  const runner = new HandRunner(told);
+  const runner = new HandRunner(describeCall);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const lists = [["x", "y"], ["x", "y"], ["x", "z"], ["x"], ["x"], ["x", "y"]];
@@ -60,14 +60,14 @@ test("keys whose arguments are equal share those", async () => {
   assert.is(runner.calls[1], "a 6 x,own6");
 });
 
-test("all who use one client share", () => {
-  const [one, other] = [new HandRunner(told), new HandRunner(told)];
+test("all limiters of one client share calls", () => {
+  const [one, other] = [new HandRunner(describeCall), new HandRunner(describeCall)];
   assert.is(ScriptCoalescer.of(one), ScriptCoalescer.of(one));
   assert.is.not(ScriptCoalescer.of(one), ScriptCoalescer.of(other));
 });
 
 test("no call has more than 64 keys", async () => {
-  const runner = new HandRunner(told);
+  const runner = new HandRunner(describeCall);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
   const replies = await Promise.all(
@@ -81,7 +81,7 @@ test("no call has more than 64 keys", async () => {
   assert.is(replies[64], "many 64");
 });
 
-test("one key's trouble is not the others'", async () => {
+test("an error of one key does not affect the others", async () => {
   const runner = new HandRunner(() => ["fine", "-WRONGTYPE", "fine too"]);
   const coalescer = ScriptCoalescer.of(runner);
   const script = both("a");
@@ -94,7 +94,7 @@ test("one key's trouble is not the others'", async () => {
   );
 });
 
-test("the call's trouble is everybody's", async () => {
+test("an error of the call reaches every key", async () => {
   const gone = new Error("connection lost");
   const coalescer = ScriptCoalescer.of(new HandRunner(() => Promise.reject(gone)));
   const script = both("a");
@@ -111,7 +111,7 @@ for (const refusal of [
   "CROSSSLOT Keys in request don't hash to the same slot",
   "All the keys in a pipeline command should belong to the same slot",
 ]) {
-  test(`apart where keys cannot go together: ${refusal.split(" ")[0]}`, async () => {
+  test(`calls are split where keys cannot go together: ${refusal.split(" ")[0]}`, async () => {
     const runner = new HandRunner((script, keys) => {
       if (keys.length > 1) throw new Error(refusal);
       return `${script.name} ${keys}`;
@@ -136,7 +136,7 @@ test.after(() => {
   redis.disconnect();
 });
 
-test("on Redis: many limiters in a call, and one whose key holds something else", async () => {
+test("on Redis: many limiters in a call, and one whose key holds a foreign value", async () => {
   await redis.lpush("l:strange", "what is this?");
   const limiterOf = (name: string) =>
     RedisLimiter.create(redis, name, smoothBursty({ permitsPerSecond: 1 }));
@@ -165,10 +165,10 @@ for (const [fault, runScript, message] of [
     },
     "broken",
   ],
-  ["answers with no promise", () => "nothing", "the script answered"],
-  ["answers with too little", async () => ["1"], "the script answered"],
+  ["does not return a promise", () => "nothing", "the script answered"],
+  ["replies with too little", async () => ["1"], "the script answered"],
 ] as const) {
-  test(`a client that ${fault} fails its calls, and nothing else`, async () => {
+  test(`a client that ${fault} fails its calls, and causes no other error`, async () => {
     const runner = { runScript } as unknown as ScriptRunner;
     const coalescer = ScriptCoalescer.of(runner);
     const script = both(fault);

@@ -1,6 +1,6 @@
 /**
- * What `exactness.test.ts` and, for what takes minutes, `exactness.soak.ts` share: over ten seconds
- * of its clock's time a limiter lets through what its rate says, to a hundred-thousandth.
+ * What `exactness.test.ts` and `exactness.soak.ts` (which takes minutes) share: over ten seconds
+ * of its clock's time a limiter grants what its rate allows, to a hundred-thousandth.
  */
 
 import { type Clock, RateLimiter, type Timer } from "smooth-limiter";
@@ -32,7 +32,7 @@ export const STRETCH = 10_000_000;
 /** Microseconds. */
 export const DAY = 86_400_000_000;
 
-/** Where Unix time stands these days, ms. */
+/** The current order of magnitude of Unix time, ms. */
 export const EPOCH_MS = 1_750_000_000_000;
 
 /** @param micros from the first release to the last one, whose own permits are not counted */
@@ -43,14 +43,14 @@ export function isExact(rate: number, permits: number, micros: number): void {
   assert.ok(Math.abs(off) < 1e-5, facts);
 }
 
-/** What spends the whole store of each kind at once, so that the warming-up one is warm. */
+/** A request that uses the whole store of each kind at once, so that the warming-up one is warm. */
 export function everything(rate: number): number {
   return Math.max(1, rate);
 }
 
 /**
- * Acquires again and again, each time at the very instant at which the one before is released. The
- * clock jumps from one wake-up to the next without giving promises time to run, which is what
+ * Acquires again and again, each time at the very instant at which the previous call is released.
+ * The clock jumps from one wake-up to the next without giving promises time to run, which is what
  * `FakeClock` needs most of its own time for.
  */
 export function acquireOnTheSpot(
@@ -93,7 +93,7 @@ class JumpingClock implements Clock {
     };
   }
 
-  /** To the instant at which somebody wants to be woken, if there is one. */
+  /** Advances to the next wake-up, if there is one. */
   jump(): void {
     for (let wake = this.#wake; wake !== undefined; wake = this.#wake) {
       this.#wake = undefined;
@@ -103,7 +103,7 @@ class JumpingClock implements Clock {
   }
 }
 
-/** Takes again and again, each time at the very instant at which it may. */
+/** Takes again and again, each time at the earliest possible instant. */
 export function takeOnTheSpot(rate: number, options: Kind, permits: number, from = 0): void {
   const policy: SmoothPolicy =
     options.warmupMs === undefined
@@ -120,7 +120,7 @@ export function takeOnTheSpot(rate: number, options: Kind, permits: number, from
   isExact(rate, taken, state.nextFree - start);
 }
 
-/** Takes at every millisecond as often as it may. */
+/** Takes as often as possible at every millisecond. */
 export async function tryAtEveryMs(rate: number, permits: number, startMs: number): Promise<void> {
   const clock = new FakeClock(startMs);
   const bursty = RateLimiter.create(rate, { clock });
@@ -130,7 +130,7 @@ export async function tryAtEveryMs(rate: number, permits: number, startMs: numbe
     await clock.advance(1);
     while (bursty.tryAcquire(permits)) taken += permits;
   }
-  // what was taken is paid for when the next one may go
+  // the permits are paid for when the next one is available
   const paid = Math.round((clock.now() - startMs + bursty.peek(permits).waitMs) * 1000);
   isExact(rate, taken, paid);
 }

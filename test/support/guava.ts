@@ -1,6 +1,6 @@
 /**
- * Replays recorded runs of Guava's RateLimiter on a limiter of ours, and says where the two part.
- * What the recordings look like and how they are compared: `fixtures/guava/README.md`.
+ * Replays recorded runs of Guava's RateLimiter on a limiter of this library, and reports where the
+ * two differ. `fixtures/guava/README.md` describes the recordings and how they are compared.
  */
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
@@ -22,7 +22,7 @@ export interface History {
   readonly steps: readonly Step[];
 }
 
-/** What a limiter needs to be replayed on, in this process or behind a network. */
+/** What a replay needs of a limiter, in this process or on a store. */
 export interface Subject {
   acquire(permits: number): Promise<number>;
   tryAcquire(permits: number, timeoutMs: number): Promise<boolean>;
@@ -32,7 +32,7 @@ export interface Subject {
   getRate(): number | Promise<number>;
 }
 
-/** A `create…` line in our words. */
+/** A `create…` line in this library's terms. */
 export interface Creation {
   readonly burstSeconds?: number;
   readonly warmupMs?: number;
@@ -42,26 +42,28 @@ export interface Creation {
 
 export type Create = (rate: number, creation: Creation) => Subject | Promise<Subject>;
 
-/** Where a history was left, and why. */
+/** Where a replay ended, and why. */
 export interface Outcome {
   /**
-   * "end": all of it agrees. "close call": one says yes, the other no, but instant and deadline
-   * lie so close together that both are right; from there on the two are on different ways.
-   * "differs": see the last three.
+   * "end": all of it agrees. "close call": one answers yes, the other no, but instant and deadline
+   * lie so close together that both are right; from there on the two differ. "differs": see the
+   * last three fields.
    */
   readonly left: "end" | "close call" | "differs";
   /** How many steps agreed until then. */
   readonly agreed: number;
-  /** The step at which it was left. */
+  /** The step at which the replay ended. */
   readonly operation?: string;
   readonly original?: string;
   readonly ours?: string;
 }
 
-/** In the original up to three costs per grant are cut to whole microseconds. */
+/** In the original up to three costs per grant are truncated to whole microseconds. */
 const CUT_PER_GRANT = 3;
 
-/** The original gives back 1e6 / (1e6 / rate), which may miss the rate by this share of it. */
+/**
+ * The original's getRate returns 1e6 / (1e6 / rate), which may miss the rate by this share of it.
+ */
 const RATE_CUT = 1e-14;
 
 export function readHistories(file: URL): History[] {
@@ -77,7 +79,7 @@ export function readHistories(file: URL): History[] {
       histories.at(-1)?.steps.push({ operation, original });
     }
   }
-  // a heading with nothing under it is a remark about the file
+  // a heading without a history is a remark about the file
   return histories.filter(({ steps }) => steps.length > 0);
 }
 
@@ -107,9 +109,9 @@ export async function replay(history: History, create: Create): Promise<Outcome>
 
 const CLOSE_CALL = "close call";
 
-async function attempt(deed: () => Promise<string>): Promise<string> {
+async function attempt(action: () => Promise<string>): Promise<string> {
   try {
-    return await deed();
+    return await action();
   } catch (error) {
     return `error ${error}`;
   }
@@ -142,7 +144,7 @@ class Run {
     return new Run(await create(rate, { ...options, clock }), clock, rate);
   }
 
-  /** Our answer as the original would have put it: its own words where ours agrees. */
+  /** Our answer in the original's format: the original's own words where ours agrees. */
   async answer(verb: string, args: readonly number[], original: string): Promise<string> {
     const [first = Number.NaN, second = Number.NaN] = args;
     switch (verb) {
@@ -172,12 +174,12 @@ class Run {
 
   async #acquire(permits: number, original: string): Promise<string> {
     const before = this.#clock.micros;
-    const told = micros(await this.#clock.until(this.#subject.acquire(permits)));
+    const reported = micros(await this.#clock.until(this.#subject.acquire(permits)));
     const waited = this.#clock.micros - before;
-    const agrees = this.#near(told, Math.round(Number(original) * 1e6));
+    const agrees = this.#near(reported, Math.round(Number(original) * 1e6));
     this.#grants += 1;
-    if (told !== waited) return `told ${told} but waited ${waited}`;
-    return agrees ? original : (told / 1e6).toFixed(6);
+    if (reported !== waited) return `returned ${reported} but waited ${waited}`;
+    return agrees ? original : (reported / 1e6).toFixed(6);
   }
 
   async #reserve(permits: number, original: string): Promise<string> {
@@ -212,16 +214,16 @@ class Run {
   }
 }
 
-/** Milliseconds as they are told, which are whole microseconds. */
+/** Milliseconds rounded to whole microseconds. */
 function micros(ms: number): number {
   return Math.round(ms * 1000);
 }
 
-/** A fake clock that can step back, and that moves on by itself to where it wakes somebody. */
+/** A fake clock that can step back, and that advances by itself to its next timer. */
 class ReplayClock implements Clock {
   readonly #fake: FakeClock;
   readonly #alarms = new Set<number>();
-  /** Microseconds that it was set back, all in all. */
+  /** Microseconds that it was set back in total. */
   #back = 0;
   #onAlarm: () => void = () => {};
 
@@ -258,7 +260,7 @@ class ReplayClock implements Clock {
     else this.#back -= by;
   }
 
-  /** Waits for an answer, and lets the time pass that it takes. */
+  /** Waits for an answer, and advances by the time that it takes. */
   async until<T>(answer: Promise<T>): Promise<T> {
     let pending = true;
     const settled = answer.then(
@@ -278,7 +280,7 @@ class ReplayClock implements Clock {
       const [next] = [...this.#alarms].sort((a, b) => a - b);
       if (!pending || next === undefined) continue;
       await this.#fake.advance(next - this.#fake.now());
-      if (this.#fake.now() < next) throw new Error(`${next} ms is beyond what the clock can tell`);
+      if (this.#fake.now() < next) throw new Error(`${next} ms exceeds the range of the clock`);
     }
     return answer;
   }

@@ -13,13 +13,13 @@ import { turn } from "./limiter/watch.ts";
 const START = 1e12;
 
 /**
- * A fake clock in whole microseconds that can also step back, and keeps account of the time that
- * its reader has seen pass.
+ * A fake clock in whole microseconds that can also step back, and counts the time that its reader
+ * has seen pass.
  */
 export class SteppingClock implements Clock {
   /**
-   * What has gone by since the beginning, as the reader knows it: a step back takes nothing from
-   * it.
+   * The time that has passed since the beginning, as the reader knows it: a step back does not
+   * reduce it.
    */
   seen = 0;
   #elapsed = START;
@@ -29,10 +29,7 @@ export class SteppingClock implements Clock {
   readonly #late: readonly number[];
   #armed = 0;
 
-  /**
-   * @param late by how much its timers are late, one after the other and over again, microseconds;
-   * default: not at all
-   */
+  /** @param late the lateness of its timers, in turn and repeated, microseconds; default: none */
   constructor(late: readonly number[] = [0]) {
     this.#late = late;
   }
@@ -71,7 +68,7 @@ export class SteppingClock implements Clock {
   }
 }
 
-/** A smooth policy in plain numbers; a warm-up is told in intervals. */
+/** A smooth policy in plain numbers; a warm-up is counted in intervals. */
 export type Numbers =
   | { rate: number; burstSeconds: number; prefilled: boolean }
   | { rate: number; warmup: number; coldFactor: number };
@@ -100,8 +97,8 @@ function policiesOf(spec: Spec, factor: number) {
 }
 
 /**
- * How many of the first policy and of the second, 0 for none of that. A limiter of one policy takes
- * the first.
+ * Permits of the first policy and of the second, 0 for none. A limiter of one policy uses the
+ * first.
  */
 export type Ask = readonly [number, number];
 
@@ -111,7 +108,7 @@ function permitsOf(spec: Spec, [a, b]: Ask): Permits {
   return { ...(a && { a }), ...(b && { b }) };
 }
 
-/** Times are in intervals of the first policy, so that something happens whatever the rate. */
+/** Times are in intervals of the first policy, so that a history covers events at any rate. */
 export type Op =
   | { op: "advance" | "pause" | "stepBack"; time: number }
   | { op: "acquire" | "try" | "decide" | "peek" | "charge" | "refund"; ask: Ask }
@@ -121,20 +118,23 @@ export type Op =
   | { op: "settle"; which: number; ask: Ask }
   | { op: "rate"; factor: number };
 
-/** Somebody who asked, and what became of it. */
+/** A caller and the outcome of its request. */
 export interface Asker {
   readonly verb: Op["op"];
   readonly ask: Ask;
-  /** When, by the time that the limiter has seen; when it could be used; microseconds. */
+  /**
+   * The instant of the call, by the time that the limiter has seen; the instant of the grant;
+   * microseconds.
+   */
   readonly asked: number;
   at: number | undefined;
-  /** Going after this instant is of no use to it. */
+  /** A grant after this instant is too late. */
   deadline: number;
-  /** The how many-eth promise it was that came to a good end. */
+  /** The position among all fulfilled promises. */
   order: number | undefined;
-  /** It will never go: it left, or its time-out could not be met. */
+  /** It will never be granted: it left, or its time-out could not be met. */
   gone: boolean;
-  /** It left the line of its own accord. */
+  /** It was cancelled. */
   left: boolean;
   awaited: boolean;
   reservation: LocalReservation | undefined;
@@ -147,7 +147,7 @@ export class Story {
   readonly clock: SteppingClock;
   readonly limiter: LocalLimiter;
   readonly askers: Asker[] = [];
-  /** Everything that was answered, in order. */
+  /** All answers, in order. */
   readonly answers: unknown[] = [];
   readonly refunds: { at: number; ask: Ask }[] = [];
   readonly #spec: Spec;
@@ -181,7 +181,7 @@ export class Story {
     return this;
   }
 
-  /** Until everybody has come to an end. */
+  /** Advances until every caller is done. */
   async end(): Promise<this> {
     await this.clock.advance(FOR_EVER);
     for (const asker of this.askers) {

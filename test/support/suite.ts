@@ -3,32 +3,32 @@ import * as uvu from "uvu";
 /** How long one test may take, in ms, unless its suite says otherwise. */
 const DEFAULT_TIMEOUT_MS = 20_000;
 
-// Taken now, because tests replace the global timers by fake ones.
+// Captured now, because tests replace the global timers by fake ones.
 const { setTimeout, clearTimeout } = globalThis;
 
 const suites: { title: string; tests: number; started: number; ran: boolean; timers: number }[] =
   [];
 
-/** What the runner asks of the suites. */
+/** The runner's view of the suites. */
 export const progress = {
   /** Called with "suite › test" before each test. */
   onTest: (_name: string): void => {},
 
-  /** One line for each suite that did not do all that it was written for. */
+  /** One line for each suite that did not run completely. */
   complaints: (): string[] =>
     suites.flatMap(({ title, tests, started, ran, timers }) => {
       if (!ran) return `"${title}" was never run: it ends without .run()`;
       if (tests === 0) return `"${title}" has no test`;
       if (started < tests)
         return `"${title}" started ${started} of its ${tests} tests: a hook threw`;
-      if (timers > 0) return `"${title}" left ${timers} timers that run on beside other tests`;
+      if (timers > 0) return `"${title}" left ${timers} timers that would fire during other tests`;
       return [];
     }),
 };
 
 /**
- * uvu's `suite`, which passes silently where it should not: here a test that takes longer than
- * `timeoutMs` fails, and so does a suite that is empty, was never run, or lost tests to a hook that
+ * uvu's `suite` passes silently where it should not. Here a test fails if it takes longer than
+ * `timeoutMs`, and a suite fails if it is empty, was never run, or lost tests to a hook that
  * threw. `only` is refused under CI.
  */
 export function suite<T = uvu.Context>(
@@ -67,7 +67,7 @@ export function suite<T = uvu.Context>(
   return Object.assign(test, {
     only,
     skip: inner.skip,
-    // uvu swallows what a `before` hook throws.
+    // uvu swallows errors of a `before` hook.
     before: Object.assign((hook: uvu.Callback<T>) => inner.before(reported(hook)), {
       each: inner.before.each,
     }),
@@ -77,8 +77,8 @@ export function suite<T = uvu.Context>(
 }
 
 /**
- * A client that was told to disconnect clears its timer when its socket has closed; in the next
- * suite's fake timers that would be somebody else's.
+ * A client that disconnects clears its timer when its socket has closed. In the next suite's fake
+ * timers that would clear another test's timer.
  */
 async function socketsHaveClosed(): Promise<void> {
   if (!process.getActiveResourcesInfo().includes("TCPSocketWrap")) return;
@@ -88,12 +88,14 @@ async function socketsHaveClosed(): Promise<void> {
 }
 
 /**
- * How long a timer may outlive its suite, ms. A longer one would fire beside the next tests. (A client of
- * ioredis whose server is gone leaves one of `disconnectTimeout`, 2 s by default.)
+ * How long a timer may outlive its suite, ms. A longer one would fire during later tests. (A
+ * client of ioredis whose server is gone leaves one of `disconnectTimeout`, 2 s by default.)
  */
 const LONGEST_LEFT_MS = 500;
 
-/** Waits until no timer keeps the process alive. @returns how many still do after `LONGEST_LEFT_MS` */
+/**
+ * Waits until no timer keeps the process alive. @returns how many still do after `LONGEST_LEFT_MS`
+ */
 async function timersLeft(): Promise<number> {
   const count = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
   for (let ms = 0; ms < LONGEST_LEFT_MS && count() > 0; ms += 10) {

@@ -25,7 +25,7 @@ test("limiters of one name share a limit, on a FakeClock", async () => {
   assert.is(there.getRate(), 10);
 });
 
-test("one that is slow answers later, by its own clock", async () => {
+test("a slow store answers later, by its own clock", async () => {
   const clock = new FakeClock(1e12);
   const store = memoryStore({ clock });
   store.delayMs = 20;
@@ -40,40 +40,40 @@ test("one that is slow answers later, by its own clock", async () => {
   }, /delayMs must be a finite number, 0 or more, got -1/);
 });
 
-test("one that is slow in real time: within timeoutMs or not", async () => {
+test("a slow store in real time answers within timeoutMs or not", async () => {
   const store = memoryStore();
   store.delayMs = 100;
-  const patient = StoreLimiter.create(store, "api", window(1), { timeoutMs: 30_000 });
-  assert.is(await patient.tryAcquire(), true);
+  const slow = StoreLimiter.create(store, "api", window(1), { timeoutMs: 30_000 });
+  assert.is(await slow.tryAcquire(), true);
   const hasty = StoreLimiter.create(store, "api", window(1), { timeoutMs: 10 });
   assert.instance(await failure(() => hasty.tryAcquire()), StoreUnavailableError);
   store.recover();
   assert.is(store.delayMs, 0);
 });
 
-test("one that hangs answers nothing, and runs it when it recovers", async () => {
+test("a store that hangs answers nothing, and runs the calls when it recovers", async () => {
   const store = memoryStore();
   const options = { timeoutMs: 20 };
   const limiter = StoreLimiter.create(store, "api", window(5), options);
-  const patient = StoreLimiter.create(store, "api", window(5), {
+  const slow = StoreLimiter.create(store, "api", window(5), {
     ...options,
     whenUnavailable: "wait",
   });
   store.hang();
   store.hang();
-  const waiting = patient.acquire();
+  const waiting = slow.acquire();
   const error = await failure(() => limiter.acquire());
   assert.instance(error, StoreUnavailableError);
   assert.is(((error as Error).cause as Error).name, "TimeoutError");
   store.recover();
   assert.ok((await waiting) >= 0);
   while (limiter.state !== "ready") await turn();
-  // what was granted too late has been given back
+  // permits that were granted too late have been given back
   const { remaining } = await limiter.peek();
   assert.is(remaining, 4);
 });
 
-test("one that fails does so with its error, also those that hang", async () => {
+test("a store that fails rejects with its error, also for calls that hang", async () => {
   const store = memoryStore();
   const limiter = StoreLimiter.create(store, "api", window(5), { timeoutMs: 30_000 });
   store.hang();
@@ -92,7 +92,7 @@ test("one that fails does so with its error, also those that hang", async () => 
   assert.is((await limiter.peek()).remaining, 4);
 });
 
-test("one that forgets begins anew", async () => {
+test("a store that forgets starts anew", async () => {
   const store = memoryStore();
   const limiter = StoreLimiter.create(store, "api", window(1));
   assert.equal([await limiter.tryAcquire(), await limiter.tryAcquire()], [true, false]);
@@ -100,7 +100,7 @@ test("one that forgets begins anew", async () => {
   assert.equal([await limiter.tryAcquire(), await limiter.tryAcquire()], [true, false]);
 });
 
-test("what has expired by its clock is forgotten", async () => {
+test("keys that have expired by its clock are removed", async () => {
   const clock = new FakeClock(1e12);
   const store = memoryStore({ clock });
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0, prefilled: true });
@@ -114,7 +114,7 @@ test("what has expired by its clock is forgotten", async () => {
   assert.is((await limiter.peek()).waitMs, 0);
 });
 
-test("limits under keys, as operators set them", async () => {
+test("limits under keys are applied, as operators set them", async () => {
   const store = memoryStore();
   const limiter = StoreLimiter.create(store, "api", window(1), { limitKey: "limit" });
   store.limits.set("limit", "2");
@@ -124,13 +124,13 @@ test("limits under keys, as operators set them", async () => {
   assert.instance(await failure(() => limiter.peek()), StoreUnavailableError);
 });
 
-test("several limiters at once: all let a call pass, or none is charged", async () => {
+test("several limiters at once: all grant a call, or none is charged", async () => {
   const store = memoryStore();
-  const everybody = StoreLimiter.create(store, "everybody", window(3));
+  const common = StoreLimiter.create(store, "common", window(3));
   const users = StoreLimiter.create(store, "users", window(1));
-  const both = allOf(everybody, users.for("ann"));
+  const both = allOf(common, users.for("ann"));
   assert.equal([await both.tryAcquire(), await both.tryAcquire()], [true, false]);
-  assert.is((await everybody.peek()).remaining, 2);
+  assert.is((await common.peek()).remaining, 2);
   store.fail();
   assert.instance(await failure(() => both.tryAcquire()), StoreUnavailableError);
 });

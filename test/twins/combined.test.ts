@@ -17,9 +17,9 @@ import { suite } from "../support/suite.ts";
 const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 7) * 60;
 const PREFIX = "twins-combined:";
 
-// -- what histories are made of --
+// -- generated histories --
 
-/** Keys in which operators keep limits. */
+/** Keys for `limitKey`. */
 const LIMIT_KEYS = ["limit 1", "limit 2"];
 const keptAt = fc.constantFrom(undefined, undefined, 1, 2);
 const keptLimit = fc.constantFrom(undefined, undefined, "0", "3", "-1", "many", "2.5", "1e3");
@@ -49,16 +49,16 @@ const part = fc.record({
   longest: fc.oneof(fc.constantFrom(0, 0, Infinity), micros),
   late: fc.constantFrom(0, 0, 0, 500),
   isOptional: fc.boolean(),
-  /** How much later this part has read its clock. */
+  /** By how much the clock of this part is ahead. */
   ahead: fc.constantFrom(0, 0, 0, 1),
 });
-/** Some combinations of the same limiters, which share a call. */
+/** Combinations of the same limiters, which share a call. */
 const combinations = fc.record({
   members: fc.array(fc.nat({ max: 2 }), { minLength: 1, maxLength: 4 }),
   requests: fc.array(
     fc.record({
       verb: fc.constantFrom<"take" | "peek">("take", "take", "take", "peek"),
-      /** Which of its numbers each limiter is declared with. */
+      /** The policies with which each limiter is declared. */
       declared: fc.tuple(...[0, 1, 2].map(() => fc.constantFrom(0, 0, 0, 1))),
       parts: fc.tuple(part, part, part, part),
     }),
@@ -70,7 +70,7 @@ const other = fc.record({
   verb: fc.constantFrom("back", "pause", "charge", "set"),
   micros,
   grant: fc.nat({ max: 9 }),
-  /** How often it is sent: all but the last reply are lost. */
+  /** How many times it is sent: all but the last reply are lost. */
   times: fc.constantFrom(1, 1, 2),
 });
 const history = fc.record({
@@ -91,7 +91,7 @@ type History = typeof history extends fc.Arbitrary<infer T> ? T : never;
 
 // -- how they are run --
 
-/** A grant, to be given back: of which limiter, as it was declared. */
+/** A grant that can be given back: its limiter, as it was declared. */
 interface Grant {
   readonly member: number;
   readonly declared: string;
@@ -114,7 +114,7 @@ const runner: ScriptRunner = {
   },
 };
 
-/** What comes of the last time, as the caller learns it. */
+/** The results of the last transmission, as the caller gets them. */
 function orLost<T>(run: () => T, times: number): T | LostReplyError {
   try {
     for (let i = 1; i < times; i++) run();
@@ -153,7 +153,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
       const expected = frame.saved(key(member))?.bytes;
       if (describeState(bytes) === describeState(expected)) continue;
       throw new Error(
-        `${JSON.stringify(what)}: Redis keeps\n${describeState(bytes)}\nexpected\n${describeState(expected)}`,
+        `${JSON.stringify(what)}: Redis stores\n${describeState(bytes)}\nexpected\n${describeState(expected)}`,
       );
     }
   };
@@ -251,7 +251,7 @@ twins.after(() => {
   redis.disconnect();
 });
 
-twins("Redis answers and saves what TypeScript does, to the last bit", async () => {
+twins("Redis replies and stores the same as TypeScript, to the last bit", async () => {
   const seed = Number(process.env.TWINS_SEED ?? 20_261_122);
   let id = 0;
   let combinations = 0;

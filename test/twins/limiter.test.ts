@@ -17,13 +17,13 @@ type Deed =
   | { verb: "rate"; factor: number };
 
 /**
- * Each costs a microsecond or more: whoever waits here is released at the end of the microsecond
- * in which its instant lies, and what it asks next within the same one counts from that instant,
- * while Redis has told whole microseconds.
+ * Each permit costs a microsecond or more. A local waiter is released at the end of the
+ * microsecond that holds its instant, and its next request in that microsecond counts from that
+ * instant, while Redis grants at whole microseconds.
  */
 const n = fc.constantFrom(1, 1, 1, 2, 5, 0.5, 1 / 3, 20);
 /**
- * In all less than 2^32: from there on both count from a later instant, but not always from the
+ * Less than 2^32 in all: from there on both count from a later instant, but not always from the
  * same one, and rounding may differ.
  */
 const micros = fc.oneof(
@@ -31,7 +31,7 @@ const micros = fc.oneof(
   fc.integer({ min: 0, max: 5_000_000 }),
 );
 const someMicros = fc.oneof(micros, fc.constantFrom(10_000_000, 60_000_000));
-const deed: fc.Arbitrary<Deed> = fc.oneof(
+const action: fc.Arbitrary<Deed> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ verb: fc.constant("advance"), micros: someMicros }) },
   {
     weight: 6,
@@ -79,9 +79,9 @@ interface Subject extends Limiter {
   getRate?(): number;
 }
 
-/** A limiter on a clock of its own, and what it has answered: the answers, and when they came. */
+/** A limiter on a clock of its own, and its answers with their instants. */
 class Player {
-  readonly told: unknown[] = [];
+  readonly answers: unknown[] = [];
   readonly #clock: FakeClock;
   readonly #limiter: Subject;
   readonly #list: readonly Numbers[];
@@ -92,31 +92,31 @@ class Player {
     this.#list = list;
   }
 
-  async do(deed: Deed): Promise<void> {
-    switch (deed.verb) {
+  async do(action: Deed): Promise<void> {
+    switch (action.verb) {
       case "advance":
-        await this.#clock.advance(deed.micros / 1000);
+        await this.#clock.advance(action.micros / 1000);
         break;
       case "pause":
-        await this.#limiter.pause(deed.micros / 1000);
+        await this.#limiter.pause(action.micros / 1000);
         break;
       case "rate":
-        await this.#setRate(deed.factor);
+        await this.#setRate(action.factor);
         break;
       case "acquire":
-        this.#note(this.#limiter.acquire(deed.n));
+        this.#note(this.#limiter.acquire(action.n));
         break;
       case "timed":
-        this.#note(this.#limiter.tryAcquire(deed.n, deed.micros / 1000));
+        this.#note(this.#limiter.tryAcquire(action.n, action.micros / 1000));
         break;
       case "try":
-        this.told.push(await this.#limiter.tryAcquire(deed.n));
+        this.answers.push(await this.#limiter.tryAcquire(action.n));
         break;
       case "reserve":
-        this.told.push((await this.#limiter.reserve(deed.n)).waitMs);
+        this.answers.push((await this.#limiter.reserve(action.n)).waitMs);
         break;
       default:
-        this.told.push(await this.#limiter[deed.verb](deed.n));
+        this.answers.push(await this.#limiter[action.verb](action.n));
     }
   }
 
@@ -125,14 +125,14 @@ class Player {
     if (setRate === undefined) await this.#limiter.update(policiesOf(this.#list, factor));
     else {
       await setRate.call(this.#limiter, (this.#list[0]?.permitsPerSecond ?? 1) * factor);
-      this.told.push(getRate?.call(this.#limiter));
+      this.answers.push(getRate?.call(this.#limiter));
     }
   }
 
   #note(promise: Promise<unknown>): void {
-    const place = this.told.push("pending") - 1;
+    const place = this.answers.push("pending") - 1;
     const note = (answer: unknown) => {
-      this.told[place] = [answer, this.#clock.now()];
+      this.answers[place] = [answer, this.#clock.now()];
     };
     promise.then(note, note);
   }
@@ -171,29 +171,29 @@ function pair(list: readonly Numbers[], [here, there]: readonly [FakeClock, Fake
 }
 
 /**
- * What shifts those who wait in this process, where on Redis what was told is told: done only when
- * nobody waits.
+ * Re-times local waiters, while instants that Redis has promised stay: done only when no caller
+ * waits.
  */
 const RETIMING: readonly string[] = ["charge", "refund", "pause", "rate"];
 
-limiters("tell the same waits and decisions, at the same instants", async () => {
-  let deeds = 0;
+limiters("local and remote limiters give the same answers at the same instants", async () => {
+  let actions = 0;
   const property = fc.asyncProperty(
     fc.constantFrom(0, 1, 7, 100_000_000).map((units) => (units * 2 ** 24) / 1000),
     fc.oneof(
       { weight: 3, arbitrary: numbers.map((one) => [one]) },
       { weight: 1, arbitrary: fc.tuple(numbers, numbers) },
     ),
-    fc.array(deed, { minLength: 1, maxLength: 25, size: "max" }),
+    fc.array(action, { minLength: 1, maxLength: 25, size: "max" }),
     async (startMs, list, story) => {
       const clocks = [new FakeClock(startMs), new RemoteClock(startMs)] as const;
       const { local, remote } = pair(list, clocks);
-      // on Redis life begins at the first call that changes anything
+      // on Redis the state begins at the first call that changes it
       await remote.reset();
       const here = new Player(clocks[0], local, list);
       const there = new Player(clocks[1], remote, list);
       for (const one of story) {
-        deeds += 1;
+        actions += 1;
         if (RETIMING.includes(one.verb)) {
           const micros = Math.round(local.peek(1e-9).waitMs * 1000) + 1;
           for (const player of [here, there]) await player.do({ verb: "advance", micros });
@@ -202,14 +202,14 @@ limiters("tell the same waits and decisions, at the same instants", async () => 
         await there.do(one);
         await clocks[0].advance(0);
         await clocks[1].advance(0);
-        assert.equal(there.told, here.told);
+        assert.equal(there.answers, here.answers);
       }
       for (const player of [here, there]) await player.do({ verb: "advance", micros: 2e9 });
-      assert.equal(there.told, here.told);
+      assert.equal(there.answers, here.answers);
     },
   );
   await fc.assert(property, { numRuns: 500, includeErrorInReport: true });
-  console.log(`  limiters: 500 histories, ${deeds} deeds`);
+  console.log(`  limiters: 500 histories, ${actions} actions`);
 });
 
 limiters.run();

@@ -21,23 +21,23 @@ import { MapBackend } from "../support/stores/map-backend.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
-/** How many histories are sent before their answers are looked at, and how often. */
+/** How many histories are sent before their replies are compared, and how often. */
 const BATCH = 200;
 const BATCHES = Number(process.env.TWINS_BATCHES ?? 6);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 
-// -- what histories are made of --
+// -- generated histories --
 
 const wild = algorithms.map(({ name }) => samplesOf(name).wild);
 
-/** Who calls: the numbers that one caller's code declares, and others to set them to. */
+/** A caller: the numbers that its code declares, and others that it can set. */
 interface Caller {
   readonly declared: string;
   readonly others: readonly string[];
 }
 
-/** `amount` is cut to the number of policies; `grant` is one of those before, to be undone. */
+/** `amount` is cut to the number of policies; `grant` selects an earlier one to undo. */
 type Ask =
   | { verb: "reserve"; amount: readonly number[]; longest: number; late: number; count: number }
   | { verb: "decide" | "peek"; amount: readonly number[]; late: number }
@@ -52,9 +52,9 @@ interface Call {
   /** How the clock moves before it, microseconds. */
   readonly step: number;
   readonly asks: readonly Ask[];
-  /** Which process sends it; absent: one that does not number its batches. */
+  /** The process that sends it; absent: one that does not number its batches. */
   readonly process?: number | undefined;
-  /** By how much the number of its batch is higher than that of its last one: 0 or less: sent again. */
+  /** By how much the number of the batch exceeds that of its last one; 0 or less: sent again. */
   readonly ahead?: number;
 }
 
@@ -164,7 +164,7 @@ function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
         caller: fc.nat({ max: 2 }),
         step,
         asks: fc.oneof(
-          // what the hot path answers, where nothing disturbs it
+          // requests for the hot path, without disturbance
           { weight: 1, arbitrary: fc.tuple(reserve) },
           { weight: 1, arbitrary: fc.array(ask, { minLength: 1, maxLength: 6, size: "max" }) },
         ),
@@ -176,7 +176,9 @@ function historyOf(callers: fc.Arbitrary<Caller[]>): fc.Arbitrary<History> {
   });
 }
 
-/** Of one caller that sends one request after the other, on a clock that goes on: the hot path answers most. */
+/**
+ * Of one caller that sends one request after the other, on a clock that advances: mostly hot path.
+ */
 function calmHistoryOf(policies: fc.Arbitrary<Policy>): fc.Arbitrary<History> {
   return fc.record({
     start,
@@ -206,7 +208,7 @@ interface Step {
   readonly lifeMs: number | undefined;
 }
 
-/** The history in this process; from here on it is known which grants there are to be undone. */
+/** The history in this process; afterwards it is known which grants can be undone. */
 function rehearse({ start, callers, calls }: History): Step[] {
   const frame = new FrameStore();
   const grants: { amount: readonly number[]; answer: Answer }[] = [];
@@ -277,7 +279,7 @@ function orLost(run: () => StoreReply): StoreReply | LostReplyError {
   }
 }
 
-/** No batches where this process stumbles: it does so again when the history is shrunk. */
+/** No batches at which this process throws: it throws again when the history is shrunk. */
 function rehearsed(history: History): Step[] {
   try {
     return rehearse(history);
@@ -288,7 +290,7 @@ function rehearsed(history: History): Step[] {
 
 let redis: Redis;
 
-/** Counts what the hot path answers; or leaves everything to the frame behind it. */
+/** Counts the replies of the hot path, or disables it so that the frame behind it replies. */
 class Runner implements ScriptRunner {
   readonly isHot: boolean;
   readonly stores = new Map<string, RedisStore>();
@@ -323,7 +325,7 @@ const cold = new Runner(false);
 
 /**
  * Runs the histories on Redis, side by side: their first batches, which share calls, then their
- * second ones, and so on. What differs first in each, if anything.
+ * second ones, and so on. Returns the first difference in each, if any.
  */
 async function compare(
   histories: readonly Step[][],
@@ -403,12 +405,12 @@ function differenceOf(
     return `${where()} answers\n${show(reply)}\nexpected\n${show(expected)}`;
   }
   if (!Buffer.from(bytes ?? []).equals(realBytes ?? Buffer.alloc(0))) {
-    return `${where()} keeps\n${describeState(realBytes)}\nexpected\n${describeState(bytes)}`;
+    return `${where()} stores\n${describeState(realBytes)}\nexpected\n${describeState(bytes)}`;
   }
   const life = lifeMs === undefined ? -2 : lifeMs === Infinity ? -1 : lifeMs;
   const passed = life - realLife;
   if (passed >= 0 && passed <= (life < 0 ? 0 : 60_000)) return undefined;
-  return `${where()} keeps it for ${realLife} ms, expected ${life}`;
+  return `${where()} stores it for ${realLife} ms, expected ${life}`;
 }
 
 function show({ inForce, answers }: StoreReply): string {
@@ -441,7 +443,10 @@ function caller(declared: string, ...others: string[]): Caller {
 const one: Ask = { verb: "reserve", amount: [1, 1, 1], longest: 1e6, late: 0, count: 2 };
 const setFirst: Ask = { verb: "set", other: 0 };
 
-/** Calls for one permit each, after so many microseconds; a process that is late asks from then on. */
+/**
+ * Calls for one permit each, with these distances in microseconds; a process that falls behind
+ * continues from its current time.
+ */
 function lone(declared: string, start: number, ...calls: [step: number, late: number][]): History {
   return {
     start,
@@ -461,7 +466,7 @@ const REBASED = 2 ** 32;
 const regressions: Record<string, History[]> = {
   smooth: [
     lone("s1", 1, [REBASED - 1, 1], [REBASED, 1], [0, 1], [0, 0], [REBASED - 1, 0], [0, 0], [0, 1]),
-    // letters inside numbers ("Infinity", "1e-7") are no algorithms: the state stays
+    // letters inside numbers ("Infinity", "1e-7") are no algorithm codes: the state stays
     ...["sInfinity", "s1e-7", "s5 1e-7"].map((other) => ({
       start: 1_700_000_000_000_000,
       callers: [caller("s5"), caller(other)],
@@ -476,7 +481,7 @@ const regressions: Record<string, History[]> = {
         return { caller: i, step: 1000, asks };
       }),
     },
-    // not a number, which in several policies was a loop without end
+    // not a number, which in several policies caused an endless loop
     ...[
       caller("s1\ns5e-324", "s1\ns1"),
       caller("s1 1 1\ns1 1e-300 1", "s1 1 1\ns3000000"),
@@ -492,7 +497,7 @@ const regressions: Record<string, History[]> = {
       ],
     })),
   ],
-  // sums beyond the doubles were not numbers, and a loop had no end
+  // sums beyond the doubles were not numbers, and caused an endless loop
   gcra: [
     {
       start: 0,
@@ -537,8 +542,8 @@ async function holdsFor(
   hot.hotAnswers = 0;
   const batches = Math.ceil(BATCHES / copies);
   for (let batch = 0; batch < batches; batch++) {
-    // fast-check would run one after the other: they are only drawn from it, and one that
-    // differs it runs again, to shrink it
+    // fast-check would run them one after the other. So they are only drawn from it, and one that
+    // differs is run again by it, to be shrunk
     const draw = { seed: seed + batch, numRuns: BATCH };
     const drawn = fc.sample(arbitrary, draw).map(rehearsed);
     const histories = drawn.flatMap((history) => Array.from({ length: copies }, () => history));
@@ -563,27 +568,27 @@ async function holdsFor(
 }
 
 for (const { name } of algorithms) {
-  twins(`${name}: Redis answers and saves what TypeScript does, to the last bit`, async () => {
+  twins(`${name}: Redis replies and stores the same as TypeScript, to the last bit`, async () => {
     await holdsFor(name, historyOf(callersOf(samplesOf(name).wild)), 1);
   });
 
   if (isHot(name)) {
-    twins(`${name}: the hot path answers lone requests, to the last bit`, async () => {
+    twins(`${name}: the hot path answers single requests exactly, to the last bit`, async () => {
       await holdsFor(name, calmHistoryOf(samplesOf(name).wild), 2);
-      // about one to two for each history, as the seed has it
+      // about one to two for each history, depending on the seed
       assert.ok(hot.hotAnswers > (BATCH * BATCHES) / 4, `only ${hot.hotAnswers}`);
     });
   }
 }
 
-twins("a state remembers the last 64 callers, and tells them apart", async () => {
+twins("a state remembers the last 64 callers, and distinguishes them", async () => {
   const frame = new FrameStore();
   const store = hot.storeFor("s5");
   const many = Array.from({ length: 70 }, (_, i) => `${i}`.padStart(8, "p"));
   const batches: BatchId[] = [
     ...many.map((caller) => ({ caller, number: 7 })),
     ...[many[69], many[6], many[5]].map((caller) => ({ caller: String(caller), number: 7 })),
-    // ids that are found across the end of one entry and the beginning of the next
+    // ids that match across the end of one entry and the beginning of the next
     { caller: "xxxxaaaa", number: 0x61616161 },
     ...[1, 2, 2, 1, 3].map((number) => ({ caller: "aaaaaaaa", number })),
     ...[0x61616161, 0x61616162].map((number) => ({ caller: "xxxxaaaa", number })),
@@ -601,7 +606,7 @@ twins("a state remembers the last 64 callers, and tells them apart", async () =>
     const bytes = await redis.getBuffer(PREFIX);
     assert.is(describeState(bytes), describeState(frame.saved("")?.bytes), `batch ${i}`);
   }
-  // caller 6 is the oldest of 64; what caller 5 had sent is forgotten, and is run again
+  // caller 6 is the oldest of 64; the batches of caller 5 are forgotten, and run again
   assert.equal(lost, [70, 71, 76, 77, 79, 82]);
 });
 
@@ -631,7 +636,7 @@ for (const declared of replaced.map((policy) => writePolicies([policy]))) {
     const expected = older.runBatch("", declared, [request], 1e15, [], batchId(3));
     assert.is(expected.remembered, 1);
     assert.equal(await there(3), expected);
-    // beside another caller
+    // with another caller
     const other = batchId(9, "process1");
     older.runBatch("", declared, [request], 1e15, [], other);
     await store.run("", declared, [request], 1e15, other);
@@ -641,7 +646,7 @@ for (const declared of replaced.map((policy) => writePolicies([policy]))) {
   });
 }
 
-twins("several algorithms at once: the same, to the last bit", async () => {
+twins("several algorithms at once: the same replies, to the last bit", async () => {
   await holdsFor("mixed", historyOf(mixedCallers), 1);
 });
 

@@ -9,7 +9,7 @@ const setRate = () => {};
 const make = (more: Partial<Parameters<typeof checkAdaptive>[0]> = {}) =>
   new AdaptiveRate(checkAdaptive({ min: 10, max: 100, setRate, ...more }), 0);
 
-/** Lets a request in at each of so many seconds from then on, and tells the rate after each. */
+/** Grants a request at each of these seconds, and returns the rate after each. */
 function inUse(rate: AdaptiveRate, fromMs: number, seconds: number): number[] {
   return Array.from({ length: seconds }, (_, i) => {
     const at = fromMs + 1000 * (i + 1);
@@ -22,7 +22,8 @@ const close = (actual: number | undefined, expected: number) =>
   assert.ok(Math.abs((actual ?? Number.NaN) - expected) < 1e-9, `${actual} is not ${expected}`);
 
 test("a refusal lowers the rate to what was sustained since the last pause", () => {
-  // in so many ms since the last pause, to stay away for so long: the share of the rate
+  // the ms since the last pause, the ms of the requested pause, and the share of the rate that
+  // results
   const rows: [number, number, number][] = [
     [500, 1000, 0.5],
     [29_500, 30_000, 0.5],
@@ -45,14 +46,14 @@ test("a refusal lowers the rate to what was sustained since the last pause", () 
   }
 });
 
-test("one decrease for each round", () => {
+test("one decrease for each burst of refusals", () => {
   const rate = make();
   rate.accepted(0, 20, true);
   assert.ok(rate.refused(500, 520, 1000));
   close(rate.rate, 49);
   for (const sentAt of [501, 510, 1519]) assert.not(rate.refused(sentAt, sentAt + 20, 1000));
   close(rate.rate, 49);
-  // the last of them asked to stay away until then
+  // the last refusal asked for a pause until then
   assert.not(rate.refused(2538, 2558, 1000));
   rate.accepted(3558, 3578, true);
   assert.ok(rate.refused(4058, 4078, 1000));
@@ -64,14 +65,14 @@ test("a pause that was too short does not change the rate", () => {
   rate.accepted(0, 0, true);
   assert.ok(rate.refused(500, 500, 1000));
   for (const at of [1500, 2500, 3500]) {
-    // one that was sent before is no sign that the server lets in again
+    // a request that was sent before does not prove that the server grants again
     rate.accepted(at - 1001, at, true);
     assert.not(rate.refused(at, at, 1000));
   }
   close(rate.rate, 49);
 });
 
-test("stays within the bounds", () => {
+test("the rate stays within the bounds", () => {
   const rate = make();
   for (let at = 0; at < 20_000; at += 2000) {
     rate.accepted(at, at, true);
@@ -81,7 +82,7 @@ test("stays within the bounds", () => {
   assert.is(Math.max(...inUse(rate, 20_000, 1000)), 100);
 });
 
-test("before the first refusal it rises once a second by `increase`, and not beyond the highest", () => {
+test("before the first refusal the rate rises once a second by `increase`, up to the highest", () => {
   const rate = make({ start: 98.5, increase: 1 });
   assert.not(rate.accepted(999, 999, true));
   assert.not(rate.accepted(1000, 1000, false));
@@ -93,7 +94,7 @@ test("before the first refusal it rises once a second by `increase`, and not bey
   assert.is(rate.rate, 100);
 });
 
-test("after a refusal it stays, then rises slowly, then fast", () => {
+test("after a refusal the rate stays, then rises slowly, then fast", () => {
   const rate = make({ max: 1000, start: 100 });
   rate.accepted(0, 0, true);
   rate.refused(99_500, 99_500, 1000);
@@ -105,7 +106,7 @@ test("after a refusal it stays, then rises slowly, then fast", () => {
   assert.ok((seen[45 + 56] ?? 0) > 2 * (seen[0] ?? 0), "twice as much within a minute");
 });
 
-test("after a rough measurement it does not stay as long", () => {
+test("after an inaccurate measurement the rate does not stay as long", () => {
   for (const [tookMs, holds] of [
     [500, 20],
     [3999, 20],
@@ -122,7 +123,7 @@ test("after a rough measurement it does not stay as long", () => {
   }
 });
 
-test("never rises by more than `increase` in a second", () => {
+test("the rate never rises by more than `increase` in a second", () => {
   const rate = make({ increase: 0.1 });
   rate.accepted(0, 0, true);
   rate.refused(500, 500, 1000);
@@ -130,7 +131,7 @@ test("never rises by more than `increase` in a second", () => {
   close((seen[99] ?? 0) - (seen[98] ?? 0), 0.1);
 });
 
-test("a refusal while it rises takes back what the last two seconds have added", () => {
+test("a refusal while the rate rises takes back the increases of the last two seconds", () => {
   const rate = make({ start: 50, increase: 10 });
   const [, before = 0, , now = 0] = inUse(rate, 0, 4);
   assert.equal([before, now], [70, 90]);

@@ -13,7 +13,7 @@ import {
 import { watch } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-const test = suite("limited fetch, a rate that is found");
+const test = suite("limited fetch, adaptive rate");
 
 const URL_OF = "http://api.test/";
 
@@ -38,7 +38,7 @@ function adaptive(
   return { rates, call };
 }
 
-/** So many ms, and up to so many more by a chance that is always the same. */
+/** A latency of at least `leastMs`, plus up to `moreMs` from a fixed random sequence. */
 function between(leastMs: number, moreMs: number): () => number {
   let state = 1;
   return () => {
@@ -47,8 +47,8 @@ function between(leastMs: number, moreMs: number): () => number {
   };
 }
 
-// what they refuse in the half minute after the rate has reached twice the old limit: a window is
-// refused once for each in which the rate rose, a bucket when it is empty
+// what each server refuses in the half minute after the rate has reached twice the old limit: a
+// window refuses once for each window in which the rate rose, a bucket when it is empty
 const servers = [
   { name: "a fixed window of 1 s", make: () => fixedWindow(1000), above: 1 },
   { name: "a fixed window of 10 s", make: () => fixedWindow(10_000), above: 3 },
@@ -85,7 +85,7 @@ for (const { name, make, above } of servers) {
       server.perSecond = perSecond / 2;
       await clock.advance(120 * S);
       const [fell] = server.refused(180 * S, 300 * S);
-      assert.ok(fell, "it has noticed");
+      assert.ok(fell, "the limiter has noticed");
       const after = server.refused(fell.at, fell.at + 30 * S);
       assert.is(burstsOf(after), 1, JSON.stringify(after));
       assert.ok(roundsOf(after) <= 3, JSON.stringify(after));
@@ -96,7 +96,7 @@ for (const { name, make, above } of servers) {
       await clock.advance(160 * S);
       const atLimit = ({ at }: { at: number }) => server.used(at - 3 * S, at) > 0.9;
       const [risen] = server.refused(320 * S, 460 * S).filter(atLimit);
-      assert.ok(risen, "it has found the limit again");
+      assert.ok(risen, "the limiter has found the limit again");
       const rounds = roundsOf(server.refused(risen.at, risen.at + 30 * S));
       assert.ok(rounds <= above, `refused ${rounds} times`);
       const again = server.used(risen.at, 460 * S);
@@ -121,7 +121,7 @@ test("an idle client does not raise the rate", async () => {
   assert.equal(rates, [5]);
 });
 
-test("a rate that cannot be set at first is an error, and is tried again", async () => {
+test("a rate that cannot be set at first is an error, and is set again", async () => {
   const server = fakeServer(status(200));
   const { clock } = server;
   let tries = 0;

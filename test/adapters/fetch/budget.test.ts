@@ -18,16 +18,16 @@ test("a quota without reports holds no request", () => {
   budget.take(1000, 0);
   assert.equal([budget.left(0), budget.holdMs(1e9, 0)], [Infinity, 0]);
   budget.update(quota(3, undefined), 0, 0, 0);
-  assert.is(budget.left(0), Infinity, "a number without an end says nothing of what comes");
+  assert.is(budget.left(0), Infinity, "a number without an end predicts nothing");
 });
 
-test("the example of its essay", () => {
+test("the example of the essay in budget.ts", () => {
   const budget = new Budget();
-  const told = { limit: 10, windowMs: 1000 };
-  budget.update(quota(9, 999, told), 2, 0, 10);
+  const window = { limit: 10, windowMs: 1000 };
+  budget.update(quota(9, 999, window), 2, 0, 10);
   assert.is(budget.left(10), 7);
   budget.take(1, 20); // D
-  budget.update(quota(2, 975, told), 0, 20, 30);
+  budget.update(quota(2, 975, window), 0, 20, 30);
   assert.is(budget.left(30), 2);
   for (const at of [31, 32]) {
     assert.is(budget.holdMs(1, at), 0);
@@ -61,7 +61,7 @@ test("a request that needs more than the server ever grants is not held for ever
   );
 });
 
-test("a late response, overtaken by others, only lowers what is left", () => {
+test("a response that was overtaken by others only lowers what is left", () => {
   const budget = new Budget();
   budget.update(quota(5, 1000), 0, 100, 120);
   budget.update(quota(50, 900), 0, 90, 125);
@@ -92,15 +92,15 @@ test("without a limit nothing is known after the reset", () => {
 
 test("the next window begins with the first request, and is assumed until a response reports", () => {
   const budget = new Budget();
-  const told = { limit: 10, windowMs: 1000 };
-  budget.update(quota(0, 400, told), 0, 0, 0);
+  const window = { limit: 10, windowMs: 1000 };
+  budget.update(quota(0, 400, window), 0, 0, 0);
   assert.is(budget.left(1300), 10);
   budget.take(10, 1350);
-  assert.is(budget.holdMs(1, 1390), 100, "look again soon");
+  assert.is(budget.holdMs(1, 1390), 100, "ask again soon");
   assert.is(budget.holdMs(1, 1450), 100, "what was sent is not forgotten");
   assert.is(budget.holdMs(1, 2300), 50, "it ends at 2350");
-  budget.update(quota(15, 990, { ...told, limit: 25 }), 0, 1350, 1500);
-  assert.is(budget.left(1500), 15, "the limit is a higher one now");
+  budget.update(quota(15, 990, { ...window, limit: 25 }), 0, 1350, 1500);
+  assert.is(budget.left(1500), 15, "the limit is higher now");
   assert.is(budget.holdMs(16, 1500), 990);
 });
 
@@ -122,10 +122,10 @@ test("resets in whole seconds: the earliest counts until a new window is certain
   assert.is(budget.holdMs(1, 1700), 2000);
 });
 
-test("a bucket fills up on the way", () => {
+test("a bucket is refilled while a request is in flight", () => {
   const budget = new Budget();
-  const told = { limit: 60, gradual: true };
-  budget.update(quota(0, 60_000, told), 0, 0, 0);
+  const window = { limit: 60, gradual: true };
+  budget.update(quota(0, 60_000, window), 0, 0, 0);
   assert.equal(
     [1, 3].map((cost) => budget.holdMs(cost, 0)),
     [1000, 3000],
@@ -135,11 +135,11 @@ test("a bucket fills up on the way", () => {
   assert.ok(budget.holdMs(1, 60_002) > 0);
 
   const full = new Budget();
-  full.update(quota(60, 0, told), 0, 0, 0);
+  full.update(quota(60, 0, window), 0, 0, 0);
   assert.is(full.holdMs(60, 0), 0);
 });
 
-test("a bucket without a reported limit comes back as a whole at the reset", () => {
+test("a bucket without a reported limit is full again at the reset", () => {
   const budget = new Budget();
   budget.update(quota(0, 500, { gradual: true }), 0, 0, 0);
   assert.equal([budget.holdMs(1, 100), budget.holdMs(1, 500)], [400, 0]);

@@ -46,7 +46,7 @@ test("each request waits for its turn", async () => {
   assert.is(await calls[2]?.value?.text(), "fine");
 });
 
-test("has the type of fetch, and passes its arguments on", async () => {
+test("a limited fetch has the type of fetch, and passes its arguments on", async () => {
   const { clock, seen, call } = setUp(ok);
   const same: typeof fetch = call;
   const inputs: Parameters<typeof fetch>[] = [
@@ -64,7 +64,7 @@ test("has the type of fetch, and passes its arguments on", async () => {
   );
 });
 
-test("the platform's fetch, looked up at each call", async () => {
+test("the platform's fetch is looked up at each call", async () => {
   const real = globalThis.fetch;
   const { clock, server, limiter } = setUp(ok);
   const call = limitedFetch(limiter, { clock });
@@ -116,7 +116,7 @@ test("retry times in other forms than seconds", async () => {
   }
 });
 
-test("a 403 because of a limit acts as a 429: all requests pause", async () => {
+test("a 403 that reports a limit acts as a 429: all requests pause", async () => {
   const rows: [fields: Record<string, string>, again: number][] = [
     [{ "retry-after": "2" }, 2015],
     [{ "retry-after": "2", "x-ratelimit-remaining": "50" }, 2015],
@@ -137,7 +137,7 @@ test("a 403 because of a limit acts as a 429: all requests pause", async () => {
   const { clock, get, seen } = setUp(status(403, { "x-ratelimit-remaining": "0" }), { retries: 1 });
   get();
   await clock.advance(5000);
-  assert.is(seen.length, 2, "nothing remains, and nothing is said of when: the backoff");
+  assert.is(seen.length, 2, "nothing remains, and no retry time is given: the backoff applies");
 });
 
 test("any other 403 is returned", async () => {
@@ -172,7 +172,7 @@ test("a 503 without a retry time delays this request only", async () => {
   get();
   await clock.advance(5000);
   const [, second = 0, again = 0] = arrivals();
-  assert.is(second, 105, "the next one does not wait for it");
+  assert.is(second, 105, "the next request does not wait for it");
   assert.ok(again >= 510 && again <= 1015, `${again}`);
   assert.is(first.value?.status, 200);
 });
@@ -264,7 +264,7 @@ for (const [title, code, times, init, any = false] of repeated) {
   });
 }
 
-test("a Request with a body was read: it is not sent again; one without is", async () => {
+test("a Request with a body was read: it is not sent again; one without a body is", async () => {
   for (const [request, times] of [
     [new Request(URL_OF, { method: "PUT", body: "text" }), 1],
     [new Request(URL_OF, { method: "PUT" }), 3],
@@ -286,10 +286,10 @@ test("bodies of discarded responses are cancelled", async () => {
   const call = get();
   await clock.advance(20_000);
   assert.equal(cancelled, [1, 2]);
-  assert.ok(call.value?.body, "the last one is the caller's");
+  assert.ok(call.value?.body, "the last body is the caller's");
 });
 
-test("a request that fails on the way is sent again if that is safe", async () => {
+test("a request that fails in transit is sent again if that is safe", async () => {
   const broken = new TypeError("fetch failed");
   const failing = () => {
     throw broken;
@@ -346,9 +346,9 @@ test("an error that would come again is not retried", async () => {
 test("a signal ends the call in every phase, with its own reason", async () => {
   const phases: [title: string, answer: Answer, at: number, sent: number][] = [
     ["before", ok, 0, 0],
-    ["in the line", ok, 50, 0],
-    ["on the way", ok, 103, 0],
-    ["on the way back", ok, 107, 1],
+    ["in the queue", ok, 50, 0],
+    ["while sending", ok, 103, 0],
+    ["while receiving", ok, 107, 1],
     ["in a pause", status(429, { "retry-after": "9" }), 1000, 1],
     ["in a backoff", status(503), 300, 1],
   ];
@@ -371,7 +371,7 @@ test("a signal ends the call in every phase, with its own reason", async () => {
   }
 });
 
-test("a signal ends a call while its limiter, permits or store never answer", async () => {
+test("a signal ends a call whose limiter, permits or store never answer", async () => {
   const never = () => new Promise<never>(() => {});
   const fetch = async () => new Response(null, { status: 429 });
   const limiter = RateLimiter.create(1000);
@@ -391,7 +391,7 @@ test("a signal ends a call while its limiter, permits or store never answer", as
   }
 });
 
-test("many calls of one signal, on the way or in a backoff, add one listener", async () => {
+test("many calls of one signal, in flight or in a backoff, add one listener", async () => {
   const { clock, fetch } = fakeServer(status(503));
   const limiter = RateLimiter.create(1e6, { clock });
   const call = limitedFetch(limiter, { clock, fetch: (input) => fetch(input) });
@@ -408,7 +408,7 @@ test("many calls of one signal, on the way or in a backoff, add one listener", a
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
-test("a call that was aborted in the line took nothing", async () => {
+test("a call that was aborted in the queue took nothing", async () => {
   const { clock, get, arrivals } = setUp(ok);
   const controller = new AbortController();
   get();
@@ -420,14 +420,14 @@ test("a call that was aborted in the line took nothing", async () => {
   assert.equal(arrivals(), [5, 105]);
 });
 
-test("init.signal null: not even the request's own", async () => {
+test("init.signal null overrides the request's own signal", async () => {
   const { clock, get } = setUp(ok);
   const call = get({ signal: null }, new Request(URL_OF, { signal: AbortSignal.abort("no") }));
   await clock.advance(100);
   assert.is(call.value?.status, 200);
 });
 
-test("a limiter for each request", async () => {
+test("the limiter may be chosen for each request", async () => {
   const server = fakeServer(ok);
   const { clock, seen } = server;
   const slow = RateLimiter.create(1, { clock, burstSeconds: 0 });
@@ -450,7 +450,7 @@ test("a limiter for each request", async () => {
   );
 });
 
-test("a key of a keyed limiter pauses alone", async () => {
+test("the pause of a keyed limiter applies to one key", async () => {
   const server = fakeServer(inTurn(status(429, { "retry-after": "1" }), ok));
   const { clock, seen } = server;
   const keyed = KeyedLimiter.create(tokenBucket({ capacity: 1, refill: 10, everyMs: 1000 }), {
@@ -529,7 +529,7 @@ test("a response whose body was read already is returned", async () => {
   assert.is((await call(URL_OF)).status, 200);
 });
 
-test("a failed request counts as the option says", async () => {
+test("a failed request counts as the option `failed` says", async () => {
   const rows: [answer: Answer, failed: LimitedFetchOptions["failed"], taken: number[]][] = [
     [status(400), undefined, [1, 40]],
     [status(400), { tokens: 0 }, [1, 0]],
@@ -550,7 +550,7 @@ test("a failed request counts as the option says", async () => {
   }
 });
 
-test("a request given up on the way may have been answered: it counts", async () => {
+test("a request aborted in flight may have been answered: it counts", async () => {
   const { clock, call, taken } = both(ok, { failed: 0 });
   const controller = new AbortController();
   const end = failure(() => call(URL_OF, { signal: controller.signal }));
@@ -593,7 +593,7 @@ test("a limiter that cannot be paused does not lose the response", async () => {
   assert.equal(
     server.seen.map(({ at }) => at),
     [5, 1015],
-    "it stays away itself",
+    "the request stays charged",
   );
 });
 
@@ -611,7 +611,7 @@ test("a rate that cannot be set does not lose the response", async () => {
   assert.ok(calls > 1, "the rate has risen");
 });
 
-test("bad arguments are refused before anything has happened", async () => {
+test("bad arguments are refused before anything happens", async () => {
   const limiter = RateLimiter.create(1);
   const rows: [LimitedFetchOptions, string][] = [
     [{ permits: 0 }, "permits must be a finite number above 0, got 0"],

@@ -8,7 +8,7 @@ const test = suite("a limiter for each key");
 
 const make = () => RateLimiter.create(1);
 
-test("one for each origin, whatever the path", () => {
+test("each origin has one limiter, for every path", () => {
   const origins: string[] = [];
   const of = perOrigin((origin) => {
     origins.push(origin);
@@ -20,7 +20,7 @@ test("one for each origin, whatever the path", () => {
   assert.equal(origins, ["https://a.test", "http://a.test"]);
 });
 
-test("one for any key of a request", () => {
+test("a function chooses the key of a request", () => {
   const of = perKey((request) => request.headers.get("x-tenant") ?? "", make);
   const request = (tenant: string) =>
     new Request("http://a.test", { headers: { "x-tenant": tenant } });
@@ -28,7 +28,7 @@ test("one for any key of a request", () => {
   assert.is.not(of(request("ann")), of(request("bob")));
 });
 
-test("the limiter that was not used for longest is dropped", () => {
+test("the limiter that was unused for longest is dropped", () => {
   const of = perOrigin(make, { maxKeys: 2 });
   const ask = (name: string) => of(new Request(`http://${name}.test`));
   const [a, b] = [ask("a"), ask("b")];
@@ -38,13 +38,13 @@ test("the limiter that was not used for longest is dropped", () => {
 });
 
 test("bad arguments are refused", async () => {
-  const rows: [deed: () => unknown, message: string][] = [
+  const rows: [action: () => unknown, message: string][] = [
     [() => perOrigin(5 as never), "make must be a function, got 5"],
     [() => perKey("host" as never, make), 'keyOf must be a function, got "host"'],
     [() => perOrigin(make, { maxKeys: 0 }), "maxKeys must be a whole number, 1 or more, got 0"],
     [() => perOrigin(make, { most: 1 } as never), 'options has no "most"; expected one of maxKeys'],
   ];
-  for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
+  for (const [action, message] of rows) assert.match(String(await failure(action)), message);
 });
 
 test.run();

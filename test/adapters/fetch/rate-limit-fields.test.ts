@@ -15,7 +15,7 @@ const NOW = Date.UTC(2026, 0, 1, 12, 0, 0);
 const quotasOf = (fields: Record<string, string>) => readQuotas(new Headers(fields), NOW);
 const retryAfterOf = (fields: Record<string, string>) => readRetryAfterMs(new Headers(fields), NOW);
 
-/** A quota in short: name, remaining, limit, reset, window; and "gradual". */
+/** A quota, abbreviated: name, remaining, limit, reset, window; and "gradual". */
 function short({ name, remaining, limit, resetMs, windowMs, gradual }: ServerQuota): unknown[] {
   return [name, remaining, limit, resetMs, windowMs, ...(gradual ? ["gradual"] : [])];
 }
@@ -82,7 +82,7 @@ const dialects: [title: string, fields: Record<string, string>, ...quotas: unkno
     [none, 1, none, 0, none],
   ],
   [
-    "by the server's clock, not ours",
+    "counted by the server's clock, not the local one",
     {
       "x-ratelimit-remaining": "1",
       "x-ratelimit-reset": String(NOW / 1000 + 20),
@@ -91,7 +91,7 @@ const dialects: [title: string, fields: Record<string, string>, ...quotas: unkno
     [none, 1, none, 15_000, none],
   ],
   [
-    "both dialects: the standard one",
+    "both dialects: the standard one is used",
     { ratelimit: '"d";r=50;t=30', "x-ratelimit-remaining": "40" },
     ["d", 50, none, 30_000, none],
   ],
@@ -130,7 +130,7 @@ for (const [title, fields, ...quotas] of dialects) {
   test(title, () => assert.equal(quotasOf(fields).map(short), quotas));
 }
 
-test("Retry-After in seconds, as a date, in ms, and senseless", () => {
+test("Retry-After in seconds, as a date, in ms, and invalid", () => {
   const rows: [Record<string, string>, number | undefined][] = [
     [{ "retry-after": "120" }, 120_000],
     [{ "retry-after": "0" }, 0],
@@ -161,7 +161,7 @@ test("Retry-After in seconds, as a date, in ms, and senseless", () => {
   for (const [fields, ms] of rows) assert.is(retryAfterOf(fields), ms, JSON.stringify(fields));
 });
 
-test("when some of it comes back: of a bucket soon, of a window when it ends", () => {
+test("the retry time: soon for a bucket, at its end for a window", () => {
   const [requests, tokens] = quotasOf({
     "x-ratelimit-limit-requests": "60",
     "x-ratelimit-remaining-requests": "0",

@@ -1,4 +1,4 @@
-// Longer against a real server, which changes its mind, and tells nothing.
+// Longer runs against real servers, which change their limits, and of which some report nothing.
 
 import * as assert from "uvu/assert";
 import { limitedFetch } from "../../../src/adapters/fetch/index.ts";
@@ -9,7 +9,7 @@ import { suite } from "../../support/suite.ts";
 
 const test = suite("limited fetch, real servers, long", { timeoutMs: 250_000 });
 
-/** Sends for so long by so many callers, while the limit is another one every so often. */
+/** Sends for `forMs` from many callers, while the limit changes at intervals. */
 async function load(
   call: typeof fetch,
   counter: WindowCounter,
@@ -62,10 +62,10 @@ test("a server that reports nothing, and changes its limit: the rate is found", 
   const refused = counter.refusedAt.map((at) => Math.round(at - first));
   const refusedWithin = (from: number, to: number) => refused.filter((at) => at > from && at < to);
   console.log(`${(100 * share).toFixed(1)} % used in two minutes; refused at ${refused} ms`);
-  // as many as the law promises where timers are on time: adaptive.test.ts
+  // as many as the algorithm promises where timers are on time: adaptive.test.ts
   assert.ok(share >= 0.6, `${share} of the allowance was used`);
   assert.ok(bursts(refusedWithin(0, 120_000), 5000) <= 10, `${refused}`);
-  // a pause is 1 s long, so that what is refused again within four of them is of the same burst
+  // a pause is 1 s long, so that refusals within four pauses belong to the same burst
   assert.ok(bursts(refusedWithin(120_000, 140_000), 5000) <= 3, `${refused}`);
 });
 

@@ -16,7 +16,7 @@ const test = suite("limited fetch, real servers");
 const WINDOW_MS = 1000;
 const LIMIT = 40;
 
-/** So many callers for so many windows; what the server made of them. */
+/** Runs callers for a number of windows; returns what the server granted and refused. */
 async function underLoad(limiter: RateLimiter, callers: number, windows: number) {
   const counter = new WindowCounter(LIMIT, WINDOW_MS);
   const server = await httpServer(() => {
@@ -39,15 +39,15 @@ async function underLoad(limiter: RateLimiter, callers: number, windows: number)
 }
 
 test("with the right limit nothing is refused; with an unknown limit at most one burst", async () => {
-  const [told, untold] = await Promise.all([
+  const [known, unknown] = await Promise.all([
     underLoad(RateLimiter.create(LIMIT, { burstSeconds: 0 }), 10, 2),
     underLoad(RateLimiter.create(2000, { prefilled: true }), 60, 2),
   ]);
-  const { refusedAt } = untold.counter;
-  assert.is(told.counter.refused, 0);
+  const { refusedAt } = unknown.counter;
+  assert.is(known.counter.refused, 0);
   assert.ok(bursts(refusedAt, WINDOW_MS / 2) <= 1, `${refusedAt.map(Math.round)}`);
-  // on a busy machine windows go by unused: that nine tenths are used is asked in the soak
-  for (const { share } of [told, untold]) assert.ok(share > 0.25, `${share} was used`);
+  // on a busy machine windows pass unused: the soak checks that nine tenths are used
+  for (const { share } of [known, unknown]) assert.ok(share > 0.25, `${share} was used`);
 });
 
 test("connections of discarded responses do not pile up", async () => {
@@ -69,7 +69,7 @@ test("connections of discarded responses do not pile up", async () => {
   await server.close();
 });
 
-test("an abort ends a request on the way", async () => {
+test("an abort ends a request in flight", async () => {
   const server = await httpServer(() => new Promise(() => {}));
   const call = limitedFetch(RateLimiter.create(1000));
   const reason = new Error("enough");
@@ -79,7 +79,7 @@ test("an abort ends a request on the way", async () => {
   await server.close();
 });
 
-test("a server that is not there: the error of fetch, after the retries", async () => {
+test("a server that is down: the error of fetch, after the retries", async () => {
   const server = await httpServer(() => ({ status: 200 }));
   await server.close();
   const call = limitedFetch(RateLimiter.create(1000), { retries: 2, backoffMs: 10 });
@@ -99,7 +99,7 @@ test("on Redis a refusal also delays requests of other processes", async () => {
     const first = limitedFetch(here)(server.url);
     while ((await there.peek()).waitMs < 10) await new Promise((done) => setTimeout(done, 1));
     const second = await limitedFetch(there)(server.url);
-    assert.ok(performance.now() - startedAt >= 995, "it waited for the pause");
+    assert.ok(performance.now() - startedAt >= 995, "the request waited for the pause");
     assert.equal([(await first).status, second.status, n], [200, 200, 3]);
   } finally {
     redis.disconnect();

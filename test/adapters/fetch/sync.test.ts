@@ -26,7 +26,7 @@ async function load(
   await all;
 }
 
-/** A server that counts windows and tells how it stands; what it is asked is up to the test. */
+/** A server that counts windows and reports its state; each test chooses the requests. */
 function windowed(limit: number, windowMs: number) {
   const counter = new WindowCounter(limit, windowMs);
   const server = fakeServer((_, now) => {
@@ -42,7 +42,7 @@ function fetchWith({ clock, fetch }: FakeServer, limiter: LocalLimiter, more: Li
   return limitedFetch(limiter, { fetch, clock, ...more });
 }
 
-test("a limiter that is much too fast: one burst of refusals, then none, and all is used", async () => {
+test("a limiter that is much too fast causes one burst of refusals, then uses the whole limit", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(1000, { clock: server.clock, prefilled: true });
   await load(server, fetchWith(server, limiter, { retries: 5 }), 75, 60_000);
@@ -59,7 +59,7 @@ test("without sync every window is overrun", async () => {
   assert.ok(bursts(counter.refusedAt, 2000) > 5, `${counter.refusedAt}`);
 });
 
-test("the server's limit changes: one burst of refusals at the most", async () => {
+test("a change of the server's limit causes one burst of refusals at the most", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(1000, { clock: server.clock });
   const call = fetchWith(server, limiter, { retries: 5 });
@@ -79,7 +79,7 @@ test("the server's limit changes: one burst of refusals at the most", async () =
   assert.ok(share > 0.9, `${share} of the allowance was used`);
 });
 
-test("a limit shared with others is not overrun", async () => {
+test("a limit shared with another client is not overrun", async () => {
   const { counter, server } = windowed(50, 4000);
   const { clock } = server;
   const limiter = RateLimiter.create(12.5, { clock });
@@ -91,13 +91,13 @@ test("a limit shared with others is not overrun", async () => {
   };
   other();
   await load(server, call, 10, 60_000);
-  // the other one may take the last of a window while one of ours is on the way
+  // the other client may take the last permit of a window while a request of this one is in flight
   assert.ok(refusals(server.seen) <= 8, `${refusals(server.seen)} refused in 15 windows`);
   const share = counter.acceptedWithin(60_000) / (50 * 15);
   assert.ok(share > 0.9, `${share} of the allowance was used`);
 });
 
-test("with the right limit there is no refusal", async () => {
+test("the right limit causes no refusal", async () => {
   const { counter, server } = windowed(50, 4000);
   const limiter = RateLimiter.create(12.5, { clock: server.clock, burstSeconds: 0 });
   await load(server, fetchWith(server, limiter, {}), 20, 60_000);
@@ -139,7 +139,7 @@ test("requests sent after a response's own request are subtracted", async () => 
   const ask = (n: number) => calls.push(...Array.from({ length: n }, () => call(URL_OF)));
   ask(1);
   await clock.advance(990);
-  ask(2); // both leave before the first response is here: 9 remain, 7 of them are left
+  ask(2); // both requests leave before the first response arrives: 9 remain, 7 of them are left
   await clock.advance(30);
   ask(30);
   await clock.advance(55_000);
@@ -170,9 +170,9 @@ test("quotas by the names of the policies: requests and tokens", async () => {
   assert.equal(
     [policies.requests, policies.tokens].map((each) => Math.round(each?.remaining ?? 0)),
     [51, 400],
-    "what a bucket gets back on the way is in it",
+    "the refill of a bucket while a response is in flight is included",
   );
-  // 10 tokens remain and 99 more a second come back: 600 in about 6 s
+  // 10 tokens remain and 99 more a second are refilled: 600 in about 6 s
   remaining.tokens = "10";
   limiter.refund({ tokens: 1000 });
   const second = watch(clock, call(URL_OF));
@@ -186,7 +186,7 @@ test("quotas by the names of the policies: requests and tokens", async () => {
   assert.is(seen.length, 3);
 });
 
-test("a hold beyond maxRetryAfterMs is left to the server", async () => {
+test("a hold beyond maxRetryAfterMs is not applied: the server decides", async () => {
   const server = fakeServer(
     status(200, { "ratelimit-remaining": "0", "ratelimit-reset": "3600", "ratelimit-limit": "9" }),
   );

@@ -29,7 +29,7 @@ function setUp() {
 const estimate = { requests: 1, tokens: 300 };
 type Settle = (actual: Permits) => Promise<void>;
 
-test("what was used is settled, whatever becomes of the function", async () => {
+test("the actual use is settled, however the function ends", async () => {
   const no = new Error("no");
   const fail = () => Promise.reject(no);
   const rows: [fn: (settle: Settle) => unknown, options: EstimateOptions, taken: number[]][] = [
@@ -59,7 +59,7 @@ test("what was used is settled, whatever becomes of the function", async () => {
   }
 });
 
-test("one number: of it, and of all policies", async () => {
+test("one number for one policy, and for all policies", async () => {
   for (const [asked, actual, expected] of [
     [5, 2, [2, 2]],
     [5, { tokens: 9 }, [5, 9]],
@@ -71,7 +71,7 @@ test("one number: of it, and of all policies", async () => {
   }
 });
 
-test("more than a policy holds is charged too, and the answer is there", async () => {
+test("use beyond a policy's capacity is charged too, and the result is returned", async () => {
   for (const [asked, actual, waits] of [
     [5, 37, [2900, 1800]],
     [{ tokens: 5 }, { tokens: 37 }, [2900, 0]],
@@ -91,7 +91,7 @@ test("more than a policy holds is charged too, and the answer is there", async (
   }
 });
 
-test("an unusable number is reported, and the answer is there", async () => {
+test("an unusable number is reported, and the result is returned", async () => {
   for (const [actual, message] of [
     [
       { tokens: undefined },
@@ -107,7 +107,7 @@ test("an unusable number is reported, and the answer is there", async () => {
     const errors: unknown[] = [];
     const onUnsettled = (error: unknown) => {
       errors.push(error);
-      throw new Error("the listener's own");
+      throw new Error("the listener's own error");
     };
     const fn = (settle: Settle) => settle(actual).then(() => "answer");
     assert.is(await withEstimate(limiter, estimate, fn, { onUnsettled }), "answer");
@@ -148,7 +148,7 @@ test("a policy that settle misspells changes nothing, and is reported", async ()
   }
 });
 
-test("a policy that failed misspells is found before the call", async () => {
+test("a misspelt policy in `failed` is found before the call", async () => {
   for (const asked of [5, estimate]) {
     const { limiter, taken } = setUp();
     for (const shared of [limiter, elsewhere(limiter)]) {
@@ -163,7 +163,7 @@ test("a policy that failed misspells is found before the call", async () => {
   }
 });
 
-test("a store that is away before the call leaves the decision to acquire", async () => {
+test("acquire decides what happens while the store is unavailable before the call", async () => {
   const { limiter } = setUp();
   const peek = async () => {
     throw new StoreUnavailableError("model", 50, "gone");
@@ -178,7 +178,7 @@ test("a store that is away before the call leaves the decision to acquire", asyn
   );
 });
 
-test("a store that hangs does not hold back the answer, nor the error", async () => {
+test("a store that hangs delays neither the result nor the error", async () => {
   const { limiter } = setUp();
   const hung = () => new Promise<never>(() => {});
   const shared = { ...elsewhere(limiter), charge: hung, refund: hung };
@@ -191,7 +191,7 @@ test("a store that hangs does not hold back the answer, nor the error", async ()
   assert.is(await failure(() => withEstimate(shared, { requests: 1 }, fail)), error);
 });
 
-test("a store that is away when it is told costs nobody the answer", async () => {
+test("a store that fails during settle does not lose the result", async () => {
   const { limiter, taken } = setUp();
   const away = async () => {
     throw new StoreUnavailableError("model", 50, "gone");
@@ -209,7 +209,7 @@ test("a store that is away when it is told costs nobody the answer", async () =>
   assert.equal(taken(), [4, 600]);
 });
 
-test("waits for its turn, hands on what comes of it, and gives up with its signal", async () => {
+test("withEstimate waits for its turn, returns the function's result, and stops at its signal", async () => {
   const { clock, limiter } = setUp();
   limiter.tryAcquire({ tokens: 900 });
   const second = watch(
@@ -233,7 +233,7 @@ test("waits for its turn, hands on what comes of it, and gives up with its signa
   assert.is(await failure(() => withEstimate(limiter, estimate, thrown)), error);
 });
 
-test("bad arguments are refused before anything has happened", async () => {
+test("bad arguments are refused before anything happens", async () => {
   const { limiter, taken } = setUp();
   const fn = () => assert.unreachable();
   const rows: [() => Promise<unknown>, string][] = [
@@ -249,11 +249,11 @@ test("bad arguments are refused before anything has happened", async () => {
       'options has no "onError"; expected one of signal, failed, onUnsettled',
     ],
   ];
-  for (const [deed, message] of rows) assert.match(String(await failure(deed)), message);
+  for (const [action, message] of rows) assert.match(String(await failure(action)), message);
   assert.equal(taken(), [0, 0]);
 });
 
-test("on Redis too", async () => {
+test("withEstimate works on Redis too", async () => {
   const redis = new Redis(await freshUrl());
   try {
     const limiter = RedisLimiter.create(redis, "model", policies);

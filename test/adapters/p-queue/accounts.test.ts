@@ -6,15 +6,15 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { later } from "../../support/p-queue/later.ts";
 import { suite } from "../../support/suite.ts";
 
-// The permits that a queue takes are those of the jobs that it starts: none more, none less, whatever
-// is added, aborted, paused and cleared on the way.
+// A queue takes exactly the permits of the jobs that it starts, whatever is added, aborted, paused
+// and cleared meanwhile.
 const test = suite("p-queue: accounts");
 
 const CAPACITY = 8;
 const policy = tokenBucket({ capacity: CAPACITY, refill: 1, everyMs: 10 });
 
 const step = fc.record({
-  deed: fc.constantFrom(
+  action: fc.constantFrom(
     ...["add", "add", "add", "add", "abort", "setPriority", "pause", "start", "start"],
     ...["clear", "concurrency", "advance", "advance", "advance"],
   ),
@@ -23,7 +23,7 @@ const step = fc.record({
 });
 
 for (const where of ["here", "elsewhere"] as const) {
-  test(`a limiter ${where}: a model that is charged for the starts stands as the limiter does`, async () => {
+  test(`a limiter ${where}: a model that is charged for each start matches the limiter`, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
         const clock = new FakeClock();
@@ -38,7 +38,7 @@ for (const where of ["here", "elsewhere"] as const) {
           for (let i = 0; i < 5; i++) await remote.settled();
         };
         const controllers = new Map<string, AbortController>();
-        /** Those who wait: their permits by priority, the highest first. */
+        /** The waiting jobs: their permits by priority, the highest first. */
         const waiting = new Map<string, { permits: number; priority: number }>();
 
         const add = (id: string, permits: number, priority: number, forMs: number) => {
@@ -57,7 +57,7 @@ for (const where of ["here", "elsewhere"] as const) {
             if (error !== "enough" && error?.name !== "AbortError") throw error;
           });
         };
-        /** Nobody waits who could go. */
+        /** No job waits that could start. */
         const idle = () => {
           const head = [...waiting.values()].sort((a, b) => b.priority - a.priority)[0];
           if (head === undefined || queue.isPaused || queue.pending >= queue.concurrency) return;
@@ -67,23 +67,23 @@ for (const where of ["here", "elsewhere"] as const) {
           assert.ok(highest.some(({ permits }) => !model.peek(permits).allowed));
         };
 
-        for (const [i, { deed, pick, priority }] of steps.entries()) {
+        for (const [i, { action, pick, priority }] of steps.entries()) {
           const ids = [...waiting.keys()];
           const id = ids[pick % ids.length];
-          if (deed === "add") add(`${i}`, 1 + (pick % 6), priority, pick % 30);
-          else if (deed === "abort" && id !== undefined) {
+          if (action === "add") add(`${i}`, 1 + (pick % 6), priority, pick % 30);
+          else if (action === "abort" && id !== undefined) {
             waiting.delete(id);
             controllers.get(id)?.abort("enough");
-          } else if (deed === "setPriority" && id !== undefined) {
+          } else if (action === "setPriority" && id !== undefined) {
             Object.assign(waiting.get(id) ?? {}, { priority });
             queue.setPriority(id, priority);
-          } else if (deed === "pause") queue.pause();
-          else if (deed === "start") queue.start();
-          else if (deed === "concurrency") queue.concurrency = 1 + (pick % 3);
-          else if (deed === "clear") {
+          } else if (action === "pause") queue.pause();
+          else if (action === "start") queue.start();
+          else if (action === "concurrency") queue.concurrency = 1 + (pick % 3);
+          else if (action === "clear") {
             waiting.clear();
             queue.clear();
-          } else if (deed === "advance") {
+          } else if (action === "advance") {
             for (let ms = pick % 40; ms > 0; ms--) {
               await clock.advance(1);
               await settle();

@@ -7,7 +7,7 @@ import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-// Where the limiter never makes anybody wait, a PacedQueue is a PQueue.
+// Where the limiter never delays a job, a PacedQueue behaves like a PQueue.
 const test = suite("p-queue: as PQueue");
 
 const boundless = () =>
@@ -20,7 +20,7 @@ interface Settlers {
   reject(error: Error): void;
 }
 
-/** A queue under test and all that can be seen of it. */
+/** A queue under test and everything that can be observed of it. */
 function observe(queue: PQueue | PacedQueue) {
   const log: string[] = [];
   const running = new Map<number, Settlers>();
@@ -51,20 +51,21 @@ function observe(queue: PQueue | PacedQueue) {
     queue.pending,
     queue.isPaused,
     queue.concurrency,
-    // within a job that adds one PQueue 9 starts that alone, PQueue 10 and we all who may
+    // within a job that adds one PQueue 9 starts only that, PQueue 10 and PacedQueue start every
+    // job that may run
     [...running.keys()].sort().join(),
     [-1, 0, 1, 2].map((priority) => queue.sizeBy({ priority })).join(),
     queue.runningTasks.map(({ id, priority }) => `${id}/${priority}`).join(),
     log.slice(-8).join(),
   ];
-  const heard = () => log.push("none runs");
-  if (queue instanceof EventTarget) queue.addEventListener("pendingZero", heard);
-  else queue.on("pendingZero", heard);
+  const onPendingZero = () => log.push("no job runs");
+  if (queue instanceof EventTarget) queue.addEventListener("pendingZero", onPendingZero);
+  else queue.on("pendingZero", onPendingZero);
   return { queue, log, running, controllers, add, state };
 }
 
 const step = fc.record({
-  deed: fc.constantFrom(
+  action: fc.constantFrom(
     ...["add", "add", "add", "end", "end", "fail", "abort", "setPriority", "concurrency"],
     ...["pause", "start", "clear", "onIdle", "onEmpty", "onSizeLessThan", "addNested"],
   ),
@@ -86,43 +87,43 @@ test("random histories look the same from outside, at once and a turn later", as
         const same = (what: string) => {
           assert.equal(pair[1].state(), pair[0].state(), what);
         };
-        for (const [i, { deed, pick, priority }] of steps.entries()) {
+        for (const [i, { action, pick, priority }] of steps.entries()) {
           for (const { queue, log, running, controllers, add } of pair) {
             const ids = [...running.keys()].sort();
             const id = ids[pick % ids.length];
             const settlers = running.get(id ?? -1);
-            if (deed === "add" || deed === "addNested") {
-              add(i, pick % 2 ? priority : undefined, deed === "addNested");
-            } else if (deed === "end" && id !== undefined) {
+            if (action === "add" || action === "addNested") {
+              add(i, pick % 2 ? priority : undefined, action === "addNested");
+            } else if (action === "end" && id !== undefined) {
               running.delete(id);
               settlers?.resolve();
-            } else if (deed === "fail" && id !== undefined) {
+            } else if (action === "fail" && id !== undefined) {
               running.delete(id);
               settlers?.reject(new Error("no"));
-            } else if (deed === "abort") {
+            } else if (action === "abort") {
               const all = [...controllers.keys()];
               controllers.get(all[pick % all.length] ?? -1)?.abort("enough");
-            } else if (deed === "setPriority") {
-              // a priority that nobody has: what PQueue does where it stays the same has changed
+            } else if (action === "setPriority") {
+              // a priority that no job has: what PQueue does where it stays the same has changed
               try {
                 queue.setPriority(`${pick % (i + 1)}`, pick % 2 ? i + 10 : -i - 10);
               } catch (error) {
                 log.push((error as Error).name);
               }
-            } else if (deed === "concurrency") queue.concurrency = 1 + (pick % 3);
-            else if (deed === "pause") queue.pause();
-            else if (deed === "start") queue.start();
-            else if (deed === "clear") queue.clear();
-            else if (deed === "onIdle") queue.onIdle().then(() => log.push(`idle ${i}`));
-            else if (deed === "onEmpty") {
+            } else if (action === "concurrency") queue.concurrency = 1 + (pick % 3);
+            else if (action === "pause") queue.pause();
+            else if (action === "start") queue.start();
+            else if (action === "clear") queue.clear();
+            else if (action === "onIdle") queue.onIdle().then(() => log.push(`idle ${i}`));
+            else if (action === "onEmpty") {
               queue.onEmpty().then(() => queue.size > 0 && log.push("not empty"));
-            } else if (deed === "onSizeLessThan") {
+            } else if (action === "onSizeLessThan") {
               queue.onSizeLessThan(2).then(() => log.push(`small ${i}`));
             }
           }
-          same(`${deed} ${i}, at once`);
+          same(`${action} ${i}, at once`);
           await turn();
-          same(`${deed} ${i}, a turn later`);
+          same(`${action} ${i}, a turn later`);
           assert.equal(pair[1].log, pair[0].log);
         }
       },

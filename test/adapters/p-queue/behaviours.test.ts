@@ -1,6 +1,7 @@
 /**
- * What of p-queue's behaviour a PacedQueue keeps. A row that `holds` is played to a PQueue and to a PacedQueue whose limiter never
- * makes a job wait, and must pass for both. A row that `differs` is played to a PacedQueue alone, and says why it differs.
+ * The behaviour of p-queue that a PacedQueue keeps. A row that `holds` runs on a PQueue and on a
+ * PacedQueue whose limiter never delays a job, and must pass for both. A row that `differs` runs
+ * on a PacedQueue alone, and says why it differs.
  */
 import PQueue from "p-queue";
 import * as assert from "uvu/assert";
@@ -181,7 +182,7 @@ holds(
   },
 );
 
-holds("onIdle, onEmpty, onSizeLessThan and onPendingZero resolve when it is so", async (make) => {
+holds("onIdle, onEmpty, onSizeLessThan, onPendingZero resolve on their condition", async (make) => {
   const queue = make({ concurrency: 1 });
   await Promise.all([
     queue.onIdle(),
@@ -244,7 +245,7 @@ holds("timeout counts from the start of the job; of add before that of the queue
   assert.is(((await slow) as Error).name, "TimeoutError");
 });
 
-// what can be seen
+// what can be observed
 
 holds("runningTasks lists id, priority and timeout of the jobs that run", async (make) => {
   const queue = make({ concurrency: 1 });

@@ -4,7 +4,7 @@ import { JobHeap } from "../../../src/adapters/p-queue/job-heap.ts";
 import { cpuMs } from "../../support/cpu.ts";
 import { suite } from "../../support/suite.ts";
 
-const test = suite("p-queue: the jobs that wait");
+const test = suite("p-queue: waiting jobs");
 
 const job = () => async (): Promise<unknown> => undefined;
 
@@ -31,7 +31,7 @@ test("without options: priority 0, one permit", () => {
   assert.is(heap.filter({ priority: 0 }).length, 1);
 });
 
-test("of those who share an id the one whose signal was aborted is removed", () => {
+test("of several jobs with one id, the one whose signal was aborted is removed", () => {
   const heap = new JobHeap();
   const controllers = [1, 2, 3].map(() => new AbortController());
   for (const [i, { signal }] of controllers.entries()) {
@@ -47,7 +47,7 @@ test("of those who share an id the one whose signal was aborted is removed", () 
   assert.equal(left, [1, 3]);
 });
 
-test("of those who share an id the one that is next gets another priority, as in p-queue", () => {
+test("of several jobs with one id, setPriority moves the next one, as in p-queue", () => {
   const heap = new JobHeap();
   for (const priority of [0, 2, 1])
     heap.enqueue(job(), { id: "same", priority, permits: priority + 1 });
@@ -56,7 +56,7 @@ test("of those who share an id the one that is next gets another priority, as in
   assert.equal(order, [2, 1, 3]);
 });
 
-test("jobs that leave from the midst: the others keep their order, new ones go to the end", () => {
+test("jobs that leave from the middle: the others keep their order, new ones go to the end", () => {
   const heap = new JobHeap();
   const controller = new AbortController();
   const { signal } = controller;
@@ -73,7 +73,7 @@ test("jobs that leave from the midst: the others keep their order, new ones go t
   assert.equal(order, ["a", "c", "f", "g", undefined]);
 });
 
-test("a job that is not there has no priority to set", () => {
+test("setPriority of an unknown job is an error", () => {
   const heap = new JobHeap();
   heap.enqueue(job(), { id: "gone" });
   heap.take();
@@ -84,7 +84,7 @@ test("a job that is not there has no priority to set", () => {
 });
 
 const step = fc.record({
-  deed: fc.constantFrom("enqueue", "enqueue", "dequeue", "remove", "setPriority"),
+  action: fc.constantFrom("enqueue", "enqueue", "dequeue", "remove", "setPriority"),
   pick: fc.nat(1000),
   priority: fc.integer({ min: -2, max: 2 }),
 });
@@ -97,16 +97,16 @@ test("random histories agree with a sorted list", async () => {
       const insert = (element: (typeof list)[number]) => {
         list = [...list, element].sort((a, b) => b.priority - a.priority);
       };
-      for (const [i, { deed, pick, priority }] of steps.entries()) {
+      for (const [i, { action, pick, priority }] of steps.entries()) {
         const chosen = list[pick % list.length];
-        if (deed === "enqueue") {
+        if (action === "enqueue") {
           const controller = new AbortController();
           const element = { id: `${i}`, priority, run: job(), abort: () => controller.abort() };
           heap.enqueue(element.run, { id: element.id, priority, signal: controller.signal });
           insert(element);
-        } else if (deed === "dequeue") {
+        } else if (action === "dequeue") {
           assert.is(heap.take()?.options.id, list.shift()?.id);
-        } else if (chosen && deed === "remove") {
+        } else if (chosen && action === "remove") {
           chosen.abort();
           heap.remove(chosen.id);
           list.splice(list.indexOf(chosen), 1);

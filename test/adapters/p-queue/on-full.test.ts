@@ -29,7 +29,7 @@ function isDropped(error: unknown): boolean {
   return error instanceof QueueFullError && error.facts.dropped === true;
 }
 
-test("reject is the default: a job is refused while as many wait as may", async () => {
+test("reject is the default: a job is refused while the queue is full", async () => {
   const { clock, starts, add } = busy();
   add("a");
   add("b");
@@ -44,7 +44,7 @@ test("reject is the default: a job is refused while as many wait as may", async 
   assert.equal(starts, ["first 0", "a 100", "b 200", "d 300"]);
 });
 
-test("drop-oldest: the job that was added first of those that wait, whatever its priority", async () => {
+test("drop-oldest drops the waiting job that was added first, whatever its priority", async () => {
   const { clock, queue, starts, add } = busy("drop-oldest");
   const a = add("a", { priority: 5 });
   add("b");
@@ -68,7 +68,7 @@ test("drop-oldest: a job that setPriority has moved keeps its age", async () => 
   assert.equal(starts, ["first 0", "second 100", "third 200"]);
 });
 
-test("drop-oldest: jobs that have started, were aborted or cleared are not dropped in place of one that waits", async () => {
+test("drop-oldest: jobs that have started, were aborted or cleared do not count as waiting", async () => {
   const { clock, queue, add } = busy("drop-oldest");
   const leaving = new AbortController();
   const started = add("started");
@@ -85,7 +85,7 @@ test("drop-oldest: jobs that have started, were aborted or cleared are not dropp
   assert.equal([isDropped(b.error), isDropped(d?.error), queue.size], [false, true, 2]);
 });
 
-test("drop-lowest-priority: the first of the least urgent; a job that is not more urgent is refused", async () => {
+test("drop-lowest-priority drops the first of the least urgent; a job that is not more urgent is refused", async () => {
   const { clock, starts, add } = busy("drop-lowest-priority");
   const a = add("a", { priority: 1 });
   const b = add("b", { priority: 1 });
@@ -143,7 +143,7 @@ test("drop: a signal ends the wait, and the job while it runs", async () => {
   assert.equal([runs.error, queue.pending], ["no run", 0]);
 });
 
-test("wait: jobs wait outside, first in first out; priorities count inside; the queue never holds more than it may", async () => {
+test("wait: jobs wait outside, first in first out; priorities count inside; the queue never exceeds its bound", async () => {
   const { clock, queue, starts, add } = busy("wait");
   const controller = new AbortController();
   for (const name of ["a", "b", "c"]) add(name);
@@ -175,7 +175,7 @@ test("wait: clear rejects the jobs outside too, and reports no unhandled rejecti
   assert.equal(starts, ["first 0", "later 100"]);
 });
 
-test("bad options are named", async () => {
+test("error messages name bad options", async () => {
   const limiter = RateLimiter.create(1);
   assert.throws(
     () => new PacedQueue({ limiter, maxWaiting: 0 }),

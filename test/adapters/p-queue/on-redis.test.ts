@@ -41,7 +41,7 @@ test("two queues share one limit, and each keeps its own order", async () => {
   }
 });
 
-test("what is given up is not taken", async () => {
+test("permits of an aborted job are not taken", async () => {
   const clock = new RemoteClock();
   const policy = tokenBucket({ capacity: 4, refill: 1, everyMs: 100 });
   const limiter = RedisLimiter.create(watched.runner, watched.fresh(), policy, { clock });
@@ -59,7 +59,7 @@ test("what is given up is not taken", async () => {
   assert.is((await limiter.peek()).remaining, 4);
 });
 
-test("Redis away: the job that is next rejects with a StoreUnavailableError", async () => {
+test("while Redis is unavailable the next job rejects with a StoreUnavailableError", async () => {
   const runner = { runScript: () => Promise.reject(new Error("away")) };
   const limiter = RedisRateLimiter.create(runner, watched.fresh(), 10);
   const queue = new PacedQueue({ limiter, concurrency: 1 });

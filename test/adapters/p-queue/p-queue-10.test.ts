@@ -4,7 +4,8 @@ import { join, resolve } from "node:path";
 import * as assert from "uvu/assert";
 import { suite } from "../../support/suite.ts";
 
-// p-queue 10 declares Node 22, and loads on later versions of Node 20 too: what can be run is run.
+// p-queue 10 declares Node 22, and loads on later versions of Node 20 too: where it loads, the
+// tests run.
 const loads = await import("p-queue-10").then(
   () => true,
   () => false,
@@ -21,7 +22,7 @@ function run(...args: string[]): void {
   assert.is(status, 0, `${stdout}${stderr}`);
 }
 
-test("passes the tests that p-queue 9 does", () => {
+test("PacedQueue passes the same tests with p-queue 10 as with p-queue 9", () => {
   const hook = "./test/support/p-queue/use-p-queue-10.ts";
   const files = ["paced-queue", "as-p-queue", "accounts", "rate-limited", "on-full"].map(
     (file) => `p-queue/${file}`,
@@ -47,7 +48,7 @@ await queue.add(() => 5, { permits: "1" });
 console.log(plain, text, number);
 `;
 
-test("the types hold", () => {
+test("the types match", () => {
   mkdirSync(".cache", { recursive: true });
   const scratch = mkdtempSync(resolve(".cache/p-queue-"));
   try {

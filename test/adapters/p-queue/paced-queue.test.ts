@@ -21,12 +21,12 @@ import { suite } from "../../support/suite.ts";
 
 const test = suite("p-queue: PacedQueue");
 
-test("is the p-queue that was asked for", () => {
+test("PacedQueue is an instance of the installed p-queue", () => {
   assert.is(new PQueue() instanceof EventTarget, process.env.P_QUEUE === "10");
   assert.instance(new PacedQueue({ limiter: RateLimiter.create(1) }), PQueue);
 });
 
-/** One permit every 100 ms and none at once but the first. */
+/** One permit every 100 ms, and only the first at once. */
 function steady({ concurrency = Infinity, autoStart = true } = {}) {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
@@ -36,12 +36,12 @@ function steady({ concurrency = Infinity, autoStart = true } = {}) {
   return { clock, limiter, queue, starts, run };
 }
 
-function once(deed: () => void): () => void {
+function once(action: () => void): () => void {
   let done = false;
   return () => {
     if (done) return;
     done = true;
-    deed();
+    action();
   };
 }
 
@@ -50,7 +50,7 @@ const sleep = (clock: FakeClock, ms: number) =>
     clock.wakeAt(clock.now() + ms, resolve);
   });
 
-test("1000 jobs at 200 a second, 20 at once: the envelope, the order, the places", async () => {
+test("1000 jobs at 200 a second, 20 at once: the bound, the order and the concurrency hold", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(200, { clock });
   const queue = new PacedQueue({ limiter, concurrency: 20 });
@@ -73,9 +73,9 @@ test("1000 jobs at 200 a second, 20 at once: the envelope, the order, the places
   assert.is(starts.length, 1000);
   assert.ok(most <= 20);
   for (const [i, { at }] of starts.entries()) {
-    assert.is(at, i * 5, "as even as can be, since a place is always free in time");
+    assert.is(at, i * 5, "evenly spaced, since a place is always free in time");
   }
-  // the first one was the only one when it came
+  // the first job was the only one when it came
   const order = starts.slice(1).map(({ priority }) => priority);
   assert.equal(
     order,
@@ -83,7 +83,7 @@ test("1000 jobs at 200 a second, 20 at once: the envelope, the order, the places
   );
 });
 
-test("few places: no more at once, and a place does not wait with permits in its hands", async () => {
+test("low concurrency: no more jobs at once, and no place waits with permits already taken", async () => {
   const { clock, limiter, queue, starts, run } = steady({ concurrency: 1 });
   void queue.add(async () => {
     run("a")();
@@ -106,7 +106,7 @@ test("a job that waits for permits holds no place", async () => {
   assert.equal([queue.pending, queue.size], [0, 1]);
 });
 
-test("a job of high priority that comes late goes before those that wait", async () => {
+test("a job of high priority that is added late goes before waiting jobs", async () => {
   const { clock, queue, starts, run } = steady();
   for (const name of ["a", "b", "c"]) void queue.add(run(name));
   await clock.advance(99);
@@ -115,7 +115,7 @@ test("a job of high priority that comes late goes before those that wait", async
   assert.equal(starts, ["a 0", "urgent 100", "b 200", "c 300"]);
 });
 
-test("setPriority moves a job that waits", async () => {
+test("setPriority moves a waiting job", async () => {
   const { clock, queue, starts, run } = steady();
   for (const name of ["a", "b", "c"]) void queue.add(run(name), { id: name });
   queue.setPriority("c", 1);
@@ -131,7 +131,7 @@ test("permits: each job pays for itself, as the limiter lends", async () => {
   assert.equal(starts, ["3 0", "2 300", "0.5 500", "1 550"]);
 });
 
-test("a heavier job of high priority that comes late is waited for, and nothing is lost", async () => {
+test("the queue waits for a heavy job of high priority that is added late, and loses no permit", async () => {
   const clock = new FakeClock();
   const policy = tokenBucket({ capacity: 10, refill: 1, everyMs: 100 });
   const limiter = Limiter.create(policy, { clock });
@@ -175,7 +175,7 @@ test("permits of several policies, by name", async () => {
   await queue.onIdle();
 });
 
-test("bad jobs, permits and options are refused at the door", async () => {
+test("add refuses bad jobs, permits and options at once", async () => {
   const { queue, starts, run, limiter } = steady({ autoStart: false });
   for (const [permits, words] of [
     [0, "permits must be a finite number above 0, got 0"],
@@ -203,7 +203,7 @@ test("bad jobs, permits and options are refused at the door", async () => {
   assert.equal([queue.size, starts, limiter.peek().allowed], [0, [], true]);
 });
 
-test("bad options are named", () => {
+test("error messages name bad options", () => {
   const limiter = RateLimiter.create(1);
   for (const [options, words] of [
     [undefined, /options/],
@@ -220,7 +220,7 @@ test("bad options are named", () => {
   }
 });
 
-test("an abort gives the wait up: whoever else uses the limiter moves up", async () => {
+test("an abort ends the wait: other users of the limiter move up", async () => {
   const { clock, limiter, queue, starts, run } = steady();
   const controller = new AbortController();
   void queue.add(run("a"));
@@ -233,7 +233,7 @@ test("an abort gives the wait up: whoever else uses the limiter moves up", async
   assert.equal([starts, queue.size, queue.pending], [["a 0"], 0, 0]);
 });
 
-test("an abort of a heavy job lets the light one behind it go", async () => {
+test("an abort of a heavy job lets the light one behind it start", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(tokenBucket({ capacity: 10, refill: 1, everyMs: 100 }), { clock });
   const queue = new PacedQueue({ limiter });
@@ -255,7 +255,7 @@ test("an abort of a heavy job lets the light one behind it go", async () => {
   assert.equal([heavy.at, light.at], [10, 10]);
 });
 
-test("a signal that is aborted already: the job never waits", async () => {
+test("a job whose signal is aborted already never waits", async () => {
   const { clock, limiter, queue, run } = steady({ autoStart: false });
   const signal = AbortSignal.abort("no");
   assert.is(await failure(() => queue.add(run("a"), { signal })), "no");
@@ -281,7 +281,7 @@ test("the job gets its signal, and an abort while it runs rejects", async () => 
   await queue.onIdle();
 });
 
-test("whose signal is just being aborted does not start, and its permit is the next one's", async () => {
+test("a job whose signal is being aborted does not start, and the next job gets its permit", async () => {
   for (const permits of [1, 2]) {
     const { clock, limiter, queue, starts, run } = steady({ autoStart: false });
     const controller = new AbortController();
@@ -324,7 +324,7 @@ test("timeout counts from the start, not while the job waits", async () => {
   await queue.onIdle();
 });
 
-test("pause holds jobs and takes no permits; start goes on", async () => {
+test("pause holds jobs and takes no permits; start continues", async () => {
   const { clock, limiter, queue, starts, run } = steady();
   for (const name of ["a", "b", "c"]) void queue.add(run(name));
   await clock.advance(50);
@@ -361,7 +361,7 @@ test("clear ends the wait", async () => {
   assert.equal(starts, ["a 0", "d 200"]);
 });
 
-test("onIdle, onEmpty, onSizeLessThan, sizeBy: those who wait for permits count", async () => {
+test("onIdle, onEmpty, onSizeLessThan, sizeBy: jobs that wait for permits count", async () => {
   const { clock, queue, run } = steady();
   for (const priority of [0, 0, 1, 0]) void queue.add(run("a"), { priority });
   const waits = [queue.onIdle(), queue.onEmpty(), queue.onSizeLessThan(3), queue.onSizeLessThan(2)];
@@ -374,7 +374,7 @@ test("onIdle, onEmpty, onSizeLessThan, sizeBy: those who wait for permits count"
   );
 });
 
-test("addAll, and jobs that add jobs", async () => {
+test("addAll works, and jobs can add jobs", async () => {
   const { clock, queue, starts, run } = steady();
   const all = watch(
     clock,
@@ -385,7 +385,7 @@ test("addAll, and jobs that add jobs", async () => {
   assert.equal([all.value, all.at, starts], [[1, 2, 3], 300, ["inner 500"]]);
 });
 
-test("more places let those go at once who have permits", async () => {
+test("a higher concurrency starts jobs that have permits at once", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(gcra({ limit: 10, periodMs: 1000 }), { clock });
   const queue = new PacedQueue({ limiter, concurrency: 1 });
@@ -400,7 +400,7 @@ test("more places let those go at once who have permits", async () => {
   assert.equal([queue.pending, queue.size], [0, 0]);
 });
 
-test("fewer places: permits that are waited for are given up", async () => {
+test("a lower concurrency gives up the wait for permits", async () => {
   const { clock, limiter, queue } = steady({ concurrency: 2 });
   for (let i = 0; i < 3; i++) void queue.add(() => sleep(clock, 1000));
   queue.concurrency = 1;
@@ -410,7 +410,7 @@ test("fewer places: permits that are waited for are given up", async () => {
   assert.is(queue.pending, 1);
 });
 
-test("what a job throws travels, and the next one goes on", async () => {
+test("a job's error rejects its add, and the next job starts", async () => {
   const { clock, queue, starts, run } = steady({ concurrency: 1 });
   const wrong = new Error("no");
   const sync = queue.add(() => {
@@ -426,7 +426,7 @@ test("what a job throws travels, and the next one goes on", async () => {
   assert.equal([late.error, starts], [wrong, ["b 200"]]);
 });
 
-test("permits that can never be had: that job fails, uncalled, and the others go on", async () => {
+test("a job whose permits can never be granted fails, uncalled, and the others continue", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(tokenBucket({ capacity: 2, refill: 1, everyMs: 100 }), { clock });
   const queue = new PacedQueue({ limiter, concurrency: 1 });
@@ -446,7 +446,7 @@ test("permits that can never be had: that job fails, uncalled, and the others go
   assert.equal([after.at, called, queue.pending, queue.size], [0, ["after"], 0, 0]);
 });
 
-test("a limiter whose line is full refuses the job that is next", async () => {
+test("a limiter whose queue is full refuses the next job", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 0, maxWaiting: 1 });
   const queue = new PacedQueue({ limiter });
@@ -455,7 +455,7 @@ test("a limiter whose line is full refuses the job that is next", async () => {
   assert.instance(await failure(() => queue.add(() => {})), QueueFullError);
 });
 
-test("a keyed limiter", async () => {
+test("a PacedQueue works on one key of a keyed limiter", async () => {
   const clock = new FakeClock();
   const users = KeyedLimiter.create(gcra({ limit: 1, periodMs: 100 }), { clock });
   const [ann, bob] = ["ann", "bob"].map((key) => new PacedQueue({ limiter: users.for(key) }));
@@ -467,7 +467,7 @@ test("a keyed limiter", async () => {
   );
 });
 
-test("a limiter that answers later: given up before it has answered, nothing is taken", async () => {
+test("an abort before a slow limiter has answered takes nothing", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
   const remote = later(limiter);
@@ -485,7 +485,7 @@ test("a limiter that answers later: given up before it has answered, nothing is 
   assert.equal(called, ["heavy", "a"]);
 });
 
-test("a store that is away: the job that is next rejects, and the one behind it asks anew", async () => {
+test("a store that is unavailable: the next job rejects, and the one behind it asks anew", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 0 });
   const remote = later(limiter);
@@ -506,7 +506,7 @@ test("a store that is away: the job that is next rejects, and the one behind it 
   assert.equal([called, second.value, queue.pending], [["second"], 1, 0]);
 });
 
-test("a store that goes away before permits are given back: they are lost, and nothing else", async () => {
+test("a store that fails before permits are given back: only those permits are lost", async () => {
   const clock = new FakeClock();
   const remote = later(RateLimiter.create(10, { clock, burstSeconds: 0 }));
   const queue = new PacedQueue({ limiter: remote.limiter });
@@ -525,7 +525,7 @@ test("a store that goes away before permits are given back: they are lost, and n
   assert.is(waits.at, 200);
 });
 
-test("granted, and aborted before the job could start: the permits are not the next one's", async () => {
+test("a job that is aborted after the grant: its permits do not go to the next job", async () => {
   const asked: unknown[] = [];
   let grant = () => {};
   let givenBack = 0;
@@ -561,7 +561,10 @@ test("granted, and aborted before the job could start: the permits are not the n
   assert.is(givenBack, 3);
 });
 
-/** A clock that jobs move on, as jobs that block the loop do; `run` goes on to each timer that is set. */
+/**
+ * A clock that jobs advance, like jobs that block the event loop; `run` advances to each timer
+ * that is set.
+ */
 class BusyClock implements Clock {
   ms = 0;
   #timer: { at: number; wake: () => void } | undefined;
@@ -590,7 +593,7 @@ class BusyClock implements Clock {
   }
 }
 
-test("a loop that is blocked costs the jobs that wait no permits, and what did not wait gains none", async () => {
+test("a blocked event loop costs waiting jobs no permits, and gives later jobs none", async () => {
   const clock = new BusyClock();
   const limiter = RateLimiter.create(1000, { burstSeconds: 0, clock });
   const queue = new PacedQueue({ limiter });
@@ -612,7 +615,7 @@ test("a loop that is blocked costs the jobs that wait no permits, and what did n
   );
 });
 
-test("100 000 jobs whose permits are there start without a pause in between", async () => {
+test("100 000 jobs whose permits are available start without a pause in between", async () => {
   const clock = new FakeClock();
   const limiter: Face = Limiter.create(tokenBucket({ capacity: 1e6, refill: 1, everyMs: 1 }), {
     clock,

@@ -16,7 +16,7 @@ function steady(options: { concurrency?: number } = {}) {
   return { clock, limiter, queue: new PacedQueue({ limiter, ...options }) };
 }
 
-/** The events of the queue that tell of its limit, in order. */
+/** The events of the queue about its limit, in order. */
 function listen(queue: PacedQueue): string[] {
   const events: string[] = [];
   for (const event of ["rateLimit", "rateLimitCleared"] as const) {
@@ -27,7 +27,7 @@ function listen(queue: PacedQueue): string[] {
   return events;
 }
 
-test("rate limited and saturated while the next job waits for permits; events and promises follow", async () => {
+test("a wait for permits is rate limited and saturated; events and promises follow", async () => {
   const { clock, queue } = steady();
   const events = listen(queue);
   const limited = watch(clock, queue.onRateLimit());
@@ -66,7 +66,7 @@ test("a queue that is paused, cleared or full of running jobs is not rate limite
   assert.equal([queue.isRateLimited, queue.isSaturated], [false, true]);
 });
 
-test("a change that is undone within a turn is no event", async () => {
+test("a change that is undone within a turn causes no event", async () => {
   const { clock, queue } = steady();
   const events = listen(queue);
   void queue.add(() => {});
@@ -76,7 +76,7 @@ test("a change that is undone within a turn is no event", async () => {
   assert.equal(events, []);
 });
 
-test("clear ends a rate limit at once, its event included", async () => {
+test("clear ends a rate limit at once, and its event follows", async () => {
   const { clock, queue } = steady();
   const events = listen(queue);
   for (let i = 0; i < 3; i++) queue.add(() => {}).catch(() => {});
@@ -110,7 +110,7 @@ test("a job runs in the async context of its add call, whatever it waited for", 
   assert.equal(seen, [0, 0, 1, 1, 2, 2, 3, 3]);
 });
 
-test("the context holds where a listener of the add event adds a job", async () => {
+test("the context is kept where a listener of the add event adds a job", async () => {
   const { clock, queue } = steady();
   const storage = new AsyncLocalStorage<string>();
   const seen: unknown[] = [];
@@ -154,7 +154,7 @@ test("a limiter that replies later is asked for all free places at once, and no 
   assert.equal([asked, started, queue.pending, local.peek().remaining], [20, 20, 20, 80]);
 });
 
-test("a limiter that refuses a later request outright: that job fails, the others run", async () => {
+test("a limiter that refuses a later request permanently: that job fails, the others run", async () => {
   const clock = new FakeClock();
   const local = Limiter.create(tokenBucket({ capacity: 10, refill: 1, everyMs: 1 }), { clock });
   const remote = later(local);
@@ -177,7 +177,7 @@ test("a limiter that refuses a later request outright: that job fails, the other
   );
 });
 
-test("without a bound on places, at most 100 requests are open at once", async () => {
+test("without a concurrency bound, at most 100 requests are open at once", async () => {
   const clock = new FakeClock();
   const local = Limiter.create(tokenBucket({ capacity: 1000, refill: 1, everyMs: 1 }), { clock });
   const remote = later(local);
@@ -200,7 +200,7 @@ test("without a bound on places, at most 100 requests are open at once", async (
   assert.is(local.peek().remaining, 700);
 });
 
-test("permits are requested in the order of the jobs; an urgent one of another cost comes first", async () => {
+test("permits are requested in the order of the jobs, except for an urgent job of another cost", async () => {
   const clock = new FakeClock();
   const local = RateLimiter.create(10, { clock, burstSeconds: 0 });
   const remote = later(local);

@@ -38,7 +38,7 @@ test("calls start at the limiter's pace, in the order in which they were made", 
   }
 });
 
-test("this, the arguments, the name and the length are the function's", async () => {
+test("paced() keeps the function's this, arguments, name and length", async () => {
   const { limiter } = steady();
   const counter = {
     count: 5,
@@ -50,7 +50,7 @@ test("this, the arguments, the name and the length are the function's", async ()
   assert.equal([counter.add.name, counter.add.length], ["add", 2]);
 });
 
-test("permits: a number, one for each policy, or of the arguments", async () => {
+test("permits: a number, one for each policy, or a function of the arguments", async () => {
   const { clock, limiter } = steady();
   const starts: number[] = [];
   const note = async (_bytes: number) => starts.push(clock.now());
@@ -65,7 +65,7 @@ test("permits: a number, one for each policy, or of the arguments", async () => 
   assert.equal(starts, [0, 300, 800, 1000]);
 });
 
-test("a signal ends the waits of all, or of one; who runs is not interrupted", async () => {
+test("a signal ends the waits of all calls, or of one; running calls are not interrupted", async () => {
   const { clock, limiter } = steady();
   const controller = new AbortController();
   const { signal } = controller;
@@ -90,7 +90,7 @@ test("a signal ends the waits of all, or of one; who runs is not interrupted", a
   assert.is(called, 2);
 });
 
-test("errors travel: the function's, thrown or rejected, the limiter's, and those of the options", async () => {
+test("errors of the function, the limiter and the options reject the call", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(tokenBucket({ capacity: 2, refill: 1, everyMs: 1 }), { clock });
   const wrong = new Error("no");
@@ -117,7 +117,7 @@ test("a call that need not wait starts before paced() returns, and not before an
   void paced("a");
   assert.equal(starts, ["a"]);
   void paced("b");
-  // b was let through, and its call is not made yet
+  // b was granted, and its call has not started yet
   clock.wakeAt(200, () => {
     limiter.refund(1);
     void paced("c");
@@ -128,7 +128,7 @@ test("a call that need not wait starts before paced() returns, and not before an
   assert.is(pace(() => native, RateLimiter.create(1))() === native, true, "no promise around it");
 });
 
-test("waiting counts calls that wait, in whatever way the wait ends", async () => {
+test("waiting counts calls that wait, however their wait ends", async () => {
   const { clock, limiter } = steady();
   const controller = new AbortController();
   const paced = pace((_signal?: AbortSignal) => 1, limiter, {
@@ -161,7 +161,7 @@ test("onDelay is called with the arguments of a call that has to wait, before it
   assert.equal(delayed, ["b 0"]);
 });
 
-test("what onDelay throws becomes an uncaught exception; the call goes on", async () => {
+test("an error in onDelay becomes an uncaught exception; the call continues", async () => {
   const { clock, limiter } = steady();
   const caught: unknown[] = [];
   const wrong = new Error("wrong");
@@ -200,7 +200,7 @@ test("enabled: false: later calls start at once and take no permits, calls that 
   }, /enabled must be true or false, got 1/);
 });
 
-test("clear rejects what waits, also calls with a signal of their own; later calls are paced", async () => {
+test("clear rejects waiting calls, also those with a signal of their own; later calls are paced", async () => {
   const { clock, limiter } = steady();
   const other = new AbortController();
   const paced = pace((_signal?: AbortSignal) => clock.now(), limiter, {
@@ -222,7 +222,7 @@ test("clear rejects what waits, also calls with a signal of their own; later cal
   assert.is((last.error as DOMException).name, "AbortError");
 });
 
-test("an aborted signal ends later calls too; with onAbort clear only those that waited", async () => {
+test("an aborted signal ends later calls too; with onAbort clear only the waiting ones", async () => {
   for (const onAbort of [undefined, "end", "clear"] as const) {
     const { clock, limiter } = steady();
     const controller = new AbortController();
@@ -242,7 +242,7 @@ test("an aborted signal ends later calls too; with onAbort clear only those that
   }
 });
 
-test("a signal is listened to only while a call waits", async () => {
+test("a signal has a listener only while a call waits", async () => {
   const { clock, limiter } = steady();
   const { signal } = new AbortController();
   let listeners = 0;
@@ -265,7 +265,7 @@ test("a signal is listened to only while a call waits", async () => {
   assert.is(listeners, 0);
 });
 
-test("bad arguments are named", () => {
+test("error messages name bad arguments", () => {
   const { limiter } = steady();
   const fn = () => {};
   for (const [args, words] of [

@@ -14,7 +14,7 @@ import { suite } from "../../support/suite.ts";
 
 const test = suite("streams, Node's");
 
-test("is a Transform, and strings come out as bytes", async () => {
+test("the throttle is a Transform, and strings come out as bytes", async () => {
   const stream = throttleNode(RateLimiter.create(1e9));
   assert.instance(stream, Transform);
   stream.write("naïve");
@@ -22,19 +22,19 @@ test("is a Transform, and strings come out as bytes", async () => {
   assert.equal(await buffer(stream), Buffer.from("naïve"));
 });
 
-test("pieces wait for a reader who is slow", async () => {
+test("pieces wait for a slow reader", async () => {
   const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
   const stream = throttleNode(limiter, { freeBytes: 100 });
   stream.write(new Uint8Array(150));
   stream.end();
   await turn();
-  assert.is(limiter.peek().remaining, 1); // not bought: nobody has read the free ones
+  assert.is(limiter.peek().remaining, 1); // not charged: the free bytes have not been read
   const sizes: number[] = [];
   for await (const piece of stream) sizes.push(piece.length);
   assert.equal(sizes, [100, 50]);
 });
 
-test("destroyed in the middle it leaves nobody waiting", async () => {
+test("destroy in the middle ends the wait", async () => {
   for (const error of [undefined, new Error("enough")]) {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(1000, { clock });
@@ -50,7 +50,7 @@ test("destroyed in the middle it leaves nobody waiting", async () => {
   }
 });
 
-test("a client who goes away ends the response's throttle", async () => {
+test("a client that disconnects ends the response's throttle", async () => {
   const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
   const { promise, resolve } = withResolvers<unknown>();
   const server = createServer((_, response) => {
@@ -71,7 +71,7 @@ test("a client who goes away ends the response's throttle", async () => {
   }
 });
 
-test("throws what it is told where the reason is no error", async () => {
+test("an aborted signal ends the stream with its reason", async () => {
   const controller = new AbortController();
   const stream = throttleNode(RateLimiter.create(1), { signal: controller.signal });
   const ended = failure(() => text(stream));

@@ -19,15 +19,15 @@ import { suite } from "../../support/suite.ts";
 
 const KB = 1000;
 const MB = 1000 * KB;
-/** Of the algorithms that let permits through in lumps. */
+/** Of the algorithms that grant permits in lumps. */
 const WINDOW_MS = 100;
 
 interface Sample {
   readonly name: string;
   at(bytesPerSecond: number): Policy;
-  /** The longest silence at a steady pace, ms. */
+  /** The longest silence at a steady rate, ms. */
   readonly gapMs: number;
-  /** What passes in 3 s at 1 permit a second, at the least. */
+  /** The least that passes in 3 s at 1 permit a second. */
   readonly least: number;
 }
 
@@ -87,7 +87,7 @@ const samples: readonly Sample[] = [
   },
 ];
 
-/** What comes out of streams that share a limiter, and for how long nothing does. */
+/** What comes out of streams that share a limiter, and the longest silence. */
 function flow(form: string, limiter: Limiter, clock: FakeClock, streams: number) {
   const controller = new AbortController();
   const { signal } = controller;
@@ -127,7 +127,7 @@ function flow(form: string, limiter: Limiter, clock: FakeClock, streams: number)
 }
 
 for (const form of Object.keys(forms)) {
-  const test = suite(`streams at another pace, ${form}`, { timeoutMs: 10_000 });
+  const test = suite(`streams at another rate, ${form}`, { timeoutMs: 10_000 });
 
   for (const { name, at, gapMs, least } of samples) {
     for (const rate of [200 * KB, 10 * KB]) {
@@ -143,7 +143,7 @@ for (const form of Object.keys(forms)) {
           const { during, end } = flow(form, limiter, clock, streams);
           await during(507);
           local.update(at(rate));
-          // the windows of the lower limit pay for what the window in hand holds beyond it
+          // the windows of the lower limit pay for the surplus of the current window
           if (name === "fixed window") await during((10 * MB * WINDOW_MS) / rate);
           const slow = await during(3000);
           assert.ok(slow.silentMs <= gapMs + 1, `silent for ${slow.silentMs} ms`);
@@ -162,7 +162,7 @@ for (const form of Object.keys(forms)) {
     }
   }
 
-  test("from no limit to one: no more than a chunk passes at the old pace", async () => {
+  test("from no limit to one: no more than a chunk passes at the old rate", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(Infinity, { clock });
     const { during, end } = flow(form, limiter, clock, 1);
@@ -175,7 +175,7 @@ for (const form of Object.keys(forms)) {
     await end();
   });
 
-  test("what was bought at a higher pace and not used shrinks with the pace", async () => {
+  test("unused bytes that were charged at a higher rate shrink with the rate", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(10 * MB, { clock, burstSeconds: 0 });
     const at: number[] = [];
@@ -196,11 +196,12 @@ for (const form of Object.keys(forms)) {
     const done = forms[form]?.(source(), limiter, take);
     await clock.advance(1000);
     await done;
-    // a piece is 500 bytes now, and 499 of 499 000 are left: the rest of the debt of 50 ms comes first
+    // a piece is 500 bytes now, and 499 of 499 000 are left: the rest of the debt of 50 ms comes
+    // first
     assert.equal(at, [0, 50, 100]);
   });
 
-  test("a pause in which the pace falls ends with a piece of the new pace", async () => {
+  test("a pause in which the rate falls ends with a piece at the new rate", async () => {
     const clock = new FakeClock();
     const policy = samples.find(({ name }) => name === "token bucket");
     if (policy === undefined) throw new Error("no such sample");
@@ -217,7 +218,7 @@ for (const form of Object.keys(forms)) {
     await end();
   });
 
-  test("others that charge again and again do not cost a stream its place for good", async () => {
+  test("other callers that charge again and again do not cost a stream its place for ever", async () => {
     const clock = new FakeClock();
     const policy = tokenBucket({ capacity: 1000, refill: 1000, everyMs: 1000 });
     const { limiter, calls } = counted(Limiter.create(policy, { clock }));
@@ -238,9 +239,9 @@ for (const form of Object.keys(forms)) {
   test.run();
 }
 
-const all = suite("streams at another pace, the samples");
+const all = suite("streams at another rate, the samples");
 
-all("every algorithm of the registration has one", () => {
+all("every registered algorithm has a sample", () => {
   const sampled = new Set(samples.map(({ at }) => at(1000).algorithm));
   assert.equal(
     algorithms.filter((algorithm) => !sampled.has(algorithm)).map(({ name }) => name),

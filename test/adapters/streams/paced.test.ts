@@ -6,7 +6,7 @@ import { suite } from "../../support/suite.ts";
 
 const test = suite("streams, iterables");
 
-test("a function alone is the weigh of the items", async () => {
+test("a function in place of options weighs the items", async () => {
   const limiter = RateLimiter.create(10, { clock: new FakeClock() });
   const items: string[] = [];
   for await (const item of paced(["a", "b"], limiter, () => 0.25)) items.push(item);
@@ -14,7 +14,7 @@ test("a function alone is the weigh of the items", async () => {
   assert.is(limiter.peek().waitMs, 50);
 });
 
-test("leaving the loop ends the source, and gives back what was bought", async () => {
+test("a break out of the loop ends the source, and gives back what was charged", async () => {
   const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
   let ended = false;
   async function* source() {
@@ -33,13 +33,13 @@ test("leaving the loop ends the source, and gives back what was bought", async (
   assert.is(limiter.peek().waitMs, 20);
 });
 
-test("nothing happens before the first item is asked for", () => {
+test("nothing happens before the first item is requested", () => {
   const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
   paced([new Uint8Array(10)], limiter);
   assert.ok(limiter.tryAcquire());
 });
 
-test("refuses what is not iterable", () => {
+test("a source that is not iterable is refused", () => {
   const nothing = 5 as unknown as Iterable<Uint8Array>;
   assert.throws(
     () => paced(nothing, RateLimiter.create(1)),

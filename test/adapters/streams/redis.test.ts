@@ -46,7 +46,7 @@ for (const [form, pass] of Object.entries(forms)) {
   }
 }
 
-test("a store that is away ends the stream", async () => {
+test("a store that is unavailable ends the stream", async () => {
   const clock = new RemoteClock();
   const trouble = new Error("away");
   const runner = { runScript: () => Promise.reject(trouble) };

@@ -19,7 +19,7 @@ const MIB = 2 ** 20;
 setFlagsFromString("--expose-gc");
 const gc: () => void = runInNewContext("gc");
 
-/** So many times as long may things take where others have the machine too. */
+/** The factor by which runs may take longer where other programs share the machine. */
 const BUSY = 2;
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
@@ -57,7 +57,7 @@ for (const [form, pass] of Object.entries(forms)) {
     const shares = got.map((bytes) => bytes / (4 * MIB));
     const mean = shares.reduce((sum, share) => sum + share) / shares.length;
     assert.ok(mean < 1.05 && mean > 1 / BUSY, `they got ${shares}`);
-    // within 5 % in bench/streams.bench.ts; here who has small chunks may lack the time for them
+    // within 5 % in bench/streams.bench.ts; here a stream with small chunks may lack processor time
     assert.ok(
       shares.every((share) => share > mean / BUSY && share < mean * BUSY),
       `they got ${shares}`,
@@ -89,12 +89,12 @@ for (const [form, pass] of Object.entries(forms)) {
       taken += 1;
       if (taken % 20 > 0) return;
       gc();
-      await new Promise((resolve) => setTimeout(resolve, 5)); // buffers are freed beside us
+      await new Promise((resolve) => setTimeout(resolve, 5)); // buffers are freed in the background
       gc();
       most = Math.max(most, process.memoryUsage().arrayBuffers - before);
     });
     assert.is(taken, 400);
-    assert.ok(most < 5 * MIB, `${Math.round(most / MIB)} chunks of a MiB were held`);
+    assert.ok(most < 5 * MIB, `${Math.round(most / MIB)} chunks of a MiB were buffered`);
   });
 }
 

@@ -32,7 +32,7 @@ interface Piece {
   readonly size: number;
 }
 
-/** When how much came through. */
+/** When how many bytes came through. */
 function record(clock: FakeClock, pieces: Piece[] = []) {
   const take = (chunk: Uint8Array) => {
     pieces.push({ at: clock.now(), size: chunk.length });
@@ -80,7 +80,7 @@ for (const [form, pass] of Object.entries(forms)) {
     );
   });
 
-  test("who takes a piece may transfer its buffer, and the rest comes all the same", async () => {
+  test("a receiver may transfer a piece's buffer, and the rest still comes", async () => {
     const clock = new FakeClock();
     const bytes = randomFillSync(new Uint8Array(320));
     const got: Uint8Array[] = [];
@@ -93,7 +93,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.ok(got.length > 5);
   });
 
-  test("small chunks are paid for together, and none waits for that", async () => {
+  test("small chunks are charged together, and none waits for that", async () => {
     const clock = new FakeClock();
     const { limiter, calls } = counted(RateLimiter.create(100_000, { clock }));
     await clock.advance(1000);
@@ -104,7 +104,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.equal(calls, { peek: 5, decide: 4 });
   });
 
-  test("small chunks at their full pace ask twice for each piece", async () => {
+  test("small chunks at full speed cause two calls for each piece", async () => {
     const clock = new FakeClock();
     const { limiter, calls } = counted(RateLimiter.create(100_000, { clock }));
     const { pieces, take } = record(clock);
@@ -115,7 +115,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.equal(calls, { peek: 11, decide: 1, tryAcquire: 9 });
   });
 
-  test("takes what is there where that is enough, rather than wait for a whole piece", async () => {
+  test("a stream takes available permits if they suffice, and does not wait for a whole piece", async () => {
     const clock = new FakeClock();
     const limiter = Limiter.create(tokenBucket({ capacity: 500, refill: 1, everyMs: 1 }), {
       clock,
@@ -129,7 +129,7 @@ for (const [form, pass] of Object.entries(forms)) {
     ]);
   });
 
-  test("what was bought and not used goes back at the end", async () => {
+  test("bytes that were charged and not used are refunded at the end", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(1000, { clock });
     await pass([new Uint8Array(7)], limiter, () => {}); // a piece is 50
@@ -154,7 +154,7 @@ for (const [form, pass] of Object.entries(forms)) {
     ]);
   });
 
-  test("weighs what is no bytes, and cuts none", async () => {
+  test("weigh counts chunks that are not bytes, and cuts none", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(100, { clock });
     const log: string[] = [];
@@ -164,11 +164,12 @@ for (const [form, pass] of Object.entries(forms)) {
     const passed = pass(items, limiter, take, { weigh, freeBytes: 1 });
     await clock.advance(1000);
     await passed;
-    // a is free as a whole, b and the empty one come out of five permits, c waits until they are paid, and d for c
+    // a is free as a whole, b and the empty one are covered by five permits, c waits until they are
+    // paid, and d for c
     assert.equal(log, ["0 a", "0 b", "0 ", "50 c", "310 d"]);
   });
 
-  test("fractions are fine: of weights, and of a limiter that never holds a whole permit", async () => {
+  test("fractions work: of weights, and of a limiter that never holds a whole permit", async () => {
     const clock = new FakeClock();
     const half = tokenBucket({ capacity: 0.5, refill: 1, everyMs: 100 });
     const at: number[] = [];
@@ -190,7 +191,7 @@ for (const [form, pass] of Object.entries(forms)) {
     );
   });
 
-  test("a weight that is no number ends it", async () => {
+  test("a weight that is not a number ends the stream", async () => {
     const limiter = RateLimiter.create(100);
     const weigh = () => Number.NaN;
     assert.match(
@@ -219,7 +220,7 @@ for (const [form, pass] of Object.entries(forms)) {
     );
   });
 
-  test("all policies count them where none is named, and the slowest cuts", async () => {
+  test("all policies count the bytes where none is named, and the slowest cuts", async () => {
     const clock = new FakeClock();
     const policies = {
       burst: smoothBursty({ permitsPerSecond: 1000 }),
@@ -246,7 +247,7 @@ for (const [form, pass] of Object.entries(forms)) {
       108,
     ],
   ] as [string, Policies, number][]) {
-    test(`no piece is more than can ever pass: ${name}`, async () => {
+    test(`no piece exceeds what can ever be granted: ${name}`, async () => {
       const clock = new FakeClock();
       const limiter = Limiter.create(policies, { clock });
       const { pieces, take } = record(clock);
@@ -258,7 +259,7 @@ for (const [form, pass] of Object.entries(forms)) {
     });
   }
 
-  test("a capacity that grows lets larger pieces pass", async () => {
+  test("a capacity that grows allows larger pieces", async () => {
     const clock = new FakeClock();
     const bucket = (capacity: number) => tokenBucket({ capacity, refill: 1, everyMs: 1 });
     const limiter = Limiter.create(bucket(8), { clock });
@@ -272,7 +273,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.is(Math.max(...pieces.map(({ size }) => size)), 50);
   });
 
-  test("another rate holds from the next piece on", async () => {
+  test("another rate applies from the next piece on", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(1000, { clock });
     const { pieces, take } = record(clock);
@@ -290,7 +291,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.is(done.at, 155);
   });
 
-  test("without a limit everything passes whole", async () => {
+  test("without a limit every chunk passes whole", async () => {
     const limiter = RateLimiter.create(Infinity, { clock: new FakeClock() });
     const sizes: number[] = [];
     await pass(chunksOf(new Uint8Array(3 * MIB), [MIB]), limiter, ({ length }) => {
@@ -299,7 +300,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.equal(sizes, [MIB, MIB, MIB]);
   });
 
-  test("what the limiter throws ends it: a full queue", async () => {
+  test("an error of the limiter ends the stream: a full queue", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(1000, { clock, maxWaiting: 0 });
     const { pieces, take } = record(clock);
@@ -310,7 +311,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.is(total(pieces), 50);
   });
 
-  test("what can never pass ends it", async () => {
+  test("an amount that can never be granted ends the stream", async () => {
     const limiter = Limiter.create(tokenBucket({ capacity: 8, refill: 1, everyMs: 1 }));
     const weigh = () => 9;
     assert.instance(
@@ -324,10 +325,10 @@ for (const [form, pass] of Object.entries(forms)) {
     );
   });
 
-  test("a chunk that is no bytes ends it", async () => {
+  test("a chunk that is not bytes ends the stream", async () => {
     const chunks = [{ length: 3 }] as unknown as Uint8Array[];
     const error = await failure(() => pass(chunks, RateLimiter.create(1), () => {}));
-    // later Nodes add what became of the source
+    // later versions of Node append a description of the source
     const errors: unknown[] = error instanceof AggregateError ? error.errors : [error];
     assert.ok(errors.some((each) => each instanceof TypeError));
   });
@@ -374,11 +375,11 @@ for (const [form, pass] of Object.entries(forms)) {
       taken += 1;
     });
     assert.is(taken, 60);
-    // one in the taker's hand, one in ours, and one in the source's
+    // one chunk at the receiver, one in the throttle, and one at the source
     assert.ok(ahead <= 3, `the source is ${ahead} chunks ahead`);
   });
 
-  test("the signal ends it at once, with its own reason, and nobody waits any more", async () => {
+  test("the signal ends the stream at once, with its own reason, and no caller waits any more", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(1000, { clock });
     const controller = new AbortController();
@@ -416,7 +417,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.ok(limiter.tryAcquire());
   });
 
-  test("an error of the source comes out, one of the taker ends the source", async () => {
+  test("an error of the source is passed on, an error of the receiver ends the source", async () => {
     const limiter = RateLimiter.create(Infinity, { clock: new FakeClock() });
     const trouble = new Error("trouble");
     async function* failing() {
@@ -441,7 +442,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.ok(ended);
   });
 
-  test("refuses bad arguments at the door", async () => {
+  test("bad arguments are refused at the call", async () => {
     const limiter = RateLimiter.create(1);
     const messages: [unknown, string][] = [
       [{ pieceMs: 0 }, "RangeError: pieceMs must be a finite number above 0, got 0"],
@@ -467,7 +468,7 @@ for (const [form, pass] of Object.entries(forms)) {
     );
   });
 
-  test("a limiter elsewhere, one of a key", async () => {
+  test("a limiter on a store, and one of a key", async () => {
     const clock = new FakeClock();
     const local = () => RateLimiter.create(10_000, { clock });
     const keyed = KeyedLimiter.create(smoothBursty({ permitsPerSecond: 10_000 }), { clock });
@@ -481,7 +482,7 @@ for (const [form, pass] of Object.entries(forms)) {
     }
   });
 
-  test("what is granted elsewhere after the end goes back", async () => {
+  test("permits that a store grants after the end are given back", async () => {
     const clock = new FakeClock();
     const local = RateLimiter.create(1000, { clock });
     const controller = new AbortController();
@@ -532,7 +533,7 @@ for (const [form, pass] of Object.entries(forms)) {
     assert.equal(messages, []);
   });
 
-  // each with what it lets through in an instant, and whether it lends the last request to whoever asks
+  // each with what it grants in an instant, and whether it lends permits to the last request
   const bounds: [name: string, policies: Policies, burst: number, lends: 0 | 1][] = [
     ["bursty", smoothBursty({ permitsPerSecond: 1000 }), 1000, 1],
     ["warming up", smoothWarmingUp({ permitsPerSecond: 1000, warmupMs: 100 }), 0, 1],
@@ -545,7 +546,7 @@ for (const [form, pass] of Object.entries(forms)) {
   ];
 
   for (const [name, policies, burst, lends] of bounds) {
-    test(`the bytes, the bound and the pieces, whatever comes: ${name}`, async () => {
+    test(`the bytes, the bound and the pieces hold for any chunks: ${name}`, async () => {
       const chunk = fc.integer({ min: 0, max: 300 });
       const idle = fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 80 }));
       await fc.assert(

@@ -14,7 +14,7 @@ import { failure, turn, watch } from "../../support/limiter/watch.ts";
 import { endless, webSource } from "../../support/streams/forms.ts";
 import { suite } from "../../support/suite.ts";
 
-/** A clock that knows how many timers are set. */
+/** A clock that counts the timers that are set. */
 class WatchedClock extends FakeClock {
   timers = 0;
 
@@ -33,7 +33,7 @@ class WatchedClock extends FakeClock {
   }
 }
 
-/** A throttle at a byte a millisecond that has let 50 of 200 pass and waits. */
+/** A throttle at a byte a millisecond that has passed 50 of 200 and waits. */
 async function waiting() {
   const clock = new WatchedClock();
   const limiter = RateLimiter.create(1000, { clock });
@@ -52,13 +52,13 @@ async function waiting() {
 setFlagsFromString("--expose-gc");
 const gc: () => void = runInNewContext("gc");
 
-const test = suite("streams, the web's ends");
+const test = suite("streams, the web's");
 
-test("is a TransformStream, to others too", async () => {
+test("throttle() is a TransformStream, also for other libraries", async () => {
   const stream = throttle(RateLimiter.create(1e9));
   assert.instance(stream, TransformStream);
-  const body = new Response("a fetch body, say").body as ReadableStream<Uint8Array>;
-  assert.is(await new Response(body.pipeThrough(stream)).text(), "a fetch body, say");
+  const body = new Response("a fetch body").body as ReadableStream<Uint8Array>;
+  assert.is(await new Response(body.pipeThrough(stream)).text(), "a fetch body");
 });
 
 test("an abort of the writer ends the wait and reaches the reader at once", async () => {
@@ -107,14 +107,14 @@ test("a pipe that is aborted ends its source and its target", async () => {
   const done = watch(clock, from.pipeThrough(throttle(limiter), { signal }).pipeTo(to));
   await clock.advance(60);
   controller.abort(reason);
-  await clock.advance(100); // a pipe waits for the write in hand, whoever writes
+  await clock.advance(100); // a pipe waits for the pending write, on any platform
   assert.is(done.error, reason);
   assert.is(source, reason);
   assert.is(target, reason);
   assert.is(clock.timers, 0);
 });
 
-test("nothing is bought for a reader who does not ask", async () => {
+test("nothing is charged for a reader that does not read", async () => {
   const clock = new WatchedClock();
   const limiter = RateLimiter.create(1000, { clock });
   const reader = webSource(endless(200)).pipeThrough(throttle(limiter)).getReader();
@@ -147,7 +147,7 @@ test("many streams of one signal add one listener", async () => {
   assert.ok((await first?.readable.getReader().read())?.done);
 });
 
-test("a signal that is done with has no listener, whatever the stream has come to", async () => {
+test("a signal has no listener after the stream, however it ended", async () => {
   const limiter = RateLimiter.create(Infinity);
   const { signal } = new AbortController();
   const body = () => new Response("hello").body as ReadableStream<Uint8Array>;
@@ -182,13 +182,13 @@ test("streams that have ended leave the others larger turns", async () => {
   assert.is(await first(), 100);
   for (const reader of others) await reader.cancel();
   assert.is(await first(), 500);
-  // however many there are, a turn is worth a millisecond
+  // a turn is worth a millisecond for any number of streams
   const many = await reading(200);
   assert.is(await first(), 10);
   for (const reader of many) await reader.cancel();
 });
 
-test("a stream takes turns from its first purchase on, not before", async () => {
+test("a stream counts as a sharer from its first charge on, not before", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10_000, { clock });
   const unread = Array.from({ length: 9 }, () => throttle(limiter));
@@ -202,7 +202,7 @@ test("a stream takes turns from its first purchase on, not before", async () => 
   assert.is(unread.length, 9);
 });
 
-test("a transfer of the stream is refused, for it would not be paced", async () => {
+test("a transfer of the stream is refused, since it would not be paced", async () => {
   const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
   const stream = throttle(limiter);
   const transfer = [stream as unknown as ArrayBuffer];
@@ -216,7 +216,7 @@ test("a transfer of the stream is refused, for it would not be paced", async () 
   await reader.cancel();
 });
 
-test("a throttle that was made and never used is collected, whatever its signal", async () => {
+test("a throttle that was created and never used is collected, whatever its signal", async () => {
   const limiter = RateLimiter.create(1000, { clock: new FakeClock() });
   const { signal } = new AbortController();
   const refs = [1, 2, 3].flatMap(() => [
@@ -258,7 +258,7 @@ test("a throttle that is used is kept by its signal, and ends with it", async ()
   );
 });
 
-test("loads nothing of Node", () => {
+test("the module loads nothing of Node", () => {
   const folder = "src/adapters/streams";
   const files = readdirSync(folder).filter((file) => file !== "node.ts");
   assert.ok(files.length > 3);

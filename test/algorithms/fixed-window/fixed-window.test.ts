@@ -23,10 +23,10 @@ function started(policy: FixedWindowPolicy, now = 0, unix = 0): FixedWindowState
   return begin(policy, now, unix) as FixedWindowState;
 }
 
-const tables = suite("fixed window: who waits how long");
+const tables = suite("fixed window: waits");
 
 const rows: Record<string, readonly [FixedWindowPolicy, ...Row[]]> = {
-  "2 in 3 s: a window begins anew on the grid": [
+  "2 in 3 s: a new window begins on the grid": [
     epoch(2, 3),
     ...([
       [0, 1, 0],
@@ -36,7 +36,7 @@ const rows: Record<string, readonly [FixedWindowPolicy, ...Row[]]> = {
       [5, 1, 1],
     ] as Row[]),
   ],
-  "a window holds its start, not its end": [
+  "a window includes its start, not its end": [
     epoch(2, 3),
     ...([
       [2.999_999, 2, 0],
@@ -65,7 +65,7 @@ const rows: Record<string, readonly [FixedWindowPolicy, ...Row[]]> = {
       [11, 1, 2.5],
     ] as Row[]),
   ],
-  "first: a window holds its start, not its end": [
+  "first: a window includes its start, not its end": [
     first(1, 3),
     ...([
       [1, 1, 0],
@@ -73,7 +73,7 @@ const rows: Record<string, readonly [FixedWindowPolicy, ...Row[]]> = {
       [4, 1, 3],
     ] as Row[]),
   ],
-  "first in, first out: nobody slips in before who was promised more": [
+  "first in, first out: no request overtakes an earlier, larger one": [
     epoch(3, 10),
     ...([
       [0, 2, 0],
@@ -83,7 +83,7 @@ const rows: Record<string, readonly [FixedWindowPolicy, ...Row[]]> = {
       [5, 1, 15],
     ] as Row[]),
   ],
-  "more than the limit never goes": [
+  "a request above the limit is never granted": [
     epoch(3, 10),
     ...([
       [0, 3.000_001, Infinity],
@@ -123,7 +123,7 @@ for (const [name, [policy, ...table]] of Object.entries(rows)) {
   tables(name, () => void play(policy, table));
 }
 
-tables("the grid is that of the calendar, wherever the scale begins", () => {
+tables("the grid is that of the calendar, wherever the time scale begins", () => {
   for (const unix of [0, 7 * SECOND, 1_700_000_000_123_456]) {
     const policy = epoch(1, 10);
     const state = started(policy, 1234, unix);
@@ -136,15 +136,15 @@ tables("the grid is that of the calendar, wherever the scale begins", () => {
 
 tables.run();
 
-const debts = suite("fixed window: debts and what comes back");
+const debts = suite("fixed window: debts and give-backs");
 
-debts("each window pays its limit", () => {
+debts("each window pays back its limit", () => {
   for (const policy of [epoch(2, 10), first(2, 10)]) {
     const state = started(policy);
     algorithm.take(policy, state, 0, 5);
     const waits = [1, 2].map((n) => algorithm.earliest(policy, state, 0, n) / SECOND);
     assert.equal(waits, [20, 30]);
-    // without a gap, though nobody came
+    // without a gap, although no request came
     play(
       policy,
       [
@@ -156,7 +156,7 @@ debts("each window pays its limit", () => {
   }
 });
 
-debts("quotients that are off by one at most are put right", () => {
+debts("quotients that are off by one are corrected", () => {
   const cases: [limit: number, used: number, permits: number, windows: number][] = [];
   for (const limit of [0.1, 0.3, 0.7, 1.1, 3.3, 1e-3]) {
     for (let k = 1; k < 60; k++)
@@ -187,7 +187,7 @@ debts("first: an instant with a fraction opens a window at the next whole one", 
   assert.is(algorithm.take(policy, started(policy), 0.25, 1), SECOND + 1);
 });
 
-debts("what comes back of the latest window is there again, of one before it is lost", () => {
+debts("permits of the latest window can be given back, those of an earlier one are lost", () => {
   const policy = epoch(2, 10);
   const state = started(policy);
   const old = algorithm.take(policy, state, 0, 2);
@@ -199,13 +199,13 @@ debts("what comes back of the latest window is there again, of one before it is 
   assert.equal(state, { start: 10 * SECOND, used: 2 });
   algorithm.giveBack(policy, state, 0, 2, promised);
   assert.equal(state, { start: 10 * SECOND, used: 0 });
-  // nobody moves up before it, all the same
+  // no later request moves up before it
   assert.is(algorithm.earliest(policy, state, 0, 1), 10 * SECOND);
   assert.is(algorithm.quota(policy, state, 0).remaining, 0);
   assert.is(algorithm.lifetime(policy, state, 0), 10 * SECOND);
 });
 
-debts("without a receipt: of those used lately, never more than there are", () => {
+debts("without a receipt: takes back from recent windows, never more than was used", () => {
   const policy = epoch(2, 10);
   const state = started(policy);
   algorithm.take(policy, state, 0, 5);
@@ -215,7 +215,7 @@ debts("without a receipt: of those used lately, never more than there are", () =
   assert.is(algorithm.quota(policy, state, 0).remaining, 2);
 });
 
-debts("what is used counts down until nothing of it matters", () => {
+debts("the deficit counts down to 0", () => {
   const policy = epoch(2, 10);
   const state = started(policy);
   const reset = (at: number) => algorithm.quota(policy, state, at * SECOND).resetMs;
@@ -226,7 +226,7 @@ debts("what is used counts down until nothing of it matters", () => {
   assert.equal([4, 20, 30].map(reset), [26_000, 10_000, 0]);
 });
 
-debts("whatever is asked: every answer is a number, and an instant that is told is kept", () => {
+debts("for any request, every answer is a number, and a promised instant is kept", () => {
   const sizes = [5e-324, 1e-300, 1e-3, 1, 1e15, 1e300, Number.MAX_VALUE];
   for (const limit of sizes) {
     for (const windowMs of [1e-9, 1, 1e12]) {
@@ -264,7 +264,7 @@ function resized(
   return { start: state.start / SECOND, used: state.used };
 }
 
-resizing("what is used stays used until the window around now has ended", () => {
+resizing("used permits stay used until the current window has ended", () => {
   const used = (start: number) => ({ start: start * SECOND, used: 2 });
   assert.equal(resized(epoch(9, 10), used(0), 4, epoch(2, 10)), { start: 0, used: 2 });
   assert.equal(resized(epoch(2, 3), used(0), 4, epoch(2, 10)), { start: 3, used: 2 });
@@ -272,7 +272,7 @@ resizing("what is used stays used until the window around now has ended", () => 
   assert.equal(resized(epoch(2, 3), used(0), 14, epoch(2, 10)), { start: 12, used: 0 });
 });
 
-resizing("a state ahead comes to lie no earlier", () => {
+resizing("a state in the future is never moved to an earlier instant", () => {
   const used = (start: number) => ({ start: start * SECOND, used: 2 });
   assert.equal(resized(epoch(2, 10), used(20), 4, epoch(2, 10)), { start: 20, used: 2 });
   assert.equal(resized(epoch(2, 7), used(20), 4, epoch(2, 10)), { start: 21, used: 2 });
@@ -289,7 +289,7 @@ resizing("first: a longer window ends later, a shorter one has not ended yet", (
   assert.equal(resized(epoch(2, 10), used(), 4, first(2, 10)), { start: 0, used: 2 });
 });
 
-resizing("a lower limit: what is beyond it is paid for", () => {
+resizing("a lower limit: the surplus becomes a debt", () => {
   const state = started(epoch(10, 1));
   algorithm.take(epoch(10, 1), state, 0, 10);
   algorithm.resize(epoch(4, 1), state, 0, epoch(10, 1));
@@ -307,7 +307,7 @@ resizing.run();
 
 const making = suite("fixedWindow");
 
-making("policies that are the same are told by the same numbers", () => {
+making("equal policies are declared by equal numbers", () => {
   assert.equal(epoch(5, 60).numbers, [5, 60_000]);
   assert.equal(first(5, 60).numbers, [5, 60_000, 1]);
   assert.equal(algorithm.policy([5, 60_000, 1]), first(5, 60));
@@ -315,7 +315,7 @@ making("policies that are the same are told by the same numbers", () => {
   assert.equal([epoch(1, 1e-9).window, epoch(1, 1.5e-6).window], [1, 2]);
 });
 
-making("refuses what makes no sense, and says what", () => {
+making("bad arguments are refused, and the error names them", () => {
   const good = { limit: 5, windowMs: 1000 };
   const bad: [unknown, RegExp][] = [
     [null, /fixedWindow/],
@@ -351,7 +351,7 @@ limiting("2 in 3 s: true, true, false; 3 s later true, true; 2 s after that fals
   }
 });
 
-limiting("10 a second and 100 a minute: all are charged, or none", async () => {
+limiting("10 a second and 100 a minute: all policies are charged, or none", async () => {
   const clock = new FakeClock();
   const policies = { second: epoch(10, 1), minute: epoch(100, 60) };
   const limiter = Limiter.create(policies, { clock });
@@ -365,7 +365,7 @@ limiting("10 a second and 100 a minute: all are charged, or none", async () => {
   }
   const { allowed, waitMs, policy, policies: stand } = limiter.decide();
   assert.equal([allowed, waitMs, policy], [false, 50_000, "minute"]);
-  // the refused one was not charged to the second either
+  // the refused request was not charged to the second either
   assert.is(stand.second?.remaining, 10);
   await clock.advance(50_000);
   assert.is(limiter.tryAcquire(10), true);
@@ -380,7 +380,7 @@ limiting("refused requests are not counted", async () => {
   assert.is(limiter.tryAcquire(), true);
 });
 
-limiting("who waits goes when a window opens, in order, no more than fit", async () => {
+limiting("waiters are released when a window opens, in order, no more than the limit", async () => {
   const clock = new FakeClock(500);
   const limiter = Limiter.create(epoch(3, 1), { clock });
   assert.is(limiter.tryAcquire(3), true);
@@ -393,7 +393,7 @@ limiting("who waits goes when a window opens, in order, no more than fit", async
   );
 });
 
-limiting("more than the limit is refused at once", async () => {
+limiting("a request above the limit is refused at once", async () => {
   const limiter = Limiter.create(epoch(3, 1), { clock: new FakeClock() });
   const error = await limiter.acquire(4).catch((reason: unknown) => reason);
   assert.instance(error, PermitsExceedCapacityError);
@@ -404,7 +404,7 @@ limiting("more than the limit is refused at once", async () => {
   });
 });
 
-limiting("windows lie on the grid of Unix time, which the clock tells", async () => {
+limiting("windows lie on the grid of Unix time, which the clock returns", async () => {
   const clock = Object.assign(new FakeClock(), { epochMs: 59_000 });
   const limiter = Limiter.create(epoch(1, 60), { clock });
   assert.is(limiter.tryAcquire(), true);

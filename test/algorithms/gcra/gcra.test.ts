@@ -10,7 +10,7 @@ import { aRate, aSize, bucketSuite, play, type Row, SECOND } from "../bucket.sui
 const policyStates = (limit: number, burst?: number, periodMs = 1000) =>
   burst === undefined ? gcra({ limit, periodMs }) : gcra({ limit, periodMs, burst });
 
-const tables = suite("gcra: who waits how long");
+const tables = suite("gcra: waits");
 
 const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
   "the essay's example, 30 a minute and a burst of 15 more": [
@@ -23,10 +23,16 @@ const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
     [40, 16, 0],
     [40, 17, Infinity],
   ],
-  "no burst: an even pace": [policyStates(10, 0), [0, 1, 0], [0, 1, 0.1], [0, 1, 0.2], [0.3, 1, 0]],
-  "the burst is a whole limit if nothing is said": [policyStates(3), [0, 3, 0], [0, 1, 0.333334]],
-  "a limit below one lets one go at once": [policyStates(0.5), [0, 1, 0], [0, 1, 2], [4, 1, 0]],
-  "an interval that no number of microseconds is: nothing adds up": [
+  "no burst: evenly spaced permits": [
+    policyStates(10, 0),
+    [0, 1, 0],
+    [0, 1, 0.1],
+    [0, 1, 0.2],
+    [0.3, 1, 0],
+  ],
+  "the burst is a whole limit by default": [policyStates(3), [0, 3, 0], [0, 1, 0.333334]],
+  "a limit below one grants one at once": [policyStates(0.5), [0, 1, 0], [0, 1, 2], [4, 1, 0]],
+  "an interval that is no whole number of microseconds: errors do not add up": [
     policyStates(7),
     ...Array.from({ length: 7 }, (): Row => [0, 1, 0]),
     [0, 1, 0.142858],
@@ -36,7 +42,7 @@ const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
     [2.999_999, 7, 0.000_001],
     [3, 7, 1],
   ],
-  "forty-nine come back in exactly their period": [
+  "forty-nine permits are refilled in exactly their period": [
     policyStates(49),
     [0, 49, 0],
     [1, 49, 0],
@@ -51,7 +57,7 @@ const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
     ...Array.from({ length: 8 }, (): Row => [0, 1, 1e-6]),
     [0, 1, 2e-6],
   ],
-  "time that goes back mints nothing": [
+  "a clock that steps back creates no permits": [
     policyStates(10, 2),
     [1, 1, 0],
     [0.9, 1, 0],
@@ -64,7 +70,7 @@ for (const [name, [policy, ...table]] of Object.entries(rows)) {
   tables(name, () => play(policy, table));
 }
 
-tables("a whole burst goes at once, one by one, whatever the rate", () => {
+tables("a whole burst is granted at once, one by one, at every rate", () => {
   for (const limit of [3, 7, 49, 300, 70_000]) {
     for (const now of [0, 2 ** 32 - 1, 2 ** 32 + 0.3]) {
       const policy = policyStates(limit);
@@ -78,7 +84,7 @@ tables("a whole burst goes at once, one by one, whatever the rate", () => {
   }
 });
 
-tables("an even pace for a hundred thousand permits does not drift", () => {
+tables("an even rate for a hundred thousand permits does not drift", () => {
   const policy = policyStates(3e6, 0);
   const state = gcraAlgorithm.start(policy, 0);
   let at = 0;
@@ -102,9 +108,9 @@ tables("a level that has run for months still counts single permits", () => {
 
 tables.run();
 
-const numbers = suite("gcra: numbers");
+const numbers = suite("gcra: policies");
 
-numbers("bad ones are refused, with the argument, its bound and what it got", () => {
+numbers("bad numbers are refused, with the argument, its bound and what it got", () => {
   const bad = [0, -0, -1, Number.NaN, Infinity, "5", null, undefined, 5n] as number[];
   for (const one of bad) {
     assert.throws(() => gcra({ limit: one, periodMs: 1 }), /^limit must be a finite number above/);
@@ -120,7 +126,7 @@ numbers("bad ones are refused, with the argument, its bound and what it got", ()
   assert.throws(() => gcra(typo), /no "bursts"; expected one of limit, periodMs, burst/);
 });
 
-numbers("a policy can be written down and made again, and not changed", () => {
+numbers("a policy can be serialized and restored, and not changed", () => {
   assert.ok(algorithms.includes(gcraAlgorithm as never));
   for (const policy of [policyStates(5), policyStates(1 / 3, 0.5), policyStates(7, 0, 1e-3)]) {
     const { limitAt, ...written } = policy;
@@ -131,7 +137,7 @@ numbers("a policy can be written down and made again, and not changed", () => {
   assert.equal([capacity, permits, per], [1, 1, SECOND]);
 });
 
-numbers("a request that can never pass is told so, and not when to retry", () => {
+numbers("a request that can never pass is reported as such, without a time to retry", () => {
   const limiter = Limiter.create(policyStates(5, 4), { clock: new FakeClock() });
   for (const verb of [() => limiter.decide(5.001), () => limiter.peek(6)]) {
     assert.throws(verb, (error: Error) => error instanceof PermitsExceedCapacityError);
@@ -147,7 +153,7 @@ numbers("a new state is as full as an old one: it lives until it is full, and no
   assert.is(gcraAlgorithm.lifetime(policy, state, 0), 10 * SECOND);
 });
 
-numbers("what is refunded to a full bucket is lost, for an earlier instant too", () => {
+numbers("a refund to a full bucket is lost, at an earlier instant too", () => {
   const policy = policyStates(10, 9);
   const state = gcraAlgorithm.start(policy, 0);
   gcraAlgorithm.giveBack(policy, state, SECOND, 5);
@@ -155,7 +161,7 @@ numbers("what is refunded to a full bucket is lost, for an earlier instant too",
   assert.is(gcraAlgorithm.earliest(policy, state, 0.5 * SECOND, 10), SECOND);
 });
 
-numbers("resize: what is there keeps its share, what is deficit its time", () => {
+numbers("update: stored permits keep their share, a deficit keeps its time", () => {
   const [slow, fast] = [policyStates(10, 9), policyStates(100, 19)];
   const state = gcraAlgorithm.start(slow, 0);
   gcraAlgorithm.take(slow, state, 0, 5);
@@ -174,7 +180,7 @@ const ends = suite("gcra: at the ends of the doubles");
 
 const extremes = [5e-324, 1e-310, 1e-200, 1e-9, 1, 1e9, 1e200, 1.7e308];
 
-ends("whatever is asked: every answer is a number", () => {
+ends("for any request, every answer is a number", () => {
   const policies = extremes.flatMap((limit) =>
     extremes.flatMap((periodMs) => [0, 1, 1e308].map((burst) => gcra({ limit, periodMs, burst }))),
   );
@@ -199,13 +205,13 @@ ends("whatever is asked: every answer is a number", () => {
   }
 });
 
-ends("a debt of which the level has lost the last digits: the wait is honest all the same", () => {
+ends("a debt so large that the level loses its last digits still gives an exact wait", () => {
   const slow = gcra({ limit: 1, periodMs: 1e6, burst: 2 });
   const property = fc.property(fc.double({ min: 1e5, max: 1e6, noNaN: true }), (debt) => {
     const state = { since: 0, level: -debt };
-    const told = Math.ceil(gcraAlgorithm.earliest(slow, state, 0, 1));
-    assert.is(gcraAlgorithm.earliest(slow, state, told, 1), told);
-    assert.ok(gcraAlgorithm.earliest(slow, state, told - 1, 1) > told - 1);
+    const promised = Math.ceil(gcraAlgorithm.earliest(slow, state, 0, 1));
+    assert.is(gcraAlgorithm.earliest(slow, state, promised, 1), promised);
+    assert.ok(gcraAlgorithm.earliest(slow, state, promised - 1, 1) > promised - 1);
   });
   void fc.assert(property, { numRuns: 2000 });
 });

@@ -19,7 +19,7 @@ const uber = (slack = 10) => leakyBucket({ permitsPerSecond: 100, capacity: Infi
 
 const nginx = suite("leaky bucket: nginx's patterns");
 
-/** The waits of those who ask one after the other at one instant, s; `null`: refused. */
+/** The waits of callers that ask one after the other at one instant, s; `null`: refused. */
 function waits(limiter: LocalLimiter, count: number): (number | null)[] {
   return Array.from({ length: count }, () => {
     try {
@@ -39,7 +39,11 @@ const patterns: Record<
   "delay, which is the default": [undefined, [0, 1, 2, 3, 4, 5, no, no], [5, no]],
   "no nodelay is delay": [false, [0, 1, 2, 3, 4, 5, no, no], [5, no]],
   "delay=2": [2, [0, 0, 0, 1, 2, 3, no, no], [3, no]],
-  "nodelay: it only lets in or refuses": [true, [0, 0, 0, 0, 0, 0, no, no], [0, no]],
+  "nodelay: requests are granted or refused, and never wait": [
+    true,
+    [0, 0, 0, 0, 0, 0, no, no],
+    [0, no],
+  ],
   "delay=5 is nodelay": [5, [0, 0, 0, 0, 0, 0, no, no], [0, no]],
 };
 
@@ -58,7 +62,7 @@ for (const [name, [nodelay, now, then]] of Object.entries(patterns)) {
   });
 }
 
-nginx("who is refused: an error with numbers from acquire, false from tryAcquire", async () => {
+nginx("a refusal is an error with numbers from acquire, and false from tryAcquire", async () => {
   const clock = new FakeClock();
   const policy = leakyBucket({ permitsPerSecond: 1, capacity: 2 });
   const limiter = Limiter.create(policy, { clock, name: "door" });
@@ -77,7 +81,7 @@ nginx("who is refused: an error with numbers from acquire, false from tryAcquire
   );
 });
 
-nginx("a meter never lets anybody wait", async () => {
+nginx("a bucket with nodelay never makes a caller wait", async () => {
   const clock = new FakeClock();
   const policy = leakyBucket({ permitsPerSecond: 10, capacity: 1, nodelay: true });
   const limiter = Limiter.create(policy, { clock });
@@ -90,14 +94,14 @@ nginx("a meter never lets anybody wait", async () => {
   assert.is(await limiter.acquire(), 0);
 });
 
-nginx("capacity 0: one at a time, nobody waits", () => {
+nginx("capacity 0: one at a time, without waiting", () => {
   const limiter = Limiter.create(leakyBucket({ permitsPerSecond: 1, capacity: 0 }), {
     clock: new FakeClock(),
   });
   assert.equal(waits(limiter, 3), [0, null, null]);
 });
 
-nginx("a large request goes when what is there at once is there, and the next ones pay", () => {
+nginx("a large request goes when its immediate part is free, and the next ones pay", () => {
   const policy = leakyBucket({ permitsPerSecond: 1, capacity: 5, nodelay: 1 });
   play(policy, [
     [0, 4, 0],
@@ -117,33 +121,33 @@ nginx("a large request goes when what is there at once is there, and the next on
 
 nginx.run();
 
-const slack = suite("leaky bucket: uber's");
+const slack = suite("leaky bucket: like uber's ratelimit");
 
 const rows: Record<string, readonly [GcraPolicy, ...Row[]]> = {
   "100 a second: 10 ms apart": [
     uber(),
     ...Array.from({ length: 20 }, (_, i): Row => [0, 1, i / 100]),
   ],
-  "after a pause what was missed goes at once": [
+  "after a pause the missed requests go at once": [
     uber(),
     [0, 1, 0],
     ...Array.from({ length: 4 }, (): Row => [0.04, 1, 0]),
     [0.04, 1, 0.01],
   ],
-  "after a long one eleven, and no more": [
+  "after a long pause eleven go at once, and no more": [
     uber(),
     ...Array.from({ length: 11 }, (): Row => [9, 1, 0]),
     [9, 1, 0.01],
     [9, 1, 0.02],
   ],
-  "without slack idleness is lost": [uber(0), [9, 1, 0], [9, 1, 0.01], [99, 1, 0], [99, 1, 0.01]],
+  "without slack, idle time is lost": [uber(0), [9, 1, 0], [9, 1, 0.01], [99, 1, 0], [99, 1, 0.01]],
 };
 
 for (const [name, [policy, ...table]] of Object.entries(rows)) {
   slack(name, () => play(policy, table));
 }
 
-slack("what is unused is worth keeping: a lapsed key would begin without it", () => {
+slack("unused slack keeps the key alive: a lapsed key would begin without it", () => {
   const policy = uber();
   const state = gcraAlgorithm.start(policy, 0);
   assert.is(state.level, 1);
@@ -153,9 +157,9 @@ slack("what is unused is worth keeping: a lapsed key would begin without it", ()
 
 slack.run();
 
-const numbers = suite("leaky bucket: numbers");
+const numbers = suite("leaky bucket: policies");
 
-numbers("bad ones are refused", () => {
+numbers("bad numbers are refused", () => {
   const good = { permitsPerSecond: 1, capacity: 5 };
   const cases: [object, RegExp][] = [
     ...[0, -1, Infinity, Number.NaN, "1", null].map((permitsPerSecond): [object, RegExp] => [
@@ -180,7 +184,7 @@ numbers("bad ones are refused", () => {
   assert.throws(() => leakyBucket(null as never), /^leakyBucket takes \{ .*, got null/);
 });
 
-numbers("a policy can be written down and made again", () => {
+numbers("a policy can be serialized and restored", () => {
   for (const policy of [uber(), leakyBucket({ permitsPerSecond: 1, capacity: 5, nodelay: 2 })]) {
     const { limitAt, ...written } = policy;
     assert.equal(readPolicies(writePolicies([policy])), [written]);
@@ -200,7 +204,7 @@ numbers("sums beyond the doubles", () => {
   assert.is(gcraAlgorithm.quota(policy, state, 0).limit, Number.MAX_VALUE);
 });
 
-numbers("beside another policy the bucket still bounds those who wait", async () => {
+numbers("beside another policy the bucket still bounds the waiters", async () => {
   const bucket = leakyBucket({ permitsPerSecond: 1, capacity: 2 });
   const limiter = Limiter.create(
     { bucket, policyStates: gcra({ limit: 100, periodMs: 1000 }) },

@@ -12,7 +12,7 @@ const fifteen = () => gcra({ limit: 30, periodMs: 60_000, burst: 15 });
 test("CL.THROTTLE key 15 30 60, by the documented formula, second by second", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(fifteen(), { clock });
-  // quantity asked for at a second, and what it is answered
+  // quantity requested at a second, and the reply
   const table: [at: number, quantity: number, answer: readonly number[]][] = [
     [0, 1, [0, 16, 15, -1, 2]],
     [0, 1, [0, 16, 14, -1, 4]],
@@ -30,7 +30,7 @@ test("CL.THROTTLE key 15 30 60, by the documented formula, second by second", as
   }
 });
 
-test("who comes back after retryAfter seconds is let in", async () => {
+test("a caller that retries after retryAfter seconds is granted", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(gcra({ limit: 7, periodMs: 10_000 }), { clock });
   limiter.charge(7);
@@ -40,7 +40,7 @@ test("who comes back after retryAfter seconds is let in", async () => {
   assert.is(toRedisCellReply(limiter.decide())[0], 0);
 });
 
-test("long times are no fault", () => {
+test("long times are valid", () => {
   const limiter = Limiter.create(gcra({ limit: 1, periodMs: 1e15, burst: 1e9 }));
   limiter.charge(1e9);
   limiter.charge(1e9);
@@ -49,14 +49,14 @@ test("long times are no fault", () => {
   assert.ok(retryAfter > 1e20 && resetAfter > retryAfter);
 });
 
-test("where permits may not wait, the time to come back is that until all have come back", () => {
+test("where permits may not wait, retryAfter is the time until all are refilled", () => {
   const limiter = Limiter.create(fifteen(), { maxWaiting: 0, clock: new FakeClock() });
   limiter.tryAcquire(16);
   assert.is(limiter.peek().waitMs, Infinity);
   assert.equal(toRedisCellReply(limiter.peek()), [1, 16, 0, 32, 32]);
 });
 
-test("of several policies the binding one, or one by name", () => {
+test("with several policies the reply is that of the binding one, or of a named one", () => {
   const policies = { many: gcra({ limit: 100, periodMs: 1000 }), few: fifteen() };
   const decision = Limiter.create(policies, { clock: new FakeClock() }).decide();
   assert.equal(toRedisCellReply(decision), [0, 16, 15, -1, 2]);

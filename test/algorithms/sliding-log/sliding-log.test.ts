@@ -20,10 +20,10 @@ function started(policy: SlidingLogPolicy): SlidingLogState {
   return begin(policy) as SlidingLogState;
 }
 
-const tables = suite("sliding log: who waits how long");
+const tables = suite("sliding log: waits");
 
 const rows: Record<string, readonly [SlidingLogPolicy, ...Row[]]> = {
-  "5 in 60 s: each leaves a minute after it came": [
+  "5 in 60 s: each entry expires a minute after it came": [
     log(5, 60),
     ...([
       [0, 1, 0],
@@ -36,7 +36,7 @@ const rows: Record<string, readonly [SlidingLogPolicy, ...Row[]]> = {
       [66, 1, 54],
     ] as Row[]),
   ],
-  "an entry has left at exactly its end": [
+  "an entry has expired at exactly its end": [
     log(1, 10),
     ...([
       [0.5, 1, 0],
@@ -53,7 +53,7 @@ const rows: Record<string, readonly [SlidingLogPolicy, ...Row[]]> = {
       [1.999_999, 1, 1],
     ] as Row[]),
   ],
-  "many are let in as soon as enough have left": [
+  "a large request is granted as soon as enough entries have expired": [
     log(5, 10),
     ...([
       [0, 1, 0],
@@ -64,7 +64,7 @@ const rows: Record<string, readonly [SlidingLogPolicy, ...Row[]]> = {
       [12, 1, 1],
     ] as Row[]),
   ],
-  "first in, first out: nobody slips in before who was promised more": [
+  "first in, first out: no request overtakes an earlier, larger one": [
     log(3, 10),
     ...([
       [0, 2, 0],
@@ -73,7 +73,7 @@ const rows: Record<string, readonly [SlidingLogPolicy, ...Row[]]> = {
       [5, 1, 15],
     ] as Row[]),
   ],
-  "more than the limit never goes": [
+  "a request above the limit is never granted": [
     log(3, 10),
     ...([
       [0, 3.000_001, Infinity],
@@ -106,14 +106,14 @@ tables.run();
 
 const memory = suite("sliding log: memory");
 
-memory("those of one instant are one entry", () => {
+memory("requests at one instant share one entry", () => {
   const policy = log(100, 10);
   const state = started(policy);
   for (let i = 0; i < 50; i++) algorithm.take(policy, state, 5, 2);
   assert.equal(state, { times: [5], totals: [100] });
 });
 
-memory("fractions that are no more than one permit are one entry, at the later instant", () => {
+memory("fractions that sum up to one permit at most share one entry, at the later instant", () => {
   const policy = log(2, 10);
   const state = started(policy);
   for (const [at, n] of [
@@ -127,7 +127,7 @@ memory("fractions that are no more than one permit are one entry, at the later i
   assert.equal(state, { times: [2 * SECOND, 3 * SECOND], totals: [1, 1.5] });
 });
 
-memory("however many come, there are no more than the limit bounds", () => {
+memory("the limit bounds the number of entries, however many requests come", () => {
   const drops = fc.property(
     fc.constantFrom(1, 3, 10.5),
     fc.array(fc.tuple(fc.nat({ max: 50 }), fc.constantFrom(0.1, 0.5, 0.75, 1, 2))),
@@ -141,14 +141,14 @@ memory("however many come, there are no more than the limit bounds", () => {
         algorithm.take(policy, state, now, permits);
         const alive = state.times.filter((time) => time + policy.window > now);
         assert.ok(alive.length < 2 * limit + 2, `${alive.length} entries`);
-        assert.ok(state.times.length < 2 * alive.length + 2, "those that have left are dropped");
+        assert.ok(state.times.length < 2 * alive.length + 2, "expired entries are dropped");
       }
     },
   );
   fc.assert(drops, { numRuns: 300 });
 });
 
-memory("dropped as soon as they are half, and counted from 0 again", () => {
+memory("entries are dropped as soon as they are half, and counted from 0 again", () => {
   const policy = log(4, 10);
   const state = started(policy);
   for (const at of [0, 1, 2, 9]) algorithm.take(policy, state, at * SECOND, 1);
@@ -160,7 +160,7 @@ memory("dropped as soon as they are half, and counted from 0 again", () => {
   assert.equal(state, { times: [50 * SECOND], totals: [1] });
 });
 
-/** How many entries the answer takes. */
+/** How many entries the answer reads. */
 function readsOf(state: SlidingLogState, ask: (seen: SlidingLogState) => void): number {
   let reads = 0;
   const watched = <T extends object>(list: T) =>
@@ -174,7 +174,7 @@ function readsOf(state: SlidingLogState, ask: (seen: SlidingLogState) => void): 
   return reads;
 }
 
-memory("a question reads as few entries of a long log as of a short one", () => {
+memory("a peek reads as few entries of a long log as of a short one", () => {
   for (const limit of [10, 100_000]) {
     const policy = log(limit, 10);
     const state = started(policy);
@@ -187,7 +187,7 @@ memory("a question reads as few entries of a long log as of a short one", () => 
     const few = readsOf(state, (seen) => {
       assert.is(algorithm.earliest(policy, seen, limit, 1), 10 * SECOND);
     });
-    assert.ok(few < 12, `${few} reads where all entries hold the same`);
+    assert.ok(few < 12, `${few} reads where all entries are equal`);
   }
 });
 
@@ -211,9 +211,9 @@ memory("the search finds its place among entries of all sizes", () => {
 
 memory.run();
 
-const debts = suite("sliding log: debts and what comes back");
+const debts = suite("sliding log: debts and give-backs");
 
-debts("a charge goes where there is room, one beyond the limit windows later", () => {
+debts("a charge goes where there is room; a charge beyond the limit goes to later windows", () => {
   const policy = log(2, 10);
   const state = started(policy);
   algorithm.take(policy, state, SECOND, 1);
@@ -232,7 +232,7 @@ debts("a charge goes where there is room, one beyond the limit windows later", (
   );
 });
 
-debts("a receipt finds its entry as long as that is there", () => {
+debts("a receipt finds its entry as long as that exists", () => {
   const policy = log(9, 10);
   const state = started(policy);
   const [first, second, third] = [0, 1, 2].map((at) => {
@@ -272,11 +272,11 @@ debts("without a receipt: the newest first, never more than there are", () => {
   assert.equal(state, started(policy));
 });
 
-debts("a promise that is given back: nobody moves up before it, nor is anybody forgotten", () => {
+debts("a promise that is given back moves no request up, and drops no entry", () => {
   const policy = log(1, 10);
   const state = started(policy);
   algorithm.take(policy, state, 0, 1);
-  // the one at 0 s will have left by then, and is dropped
+  // the entry at 0 s will have expired by then, and is dropped
   const receipt = algorithm.take(policy, state, 10 * SECOND, 1);
   assert.equal(state, { times: [10 * SECOND], totals: [1] });
   for (const known of [receipt, undefined]) {
@@ -306,7 +306,7 @@ debts("totals never fall, whatever their last bits", () => {
   assert.equal(state, { times: [0, 2], totals: [2, 2] });
 });
 
-debts("what is used counts down until the last entry has left", () => {
+debts("the deficit counts down until the last entry has expired", () => {
   const policy = log(2, 10);
   const state = started(policy);
   const reset = (at: number) => algorithm.quota(policy, state, at * SECOND).resetMs;
@@ -315,7 +315,7 @@ debts("what is used counts down until the last entry has left", () => {
   assert.equal([4.5, 14.499_999, 14.5, 50].map(reset), [10_000, 0.001, 0, 0]);
 });
 
-debts("whatever is asked: every answer is a number, and an instant that is told is kept", () => {
+debts("for any request, every answer is a number, and a promised instant is kept", () => {
   const sizes = [5e-324, 1e-300, 1e-3, 1, 1e15, 1e300, Number.MAX_VALUE];
   for (const limit of sizes) {
     for (const windowMs of [1e-9, 1, 1e12]) {
@@ -336,7 +336,7 @@ debts("whatever is asked: every answer is a number, and an instant that is told 
   }
 });
 
-debts("other numbers: the entries stay, and leave when the new window says", () => {
+debts("update: the entries stay, and expire by the new window", () => {
   const state = started(log(2, 10));
   play(
     log(2, 10),
@@ -365,13 +365,13 @@ debts.run();
 
 const making = suite("slidingLog");
 
-making("policies that are the same are told by the same numbers", () => {
+making("equal policies are declared by equal numbers", () => {
   assert.equal(log(5, 60).numbers, [5, 60_000]);
   assert.equal(algorithm.policy([5, 60_000]), log(5, 60));
   assert.equal(algorithm.policy([]), log(1, 1));
 });
 
-making("refuses what makes no sense, and says what", () => {
+making("bad arguments are refused, and the error names them", () => {
   const good = { limit: 5, windowMs: 1000 };
   const bad: [unknown, RegExp][] = [
     [undefined, /slidingLog/],
@@ -388,7 +388,7 @@ making.run();
 
 const limiting = suite("sliding log: limiters");
 
-limiting("1 a second and 5 a minute: it is told which rule refused", async () => {
+limiting("1 a second and 5 a minute: the decision names the rule that refused", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create({ second: log(1, 1), minute: log(5, 60) }, { clock });
   const at = async (second: number) => {
@@ -396,10 +396,10 @@ limiting("1 a second and 5 a minute: it is told which rule refused", async () =>
     const { allowed, policy } = limiter.decide();
     return allowed ? "pass" : policy;
   };
-  const told: string[] = [];
-  for (const second of [0, 0, 1, 2, 3, 4, 5, 66]) told.push(await at(second));
+  const results: string[] = [];
+  for (const second of [0, 0, 1, 2, 3, 4, 5, 66]) results.push(await at(second));
   const pass = "pass";
-  assert.equal(told, [pass, "second", pass, pass, pass, pass, "minute", pass]);
+  assert.equal(results, [pass, "second", pass, pass, pass, pass, "minute", pass]);
 });
 
 limiting("refused requests are not counted", async () => {
@@ -414,7 +414,7 @@ limiting("refused requests are not counted", async () => {
   assert.is(limiter.tryAcquire(), true);
 });
 
-limiting("who waits goes as entries leave, in order, no more than fit", async () => {
+limiting("waiters are released as entries expire, in order, no more than fit", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(log(3, 10), { clock });
   assert.is(limiter.tryAcquire(1), true);
@@ -425,7 +425,7 @@ limiting("who waits goes as entries leave, in order, no more than fit", async ()
   assert.equal(instants(waiting), [10_000, 14_500, 14_500, 24_500]);
 });
 
-limiting("more than the limit is refused at once", () => {
+limiting("a request above the limit is refused at once", () => {
   const limiter = Limiter.create(log(3, 1), { clock: new FakeClock() });
   assert.throws(
     () => limiter.tryAcquire(4),

@@ -19,10 +19,10 @@ function started(policy: SlidingWindowPolicy, now = 0, unix = 0): SlidingWindowS
   return begin(policy, now, unix) as SlidingWindowState;
 }
 
-const tables = suite("sliding window: who waits how long");
+const tables = suite("sliding window: waits");
 
 const rows: Record<string, readonly [SlidingWindowPolicy, ...Row[]]> = {
-  "10 in 10 s, in buckets of 1 s: old ones leave one by one": [
+  "10 in 10 s, in buckets of 1 s: old ones expire one by one": [
     sliding(10, 10),
     ...([
       [0.9, 6, 0],
@@ -33,7 +33,7 @@ const rows: Record<string, readonly [SlidingWindowPolicy, ...Row[]]> = {
       [13, 3, 0],
     ] as Row[]),
   ],
-  "a bucket holds its start, not its end": [
+  "a bucket includes its start, not its end": [
     sliding(2, 10),
     ...([
       [0.999_999, 1, 0],
@@ -50,7 +50,7 @@ const rows: Record<string, readonly [SlidingWindowPolicy, ...Row[]]> = {
       [1.9, 1, 1],
     ] as Row[]),
   ],
-  "first in, first out: nobody slips in before who was promised more": [
+  "first in, first out: no request overtakes an earlier, larger one": [
     sliding(3, 10),
     ...([
       [0, 2, 0],
@@ -59,7 +59,7 @@ const rows: Record<string, readonly [SlidingWindowPolicy, ...Row[]]> = {
       [5, 1, 15],
     ] as Row[]),
   ],
-  "more than the limit never goes": [
+  "a request above the limit is never granted": [
     sliding(3, 10),
     ...([
       [0, 3.000_001, Infinity],
@@ -67,7 +67,7 @@ const rows: Record<string, readonly [SlidingWindowPolicy, ...Row[]]> = {
       [5, 4, Infinity],
     ] as Row[]),
   ],
-  "one bucket is a fixed window": [
+  "a sliding window of one bucket is a fixed window": [
     sliding(2, 3, 1),
     ...([
       [1, 2, 0],
@@ -89,7 +89,7 @@ for (const [name, [policy, ...table]] of Object.entries(rows)) {
   tables(name, () => void play(policy, table));
 }
 
-tables("the grid is that of the calendar, wherever the scale begins", () => {
+tables("the grid is that of the calendar, wherever the time scale begins", () => {
   for (const unix of [0, 7 * SECOND, 1_700_000_000_123_456]) {
     const policy = sliding(1, 10);
     const state = started(policy, 1234, unix);
@@ -101,9 +101,9 @@ tables("the grid is that of the calendar, wherever the scale begins", () => {
 
 tables.run();
 
-const debts = suite("sliding window: debts and what comes back");
+const debts = suite("sliding window: debts and give-backs");
 
-debts("a charge goes where there is room, one beyond the limit windows later", () => {
+debts("a charge goes where there is room; a charge beyond the limit goes to later windows", () => {
   const policy = sliding(2, 10);
   const state = started(policy);
   algorithm.take(policy, state, 0, 1);
@@ -156,7 +156,7 @@ debts("without a receipt: the newest first, never more than there are", () => {
   assert.equal(algorithm.quota(policy, state, 3 * SECOND).remaining, 6);
 });
 
-debts("a slot that was promised and given back: nobody moves up before it", () => {
+debts("a promised slot that is given back moves no request up before it", () => {
   const policy = sliding(1, 10);
   const state = started(policy);
   algorithm.take(policy, state, 0, 1);
@@ -167,7 +167,7 @@ debts("a slot that was promised and given back: nobody moves up before it", () =
   assert.is(algorithm.lifetime(policy, state, 0), 10 * SECOND);
 });
 
-debts("what is used counts down until the last bucket has left", () => {
+debts("the deficit counts down until the last bucket has expired", () => {
   const policy = sliding(2, 10);
   const state = started(policy);
   const reset = (at: number) => algorithm.quota(policy, state, at * SECOND).resetMs;
@@ -176,7 +176,7 @@ debts("what is used counts down until the last bucket has left", () => {
   assert.equal([4.5, 13, 13.999_999, 14, 50].map(reset), [9500, 1000, 0.001, 0, 0]);
 });
 
-debts("whatever is asked: every answer is a number, and an instant that is told is kept", () => {
+debts("for any request, every answer is a number, and a promised instant is kept", () => {
   const sizes = [5e-324, 1e-300, 1e-3, 1, 1e15, 1e300, Number.MAX_VALUE];
   for (const limit of sizes) {
     for (const windowMs of [1e-9, 1, 1e12]) {
@@ -219,19 +219,19 @@ function resized(
   return [state.start / SECOND, ...state.counts];
 }
 
-resizing("of the same width: the buckets stay, a shorter window keeps them in newer ones", () => {
+resizing("update, same width: the buckets stay, a shorter window keeps them in newer ones", () => {
   assert.equal(resized(sliding(9, 3, 3), 5, 5, sliding(5, 3, 3)), [5, 1, 2, 3]);
   assert.equal(resized(sliding(5, 5, 5), 5, 5, sliding(5, 3, 3)), [5, 1, 2, 3, 0, 0]);
   assert.equal(resized(sliding(5, 2, 2), 5, 5, sliding(5, 3, 3)), [5, 3, 3]);
   assert.equal(resized(sliding(5, 3, 3), 5, 7, sliding(5, 3, 3)), [7, 0, 0, 1]);
 });
 
-resizing("of another width: none leaves sooner, none later than if it had been made now", () => {
+resizing("update, another width: permits expire no sooner, and no later than if taken now", () => {
   assert.equal(resized(sliding(5, 6, 3), 5, 6, sliding(5, 3, 3)), [6, 3, 0, 0]);
   assert.equal(resized(sliding(5, 1.5, 3), 5, 5.25, sliding(5, 3, 3)), [5, 6, 0, 0]);
 });
 
-resizing("a state ahead comes to lie no earlier", () => {
+resizing("a state in the future is never moved to an earlier instant", () => {
   assert.equal(resized(sliding(5, 6, 3), 9, 1, sliding(5, 3, 3)), [10, 1, 5, 0]);
 });
 
@@ -239,7 +239,7 @@ resizing.run();
 
 const making = suite("slidingWindow");
 
-making("policies that are the same are told by the same numbers", () => {
+making("equal policies are declared by equal numbers", () => {
   assert.equal(sliding(5, 60).numbers, [5, 60_000]);
   assert.equal(slidingWindow({ limit: 5, windowMs: 60_000 }), sliding(5, 60));
   assert.equal(sliding(5, 60, 7).numbers, [5, 60_000, 7]);
@@ -247,7 +247,7 @@ making("policies that are the same are told by the same numbers", () => {
   assert.equal(algorithm.policy([]), sliding(1, 1));
 });
 
-making("the window is exactly the one that was asked for", () => {
+making("the window has exactly the requested length", () => {
   const windows = [0.01, 0.3, 1.1, 2.3, 1000, 60_000, 86_400_000, 1e12].map((ms) => [ms, 10]);
   for (const [windowMs = 1, buckets = 1] of [...windows, [1000, 8000], [1, 1000], [7, 7]]) {
     const { window } = slidingWindow({ limit: 1, windowMs, buckets });
@@ -255,7 +255,7 @@ making("the window is exactly the one that was asked for", () => {
   }
 });
 
-making("refuses what makes no sense, and says what", () => {
+making("bad arguments are refused, and the error names them", () => {
   const good = { limit: 5, windowMs: 1000 };
   const bad: [unknown, RegExp][] = [
     [null, /slidingWindow/],
@@ -281,7 +281,7 @@ making.run();
 
 const limiting = suite("sliding window: limiters");
 
-limiting("several rules at once: all are charged, or none", async () => {
+limiting("several rules at once: all policies are charged, or none", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create({ second: sliding(2, 1), minute: sliding(3, 60) }, { clock });
   assert.equal([limiter.tryAcquire(2), limiter.tryAcquire()], [true, false]);
@@ -292,7 +292,7 @@ limiting("several rules at once: all are charged, or none", async () => {
   assert.equal([limiter.peek().policy, limiter.peek().waitMs], ["minute", 59_000]);
 });
 
-limiting("who waits goes as buckets leave, in order, no more than fit", async () => {
+limiting("waiters are released as buckets expire, in order, no more than fit", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(sliding(3, 10), { clock });
   assert.is(limiter.tryAcquire(1), true);
@@ -303,7 +303,7 @@ limiting("who waits goes as buckets leave, in order, no more than fit", async ()
   assert.equal(instants(waiting), [10_000, 14_000, 14_000, 24_000]);
 });
 
-limiting("more than the limit is refused at once", () => {
+limiting("a request above the limit is refused at once", () => {
   const limiter = Limiter.create(sliding(3, 1), { clock: new FakeClock() });
   assert.throws(
     () => limiter.tryAcquire(4),
@@ -314,7 +314,7 @@ limiting("more than the limit is refused at once", () => {
 });
 
 limiting(
-  "names the counts of buckets that fit; only a smaller one where no larger one does",
+  "the error names bucket counts that fit; only a smaller one where no larger one fits",
   () => {
     const make = (windowMs: number, buckets: number) => () =>
       slidingWindow({ limit: 1, windowMs, buckets });

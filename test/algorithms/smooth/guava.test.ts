@@ -18,10 +18,10 @@ interface Fault {
   readonly ours: string | RegExp;
 }
 
-/** Where the original is faulty or undefined, and what we do instead. */
+/** Where the original is faulty or undefined, and what this library does instead. */
 const faults: { readonly why: string; readonly histories: readonly Fault[] }[] = [
   {
-    why: "no warm-up: after an idle moment the original lets all through, ours is a bursty limiter",
+    why: "no warm-up: after an idle moment the original grants everything, ours is a bursty limiter",
     histories: [
       {
         history: "zero warmup stops limiting after the first idle microsecond (Guava #2730)",
@@ -108,7 +108,7 @@ for (const histories of [named, random]) {
   const kinds = new Set(histories.map(({ kind }) => kind));
   for (const kind of kinds) {
     if (kind === NOT_COMPARED) continue;
-    test(`${kind}: all agree but the listed ones`, async () => {
+    test(`${kind}: all agree except the listed ones`, async () => {
       const count = { end: 0, closeCall: 0, fault: 0 };
       for (const history of histories.filter((one) => one.kind === kind)) {
         const outcome = await replay(history, create);
@@ -133,7 +133,7 @@ for (const histories of [named, random]) {
   }
 }
 
-test("every history was replayed, and far enough", () => {
+test("every history is replayed far enough", () => {
   assert.is(named.length, 48);
   assert.is(random.length, 500);
   assert.equal(Object.fromEntries(ends), {

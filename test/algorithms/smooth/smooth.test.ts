@@ -12,45 +12,45 @@ import { suite } from "../../support/suite.ts";
 
 const SECOND = 1_000_000;
 
-/** Whoever asks at this second for so many permits has to wait that many seconds. */
+/** A request at this second for this many permits has to wait that many seconds. */
 type Row = readonly [at: number, ask: number, wait: number];
 
-/** Bursty at so many permits a second. */
+/** Bursty at this many permits a second. */
 function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): SmoothPolicy {
   return smoothBursty({ permitsPerSecond, burstSeconds, prefilled });
 }
 
-/** Warming up over so many seconds. */
+/** Warming up over this many seconds. */
 function warming(permitsPerSecond: number, seconds: number, coldFactor = 3): SmoothPolicy {
   return smoothWarmingUp({ permitsPerSecond, warmupMs: seconds * 1000, coldFactor });
 }
 
-/** Lets every row have its permits as soon as it can. */
+/** Grants every row as soon as possible. */
 function play(policy: SmoothPolicy, rows: readonly Row[], state = smooth.start(policy, 0)): void {
   for (const [index, [at, ask, wait]] of rows.entries()) {
     const before = smooth.copy(state);
     const instant = smooth.earliest(policy, state, at * SECOND, ask);
-    assert.equal(state, before, "a question must change nothing");
+    assert.equal(state, before, "a peek must change nothing");
     near(instant, (at + wait) * SECOND, `row ${index + 1} (${at} s, ${ask}) waits ${wait} s`);
     smooth.take(policy, state, instant, ask);
   }
 }
 
-/** Equal but for what doubles round: far below a microsecond. */
+/** Equal up to the rounding of doubles: far below a microsecond. */
 function near(actual: number, expected: number, what: string): void {
   const slack = 1e-3 + Math.abs(expected) * 1e-12;
   const facts = `${what}: got ${actual}, expected ${expected}`;
   assert.ok(actual === expected || Math.abs(actual - expected) <= slack, facts);
 }
 
-/** What these permits cost, in microseconds, when so many are stored. */
+/** What these permits cost, in microseconds, when this many are stored. */
 function cost(policy: SmoothPolicy, stored: number, permits: number): number {
   const state = { nextFree: 0, stored };
   smooth.take(policy, state, 0, permits);
   return state.nextFree;
 }
 
-// What properties are drawn from: numbers of every day. The others have a suite of their own.
+// The everyday numbers from which properties are drawn. Extreme ones have a suite of their own.
 
 const unit = { min: 0, max: 1, noNaN: true };
 const aRate = fc.double({ min: -2, max: 7, noNaN: true }).map((digits) => 10 ** digits);
@@ -77,7 +77,9 @@ const aPast = fc
   .array(fc.tuple(aPause, fc.constantFrom("take", "charge", "giveBack"), anAmount), {
     maxLength: 8,
   })
-  .chain((deeds) => aPause.map((pause) => ({ deeds, now: sum(deeds.map(([by]) => by)) + pause })));
+  .chain((actions) =>
+    aPause.map((pause) => ({ actions, now: sum(actions.map(([by]) => by)) + pause })),
+  );
 
 type Past = typeof aPast extends fc.Arbitrary<infer P> ? P : never;
 
@@ -90,18 +92,18 @@ function legible(policy: SmoothPolicy, text: string): SmoothPolicy {
   return Object.assign({ ...policy }, { [fc.toStringMethod]: () => text });
 }
 
-/** A limiter that all this has happened to. */
-function lived(policy: SmoothPolicy, { deeds }: Past): SmoothState {
+/** A limiter with this history. */
+function lived(policy: SmoothPolicy, { actions }: Past): SmoothState {
   const state = smooth.start(policy, 0);
   let now = 0;
-  for (const [pause, deed, permits] of deeds) {
+  for (const [pause, action, permits] of actions) {
     now += pause;
-    if (deed === "giveBack") smooth.giveBack(policy, state, now, permits);
+    if (action === "giveBack") smooth.giveBack(policy, state, now, permits);
     else
       smooth.take(
         policy,
         state,
-        deed === "take" ? smooth.earliest(policy, state, now, permits) : now,
+        action === "take" ? smooth.earliest(policy, state, now, permits) : now,
         permits,
       );
   }
@@ -112,7 +114,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** Equal but for the last bits. */
+/** Equal up to the last bits. */
 function alike(actual: SmoothState, expected: SmoothState): void {
   near(actual.nextFree, expected.nextFree, "nextFree");
   const slack = 1e-9 * (1 + Math.abs(expected.stored));
@@ -120,10 +122,10 @@ function alike(actual: SmoothState, expected: SmoothState): void {
   assert.ok(Math.abs(actual.stored - expected.stored) <= slack, facts);
 }
 
-const tables = suite("smooth: who waits how long");
+const tables = suite("smooth: waits");
 
 const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
-  "seed table 1: an even pace": [
+  "seed table 1: evenly spaced permits": [
     bursty(5),
     [0, 1, 0],
     [0, 1, 0.2],
@@ -131,7 +133,7 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
     [0.4, 1, 0.2],
     [0.6, 1, 0.2],
   ],
-  "seed table 2: the big one goes at once, the next one pays": [
+  "seed table 2: a large request goes at once, the next one pays": [
     bursty(5),
     [0, 5, 0],
     [0, 1, 1],
@@ -167,26 +169,32 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
       [4.28, 1, 0.2],
     ],
   "the size of a request does not delay that request": [bursty(5), [0, 1000, 0], [0, 9, 200]],
-  "what is stored is free, what is not is paid for by the next one": [
+  "stored permits are free, fresh ones are paid for by the next request": [
     bursty(5),
     [0.8, 6, 0],
     [0.8, 1, 0.4],
   ],
-  "who takes less than is stored leaves the rest": [
+  "a request for less than is stored leaves the rest": [
     bursty(5),
     [1, 2, 0],
     [1, 3, 0],
     [1, 1, 0],
     [1, 1, 0.2],
   ],
-  "half permits": [bursty(5), [0, 0.5, 0], [0, 0.25, 0.1], [0.1, 1, 0.05], [0.15, 1, 0.2]],
+  "requests for half a permit": [
+    bursty(5),
+    [0, 0.5, 0],
+    [0, 0.25, 0.1],
+    [0.1, 1, 0.05],
+    [0.15, 1, 0.2],
+  ],
   "idle for exactly the wait: nothing is stored": [
     bursty(5),
     [0, 1, 0],
     [0.2, 1, 0],
     [0.2, 1, 0.2],
   ],
-  "idle for ever: the store has its bound": [bursty(5), [1e9, 5, 0], [1e9, 1, 0], [1e9, 1, 0.2]],
+  "idle for ever: the store is bounded": [bursty(5), [1e9, 5, 0], [1e9, 1, 0], [1e9, 1, 0.2]],
   "idle for ever, warming up: no colder than cold": [warming(5, 1), [1e9, 1, 0], [1e9, 1, 0.52]],
   "two and a half seconds of burst": [bursty(2, 2.5), [9, 5, 0], [9, 1, 0], [9, 1, 0.5]],
   "a third of a second of burst, less than a permit": [
@@ -195,9 +203,14 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
     [9, 1, 1 / 6],
     [9, 1, 4 / 6],
   ],
-  "no burst: idleness is lost": [bursty(5, 0), [9, 1, 0], [9, 1, 0.2], [99, 3, 0], [99, 1, 0.6]],
-  "begun with a full store": [bursty(5, 1, true), [0, 5, 0], [0, 1, 0], [0, 1, 0.2]],
-  "intervals that are no whole microseconds add up": [
+  "no burst: idle time is lost": [bursty(5, 0), [9, 1, 0], [9, 1, 0.2], [99, 3, 0], [99, 1, 0.6]],
+  "prefilled: a limiter that starts with a full store": [
+    bursty(5, 1, true),
+    [0, 5, 0],
+    [0, 1, 0],
+    [0, 1, 0.2],
+  ],
+  "intervals that are no whole microseconds add up exactly": [
     bursty(7),
     [0, 1, 0],
     [0, 1, 1 / 7],
@@ -214,7 +227,7 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
     [0, 3e6, 1e-6],
     [0, 1, 1 + 1e-6],
   ],
-  "asked for a time before the state's own": [
+  "a request at a time before the state's own": [
     bursty(5),
     [9, 5, 0],
     [9, 5, 0],
@@ -222,7 +235,7 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
     [8, 1, 2.2],
     [10.4, 1, 0],
   ],
-  "asked for a time before 0": [bursty(5), [-7, 1, 7], [-7, 1, 7.2]],
+  "a request at a time before 0": [bursty(5), [-7, 1, 7], [-7, 1, 7.2]],
   "an infinite rate never waits": [
     bursty(Infinity),
     [0, 1e9, 0],
@@ -237,7 +250,7 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
     [9, 1e9, 0],
     [9, 1, 0],
   ],
-  "cold factor 1: an even pace with a store that has its price": [
+  "cold factor 1: evenly spaced permits, with a store that costs": [
     warming(5, 1, 1),
     [0, 1, 0],
     [0, 7, 0.2],
@@ -245,7 +258,7 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
     [99, 8, 0],
     [99, 1, 1.6],
   ],
-  "cold factor 10: dear at first": [
+  "cold factor 10: expensive at first": [
     warming(5, 4, 10),
     [0, 1, 0],
     [0, 1, 1.7525],
@@ -260,7 +273,7 @@ const rows: Record<string, readonly [SmoothPolicy, ...Row[]]> = {
   ],
   "warming up: a request beyond the store": [warming(5, 1), [0, 7, 0], [0, 1, 1.9]],
   "warming up: a request across the threshold": [warming(5, 1), [0, 4, 0], [0, 1, 1.3]],
-  "warming up: half-way through it, asked for a little": [
+  "warming up: a small request halfway through": [
     warming(5, 1),
     [0, 1, 0],
     [0, 0.5, 0.52],
@@ -273,7 +286,7 @@ for (const [name, [policy, ...table]] of Object.entries(rows)) {
   tables(name, () => play(policy, table));
 }
 
-tables("a limiter that begins late is no different", () => {
+tables("a limiter that starts late behaves the same", () => {
   const policy = bursty(4);
   const state = smooth.start(policy, 1024 * SECOND);
   play(
@@ -289,7 +302,7 @@ tables("a limiter that begins late is no different", () => {
   );
 });
 
-tables("an even pace for a hundred thousand permits, whatever their size", () => {
+tables("evenly spaced permits for a hundred thousand permits of any size", () => {
   for (const permits of [1, 3, 1000]) {
     const policy = bursty(80_000);
     const state = smooth.start(policy, 0);
@@ -302,20 +315,20 @@ tables("an even pace for a hundred thousand permits, whatever their size", () =>
 
 tables.run();
 
-const numbers = suite("smooth: what the numbers of a policy make");
+const numbers = suite("smooth: values derived from a policy");
 
-numbers("bursty: the interval, and the store", () => {
+numbers("bursty: the interval and the capacity", () => {
   const { stable, coolDown, max, warmingUp, algorithm } = bursty(80_000, 2);
   assert.equal([stable, coolDown, max, warmingUp], [12.5, 12.5, 160_000, false]);
   assert.is(algorithm, smooth);
-  assert.ok(algorithms.includes(smooth), "it is registered");
+  assert.ok(algorithms.includes(smooth), "the algorithm is registered");
 });
 
 numbers("warming up: the essay's numbers", () => {
   const { stable, coolDown, max, threshold, slope, warmingUp } = warming(5, 1);
   assert.equal([stable, max, threshold, warmingUp], [200_000, 5, 2.5, true]);
   near(slope, 160_000, "slope");
-  near(coolDown, 200_000, "idleness that stores one permit");
+  near(coolDown, 200_000, "the idle time that stores one permit");
 });
 
 numbers("warming up takes the warm-up, and the warm part of the store half as long", () => {
@@ -347,7 +360,7 @@ numbers("the price is the area under the line", () => {
   );
 });
 
-numbers("in parts a store costs what it costs at once", () => {
+numbers("stored permits cost the same in parts as at once", () => {
   law(
     fc.property(aPolicy, fc.double(unit), (policy, share) => {
       const part = policy.max * share;
@@ -405,13 +418,13 @@ numbers("bad numbers are refused", () => {
   );
 });
 
-numbers("a policy can be written down and made again", () => {
+numbers("a policy can be serialized and restored", () => {
   const policies = [
     ...[bursty(5), bursty(5, 0), bursty(1 / 3, 2.5), bursty(5, 1, true), bursty(Infinity)],
     ...[warming(5, 1), warming(1 / 3, 0.1, 1), warming(Infinity, 1, 7)],
   ];
   assert.equal(readPolicies(writePolicies(policies)), policies);
-  assert.equal(readPolicies("?1 2 3"), [], "of an algorithm that is not known");
+  assert.equal(readPolicies("?1 2 3"), [], "of an unknown algorithm");
   for (const policy of policies) assert.equal(smooth.policy(policy.numbers), policy);
 });
 
@@ -421,25 +434,30 @@ numbers("a policy cannot be changed by accident", () => {
 
 numbers.run();
 
-const undo = suite("smooth: giving back");
+const undo = suite("smooth: give-backs");
 
-undo("what was taken last, to the last bit where the numbers are round", () => {
+undo("give back what was taken last: exact to the last bit for round numbers", () => {
   const policy = warming(4, 2);
   for (const permits of [1, 2, 4, 6, 8, 9, 20]) {
     const state = smooth.start(policy, 0);
     const receipt = smooth.take(policy, state, 0, permits);
-    assert.is(receipt, Math.min(permits, 8), "the receipt: how many came from the store");
+    assert.is(
+      receipt,
+      Math.min(permits, 8),
+      "the receipt is the number of permits that came from the store",
+    );
     smooth.giveBack(policy, state, 0, permits, receipt);
     assert.equal(state, { nextFree: 0, stored: 8 });
   }
 });
 
-undo("what was taken last, else to the last bits", () => {
+undo("give back what was taken last: otherwise exact up to the last bits", () => {
   law(
     fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
       const state = lived(policy, past);
       const at = smooth.earliest(policy, state, past.now, permits);
-      // the present is part of what is taken: idleness until then has become stored permits
+      // the current instant is part of what is taken: idle time until then has become stored
+      // permits
       smooth.giveBack(policy, state, at, permits, smooth.take(policy, state, at, permits));
       const asIfNever = lived(policy, past);
       const before = smooth.copy(asIfNever);
@@ -450,7 +468,7 @@ undo("what was taken last, else to the last bits", () => {
   );
 });
 
-undo("in any order: who takes the same later finds the same", () => {
+undo("give back in any order: later requests for the same permits get the same answers", () => {
   const policy = warming(5, 1);
   const state = smooth.start(policy, 0);
   const first = smooth.take(policy, state, 0, 2);
@@ -460,7 +478,7 @@ undo("in any order: who takes the same later finds the same", () => {
   alike(state, smooth.start(policy, 0));
 });
 
-undo("without a receipt: as many fresh ones", () => {
+undo("without a receipt: all permits count as fresh", () => {
   const policy = bursty(5);
   const state = smooth.start(policy, 0);
   smooth.take(policy, state, 0, 10);
@@ -499,7 +517,7 @@ undo("never above the capacity, without a receipt and with one", () => {
 
 undo.run();
 
-const resizing = suite("smooth: other numbers");
+const resizing = suite("smooth: update");
 
 resizing("the store keeps its share", () => {
   const state = smooth.start(bursty(10), 0);
@@ -507,13 +525,13 @@ resizing("the store keeps its share", () => {
   assert.equal(state, { nextFree: 0.5 * SECOND, stored: 10 });
 });
 
-resizing("until then time counted at the old pace", () => {
+resizing("until then time counted at the old rate", () => {
   const state = smooth.start(bursty(1), 0);
   smooth.resize(bursty(1000, 100), state, 0.25 * SECOND, bursty(1, 100));
   assert.is(state.stored, 250);
 });
 
-resizing("what was let in is deficit at the old pace", () => {
+resizing("granted permits are a deficit at the old rate", () => {
   const state = smooth.start(bursty(1), 0);
   play(bursty(1), [[0, 10, 0]], state);
   smooth.resize(bursty(1000), state, 0, bursty(1));
@@ -533,7 +551,7 @@ resizing("a state in the future keeps its instant and its store's share", () => 
   assert.equal(state, { nextFree: 9 * SECOND, stored: 6 });
 });
 
-resizing("there and back is where it was", () => {
+resizing("an update and its reverse restore the state", () => {
   law(
     fc.property(aPolicy, aPolicy, aPast, (policy, other, past) => {
       fc.pre(other.max > 0 && policy.max > 0);
@@ -548,7 +566,7 @@ resizing("there and back is where it was", () => {
   );
 });
 
-resizing("the same numbers change nothing", () => {
+resizing("an update to the same numbers changes nothing", () => {
   law(
     fc.property(aPolicy, aPast, (policy, past) => {
       const state = lived(policy, past);
@@ -571,7 +589,7 @@ resizing("from an infinite rate: bursty full, warming up warm", () => {
   }
 });
 
-resizing("to an infinite rate: what is deficit stays deficit, then nobody waits", () => {
+resizing("to an infinite rate: a deficit stays, then no caller waits", () => {
   for (const [finite, infinite] of [
     [bursty(2), bursty(Infinity)],
     [warming(2, 1), warming(Infinity, 1)],
@@ -596,7 +614,7 @@ resizing("between infinite rates nothing is stored", () => {
   assert.equal(state, { nextFree: SECOND, stored: 0 });
 });
 
-resizing("a store that had no room has none of it filled", () => {
+resizing("a store that gets a capacity starts empty", () => {
   const state = smooth.start(bursty(5, 0), 0);
   smooth.resize(bursty(5, 1), state, 9 * SECOND, bursty(5, 0));
   assert.equal(state, { nextFree: 9 * SECOND, stored: 0 });
@@ -606,9 +624,9 @@ resizing("a store that had no room has none of it filled", () => {
 
 resizing.run();
 
-const looks = suite("smooth: how things stand");
+const looks = suite("smooth: decisions");
 
-looks("bursty, new: one can go, a second until the store is full", () => {
+looks("bursty, new: one permit is available, a second until the store is full", () => {
   const policy = bursty(5);
   const state = smooth.start(policy, 0);
   assert.equal(smooth.quota(policy, state, 0), {
@@ -619,7 +637,7 @@ looks("bursty, new: one can go, a second until the store is full", () => {
   });
 });
 
-looks("bursty, as time passes and is spent", () => {
+looks("bursty: remaining and reset as time passes and permits are used", () => {
   const policy = bursty(5);
   const state = smooth.start(policy, 0);
   const remaining = (at: number) => smooth.quota(policy, state, at * SECOND).remaining;
@@ -648,7 +666,7 @@ looks("warming up: one by one", () => {
   assert.equal(smooth.quota(policy, state, 0), { ...idle, remaining: 0, resetMs: 720 });
 });
 
-looks("a look changes nothing", () => {
+looks("a peek changes nothing", () => {
   law(
     fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
       const state = lived(policy, past);
@@ -669,29 +687,26 @@ looks("a copy shares nothing", () => {
   assert.equal(state, smooth.start(policy, 0));
 });
 
-looks(
-  "remaining is 0 exactly while somebody would have to wait, and never more than the limit",
-  () => {
-    law(
-      fc.property(aPolicy, aPast, (policy, past) => {
-        const state = lived(policy, past);
-        const { remaining, limit } = smooth.quota(policy, state, past.now);
-        const waits = smooth.earliest(policy, state, past.now, 1) > past.now;
-        assert.is(remaining === 0, waits);
-        assert.ok(remaining <= limit && remaining >= 0);
-      }),
-    );
-  },
-);
+looks("remaining is 0 exactly while a caller would have to wait, and never above the limit", () => {
+  law(
+    fc.property(aPolicy, aPast, (policy, past) => {
+      const state = lived(policy, past);
+      const { remaining, limit } = smooth.quota(policy, state, past.now);
+      const waits = smooth.earliest(policy, state, past.now, 1) > past.now;
+      assert.is(remaining === 0, waits);
+      assert.ok(remaining <= limit && remaining >= 0);
+    }),
+  );
+});
 
-looks("as many as remain go at once, one after the other, and no more", () => {
+looks("as many permits as remain are granted at once, one after the other, and no more", () => {
   law(
     fc.property(aBursty, aPast, (policy, past) => {
       fc.pre(policy.max < 1000);
       const state = lived(policy, past);
       const { remaining } = smooth.quota(policy, state, past.now);
       smooth.resize(policy, state, past.now, policy);
-      // with a permit but for the last bits in store, one more goes than is told
+      // if the store lacks a permit only by the last bits, one more is granted than shown
       const missing = Math.ceil(state.stored) - state.stored;
       fc.pre(missing === 0 || missing > 1e-6);
       let gone = 0;
@@ -704,7 +719,7 @@ looks("as many as remain go at once, one after the other, and no more", () => {
   );
 });
 
-looks("after resetMs the limiter is as after an endless idleness, and not before", () => {
+looks("after resetMs the limiter is as after endless idleness, and not before", () => {
   law(
     fc.property(aPolicy, aPast, (policy, past) => {
       const state = lived(policy, past);
@@ -730,7 +745,7 @@ looks("resetMs counts down with the time", () => {
   );
 });
 
-looks("a state that has outlived itself lets through no less than a new one would", () => {
+looks("a state past its life grants no less than a new one", () => {
   law(
     fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
       const state = lived(policy, past);
@@ -749,7 +764,7 @@ looks("a state that has outlived itself lets through no less than a new one woul
   );
 });
 
-looks("on another scale everything is where it was", () => {
+looks("on another time scale every answer is the same", () => {
   law(
     fc.property(aPolicy, aPast, anAmount, aPause, (policy, past, permits, by) => {
       const state = lived(policy, past);
@@ -764,9 +779,9 @@ looks("on another scale everything is where it was", () => {
 
 looks.run();
 
-const promises = suite("smooth: promises");
+const promises = suite("smooth: guarantees");
 
-promises("honest: who is told an instant is let in then, and at none before", () => {
+promises("honest: a caller is granted at the instant it is promised, and not before", () => {
   law(
     fc.property(aPolicy, aPast, anAmount, (policy, past, permits) => {
       const state = lived(policy, past);
@@ -783,7 +798,7 @@ promises("honest: who is told an instant is let in then, and at none before", ()
   );
 });
 
-promises("bursty: in any interval at most the store, the pace, and one request", () => {
+promises("bursty: any interval holds at most the store, the rate, and one request", () => {
   law(
     fc.property(
       aBursty,
@@ -801,7 +816,7 @@ promises("bursty: in any interval at most the store, the pace, and one request",
         for (const [i, first] of grants.entries()) {
           let used = 0;
           for (const { at, permits } of grants.slice(i)) {
-            // the last one counts as the one that is let in before it is paid for
+            // the last request counts as the one that is granted before it is paid for
             const bound = policy.max + (at - first.at) / policy.stable;
             assert.ok(used <= bound * (1 + 1e-9) + 1e-5, `${used} used, ${bound} allowed`);
             used += permits;
@@ -812,7 +827,7 @@ promises("bursty: in any interval at most the store, the pace, and one request",
   );
 });
 
-promises("warming up: in any interval at most the pace and one request", () => {
+promises("warming up: any interval holds at most the rate and one request", () => {
   law(
     fc.property(
       aWarmingUp,
@@ -832,7 +847,7 @@ promises("warming up: in any interval at most the pace and one request", () => {
   );
 });
 
-promises("a state lies within its bounds, whatever happens", () => {
+promises("a state stays within its bounds in any history", () => {
   law(
     fc.property(aPolicy, aPast, (policy, past) => {
       const { stored, nextFree } = lived(policy, past);
@@ -859,7 +874,7 @@ const farPolicies = [...extremes, Infinity].flatMap((rate) => [
   warming(rate, 10, 1e6),
 ]);
 
-ends("no policy has a number that is none", () => {
+ends("no policy derives a value that is not a number", () => {
   for (const policy of farPolicies) {
     const { stable, coolDown, max, threshold, slope } = policy;
     for (const number of [stable, coolDown, max, threshold, slope]) {
@@ -868,7 +883,7 @@ ends("no policy has a number that is none", () => {
   }
 });
 
-ends("whatever is asked: every answer is a number", () => {
+ends("for any request, every answer is a number", () => {
   for (const policy of farPolicies) {
     for (const permits of [1e-9, 1, 1000, 1e15]) {
       const state = smooth.start(policy, 0);
@@ -903,7 +918,7 @@ ends("from any numbers to any others: the store is within its bounds", () => {
   }
 });
 
-ends("the slowest of all rates lets one through, and then nobody", () => {
+ends("the slowest of all rates grants one permit, and then none", () => {
   for (const policy of [bursty(5e-324), warming(5e-324, 1)]) {
     const state = smooth.start(policy, 0);
     assert.is(smooth.earliest(policy, state, 0, 1), 0);
@@ -912,7 +927,7 @@ ends("the slowest of all rates lets one through, and then nobody", () => {
   }
 });
 
-ends("the fastest finite rate lets everybody through", () => {
+ends("the fastest finite rate grants every request", () => {
   const policy = bursty(1e308);
   play(policy, [
     [0, 1e15, 0],
@@ -922,7 +937,7 @@ ends("the fastest finite rate lets everybody through", () => {
   ]);
 });
 
-ends("an unlimited rate bounds nothing, however short the time", () => {
+ends("an unlimited rate bounds nothing, even in the shortest time", () => {
   for (const policy of [bursty(Infinity), warming(Infinity, 1)]) {
     assert.equal(
       [smooth.bound(policy, 0, 1), smooth.bound(policy, SECOND, 1)],

@@ -73,7 +73,7 @@ go("reserve with its delay, and a cancelled one leaves no gap", async () => {
   assert.throws(() => limiter.reserve(3), /3 permits can never pass/);
 });
 
-go("time that goes back mints nothing", () => {
+go("a clock that steps back creates no permits", () => {
   play(tokenBucket({ capacity: 3, refill: 10, everyMs: 1000 }), [
     [0.1, 1, 0],
     [0, 1, 0],
@@ -98,7 +98,7 @@ const stepped = suite("token bucket: stepped");
 
 const rows: Record<string, readonly [Policy, ...Row[]]> = {
   "the essay's example": [steps(5, 2), [0, 5, 0], [0.999_999, 2, 0.000_001], [1, 4, 2], [3, 1, 1]],
-  "the steps lie where they began, whenever it is full": [
+  "the steps keep their grid, whenever the bucket is full": [
     steps(5, 5),
     [0.7, 5, 0],
     [0.7, 5, 0.3],
@@ -113,21 +113,26 @@ const rows: Record<string, readonly [Policy, ...Row[]]> = {
     [2, 1, 1],
     [3.99, 1, 0.01],
   ],
-  "more than it holds never passes": [steps(5, 2), [0, 5.001, Infinity], [0, 5, 0]],
+  "a request above the capacity is never granted": [steps(5, 2), [0, 5.001, Infinity], [0, 5, 0]],
   "an interval below a microsecond is one microsecond": [
     steps(1, 1, 1e-5),
     [0, 1, 0],
     [0, 1, 1e-6],
     [0, 1, 2e-6],
   ],
-  "time that goes back mints nothing": [steps(5, 5), [2.5, 5, 0], [1.5, 5, 1.5], [0, 1, 4]],
+  "a clock that steps back creates no permits": [
+    steps(5, 5),
+    [2.5, 5, 0],
+    [1.5, 5, 1.5],
+    [0, 1, 4],
+  ],
 };
 
 for (const [name, [policy, ...table]] of Object.entries(rows)) {
   stepped(name, () => play(policy, table));
 }
 
-stepped("remaining, reset and window", () => {
+stepped("a decision shows remaining, reset and window", () => {
   const policy = steps(5, 2);
   const state = steppedBucket.start(policy, 0);
   const full = { limit: 5, remaining: 5, resetMs: 0, windowMs: 2500 };
@@ -147,7 +152,7 @@ stepped("remaining, reset and window", () => {
   assert.is(steppedBucket.lifetime(policy, state, SECOND), SECOND);
 });
 
-stepped("what is refunded to a full bucket is lost, for an earlier instant too", () => {
+stepped("a refund to a full bucket is lost, at an earlier instant too", () => {
   const policy = steps(10, 10);
   const state = steppedBucket.start(policy, 0);
   steppedBucket.giveBack(policy, state, 1.5 * SECOND, 5);
@@ -155,7 +160,7 @@ stepped("what is refunded to a full bucket is lost, for an earlier instant too",
   assert.is(steppedBucket.earliest(policy, state, 0.5 * SECOND, 10), SECOND);
 });
 
-stepped("resize: no step comes sooner than its share, tokens keep theirs, debts stay", () => {
+stepped("update: no step comes sooner than its share, tokens keep theirs, debts stay", () => {
   const [daily, quick] = [steps(10, 10, 86_400_000), steps(20, 10)];
   const state = steppedBucket.start(daily, 0);
   steppedBucket.take(daily, state, 0, 10);
@@ -177,11 +182,11 @@ stepped("a bucket that was empty for long still counts single tokens", () => {
   assert.is(steppedBucket.quota(policy, state, 99).remaining, 0);
   steppedBucket.take(policy, state, 99, 2e12);
   steppedBucket.take(policy, state, 2e6 + 99, 0.5);
-  assert.ok(state.since > 2e6, "told anew, as of a later step");
+  assert.ok(state.since > 2e6, "the state counts from a later step");
   assert.is(steppedBucket.earliest(policy, state, 2e6 + 99, 0.5), 2e6 + 100);
 });
 
-stepped("a sum that has lost its last digits: the step is the first one all the same", () => {
+stepped("a sum that has lost its last digits still gives the first step", () => {
   const policy = steps(2 ** 50, 0.001, 1);
   const state = { since: 0, tokens: 2 ** 50 - 8 };
   for (const wanted of [2 ** 50 - 7.75, 2 ** 50 - 7, 2 ** 50]) {
@@ -193,9 +198,9 @@ stepped("a sum that has lost its last digits: the step is the first one all the 
 
 stepped.run();
 
-const numbers = suite("token bucket: numbers");
+const numbers = suite("token bucket: policies");
 
-numbers("bad ones are refused", () => {
+numbers("bad numbers are refused", () => {
   const good = { capacity: 1, refill: 1, everyMs: 1 };
   for (const name of ["capacity", "refill", "everyMs"]) {
     for (const bad of [0, -0, -1, Number.NaN, Infinity, "5", null, undefined, 5n]) {
@@ -213,7 +218,7 @@ numbers("bad ones are refused", () => {
   );
 });
 
-numbers("a policy can be written down and made again, and not changed", () => {
+numbers("a policy can be serialized and restored, and not changed", () => {
   assert.ok(algorithms.includes(steppedBucket as never));
   for (const policy of [steps(5, 0.1), tokenBucket({ capacity: 5, refill: 0.1, everyMs: 7 })]) {
     assert.equal(readPolicies(writePolicies([policy])), [policy]);
@@ -224,7 +229,7 @@ numbers("a policy can be written down and made again, and not changed", () => {
   assert.equal([capacity, refill, every], [1, 1, SECOND]);
 });
 
-numbers("at the ends of the doubles: every answer is a number", () => {
+numbers("at the ends of the doubles every answer is a number", () => {
   const extremes = [5e-324, 1e-310, 1e-9, 1, 1e9, 1e200, 1.7e308];
   const policies = extremes.flatMap((capacity) =>
     extremes.flatMap((refill) => extremes.map((everyMs) => steps(capacity, refill, everyMs))),

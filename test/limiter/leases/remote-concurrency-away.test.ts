@@ -537,7 +537,7 @@ test("close during an outage: all waiters are rejected, and later releases are s
 });
 
 const step = fc.record({
-  deed: fc.constantFrom(
+  action: fc.constantFrom(
     ...(["ask", "ask", "ask", "try", "tryWait", "abort", "release", "release", "tick"] as const),
     ...(["away", "away", "back", "hold", "deliver", "deaf", "hear"] as const),
   ),
@@ -562,17 +562,17 @@ test("random outages: every caller is answered, no place leaks, and the formula 
         // that the others hold
         const most = { throw: limit, wait: limit, allow: Infinity, local: processes * limit }[mode];
         const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
-        for (const { deed, pick } of steps) {
+        for (const { action, pick } of steps) {
           const limiter = limiters[pick % processes] as RemoteConcurrency;
-          if (deed === "ask" || deed === "try" || deed === "tryWait") {
+          if (action === "ask" || action === "try" || action === "tryWait") {
             const controller = new AbortController();
             const { signal } = controller;
             controllers.push(controller);
             asked += 1;
             const call: Promise<RemoteLease | undefined> =
-              deed === "ask"
+              action === "ask"
                 ? limiter.acquire({ signal })
-                : limiter.tryAcquire({ timeoutMs: deed === "try" ? 0 : pick, signal });
+                : limiter.tryAcquire({ timeoutMs: action === "try" ? 0 : pick, signal });
             call.then(
               (lease) => {
                 answered += 1;
@@ -584,18 +584,18 @@ test("random outages: every caller is answered, no place leaks, and the formula 
               },
             );
           }
-          if (deed === "abort") controllers[pick % controllers.length]?.abort();
-          if (deed === "release") {
+          if (action === "abort") controllers[pick % controllers.length]?.abort();
+          if (action === "release") {
             const lease = [...held][pick % Math.max(1, held.size)];
             if (lease) held.delete(lease);
             void lease?.release();
           }
-          if (deed === "tick") await clock.tickAsync(pick);
-          if (deed === "away") store.away = AWAY;
-          if (deed === "back") store.away = undefined;
-          if (deed === "hold") store.held = true;
-          if (deed === "deliver") await store.deliver();
-          if (deed === "deaf" || deed === "hear") store.deaf = deed === "deaf";
+          if (action === "tick") await clock.tickAsync(pick);
+          if (action === "away") store.away = AWAY;
+          if (action === "back") store.away = undefined;
+          if (action === "hold") store.held = true;
+          if (action === "deliver") await store.deliver();
+          if (action === "deaf" || action === "hear") store.deaf = action === "deaf";
           await settled();
           assert.ok(
             believers() <= most,
@@ -626,7 +626,7 @@ test("random outages: every caller is answered, no place leaks, and the formula 
 });
 
 const moment = fc.record({
-  deed: fc.constantFrom(...(["ask", "ask", "ask", "tryWait", "release", "tick"] as const)),
+  action: fc.constantFrom(...(["ask", "ask", "ask", "tryWait", "release", "tick"] as const)),
   pick: fc.nat(1500),
 });
 const moments = fc.array(moment, { maxLength: 25, size: "max" });
@@ -645,16 +645,16 @@ test("an outage that all processes notice: at most limit + max(limit, N) leases,
       const { store, limiters } = open("local", limit, { processes });
       const held = new Set<RemoteLease>();
       const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
-      const live = async (deeds: typeof before, most: () => number) => {
-        for (const { deed, pick } of deeds) {
+      const live = async (actions: typeof before, most: () => number) => {
+        for (const { action, pick } of actions) {
           const limiter = limiters[pick % processes] as RemoteConcurrency;
           const take = (lease: RemoteLease | undefined) => {
             if (lease) held.add(lease);
           };
-          if (deed === "ask") limiter.acquire().then(take, assert.unreachable);
-          if (deed === "tryWait") limiter.tryAcquire(pick).then(take, assert.unreachable);
-          if (deed === "tick") await clock.tickAsync(pick);
-          if (deed === "release") {
+          if (action === "ask") limiter.acquire().then(take, assert.unreachable);
+          if (action === "tryWait") limiter.tryAcquire(pick).then(take, assert.unreachable);
+          if (action === "tick") await clock.tickAsync(pick);
+          if (action === "release") {
             const lease = [...held][pick % Math.max(1, held.size)];
             if (lease) held.delete(lease);
             void lease?.release();

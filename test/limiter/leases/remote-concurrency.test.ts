@@ -458,14 +458,14 @@ test("outdated messages do not end a wait", async () => {
 test("no reply in time, or an error: StoreUnavailableError, and no place leaks", async () => {
   const { store, limiter } = open(1);
   store.away = NO_ANSWER;
-  for (const deed of [
+  for (const action of [
     () => limiter.acquire(),
     () => limiter.tryAcquire(),
     () => limiter.tryAcquire(10),
     () => limiter.peek(),
     () => limiter.setLimit(2),
   ]) {
-    const error = (await failure(deed)) as StoreUnavailableError;
+    const error = (await failure(action)) as StoreUnavailableError;
     assert.instance(error, StoreUnavailableError);
     assert.is(error.cause, NO_ANSWER);
     assert.equal(error.facts, { limiter: "pages", timeoutMs: 100 });
@@ -696,13 +696,13 @@ test("close: waiters are rejected, leases are no longer renewed", async () => {
   assert.instance(signal.reason, LimiterClosedError);
   assert.equal([store.tickets.size, store.leases.size, store.listening], [0, 1, 0]);
   assert.is(clock.countTimers(), 1); // the timer that would end the subscription
-  for (const deed of [
+  for (const action of [
     () => limiter.acquire(),
     () => limiter.tryAcquire(),
     () => limiter.peek(),
     () => limiter.setLimit(5),
   ]) {
-    const error = (await failure(deed)) as LimiterClosedError;
+    const error = (await failure(action)) as LimiterClosedError;
     assert.instance(error, LimiterClosedError);
     assert.match(error.message, '"pages" was closed');
   }
@@ -730,7 +730,7 @@ test("callers that come and leave do not end the subscription for the others", a
 });
 
 const step = fc.record({
-  deed: fc.constantFrom(
+  action: fc.constantFrom(
     ...(["ask", "ask", "try", "tryWait", "abort", "release", "release", "tick"] as const),
     ...(["away", "back", "hold", "deliver", "deaf", "hear", "flush"] as const),
   ),
@@ -748,17 +748,17 @@ test("random histories with faults: the limit holds, every caller is answered, n
       let answered = 0;
       let flushed = false;
       const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
-      for (const { deed, pick } of steps) {
+      for (const { action, pick } of steps) {
         const limiter = limiters[pick % 2] as RemoteConcurrency;
-        if (deed === "ask" || deed === "try" || deed === "tryWait") {
+        if (action === "ask" || action === "try" || action === "tryWait") {
           const controller = new AbortController();
           const { signal } = controller;
           controllers.push(controller);
           asked += 1;
           const call: Promise<RemoteLease | undefined> =
-            deed === "ask"
+            action === "ask"
               ? limiter.acquire({ signal })
-              : limiter.tryAcquire({ timeoutMs: deed === "try" ? 0 : pick, signal });
+              : limiter.tryAcquire({ timeoutMs: action === "try" ? 0 : pick, signal });
           call.then(
             (lease) => {
               answered += 1;
@@ -769,19 +769,19 @@ test("random histories with faults: the limit holds, every caller is answered, n
             },
           );
         }
-        if (deed === "abort") controllers[pick % controllers.length]?.abort();
-        if (deed === "release") {
+        if (action === "abort") controllers[pick % controllers.length]?.abort();
+        if (action === "release") {
           const lease = [...held][pick % Math.max(1, held.size)];
           if (lease) held.delete(lease);
           void lease?.release();
         }
-        if (deed === "tick") await clock.tickAsync(pick);
-        if (deed === "away") store.away = NO_ANSWER;
-        if (deed === "back") store.away = undefined;
-        if (deed === "hold") store.held = true;
-        if (deed === "deliver") await store.deliver();
-        if (deed === "deaf" || deed === "hear") store.deaf = deed === "deaf";
-        if (deed === "flush") {
+        if (action === "tick") await clock.tickAsync(pick);
+        if (action === "away") store.away = NO_ANSWER;
+        if (action === "back") store.away = undefined;
+        if (action === "hold") store.held = true;
+        if (action === "deliver") await store.deliver();
+        if (action === "deaf" || action === "hear") store.deaf = action === "deaf";
+        if (action === "flush") {
           store.flush();
           flushed = true;
         }

@@ -155,67 +155,73 @@ away.after.each(() => {
   timers.uninstall();
 });
 
-for (const patient of [false, true]) {
-  away(`close takes at most timeoutMs, and leaves no timer; waitForStore: ${patient}`, async () => {
-    const { store, limiter } = onHand(unsaving(10), {
-      ...{
-        whenUnavailable: patient ? "wait" : "throw",
-        timeoutMs: 300,
-        prefetch: { permits: 5, maxAgeMs: 1000 },
-      },
-    });
-    await limiter.acquire();
-    await timers.tickAsync(0);
-    store.held = true;
-    const asked = [limiter.acquire(), limiter.acquire(9), limiter.peek(), limiter.charge(1)];
-    const ends = Promise.allSettled(asked);
-    await timers.tickAsync(100);
-    let closed = false;
-    const done = limiter.close().then(() => {
-      closed = true;
-    });
-    await timers.tickAsync(299);
-    assert.is(closed, false);
-    await timers.tickAsync(1);
-    assert.is(closed, true);
-    await done;
-    const [sleeping, large, peeked, charged] = (await ends).map(
-      (end) => (end as PromiseRejectedResult).reason,
-    );
-    assert.instance(sleeping, LimiterClosedError);
-    assert.instance(large, LimiterClosedError);
-    for (const error of [peeked, charged]) {
-      assert.instance(error, patient ? LimiterClosedError : StoreUnavailableError);
-    }
-    assert.is(timers.countTimers(), 0);
-    // a reply that comes now has no receiver, and starts nothing
-    await store.deliver();
-    await timers.tickAsync(5000);
-    assert.is(timers.countTimers(), 0);
-  });
+for (const waitForStore of [false, true]) {
+  away(
+    `close takes at most timeoutMs, and leaves no timer; waitForStore: ${waitForStore}`,
+    async () => {
+      const { store, limiter } = onHand(unsaving(10), {
+        ...{
+          whenUnavailable: waitForStore ? "wait" : "throw",
+          timeoutMs: 300,
+          prefetch: { permits: 5, maxAgeMs: 1000 },
+        },
+      });
+      await limiter.acquire();
+      await timers.tickAsync(0);
+      store.held = true;
+      const asked = [limiter.acquire(), limiter.acquire(9), limiter.peek(), limiter.charge(1)];
+      const ends = Promise.allSettled(asked);
+      await timers.tickAsync(100);
+      let closed = false;
+      const done = limiter.close().then(() => {
+        closed = true;
+      });
+      await timers.tickAsync(299);
+      assert.is(closed, false);
+      await timers.tickAsync(1);
+      assert.is(closed, true);
+      await done;
+      const [sleeping, large, peeked, charged] = (await ends).map(
+        (end) => (end as PromiseRejectedResult).reason,
+      );
+      assert.instance(sleeping, LimiterClosedError);
+      assert.instance(large, LimiterClosedError);
+      for (const error of [peeked, charged]) {
+        assert.instance(error, waitForStore ? LimiterClosedError : StoreUnavailableError);
+      }
+      assert.is(timers.countTimers(), 0);
+      // a reply that comes now has no receiver, and starts nothing
+      await store.deliver();
+      await timers.tickAsync(5000);
+      assert.is(timers.countTimers(), 0);
+    },
+  );
 
-  away(`close leaves no timer where a batch fails at once; waitForStore: ${patient}`, async () => {
-    const { store, limiter } = onHand(unsaving(10), {
-      ...{
-        whenUnavailable: patient ? "wait" : "throw",
-        timeoutMs: 300,
-        prefetch: { permits: 5, maxAgeMs: 1000 },
-      },
-    });
-    await limiter.acquire();
-    await timers.tickAsync(0);
-    store.away = new Error("gone");
-    const asked = Promise.allSettled([limiter.acquire(9), limiter.peek()]);
-    await timers.tickAsync(50);
-    const done = limiter.close();
-    await timers.tickAsync(300);
-    await done;
-    for (const { status } of await asked) assert.is(status, "rejected");
-    const { length } = store.batches;
-    await timers.tickAsync(5000);
-    assert.is(store.batches.length, length);
-    assert.is(timers.countTimers(), 0);
-  });
+  away(
+    `close leaves no timer where a batch fails at once; waitForStore: ${waitForStore}`,
+    async () => {
+      const { store, limiter } = onHand(unsaving(10), {
+        ...{
+          whenUnavailable: waitForStore ? "wait" : "throw",
+          timeoutMs: 300,
+          prefetch: { permits: 5, maxAgeMs: 1000 },
+        },
+      });
+      await limiter.acquire();
+      await timers.tickAsync(0);
+      store.away = new Error("gone");
+      const asked = Promise.allSettled([limiter.acquire(9), limiter.peek()]);
+      await timers.tickAsync(50);
+      const done = limiter.close();
+      await timers.tickAsync(300);
+      await done;
+      for (const { status } of await asked) assert.is(status, "rejected");
+      const { length } = store.batches;
+      await timers.tickAsync(5000);
+      assert.is(store.batches.length, length);
+      assert.is(timers.countTimers(), 0);
+    },
+  );
 }
 
 for (const whenUnavailable of ["throw", "allow", "local"] as const) {

@@ -10,13 +10,13 @@ import { onHand } from "../../support/limiter/remote.ts";
 import { failure, turn } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-const { start, heard, stop } = listener();
+const { start, takeMessages, stop } = listener();
 let timers: FakeTimers.Clock;
 
 const test = suite("outages");
 test.before(start);
 test.before.each(() => {
-  heard();
+  takeMessages();
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
 });
 test.after.each(() => timers.uninstall());
@@ -46,12 +46,14 @@ test("a remote limiter reports the store's grants and refusals like a local one"
   assert.equal(limiter.stats, { ...none, ...calm, waiting: 3 });
   await pass(0);
   const api = { limiter: "api" };
-  assert.equal(heard(), [["refused", { ...api, permits: 2, reason: "too-long", waitedMs: 0 }]]);
+  assert.equal(takeMessages(), [
+    ["refused", { ...api, permits: 2, reason: "too-long", waitedMs: 0 }],
+  ]);
   await pass(300);
-  assert.equal(heard(), [["wait", { ...api, permits: 1, waitMs: 300 }]]);
+  assert.equal(takeMessages(), [["wait", { ...api, permits: 1, waitMs: 300 }]]);
   assert.equal(await Promise.all(first), [0, 300, false]);
   await limiter.decide(5);
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     [
       "refused",
       { ...api, permits: 5, reason: "too-long", waitedMs: 0, waitMs: 100, policy: "default" },
@@ -60,7 +62,7 @@ test("a remote limiter reports the store's grants and refusals like a local one"
   await pass(100);
   assert.is((await limiter.decide(1)).allowed, true);
   assert.equal(limiter.stats, { ...none, ...calm, granted: 3, refused: 2 });
-  assert.equal([limiter.state, heard()], ["ready", []]);
+  assert.equal([limiter.state, takeMessages()], ["ready", []]);
 });
 
 test("a limiter on Redis reports reservations, cancelled waits and a full queue too", async () => {
@@ -73,7 +75,7 @@ test("a limiter on Redis reports reservations, cancelled waits and a full queue 
   const ends = Promise.all(waits.map((wait) => failure(() => wait)));
   await pass(100);
   const api = { limiter: "api", permits: 1 };
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["wait", { ...api, permits: 2, waitMs: 500 }],
     ["refused", { ...api, reason: "queue-full", waitedMs: 0 }],
     ["refused", { ...api, reason: "queue-full", waitedMs: 0 }],
@@ -85,10 +87,10 @@ test("a limiter on Redis reports reservations, cancelled waits and a full queue 
   assert.is(abort, "enough");
   assert.instance(full, QueueFullError);
   assert.instance(fuller, QueueFullError);
-  const told = heard();
-  assert.equal(told[0], ["cancelled", { ...api, waitedMs: 100, reason: "enough" }]);
+  const messages = takeMessages();
+  assert.equal(messages[0], ["cancelled", { ...api, waitedMs: 100, reason: "enough" }]);
   assert.equal(
-    told.map(([event, { permits, waitedMs }]) => [event, permits, waitedMs]),
+    messages.map(([event, { permits, waitedMs }]) => [event, permits, waitedMs]),
     [
       ["cancelled", 1, 100],
       ["cancelled", 2, 100],
@@ -105,7 +107,7 @@ test("throw: the first failure and the first reply are reported", async () => {
   await pass(250);
   assert.instance(await failure(() => limiter.decide()), StoreUnavailableError);
   assert.is(limiter.state, "unavailable");
-  assert.equal(heard(), [["unavailable", { limiter: "api", cause: gone }]]);
+  assert.equal(takeMessages(), [["unavailable", { limiter: "api", cause: gone }]]);
   assert.equal(limiter.stats, {
     ...{ ...none, ...calm, granted: 1 },
     ...{ failed: 2, outages: 1, unavailableMs: 250 },
@@ -115,7 +117,7 @@ test("throw: the first failure and the first reply are reported", async () => {
   await limiter.peek();
   await turn();
   const counts = { granted: 0, refused: 0, failed: 2 };
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["recovered", { limiter: "api", cause: gone, durationMs: 500, ...counts }],
   ]);
   assert.equal([limiter.state, limiter.stats.unavailableMs], ["ready", 500]);
@@ -127,11 +129,11 @@ test("throw: a store that does not answer in time is unavailable until a probe f
   const failed = failure(() => limiter.acquire());
   await pass(100);
   await failed;
-  const [[event, { cause }] = ["wait", {} as Record<string, unknown>]] = heard();
+  const [[event, { cause }] = ["wait", {} as Record<string, unknown>]] = takeMessages();
   assert.equal([event, (cause as Error).name], ["unavailable", "TimeoutError"]);
   await store.deliver();
   await pass(1000);
-  const [[back, { durationMs }] = ["wait", {} as Record<string, unknown>]] = heard();
+  const [[back, { durationMs }] = ["wait", {} as Record<string, unknown>]] = takeMessages();
   assert.is(back, "recovered");
   assert.ok(Number(durationMs) > 0 && Number(durationMs) <= 50, `${durationMs}`);
 });
@@ -151,9 +153,9 @@ for (const [whenUnavailable, granted, refused] of [
     assert.is(limiter.stats.grantedInOutages, granted);
     store.away = undefined;
     await pass(1000);
-    const told = heard().filter(([event]) => event !== "refused");
-    const [, { durationMs }] = told[1] as [string, Record<string, unknown>];
-    assert.equal(told, [
+    const messages = takeMessages().filter(([event]) => event !== "refused");
+    const [, { durationMs }] = messages[1] as [string, Record<string, unknown>];
+    assert.equal(messages, [
       ["unavailable", { limiter: "api", cause: gone }],
       ["recovered", { limiter: "api", cause: gone, durationMs, granted, refused, failed: 0 }],
     ]);
@@ -174,9 +176,9 @@ test("local: waits, reservations and cancellations during an outage are reported
   await pass(100);
   assert.is(await wait, 200);
   const api = { limiter: "api", permits: 1 };
-  const told = heard().filter(([event]) => event !== "unavailable");
-  const reason = told[2]?.[1].reason;
-  assert.equal(told, [
+  const messages = takeMessages().filter(([event]) => event !== "unavailable");
+  const reason = messages[2]?.[1].reason;
+  assert.equal(messages, [
     ["wait", { ...api, waitMs: 300 }],
     ["refused", { ...api, reason: "too-long", waitedMs: 0 }],
     ["cancelled", { ...api, waitedMs: 100, reason }],
@@ -190,11 +192,11 @@ test("local: a waiter that a pause makes too late is reported with its wait", as
   await limiter.acquire(5);
   const tried = limiter.tryAcquire(1, 600);
   await pass(100);
-  heard();
+  takeMessages();
   await limiter.pause(700);
   assert.is(await tried, false);
   const refused = { limiter: "api", permits: 1, reason: "too-long", waitedMs: 100 };
-  assert.equal(heard(), [["refused", refused]]);
+  assert.equal(takeMessages(), [["refused", refused]]);
 });
 
 test("a waiter that is due when the store recovers counts as granted in the outage", async () => {
@@ -208,7 +210,7 @@ test("a waiter that is due when the store recovers counts as granted in the outa
   clock.now = () => 200;
   await timers.tickAsync(1000);
   await wait;
-  const recovered = heard().find(([event]) => event === "recovered");
+  const recovered = takeMessages().find(([event]) => event === "recovered");
   assert.equal([recovered?.[1].granted, limiter.stats.grantedInOutages], [3, 3]);
 });
 
@@ -223,7 +225,7 @@ test("wait: a caller that waited for the store is reported with its wait; a try 
   await pass(80);
   await wait;
   assert.equal(
-    heard().map(([event]) => event),
+    takeMessages().map(([event]) => event),
     ["unavailable", "refused", "recovered", "wait"],
   );
   assert.equal(limiter.stats, {
@@ -252,7 +254,7 @@ test("wait: a waiter that left before the outage is not reported when its time-o
   const { waiting, refused, cancelled } = limiter.stats;
   assert.equal([waiting, refused, cancelled], [0, 0, 1]);
   assert.is(timers.countTimers(), 0);
-  heard();
+  takeMessages();
 });
 
 test("wait: a caller that got an error is not reported again", async () => {
@@ -268,7 +270,7 @@ test("wait: a caller that got an error is not reported again", async () => {
   assert.is(timers.countTimers(), 0);
   await pass(2000);
   assert.equal([limiter.stats.waiting, limiter.stats.refused], [0, 0]);
-  heard();
+  takeMessages();
 });
 
 test("wait: a try that is requested again still ends in time", async () => {
@@ -286,7 +288,7 @@ test("wait: a try that is requested again still ends in time", async () => {
   await store.deliver();
   await pass(1000);
   await paused;
-  heard();
+  takeMessages();
 });
 
 test("an error that waiting cannot fix is no outage", async () => {
@@ -296,7 +298,7 @@ test("an error that waiting cannot fix is no outage", async () => {
     assert.instance(await failure(() => limiter.acquire()), StoreUnavailableError);
     assert.equal([limiter.state, limiter.stats.failed], ["ready", 1]);
   }
-  assert.equal(heard(), []);
+  assert.equal(takeMessages(), []);
 });
 
 test("all keys of a limiter share one outage and one set of counters", async () => {
@@ -309,12 +311,12 @@ test("all keys of a limiter share one outage and one set of counters", async () 
   });
   away = true;
   for (const key of ["ann", "bob", "ann"]) await limiter.for(key).tryAcquire(2);
-  assert.equal(heard(), [["unavailable", { limiter: "users", cause: gone }]]);
+  assert.equal(takeMessages(), [["unavailable", { limiter: "users", cause: gone }]]);
   const { granted, outages, grantedInOutages } = limiter.stats;
   assert.equal([limiter.state, granted, outages, grantedInOutages], ["unavailable", 3, 1, 6]);
   await limiter.for("ann").pause(100);
   assert.is(await limiter.for("ann").tryAcquire(1, 50), false);
-  const [[event, { key }] = ["wait", {} as Record<string, unknown>]] = heard();
+  const [[event, { key }] = ["wait", {} as Record<string, unknown>]] = takeMessages();
   assert.equal([event, key], ["refused", "ann"]);
 });
 
@@ -337,7 +339,7 @@ test("wait: of all keys with waiters, one at a time probes the store", async () 
   await timers.tickAsync(1000);
   await Promise.all([closed, ends]);
   assert.is(timers.countTimers(), 0);
-  heard();
+  takeMessages();
 });
 
 test("an outage ends with its limiter at the latest", async () => {
@@ -357,7 +359,7 @@ test("an outage ends with its limiter at the latest", async () => {
     await timers.tickAsync(1000);
     assert.equal([each.state, each.stats.unavailableMs], ["closed", 30]);
   }
-  heard();
+  takeMessages();
 });
 
 test("leases: waits, refusals, cancellations, failures, outages", async () => {
@@ -383,7 +385,7 @@ test("leases: waits, refusals, cancellations, failures, outages", async () => {
   await settled();
   await waits[0];
   const page = { limiter: "pages", permits: 1 };
-  assert.equal(heard(), [
+  assert.equal(takeMessages(), [
     ["refused", { ...page, reason: "too-long", waitedMs: 0 }],
     ["refused", { ...page, reason: "queue-full", waitedMs: 0 }],
     ["cancelled", { ...page, waitedMs: 50, reason: "enough" }],
@@ -398,7 +400,7 @@ test("leases: waits, refusals, cancellations, failures, outages", async () => {
   await limiter.peek();
   await settled();
   const counts = { granted: 0, refused: 0, failed: 1 };
-  const [unavailable, recovered] = heard();
+  const [unavailable, recovered] = takeMessages();
   assert.equal(unavailable, ["unavailable", { limiter: "pages", cause: gone }]);
   assert.equal(recovered?.[1], { limiter: "pages", cause: gone, durationMs: 30, ...counts });
   assert.equal(limiter.stats, {
@@ -429,7 +431,7 @@ test("leases that are granted during an outage are reported after recovery", asy
   await wait;
   store.away = undefined;
   await timers.tickAsync(1000);
-  const [away, waited, back] = heard();
+  const [away, waited, back] = takeMessages();
   assert.equal(away, ["unavailable", { limiter: "pages", cause: gone }]);
   assert.equal(waited, ["wait", { limiter: "pages", permits: 1, waitMs: 5 }]);
   const { durationMs, ...facts } = back?.[1] ?? {};

@@ -46,7 +46,7 @@ type Deed =
 
 const instance = fc.nat({ max: INSTANCES - 1 });
 const permits = fc.constantFrom(1, 1, 1, 0.5, LARGEST);
-const deed: fc.Arbitrary<Deed> = fc.oneof(
+const action: fc.Arbitrary<Deed> = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
@@ -74,7 +74,7 @@ const deed: fc.Arbitrary<Deed> = fc.oneof(
  * The permits used in all, the instant of the last use, and how often an instance granted from its
  * share.
  */
-async function play(policy: Policy, deeds: readonly Deed[]) {
+async function play(policy: Policy, actions: readonly Deed[]) {
   const clock = new FakeClock();
   const store = new HandStore(clock);
   const ways = Array.from({ length: INSTANCES }, () => new Way(store));
@@ -96,32 +96,32 @@ async function play(policy: Policy, deeds: readonly Deed[]) {
     await timers.tickAsync(ms);
     await turn();
   };
-  for (const deed of deeds) {
-    if (deed.verb === "pass") {
-      await pass(deed.ms);
-    } else if (deed.verb === "outage") {
+  for (const action of actions) {
+    if (action.verb === "pass") {
+      await pass(action.ms);
+    } else if (action.verb === "outage") {
       // all instances know the same last report: what they do not know of each other comes on top
       await pass(60);
       await Promise.all(limiters.map((limiter) => limiter.peek()));
       ways.forEach((way, i) => {
-        if (!way.isCut && deed.cut[i]) absences += 1;
-        way.isCut = deed.cut[i] === true;
+        if (!way.isCut && action.cut[i]) absences += 1;
+        way.isCut = action.cut[i] === true;
       });
       const cut = ways.filter(({ isCut }) => isCut).length;
       if (cut < INSTANCES) partial += cut;
       // an instance that is back has noticed it
-      if (!deed.cut.every((isCut) => isCut)) await pass(1000);
-    } else if (deed.verb === "drain") {
-      while (await limiters[deed.instance]?.tryAcquire()) used += 1;
+      if (!action.cut.every((isCut) => isCut)) await pass(1000);
+    } else if (action.verb === "drain") {
+      while (await limiters[action.instance]?.tryAcquire()) used += 1;
     } else {
-      const limiter = limiters[deed.instance];
+      const limiter = limiters[action.instance];
       const asked =
-        deed.verb === "ask"
-          ? limiter?.tryAcquire(deed.permits)
-          : limiter?.acquire(deed.permits).then(() => true);
+        action.verb === "ask"
+          ? limiter?.tryAcquire(action.permits)
+          : limiter?.acquire(action.permits).then(() => true);
       asked?.then(
         (granted) => {
-          if (granted) used += deed.permits;
+          if (granted) used += action.permits;
         },
         () => {},
       );
@@ -150,10 +150,10 @@ for (const [name, { at }] of pacedSamples) {
     // here
     const capacity = policy.algorithm.bound(policy, 1, LARGEST);
     if (capacity > 100) return;
-    const history = fc.array(deed, { minLength: 5, maxLength: 25, size: "max" });
+    const history = fc.array(action, { minLength: 5, maxLength: 25, size: "max" });
     await fc.assert(
-      fc.asyncProperty(history, async (deeds) => {
-        const { used, seconds, absences, partial, cutOff } = await play(policy, deeds);
+      fc.asyncProperty(history, async (actions) => {
+        const { used, seconds, absences, partial, cutOff } = await play(policy, actions);
         const lent = absences * LARGEST;
         const beside = (partial * capacity + RATE * cutOff) / INSTANCES;
         const most = capacity + RATE * seconds + lent + beside;

@@ -15,7 +15,8 @@ function bufferOf(...chunks: readonly [due: number, size: number][]): PermitBuff
   return buffer;
 }
 
-const told = (parts: readonly Part[]) => parts.map(({ chunk, permits }) => [chunk.due, permits]);
+const summaryOf = (parts: readonly Part[]) =>
+  parts.map(({ chunk, permits }) => [chunk.due, permits]);
 
 const test = suite("permit buffer");
 
@@ -32,7 +33,7 @@ test("the earliest permits leave first, in whichever order they arrived", () => 
   );
   const parts: Part[] = [];
   buffer.draw(4, parts);
-  assert.equal(told(parts), [
+  assert.equal(summaryOf(parts), [
     [10, 2],
     [20, 2],
   ]);
@@ -49,12 +50,12 @@ test("permits that are put back return to their place", () => {
 
 test("surplus permits are removed from the end", () => {
   const buffer = bufferOf([10, 2], [20, 3], [30, 1]);
-  assert.equal(told(buffer.dropBeyond(3)), [
+  assert.equal(summaryOf(buffer.dropBeyond(3)), [
     [30, 1],
     [20, 2],
   ]);
   assert.equal([buffer.left, buffer.dueOf(3)], [3, 20]);
-  assert.equal(told(buffer.dropBeyond(0)), [
+  assert.equal(summaryOf(buffer.dropBeyond(0)), [
     [20, 1],
     [10, 2],
   ]);

@@ -87,7 +87,7 @@ function countOf(request: StoreRequest): number {
 /** The outcome of a request. */
 class TestCall implements PermitRequest {
   gone = false;
-  readonly told: Answer[] = [];
+  readonly replies: Answer[] = [];
   readonly undone: Answer[] = [];
   readonly failures: StoreUnavailableError[] = [];
   sentAt: number | undefined;
@@ -104,7 +104,7 @@ class TestCall implements PermitRequest {
   }
 
   answer(answer: Answer, sentAt: number): void {
-    this.told.push(answer);
+    this.replies.push(answer);
     this.sentAt = sentAt;
   }
 
@@ -217,7 +217,7 @@ sharing("a lone call leaves in the microtasks of its turn", async () => {
   const request = { verb: "reserve", amount: 1, longest: Infinity, late: 0, count: 1 };
   assert.equal(requests, [request]);
   await store.grant();
-  assert.equal([call.told, call.sentAt], [[GRANTED], 77]);
+  assert.equal([call.replies, call.sentAt], [[GRANTED], 77]);
 });
 
 sharing("calls of one turn share a batch, and each gets its own reply", async () => {
@@ -233,7 +233,7 @@ sharing("calls of one turn share a batch, and each gets its own reply", async ()
   store.last.reply(answers);
   await microtasks();
   assert.equal(
-    calls.map(({ told }) => told[0]?.wait),
+    calls.map(({ replies }) => replies[0]?.wait),
     [0, 1, 2, 3, 4, 6, 7],
   );
   assert.equal((await charged).wait, 5);
@@ -283,9 +283,9 @@ sharing("a call that is abandoned before the batch leaves is not sent", async ()
   assert.is(packed(store.last), "1x2");
   first.gone = true;
   await store.grant();
-  assert.equal([first.told, first.undone], [[], [GRANTED]]);
-  assert.equal([second.told, second.undone], [[], []]);
-  assert.equal([third.told, third.undone], [[GRANTED], []]);
+  assert.equal([first.replies, first.undone], [[], [GRANTED]]);
+  assert.equal([second.replies, second.undone], [[], []]);
+  assert.equal([third.replies, third.undone], [[GRANTED], []]);
 });
 
 sharing("no batch is longer than 4096 calls; the others take the next batches", async () => {
@@ -298,7 +298,7 @@ sharing("no batch is longer than 4096 calls; the others take the next batches", 
     await store.grant();
   }
   assert.is(store.batches.length, 3);
-  assert.ok(calls.every(({ told }) => told.length === 1));
+  assert.ok(calls.every(({ replies }) => replies.length === 1));
 });
 
 sharing("a batch carries the time and the lateness of its departure", async () => {
@@ -352,7 +352,7 @@ trouble("an error rejects each call of its batch with the cause; the next one le
   assert.match(error.message, /"test".*WRONGTYPE/);
   assert.is(packed(store.last), "2x1");
   await store.grant();
-  assert.equal(waiting.told, [GRANTED]);
+  assert.equal(waiting.replies, [GRANTED]);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -395,8 +395,8 @@ trouble("an outage costs one time-out: later calls fail at once until recovery",
   ask(fourth);
   await microtasks();
   await store.grant();
-  assert.equal([fourth.told, fourth.failures], [[GRANTED], []]);
-  assert.equal([second.told, second.undone, second.failures.length], [[], [], 1]);
+  assert.equal([fourth.replies, fourth.failures], [[GRANTED], []]);
+  assert.equal([second.replies, second.undone, second.failures.length], [[], [], 1]);
   await timers.tickAsync(10_000);
   assert.is(store.batches.length, 4);
   assert.is(timers.countTimers(), 0);
@@ -425,7 +425,7 @@ trouble("probes have longer and longer pauses; the first reply ends the outage",
   store.batches[0]?.fail(new Error("connection lost"));
   await microtasks();
   await store.grant();
-  assert.equal(next.told, [GRANTED]);
+  assert.equal(next.replies, [GRANTED]);
   await timers.tickAsync(10_000);
   assert.is(timers.countTimers(), 0);
 });
@@ -475,7 +475,7 @@ trouble("one probe informs all links of the connection, whichever link sent it",
   links[1]?.send(calls[2] as TestCall);
   await microtasks();
   await store.grant();
-  assert.equal(calls[2]?.told, [GRANTED]);
+  assert.equal(calls[2]?.replies, [GRANTED]);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -506,7 +506,7 @@ trouble("calls that were about to leave when the store was lost are not sent", a
   await microtasks();
   assert.is(store.batches.length, 1);
   await store.grant();
-  assert.is(calls[4].told.length, 1);
+  assert.is(calls[4].replies.length, 1);
   breaker.leave(other);
 });
 
@@ -552,12 +552,12 @@ trouble("failOnDisconnect: a call fails on a disconnect or at the first failure"
   // the first reply shows that the store is available
   await microtasks();
   await store.grant();
-  assert.equal([calls[2].told, yielding.isAway, breaker.isOpen], [[GRANTED], false, false]);
+  assert.equal([calls[2].replies, yielding.isAway, breaker.isOpen], [[GRANTED], false, false]);
   breaker.reconnected();
   yielding.send(calls[4]);
   await microtasks();
   await store.grant();
-  assert.equal(calls[4].told, [GRANTED]);
+  assert.equal(calls[4].replies, [GRANTED]);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -584,7 +584,7 @@ trouble("a time-out of more than 2^31 ms is a long time too", async () => {
   await timers.tickAsync(1e6);
   assert.is(call.failures.length, 0);
   await store.grant();
-  assert.equal(call.told, [GRANTED]);
+  assert.equal(call.replies, [GRANTED]);
 });
 
 trouble("waitForStore: probes have longer and longer pauses, then calls are resent", async () => {
@@ -612,8 +612,8 @@ trouble("waitForStore: probes have longer and longer pauses, then calls are rese
   await store.grant();
   assert.is(packed(store.last), "1x1 3x1 4x1");
   await store.grant();
-  assert.equal([calls[0]?.told, calls[0]?.failures], [[GRANTED], []]);
-  assert.equal([calls[1]?.told, calls[1]?.undone], [[], []]);
+  assert.equal([calls[0]?.replies, calls[0]?.failures], [[GRANTED], []]);
+  assert.equal([calls[1]?.replies, calls[1]?.undone], [[], []]);
 
   ask(new TestCall(5));
   await microtasks();
@@ -641,11 +641,11 @@ trouble("waitForStore: a late reply still counts", async () => {
   assert.is(packed(store.last), "pause");
   store.batches[0]?.reply([answerOf(7), answerOf(8)]);
   await microtasks();
-  assert.equal([call.told, call.undone], [[answerOf(7)], []]);
-  assert.equal([leaver.told, leaver.undone], [[], [answerOf(8)]]);
+  assert.equal([call.replies, call.undone], [[answerOf(7)], []]);
+  assert.equal([leaver.replies, leaver.undone], [[], [answerOf(8)]]);
   assert.is(packed(store.last), "3x1");
   await store.grant();
-  assert.equal(behind.told, [GRANTED]);
+  assert.equal(behind.replies, [GRANTED]);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -659,9 +659,9 @@ trouble("waitForStore: a batch that was lost is sent again after recovery", asyn
   assert.is(packed(store.last), "1x1");
   store.batches[0]?.reply([answerOf(7)]);
   await microtasks();
-  assert.equal([call.told, call.undone], [[], [answerOf(7)]]);
+  assert.equal([call.replies, call.undone], [[], [answerOf(7)]]);
   await store.grant();
-  assert.equal(call.told, [GRANTED]);
+  assert.equal(call.replies, [GRANTED]);
 });
 
 trouble("a late probe reply from an earlier outage does not end the next one", async () => {
@@ -680,7 +680,7 @@ trouble("a late probe reply from an earlier outage does not end the next one", a
   assert.is(store.batches.length, 3);
   store.batches[2]?.reply([GRANTED]);
   await microtasks();
-  assert.equal([first.told, second.told, second.undone], [[GRANTED], [GRANTED], []]);
+  assert.equal([first.replies, second.replies, second.undone], [[GRANTED], [GRANTED], []]);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -692,7 +692,7 @@ trouble("the overdue reply and the probe's reply arrive together", async () => {
   store.batches[0]?.reply([answerOf(7)]);
   store.batches[1]?.reply([]);
   await microtasks();
-  assert.equal([call.told, call.undone, store.batches.length], [[answerOf(7)], [], 2]);
+  assert.equal([call.replies, call.undone, store.batches.length], [[answerOf(7)], [], 2]);
 });
 
 trouble("waitForStore: the overdue batch fails in the end", async () => {
@@ -706,7 +706,7 @@ trouble("waitForStore: the overdue batch fails in the end", async () => {
   await store.grant();
   assert.is(packed(store.last), "1x1");
   await store.grant();
-  assert.equal([call.told, call.failures], [[GRANTED], []]);
+  assert.equal([call.replies, call.failures], [[GRANTED], []]);
   assert.is(timers.countTimers(), 0);
 });
 
@@ -755,7 +755,7 @@ for (const fault of [
     await timers.tickAsync(38);
     await store.grant();
     await store.grant();
-    assert.equal([call.told, call.failures], [[GRANTED], []]);
+    assert.equal([call.replies, call.failures], [[GRANTED], []]);
   });
 }
 
@@ -769,12 +769,12 @@ trouble("waitForStore: more calls than fit one batch succeed after an outage", a
   ask(...many(5000).map((call) => calls[calls.push(call) - 1] as TestCall));
   await timers.tickAsync(38);
   await store.grant();
-  while (calls.some(({ told }) => told.length === 0)) {
+  while (calls.some(({ replies }) => replies.length === 0)) {
     await timers.tickAsync(400);
     assert.is(calls.filter(({ failures }) => failures.length > 0).length, 0);
     await store.grant();
   }
-  assert.ok(calls.every(({ told }) => told.length === 1));
+  assert.ok(calls.every(({ replies }) => replies.length === 1));
 });
 
 trouble.run();

@@ -43,26 +43,26 @@ class CarelessClock implements Clock {
 }
 
 /** Waits until then, ms, and records when it was woken. */
-class Someone implements Sleeper {
+class TestSleeper implements Sleeper {
   due = 0;
   promised: Promised;
   gone = false;
   size = 1;
   static readonly returned: number[] = [];
-  readonly #onWake: (someone: Someone, now: number) => void;
+  readonly #onWake: (sleeper: TestSleeper, now: number) => void;
   wokenAt: number | undefined;
 
-  constructor(dueMs: number, onWake: (someone: Someone, now: number) => void = () => {}) {
+  constructor(dueMs: number, onWake: (sleeper: TestSleeper, now: number) => void = () => {}) {
     this.promised = { instant: Math.round(dueMs * 1000) };
     this.#onWake = onWake;
   }
 
   isLike(other: Sleeper): boolean {
-    return other instanceof Someone && other.size === this.size;
+    return other instanceof TestSleeper && other.size === this.size;
   }
 
   returnPromised(): void {
-    Someone.returned.push(this.promised.instant / 1000);
+    TestSleeper.returned.push(this.promised.instant / 1000);
   }
 
   wake(now: number): void {
@@ -76,32 +76,32 @@ function make(clock = new CarelessClock()) {
 }
 
 /** One waiter for each instant, ms. */
-function lay(line: WaitLine, ...dueMs: number[]): Someone[] {
+function addSleepers(line: WaitLine, ...dueMs: number[]): TestSleeper[] {
   return dueMs.map((due) => {
-    const someone = new Someone(due);
-    line.add(someone);
-    return someone;
+    const sleeper = new TestSleeper(due);
+    line.add(sleeper);
+    return sleeper;
   });
 }
 
 /** Waiters that leave in one turn. Returns the instants that they gave up, ms, the latest first. */
-async function leave(line: WaitLine, ...sleepers: readonly Someone[]): Promise<number[]> {
-  Someone.returned.length = 0;
+async function leave(line: WaitLine, ...sleepers: readonly TestSleeper[]): Promise<number[]> {
+  TestSleeper.returned.length = 0;
   for (const sleeper of sleepers) {
     sleeper.gone = true;
     line.leave(sleeper);
   }
   await turn();
-  return Someone.returned.slice().sort((a, b) => b - a);
+  return TestSleeper.returned.slice().sort((a, b) => b - a);
 }
 
-const wokenAt = (sleepers: readonly Someone[]) => sleepers.map((someone) => someone.wokenAt);
+const wokenAt = (sleepers: readonly TestSleeper[]) => sleepers.map((sleeper) => sleeper.wokenAt);
 
 const test = suite("wait line");
 
 test("each waiter wakes at its instant and not before, with one timer for all", async () => {
   const { clock, line } = make();
-  const sleepers = lay(line, 10, 20, 20, 30.001);
+  const sleepers = addSleepers(line, 10, 20, 20, 30.001);
   assert.equal([clock.set, clock.pending], [1, 1]);
   await clock.fake.advance(10 - MICRO);
   assert.equal(wokenAt(sleepers), [undefined, undefined, undefined, undefined]);
@@ -127,10 +127,10 @@ for (const [hazard, told, sizes, expected] of [
   test(`first in, first out where instants arrive out of order: ${hazard}`, async () => {
     const { clock, line } = make();
     const order: number[] = [];
-    const sleepers = told.map((due, i) => new Someone(due, () => order.push(i)));
-    for (const [i, someone] of sleepers.entries()) {
-      someone.size = sizes[i] ?? 1;
-      line.add(someone);
+    const sleepers = told.map((due, i) => new TestSleeper(due, () => order.push(i)));
+    for (const [i, sleeper] of sleepers.entries()) {
+      sleeper.size = sizes[i] ?? 1;
+      line.add(sleeper);
     }
     await clock.fake.advance(100);
     assert.equal(
@@ -138,7 +138,7 @@ for (const [hazard, told, sizes, expected] of [
       told.map((_, i) => i),
     );
     assert.equal(wokenAt(sleepers), expected);
-    const [later] = lay(line, 110);
+    const [later] = addSleepers(line, 110);
     await clock.fake.advance(10);
     assert.is(later?.wokenAt, 110);
     assert.is(clock.pending, 0);
@@ -147,10 +147,10 @@ for (const [hazard, told, sizes, expected] of [
 
 test("instants that arrive out of order, each in a turn of its own", async () => {
   const { clock, line } = make();
-  const sleepers = lay(line, 30);
+  const sleepers = addSleepers(line, 30);
   for (const due of [10, 20, 40]) {
     await turn();
-    sleepers.push(...lay(line, due));
+    sleepers.push(...addSleepers(line, due));
   }
   await clock.fake.advance(100);
   assert.equal(wokenAt(sleepers), [10, 20, 30, 40]);
@@ -158,7 +158,11 @@ test("instants that arrive out of order, each in a turn of its own", async () =>
 
 test("a waiter that leaves is not woken, and the last one cancels the timer", async () => {
   const { clock, line } = make();
-  const [first, second, third] = lay(line, 10, 20, 30) as [Someone, Someone, Someone];
+  const [first, second, third] = addSleepers(line, 10, 20, 30) as [
+    TestSleeper,
+    TestSleeper,
+    TestSleeper,
+  ];
   await leave(line, first);
   assert.equal([second.due, third.due, line.permits], [10_000, 20_000, 2]);
   await clock.fake.advance(10);
@@ -171,7 +175,7 @@ test("a waiter that leaves is not woken, and the last one cancels the timer", as
 
 test("a waiter that leaves at the moment when it is due is not woken", async () => {
   const { clock, line } = make(new CarelessClock(() => 5));
-  const [first, second] = lay(line, 10, 20) as [Someone, Someone];
+  const [first, second] = addSleepers(line, 10, 20) as [TestSleeper, TestSleeper];
   await clock.fake.advance(12);
   first.gone = true;
   line.leave(first);
@@ -183,13 +187,13 @@ test("a timer that fires early wakes no waiter", async () => {
   const early = [-3, -0.001];
   const clock = new CarelessClock(() => early.shift() ?? 0);
   const { line } = make(clock);
-  const [someone] = lay(line, 10);
+  const [sleeper] = addSleepers(line, 10);
   await clock.fake.advance(7);
-  assert.equal([someone?.wokenAt, clock.set], [undefined, 2]);
+  assert.equal([sleeper?.wokenAt, clock.set], [undefined, 2]);
   await clock.fake.advance(2.999);
-  assert.equal([someone?.wokenAt, clock.set], [undefined, 3]);
+  assert.equal([sleeper?.wokenAt, clock.set], [undefined, 3]);
   await clock.fake.advance(MICRO);
-  assert.is(someone?.wokenAt, 10);
+  assert.is(sleeper?.wokenAt, 10);
 });
 
 test("a late timer wakes all waiters that are due, and its lateness is credited once, up to 10 ms", async () => {
@@ -197,7 +201,8 @@ test("a late timer wakes all waiters that are due, and its lateness is credited 
   const clock = new CarelessClock(() => late);
   const { line } = make(clock);
   const order: number[] = [];
-  for (const [i, due] of [10, 11, 12].entries()) line.add(new Someone(due, () => order.push(i)));
+  for (const [i, due] of [10, 11, 12].entries())
+    line.add(new TestSleeper(due, () => order.push(i)));
   assert.is(line.lateBy(), 0);
   await clock.fake.advance(14);
   assert.equal(order, [0, 1, 2]);
@@ -208,14 +213,14 @@ test("a late timer wakes all waiters that are due, and its lateness is credited 
   await clock.fake.advance(MICRO);
   assert.is(line.lateBy(), 0);
 
-  lay(line, 20);
+  addSleepers(line, 20);
   await clock.fake.advance(8);
   assert.is(line.lateBy(), 4000);
   late = 1000;
-  lay(line, 25);
+  addSleepers(line, 25);
   await clock.fake.advance(1100);
   assert.is(line.lateBy(), 0);
-  lay(line, 1200);
+  addSleepers(line, 1200);
   await clock.fake.advance(1075.999);
   assert.is(line.lateBy(), 0);
   await clock.fake.advance(MICRO);
@@ -224,14 +229,14 @@ test("a late timer wakes all waiters that are due, and its lateness is credited 
 
 test("a punctual timer gives no credit", async () => {
   const { clock, line } = make();
-  lay(line, 10);
+  addSleepers(line, 10);
   await clock.fake.advance(10);
   assert.is(line.lateBy(), 0);
 });
 
 test("hold: no waiter wakes before its end, and a shorter hold does not end a longer one", async () => {
   const { clock, line } = make();
-  const sleepers = lay(line, 10, 200);
+  const sleepers = addSleepers(line, 10, 200);
   line.holdUntil(100_000);
   line.holdUntil(50_000);
   await clock.fake.advance(100 - MICRO);
@@ -243,9 +248,9 @@ test("hold: no waiter wakes before its end, and a shorter hold does not end a lo
   assert.equal(wokenAt(sleepers), [100, 200]);
   line.holdUntil(300_000);
   assert.is(clock.pending, 0);
-  const [someone] = lay(line, 250);
+  const [sleeper] = addSleepers(line, 250);
   await clock.fake.advance(100);
-  assert.is(someone?.wokenAt, 300);
+  assert.is(sleeper?.wokenAt, 300);
 });
 
 test("an alarm beside the line: a hold defers it, and it can be cancelled", async () => {
@@ -272,7 +277,7 @@ test("an alarm beside the line: a hold defers it, and it can be cancelled", asyn
 test("a clock may count from any origin", async () => {
   const clock = new CarelessClock(() => 0, 1.8e12);
   const { line } = make(clock);
-  const sleepers = lay(line, 1.8e12 + 10, 1.8e12 + 20);
+  const sleepers = addSleepers(line, 1.8e12 + 10, 1.8e12 + 20);
   const rung: number[] = [];
   line.alarm((1.8e12 + 15) * 1000, () => rung.push(clock.now()));
   await clock.fake.advance(30);
@@ -282,7 +287,7 @@ test("a clock may count from any origin", async () => {
 
 test("100 000 waiters join and leave in linear time", async () => {
   const { clock, line } = make();
-  const sleepers = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
+  const sleepers = addSleepers(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
   const started = cpuMs();
   await leave(line, ...sleepers.filter((_, i) => i % 2 === 0));
   await clock.fake.advance(9.999);
@@ -294,10 +299,10 @@ test("100 000 waiters join and leave in linear time", async () => {
 test("a waiter with too little time for its place in line goes at its own instant", async () => {
   const clock = new FakeClock();
   const line = new WaitLine(clock);
-  const first = new Someone(1000);
-  const hurried = new Someone(100);
-  const gone = new Someone(200);
-  const next = new Someone(300);
+  const first = new TestSleeper(1000);
+  const hurried = new TestSleeper(100);
+  const gone = new TestSleeper(200);
+  const next = new TestSleeper(300);
   line.add(first);
   line.add(hurried, 500_000);
   line.add(gone, 500_000);
@@ -312,7 +317,7 @@ test("a waiter with too little time for its place in line goes at its own instan
 
 const closing = suite("wait line, waiters that leave");
 
-const dues = (sleepers: readonly Someone[]) => sleepers.map(({ due }) => due / 1000);
+const dues = (sleepers: readonly TestSleeper[]) => sleepers.map(({ due }) => due / 1000);
 
 for (const [hazard, gone, after, givenUp] of [
   ["the first", [0], [10, 20, 30, 40], [50]],
@@ -324,8 +329,8 @@ for (const [hazard, gone, after, givenUp] of [
 ] as const) {
   closing(`waiters behind it move up, and the last instants are given up: ${hazard}`, async () => {
     const { clock, line } = make();
-    const sleepers = lay(line, 10, 20, 30, 40, 50);
-    const told = await leave(line, ...gone.map((i) => sleepers[i] as Someone));
+    const sleepers = addSleepers(line, 10, 20, 30, 40, 50);
+    const told = await leave(line, ...gone.map((i) => sleepers[i] as TestSleeper));
     assert.equal(told, givenUp);
     const rest = sleepers.filter((one) => !one.gone);
     assert.equal(dues(rest), after);
@@ -337,7 +342,11 @@ for (const [hazard, gone, after, givenUp] of [
 
 closing("no waiter takes over the instant of a different request, or overtakes one", async () => {
   const { line } = make();
-  const sleepers = lay(line, 10, 20, 30, 40, 50, 60) as [Someone, Someone, Someone];
+  const sleepers = addSleepers(line, 10, 20, 30, 40, 50, 60) as [
+    TestSleeper,
+    TestSleeper,
+    TestSleeper,
+  ];
   const [first, , large] = sleepers;
   large.size = 5;
   assert.equal(await leave(line, first), [20]);
@@ -348,18 +357,18 @@ closing("no waiter takes over the instant of a different request, or overtakes o
 
 closing("a newcomer is behind those that moved up, and no later than necessary", async () => {
   const { line } = make();
-  const [first] = lay(line, 10, 20, 30) as [Someone];
+  const [first] = addSleepers(line, 10, 20, 30) as [TestSleeper];
   await leave(line, first);
-  const [late] = lay(line, 25) as [Someone];
+  const [late] = addSleepers(line, 25) as [TestSleeper];
   assert.is(late.due, 25_000);
-  const [early] = lay(line, 5) as [Someone];
+  const [early] = addSleepers(line, 5) as [TestSleeper];
   assert.is(early.due, 25_000);
 });
 
 closing("a waiter beside the line gives up its own instant", async () => {
   const { line } = make();
-  lay(line, 1000);
-  const hurried = new Someone(100);
+  addSleepers(line, 1000);
+  const hurried = new TestSleeper(100);
   line.add(hurried, 500_000);
   assert.equal(await leave(line, hurried), [100]);
   assert.is(hurried.wokenAt, undefined);
@@ -367,7 +376,7 @@ closing("a waiter beside the line gives up its own instant", async () => {
 
 closing("100 000 waiters leave one by one, and all at once, in linear time", async () => {
   const { line } = make();
-  const many = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 1000 + i));
+  const many = addSleepers(line, ...Array.from({ length: 100_000 }, (_, i) => 1000 + i));
   const start = cpuMs();
   await leave(line, ...many.slice(0, 50_000));
   assert.is(many[50_000]?.due, 1_000_000);

@@ -351,8 +351,11 @@ away("a bounded policy bounds local waiters to its share", async () => {
 away("decide and peek show the state of the share", async () => {
   const { limiter, leave } = await idle(gcra({ limit: 40, periodMs: 1000 }));
   leave();
-  const told = await limiter.decide(4);
-  assert.equal([told.allowed, told.limit, told.remaining, told.resetMs], [true, 10, 6, 400]);
+  const decision = await limiter.decide(4);
+  assert.equal(
+    [decision.allowed, decision.limit, decision.remaining, decision.resetMs],
+    [true, 10, 6, 400],
+  );
   const refused = await limiter.decide(8);
   assert.equal([refused.allowed, refused.waitMs, refused.remaining], [false, 200, 6]);
   assert.equal((await limiter.peek(6)).allowed, true);
@@ -504,8 +507,8 @@ away("allow: every call is granted, and nothing is charged; pauses hold", async 
   leave();
   for (let i = 0; i < 100; i++) assert.is(await limiter.tryAcquire(5), true);
   assert.is(await limiter.acquire(1000), 0);
-  const told = await limiter.decide(3);
-  assert.equal([told.allowed, told.waitMs], [true, 0]);
+  const decision = await limiter.decide(3);
+  assert.equal([decision.allowed, decision.waitMs], [true, 0]);
   assert.is((await limiter.reserve()).waitMs, 0);
   await limiter.charge(3);
   await limiter.refund(3);
@@ -531,8 +534,12 @@ for (const whenUnavailable of ["local", "allow"] as const) {
   away(`${whenUnavailable}: an error that waiting cannot fix rejects the call`, async () => {
     const { limiter, store } = await idle(ten, { whenUnavailable });
     store.away = new Error("WRONGTYPE");
-    for (const deed of [() => limiter.acquire(), () => limiter.decide(), () => limiter.charge(1)]) {
-      assert.instance(await failure(deed), StoreUnavailableError);
+    for (const action of [
+      () => limiter.acquire(),
+      () => limiter.decide(),
+      () => limiter.charge(1),
+    ]) {
+      assert.instance(await failure(action), StoreUnavailableError);
     }
   });
 }

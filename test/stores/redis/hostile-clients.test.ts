@@ -41,7 +41,7 @@ function throwing(reason: unknown): never {
   throw new Error("it has thrown already");
 }
 
-/** How a client of each family looks, if each of its methods answers a call so. */
+/** A client of each family that answers each call in this way. */
 const FAMILIES: Record<string, (answer: () => unknown) => object> = {
   ioredis: (answer) => ({ evalsha: answer, eval: answer }),
   "an ioredis Cluster": (answer) => ({
@@ -121,7 +121,7 @@ const ANSWERS: Record<string, () => unknown> = {
 const QUICK = { timeoutMs: 30 };
 
 for (const [family, make] of Object.entries(FAMILIES)) {
-  test(`a client like ${family} that answers anything fails the calls, and nothing else`, async () => {
+  test(`a client like ${family} that answers anything fails the calls, and causes no other error`, async () => {
     await Promise.all(
       Object.entries(ANSWERS).map(async ([what, answer]) => {
         const client = make(answer) as RedisClient;
@@ -161,7 +161,7 @@ for (const [family, make] of Object.entries(FAMILIES)) {
   });
 }
 
-/** Whether a call ends, with whatever outcome. */
+/** Whether a call ends, with any outcome. */
 async function within(ms: number, call: () => unknown): Promise<string> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<string>((resolve) => {
@@ -210,7 +210,7 @@ test("a hostile duplicate or stream of messages leaves the limiter polling", asy
     () => ({ on() {}, once() {}, subscribe: () => 5, connect: () => 5, disconnect: raise }),
     () => ({ on() {}, subscribe: async () => {}, connect: async () => {}, unsubscribe: raise }),
   ];
-  // one place is taken, and the ticket becomes a lease at the second look
+  // one place is taken, and the ticket becomes a lease at the second poll
   const makeAnswer = () => {
     let calls = 0;
     return async () => (calls++ < 1 ? "1 1 1 5\t2" : "1 1 0 -1\t1");

@@ -1,10 +1,10 @@
-/** Tables of cases: who asks when for how many, and what is answered. */
+/** Tables of cases: when a request comes, for how many permits, and the answer. */
 import * as assert from "uvu/assert";
 import type { Policy } from "../../../src/algorithms/algorithm.ts";
 
 export const SECOND = 1_000_000;
 
-/** Whoever asks at this second for so many permits has to wait that many seconds. */
+/** A request at this second for this many permits has to wait that many seconds. */
 export type Row = readonly [at: number, ask: number, wait: number];
 
 /** A state that was started at 0 of the epoch. */
@@ -14,7 +14,7 @@ export function begin(policy: Policy, now = 0, epoch = 0): unknown {
   return state;
 }
 
-/** Lets every row have its permits as soon as it can, if it can. */
+/** Grants every row as soon as possible, if it can be granted at all. */
 export function play(policy: Policy, rows: readonly Row[], state = begin(policy)): unknown {
   const { algorithm } = policy;
   for (const [index, [at, ask, wait]] of rows.entries()) {

@@ -24,7 +24,7 @@ import {
   tokenBucket,
 } from "../../../src/index.ts";
 
-/** A policy at a given pace, permits per second. */
+/** A policy at a given rate, permits per second. */
 export interface Paced {
   readonly at: (permitsPerSecond: number) => Policy;
   /** How many permits come back at one instant, after they were drained at one. Default 1. */
@@ -39,16 +39,16 @@ interface PacedPolicies {
 /** Policies on which the properties of `algorithm.suite.ts` are checked. */
 export interface Everyday {
   readonly policies: fc.Arbitrary<Policy>;
-  /** It lends in advance: more than `remaining` may go at once. Default false. */
+  /** It lends in advance: a request may exceed `remaining`. Default false. */
   readonly lends?: boolean;
   /**
    * A cancelled promise leaves the bound as it is. Default true; false where permits given back
    * early may go together with those promised for later instants.
    */
   readonly cancels?: boolean;
-  /** Permits that are requested at once. */
+  /** Permits that one request asks for. */
   readonly permits?: fc.Arbitrary<number>;
-  /** What each limiter lets start beyond its numbers, however small its share is. Default 0. */
+  /** What each limiter grants beyond its numbers, however small its share is. Default 0. */
   readonly lent?: number;
   /**
    * By how much longer a caller may have to wait, microseconds, where a deficit was taken at once
@@ -62,7 +62,7 @@ export interface Everyday {
 export interface Samples {
   readonly paced: Readonly<Record<string, Paced>>;
   readonly everyday: Readonly<Record<string, Everyday>>;
-  /** Any legal numbers, the ends of the doubles included: for the twins. */
+  /** Any legal numbers, including the ends of the doubles: for the twins. */
   readonly wild: fc.Arbitrary<Policy>;
 }
 
@@ -76,7 +76,7 @@ const windowed = (permitsPerSecond: number) => ({
   windowMs: (WINDOW * 1000) / permitsPerSecond,
 });
 
-/** Permits whose sums are exact: of others the last bit may decide over a microsecond. */
+/** Permits with exact sums: for others the last bit may decide over a microsecond. */
 export const exactPermits = fc.constantFrom(1, 1, 1, 2, 3, 0.5);
 
 // -- wild numbers --
@@ -102,7 +102,7 @@ const duration = fc.oneof(
 );
 const coldFactor = fc.constantFrom(1, 1.5, 3, 3, 10, 1e6, 1e100);
 const finiteRate = permitsPerSecond.filter((rate) => rate < Infinity);
-/** Permits that can be there at once, of algorithms that refuse larger requests. */
+/** The most permits that can be available at once, for algorithms that refuse larger requests. */
 const size = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom(1, 2, 5, 7, 20, 49, 0.5, 1e6) },
   { weight: 1, arbitrary: oddSize },
@@ -110,7 +110,7 @@ const size = fc.oneof(
 const extra = fc.oneof({ weight: 3, arbitrary: fc.constantFrom(0, 0, 1, 2, 5, 0.5) }, oddSize);
 const wildBucket = fc.record({ capacity: size, refill: finiteRate, everyMs: duration });
 
-/** Small, so that a history spans several windows, and those of several policies meet. */
+/** Small, so that a history spans several windows, and windows of several policies overlap. */
 const limit = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom(1, 2, 3, 5, 10, 25) },
   { weight: 1, arbitrary: fc.constantFrom(0.7, 1.1, 10 / 3) },
@@ -122,7 +122,7 @@ const windowMs = fc.oneof(
   { weight: 1, arbitrary: oddSize.filter((ms) => ms > 0 && ms <= 1e12) },
 );
 
-/** Also numbers that `slidingWindow` refuses: their buckets are rounded. */
+/** Includes numbers that `slidingWindow` refuses: their buckets are rounded. */
 const anyBuckets = (numbers: { limit: number; windowMs: number; buckets: number }) =>
   slidingWindowAlgorithm.policy([numbers.limit, numbers.windowMs, numbers.buckets]);
 
@@ -165,7 +165,7 @@ const samples: Readonly<Record<string, Samples>> = {
         lends: true,
         cancels: false,
         lent: LARGEST_REQUEST,
-        // a cold store has its price, which may be paid already
+        // a cold store has its price, which may have been paid already
         later(policy) {
           const { warmingUp, coolDown, max } = policy as SmoothPolicy;
           return warmingUp ? 1.5 * coolDown * max : 0;
@@ -271,7 +271,7 @@ const samples: Readonly<Record<string, Samples>> = {
         policies: fc
           .record({ ...everydayWindow, align: fc.constantFrom("epoch", "first") })
           .map(fixedWindow),
-        // from the first request on to the grid and back, a window ended sooner
+        // from the first request on to the grid and back, with a window that ends sooner
         seeds: [865900369],
         // a window that opens with a request ends later than one that is open already
         later(policy) {
@@ -297,7 +297,7 @@ const samples: Readonly<Record<string, Samples>> = {
         policies: fc
           .record({ ...everydayWindow, buckets: fc.constantFrom(1, 2, 3, 10, 10, 17) })
           .map(anyBuckets),
-        // to the end of a window, and for another: all are counted as one
+        // to the end of one window, and of another: all permits are counted as one
         later: (policy) => 2 * (policy as SlidingWindowPolicy).window,
       },
     },
@@ -311,9 +311,9 @@ const samples: Readonly<Record<string, Samples>> = {
     everyday: {
       "sliding log": {
         policies: fc.record(everydayWindow).map(slidingLog),
-        // entries that have left by then were dropped for a promise that was given back
+        // entries that have expired by then were dropped for a promise that was given back
         seeds: [-767672285],
-        // to the end of a window, and for another: all make one entry
+        // to the end of one window, and of another: all permits make one entry
         later: (policy) => 2 * (policy as SlidingLogPolicy).window,
       },
     },
@@ -362,14 +362,14 @@ export const pacedPolicies: readonly (readonly [name: string, paced: PacedPolici
   ],
 ];
 
-/** One pace under its name, for tests that need a certain one. */
+/** The policy with a certain pace, by its name. */
 export function pacedSample(name: string): (permitsPerSecond: number) => Policy {
   const found = pacedSamples.find(([each]) => each === name);
   if (found === undefined) throw new Error(`no paced sample is called "${name}"`);
   return found[1].at;
 }
 
-/** A queue of a few, so that it is full at times. */
+/** A queue for a few permits, so that it is full at times. */
 const shortQueue = (rate: number) => leakyBucket({ permitsPerSecond: rate, capacity: 2 });
 
 /** Some policies of each registered algorithm, which differ in their numbers only. */

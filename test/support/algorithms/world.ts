@@ -2,8 +2,9 @@
 import type { Policy } from "../../../src/algorithms/algorithm.ts";
 
 /**
- * `edge`: time goes on to where that many permits can go, or where everything is as new, or by one
- * microsecond less or more. `charge` is for properties that hold after debts, too.
+ * `edge`: time advances to the instant when that many permits are available, or when the state is
+ * as new, or a microsecond earlier or later. `charge` is for properties that also hold after
+ * debts.
  */
 export type Deed =
   | { readonly verb: "step"; readonly micros: number }
@@ -25,7 +26,7 @@ interface Grant {
   readonly receipt: number;
 }
 
-/** A state under a policy, and all that happened to it. */
+/** A state under a policy, and its whole history. */
 export class World {
   readonly policy: Policy;
   readonly grants: Grant[] = [];
@@ -61,22 +62,22 @@ export class World {
     return this.policy.algorithm.earliest(this.policy, state, from, permits);
   }
 
-  do(deed: Deed): void {
+  do(action: Deed): void {
     const { policy, state } = this;
     const { algorithm } = policy;
-    if (deed.verb === "step") this.now += deed.micros;
-    else if (deed.verb === "edge") this.#toEdge(deed.permits, deed.fresh, deed.by);
-    else if (deed.verb === "pause") this.#heldUntil = this.now + deed.micros;
-    else if (deed.verb === "charge") algorithm.take(policy, state, this.now, deed.permits);
-    else if (deed.verb === "refund") algorithm.giveBack(policy, state, this.now, deed.permits);
-    else if (deed.verb === "ask") {
-      const { permits } = deed;
+    if (action.verb === "step") this.now += action.micros;
+    else if (action.verb === "edge") this.#toEdge(action.permits, action.fresh, action.by);
+    else if (action.verb === "pause") this.#heldUntil = this.now + action.micros;
+    else if (action.verb === "charge") algorithm.take(policy, state, this.now, action.permits);
+    else if (action.verb === "refund") algorithm.giveBack(policy, state, this.now, action.permits);
+    else if (action.verb === "ask") {
+      const { permits } = action;
       const at = this.earliest(Math.max(this.now, this.#heldUntil), permits);
-      if (at === Infinity || at - this.now > deed.longest) return;
+      if (at === Infinity || at - this.now > action.longest) return;
       if (at > this.now && algorithm.overflows?.(policy, state, this.now, permits)) return;
       this.grants.push({ at, permits, receipt: algorithm.take(policy, state, at, permits) });
     } else {
-      const index = deed.which % Math.max(1, this.grants.length);
+      const index = action.which % Math.max(1, this.grants.length);
       const grant = this.grants[index];
       if (grant === undefined || grant.at <= this.now) return;
       this.grants.splice(index, 1);
@@ -87,7 +88,7 @@ export class World {
   #toEdge(permits: number, fresh: boolean, by: number): void {
     const reset = this.now + this.policy.algorithm.lifetime(this.policy, this.state, this.now);
     const at = fresh ? reset : this.earliest(this.now, permits);
-    // what is an hour away, or never comes, is no edge to be seen
+    // an edge that is an hour away, or never comes, cannot be observed
     if (at - this.now <= 3.6e9) this.now = Math.max(this.now, Math.ceil(at) + by);
   }
 }

@@ -10,7 +10,7 @@ import { suite } from "../suite.ts";
 /** Packages whose blocks are compiled only: the project does not install them, or they need a server. */
 const COMPILED_ONLY = ["@jest/globals", "@upstash/ratelimit", "@upstash/redis", "sinon", "vitest"];
 
-/** Languages of blocks that are no programs of this package. */
+/** Languages of blocks that are not programs of this package. */
 const SHOWN_ONLY = ["go", "java", "lua", "sh", "sql", "text", "yaml"];
 
 const AMBIENT = COMPILED_ONLY.filter((name) => !existsSync(join("node_modules", name)))

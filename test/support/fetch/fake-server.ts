@@ -1,6 +1,6 @@
 import { FakeClock } from "../../../src/testing/index.ts";
 
-/** What the server makes of a request that comes at `nowMs`. */
+/** How the server answers a request that arrives at `nowMs`. */
 export type Answer = (request: Request, nowMs: number) => Response | Promise<Response>;
 
 export interface FakeServer {
@@ -10,7 +10,7 @@ export interface FakeServer {
   readonly seen: { at: number; status: number; method: string; url: string; body: string }[];
 }
 
-/** A server on a fake clock: so many ms there, so many back. */
+/** A server on a fake clock, with a latency in ms for each direction. */
 export function fakeServer(
   answer: Answer,
   wayMs: number | (() => number) = 5,
@@ -44,7 +44,7 @@ export function refusals(seen: FakeServer["seen"]): number {
   return seen.filter(({ status }) => status === 429).length;
 }
 
-/** Answers in turn; the last one goes on for ever. */
+/** Answers in turn; the last answer repeats for ever. */
 export function inTurn(...answers: (() => Response)[]): Answer {
   let next = 0;
   return () => answers[Math.min(next++, answers.length - 1)]?.() ?? new Response();

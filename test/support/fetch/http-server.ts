@@ -8,7 +8,7 @@ export interface Reply {
   readonly body?: string | undefined;
 }
 
-/** A real server on the loopback interface, and how many connections it has had open at once. */
+/** A real server on the loopback interface, and the most connections it has had open at once. */
 export async function httpServer(answer: (request: IncomingMessage) => Reply | Promise<Reply>) {
   const server = createServer(async (request, response) => {
     const { status, headers, body } = await answer(request);

@@ -1,12 +1,13 @@
 import { type FakeServer, fakeServer, status } from "./fake-server.ts";
 
 /**
- * How a server keeps its limit, by plain algorithms that are none of the limiters' here: in how many
- * ms it lets the request in that comes now, at so many permits a second; 0 if it has done so.
+ * How a server enforces its limit. The algorithms are independent of the limiters'. Returns in how
+ * many ms a request is granted that comes now, at this many permits a second; 0 if it is granted
+ * at once.
  */
 type Admit = (now: number, perSecond: number) => number;
 
-/** A counter that is set to 0 on the hour, or what stands for it. */
+/** A counter that is set to 0 on the hour, or at another fixed time. */
 export function fixedWindow(windowMs: number): Admit {
   let began = -Infinity;
   let used = 0;
@@ -20,7 +21,7 @@ export function fixedWindow(windowMs: number): Admit {
   };
 }
 
-/** So many in any `windowMs`. */
+/** A limit for every window of `windowMs`. */
 export function slidingWindow(windowMs: number): Admit {
   const times: number[] = [];
   return (now, perSecond) => {
@@ -32,7 +33,7 @@ export function slidingWindow(windowMs: number): Admit {
   };
 }
 
-/** A bucket of the permits of so many seconds. */
+/** A bucket of the permits of this many seconds. */
 export function bucket(seconds: number): Admit {
   let tokens = Infinity;
   let at = 0;
@@ -47,9 +48,9 @@ export function bucket(seconds: number): Admit {
 
 export interface SilentServer extends FakeServer {
   perSecond: number;
-  /** Which share of its allowance it let in, between two instants in ms. */
+  /** The share of its allowance that it granted between two instants in ms. */
   used(from: number, to: number): number;
-  /** When it refused between two instants, and how long it asked to stay away, ms. */
+  /** When it refused between two instants, and the pause that it asked for, ms. */
   refused(from: number, to: number): Refusal[];
 }
 
@@ -58,7 +59,7 @@ export interface Refusal {
   readonly pauseMs: number;
 }
 
-/** A server that tells nothing but, in whole seconds, when to come back. */
+/** A server that reports nothing except, in whole seconds, when to retry. */
 export function silentServer(admit: Admit, perSecond: number, wayMs: () => number): SilentServer {
   const refusals: Refusal[] = [];
   const fake = fakeServer((_, now) => {

@@ -1,13 +1,13 @@
 /**
- * What a server makes of its own limit, by an algorithm that is none of the limiters' here: a
- * counter that is set to 0 when `windowMs` have passed since its first request.
+ * A server's own limit, by an algorithm that is independent of the limiters': a counter that is
+ * set to 0 when `windowMs` have passed since its first request.
  */
 export class WindowCounter {
   limit: number;
   readonly windowMs: number;
   #began = -Infinity;
   #used = 0;
-  /** When each request was let in, and when each was refused, ms. */
+  /** When each request was granted, and when each was refused, ms. */
   readonly acceptedAt: number[] = [];
   readonly refusedAt: number[] = [];
 
@@ -42,13 +42,13 @@ export class WindowCounter {
     return this.refusedAt.length;
   }
 
-  /** How many it let in within so many ms from the first on. */
+  /** How many it granted within this many ms from the first on. */
   acceptedWithin(ms: number): number {
     const [first = 0] = this.acceptedAt;
     return this.acceptedAt.filter((at) => at < first + ms).length;
   }
 
-  /** `RateLimit` and `RateLimit-Policy`, in whole seconds as the draft wants it. */
+  /** `RateLimit` and `RateLimit-Policy`, in whole seconds as the draft requires. */
   fields(now: number): Record<string, string> {
     return {
       ratelimit: `"window";r=${this.remaining};t=${Math.ceil(this.resetMs(now) / 1000)}`,
@@ -57,7 +57,7 @@ export class WindowCounter {
   }
 }
 
-/** How many bursts those instants are, where a burst ends with `gapMs` without any. */
+/** The number of bursts, where a burst ends with `gapMs` without a request. */
 export function bursts(instants: readonly number[], gapMs: number): number {
   return instants.filter((at, i) => i === 0 || at - (instants[i - 1] ?? 0) > gapMs).length;
 }

@@ -2,7 +2,10 @@ import type { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { turn } from "./watch.ts";
 
-/** All that is kept on Redis, but for which processes there are: that is written in the background. */
+/**
+ * Everything stored on Redis except the registrations of processes, which are written in the
+ * background.
+ */
 export async function stateOf(redis: Redis): Promise<Record<string, string>> {
   const keys = (await redis.keys("*")).filter((key) => !key.endsWith("%processes")).sort();
   const values = await Promise.all(keys.map((key) => redis.dumpBuffer(key)));

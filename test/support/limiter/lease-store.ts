@@ -8,22 +8,22 @@ import type {
 } from "../../../src/stores/lease-store.ts";
 import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 
-/** What `concurrency.lua` does, in this process, and every fault on demand. */
+/** Does what `concurrency.lua` does, in this process, with faults on demand. */
 export class HandLeaseStore implements LeaseStore {
-  /** The requests of each batch, in short. */
+  /** The requests of each batch, abbreviated. */
   readonly batches: string[] = [];
   /** When each lapses, ms; tickets in order. */
   readonly leases = new Map<string, number>();
   readonly tickets = new Map<string, number>();
-  /** What it answers instead of doing what it is asked. */
+  /** Replies with this instead of running a batch. */
   away: Error | undefined;
-  /** Replies wait for `deliver`; what was asked has been done nevertheless. */
+  /** Replies wait for `deliver`; the batches have run nevertheless. */
   held = false;
   /** Messages are lost, or subscribing fails. */
   deaf = false;
-  /** What becomes of a check of the connection that listens; undefined: it cannot be checked. */
+  /** The result of a check of the listening connection; undefined: it cannot be checked. */
   check: (() => Promise<unknown>) | undefined;
-  /** A connection that listens opens when this does. */
+  /** A listening connection opens when this resolves. */
   opening: Promise<void> = Promise.resolve();
   unheard: Error | undefined;
   breaker: Breaker | undefined;
@@ -36,7 +36,7 @@ export class HandLeaseStore implements LeaseStore {
     return isPermanent(error);
   }
 
-  /** How many listen now, and how many did. */
+  /** How many subscriptions are open now, and how many were opened in all. */
   listening = 0;
   subscriptions = 0;
   #limit: number | undefined;
@@ -57,7 +57,7 @@ export class HandLeaseStore implements LeaseStore {
     });
   }
 
-  /** The replies that were held back, and from now on all at once. */
+  /** Delivers the withheld replies, and from now on all at once. */
   async deliver(): Promise<void> {
     this.held = false;
     for (const resolve of this.#undelivered.splice(0)) resolve();
@@ -79,13 +79,13 @@ export class HandLeaseStore implements LeaseStore {
     return { ready: this.opening, close, ...(check && { check }) };
   }
 
-  /** Everything is lost. */
+  /** All state is lost. */
   flush(): void {
     this.leases.clear();
     this.tickets.clear();
   }
 
-  /** A message, be it true or not. */
+  /** Sends a message, whether it is true or not. */
   tell(id: string): void {
     this.#ears.get(String(id.split(":")[2]))?.([id]);
   }
@@ -155,12 +155,12 @@ export class HandLeaseStore implements LeaseStore {
   }
 }
 
-/** An id without what is the same for all of a limiter. */
+/** An id without the part that all ids of a limiter share. */
 function short(what: string): string {
   return what.split(":").at(-1) ?? "";
 }
 
-/** Everything that is ready to run has run, timers aside. */
+/** Everything that is ready to run has run, except timers. */
 export async function settled(): Promise<void> {
   for (let i = 0; i < 50; i++) await Promise.resolve();
 }

@@ -1,23 +1,24 @@
 import { type Channel, diagnostics } from "../../../src/ground/diagnostics.ts";
 
 /** The channel's short name, and the message. */
-export type Told = readonly [keyof typeof diagnostics, Record<string, unknown>];
+export type ReceivedMessage = readonly [keyof typeof diagnostics, Record<string, unknown>];
 
 /** Listens to all channels from `start` to `stop`. */
 export function listener() {
-  const told: Told[] = [];
-  const ears = Object.entries(diagnostics).map(([event, channel]) => ({
+  const received: ReceivedMessage[] = [];
+  const subscriptions = Object.entries(diagnostics).map(([event, channel]) => ({
     channel: channel as Channel<unknown>,
-    hear: (message: unknown) => void told.push([event, message] as unknown as Told),
+    onMessage: (message: unknown) =>
+      void received.push([event, message] as unknown as ReceivedMessage),
   }));
   return {
     start: () => {
-      for (const { channel, hear } of ears) channel.subscribe(hear);
+      for (const { channel, onMessage } of subscriptions) channel.subscribe(onMessage);
     },
-    /** What was told since this was last asked. */
-    heard: () => told.splice(0),
+    /** The messages since the last call. */
+    takeMessages: () => received.splice(0),
     stop: () => {
-      for (const { channel, hear } of ears) channel.unsubscribe(hear);
+      for (const { channel, onMessage } of subscriptions) channel.unsubscribe(onMessage);
     },
   };
 }

@@ -17,7 +17,7 @@ import type { Store, StoreReply, StoreRequest } from "../../../src/stores/store.
 import { FakeClock } from "../../../src/testing/index.ts";
 import { turn } from "./watch.ts";
 
-/** How many scripts are on their way to Redis and back, for all limiters of this process. */
+/** How many scripts are in flight, for all limiters of this process. */
 let underWay = 0;
 
 async function underWayWhile<T>(journey: () => Promise<T>): Promise<T> {
@@ -30,8 +30,7 @@ async function underWayWhile<T>(journey: () => Promise<T>): Promise<T> {
 }
 
 /**
- * A fake clock for limiters behind a network: at each instant it waits until everything that is
- * under way has come back.
+ * A fake clock for limiters behind a network: at each instant it waits until nothing is in flight.
  */
 export class RemoteClock extends FakeClock {
   readonly #alarms = new Set<{ readonly timeMs: number }>();
@@ -68,7 +67,7 @@ export class RemoteClock extends FakeClock {
     }
   }
 
-  /** Nothing is under way, and everything that is ready to run has run. */
+  /** Nothing is in flight, and everything that is ready to run has run. */
   async settled(): Promise<void> {
     do await turn();
     while (underWay > 0);
@@ -78,7 +77,7 @@ export class RemoteClock extends FakeClock {
 /** A client of ioredis with a database of its own. */
 export interface Watched {
   readonly redis: Redis;
-  /** The client, seen by `RemoteClock`. */
+  /** The client, observed by `RemoteClock`. */
   readonly runner: ScriptRunner;
   /** A name that no limiter has had. */
   fresh(): string;
@@ -96,18 +95,18 @@ export async function connect(): Promise<Watched> {
   };
 }
 
-/** A store in this process whose replies can be held back, and that can be away. */
+/** A store in this process whose replies can be withheld, and that can be unavailable. */
 export class HandStore implements Store {
   readonly frame = new FrameStore();
   /** The requests of each batch. */
   readonly batches: (readonly StoreRequest[])[] = [];
-  /** Replies wait for `deliver`; what was asked has been done nevertheless. */
+  /** Replies wait for `deliver`; the batches have run nevertheless. */
   held = false;
   /** How many of the next batches the client sends twice: the first replies are lost. */
   lostReplies = 0;
-  /** What it answers instead of doing what it is asked. */
+  /** Rejects batches with this error instead of running them. */
   away: Error | undefined;
-  /** Its own clock, for those who do not tell the time. */
+  /** Its own clock, for requests that carry no time. */
   readonly #clock: Clock;
   readonly #undelivered: (() => void)[] = [];
   readonly breaker: Breaker | undefined;
@@ -147,14 +146,14 @@ export class HandStore implements Store {
     });
   }
 
-  /** The replies that were held back, and from now on all at once. */
+  /** Delivers the withheld replies, and from now on all at once. */
   async deliver(): Promise<void> {
     this.held = false;
     for (const resolve of this.#undelivered.splice(0)) resolve();
     await turn();
   }
 
-  /** The batch before the last one for -2, and so on; in short. */
+  /** The last batch for -1, the one before for -2, and so on; abbreviated. */
   sent(batch = -1): string {
     const requests = this.batches.at(batch) ?? [];
     return requests
@@ -180,7 +179,7 @@ export class HandStore implements Store {
   }
 }
 
-/** The receipts without the tails, if they say anything. */
+/** One receipt for each amount, if any of them is not 0. */
 function receiptsOf({ amount, receipts }: StoreRequest & { verb: "back" }): string {
   const own = receipts.slice(0, typeof amount === "number" ? 1 : amount.length);
   return own.every((receipt) => receipt === 0) ? "" : own.join();

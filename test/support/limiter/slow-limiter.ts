@@ -12,24 +12,22 @@ interface InLine {
 }
 
 /**
- * The smooth limiter once more, written to be read: microseconds, one state, a line that is looked
- * through from its beginning whenever anything happens. Everybody in the line is re-timed by
- * everything.
+ * The smooth limiter once more, written to be read: microseconds, one state, and a line that is
+ * scanned from its beginning whenever anything happens. Every event re-times every waiter.
  */
 export class SlowLimiter {
   now = 0;
   /**
-   * When each went, by the number under which it asked; undefined if its time-out could not be met.
+   * The instant of each grant, by the number of the request; undefined if its time-out could not
+   * be met.
    */
   readonly went = new Map<number, number | undefined>();
-  /**
-   * Somebody was so close to an edge that rounding decides: nothing can be said of this history.
-   */
+  /** A request was so close to an edge that rounding decides: this history proves nothing. */
   doubtful = false;
 
   readonly #numbers: Numbers;
   #factor = 1;
-  /** There has been no fraction yet, which two ways to reckon round differently. */
+  /** No fraction has occurred yet, which two ways to calculate would round differently. */
   #exact = true;
   readonly #state: State;
   #pausedUntil = 0;
@@ -61,7 +59,7 @@ export class SlowLimiter {
     return ((numbers.warmup / numbers.rate) * 1e6) / this.#max;
   }
 
-  /** What it costs in time to take a store of that size down to nothing. */
+  /** The time that it costs to use up a store of that size. */
   #worth(stored: number): number {
     const numbers = this.#numbers;
     if ("burstSeconds" in numbers) return 0;
@@ -89,13 +87,13 @@ export class SlowLimiter {
     return Math.max(from, this.#pausedUntil, state.nextFree);
   }
 
-  /** Whether the instant has not come by then. */
+  /** Whether the instant is still in the future. */
   #isLater(instant: number, limit: number, { nextFree }: State): boolean {
     if (!this.#exact && Math.abs(nextFree - limit) < 40) this.doubtful = true;
     return instant > limit;
   }
 
-  /** Who can no longer make it in time leaves; who is due goes. */
+  /** Waiters that can no longer meet their time-out leave; waiters that are due are granted. */
   #look(): void {
     let at = this.now;
     const ahead = { ...this.#state };

@@ -1,7 +1,8 @@
 import type { Clock } from "../../../src/ground/clock.ts";
 
 /**
- * What became of a promise, and when by the clock, ms. `at` is undefined as long as it is pending.
+ * The outcome of a promise, and when it came by the clock, ms. `at` is undefined while it is
+ * pending.
  */
 export interface Watched<T> {
   at: number | undefined;
@@ -18,15 +19,15 @@ export function watch<T>(clock: Clock, promise: Promise<T>): Watched<T> {
   return watched;
 }
 
-/** When each of them came to its end. */
+/** When each promise was settled. */
 export function instants(watched: readonly Watched<unknown>[]): (number | undefined)[] {
   return watched.map(({ at }) => at);
 }
 
-/** What it throws, at once or as a rejection. */
-export async function failure(deed: () => unknown): Promise<unknown> {
+/** The error that it throws, at once or as a rejection. */
+export async function failure(action: () => unknown): Promise<unknown> {
   try {
-    await deed();
+    await action();
   } catch (error) {
     return error;
   }

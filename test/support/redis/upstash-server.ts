@@ -108,7 +108,7 @@ export async function startUpstash(redisUrl: string): Promise<UpstashServer> {
   };
 
   const server = createServer((request, response) => {
-    // a client that hangs up is no fault of the server
+    // a client that disconnects is no fault of the server
     answer(request, response).catch(() => response.destroy());
   });
   server.listen(0, "127.0.0.1");

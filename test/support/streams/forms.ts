@@ -1,4 +1,4 @@
-/** The three forms in which a stream is paced, as one function: what each of them promises is asked of all. */
+/** The three forms in which a stream is paced, as one function: tests run on all of them. */
 import { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { paced, throttle, type WeighedOptions } from "../../../src/adapters/streams/index.ts";
@@ -9,7 +9,7 @@ import type { Limiter, TryOptions } from "../../../src/limiter/limiter-api.ts";
 type Take<T> = (chunk: T) => void | Promise<void>;
 type Options<T> = Partial<WeighedOptions<T>>;
 
-/** Passes what a source gives on to a taker; rejects as the stream does. */
+/** Passes the chunks of a source to a receiver; rejects as the stream does. */
 export type Form = <T = Uint8Array>(
   source: AsyncIterable<T> | Iterable<T>,
   limiter: Limiter,
@@ -17,7 +17,7 @@ export type Form = <T = Uint8Array>(
   options?: Options<T>,
 ) => Promise<void>;
 
-/** A source that is asked for one chunk at a time, and is told to end where nobody wants more. */
+/** A source that is asked for one chunk at a time, and is ended when no more chunks are needed. */
 export function webSource<T>(source: AsyncIterable<T> | Iterable<T>): ReadableStream<T> {
   const iterator = iterate(source);
   return new ReadableStream<T>(
@@ -84,7 +84,7 @@ export const forms: Readonly<Record<string, Form>> = {
   },
 };
 
-/** A limiter of this process as if it were elsewhere: all its answers come later. */
+/** A local limiter that behaves like a remote one: all its answers come later. */
 export function elsewhere(limiter: Limiter): Limiter {
   const later = async <T>(verb: () => T | Promise<T>): Promise<T> => {
     await Promise.resolve();
@@ -105,7 +105,7 @@ export function elsewhere(limiter: Limiter): Limiter {
   };
 }
 
-/** A limiter that counts how often it is asked. */
+/** A limiter that counts its calls. */
 export function counted(limiter: Limiter): { limiter: Limiter; calls: Record<string, number> } {
   const calls: Record<string, number> = {};
   const proxy = new Proxy(limiter, {
@@ -121,7 +121,7 @@ export function counted(limiter: Limiter): { limiter: Limiter; calls: Record<str
   return { limiter: proxy, calls };
 }
 
-/** So many bytes in chunks of those sizes, over and over. */
+/** A total of bytes in chunks of those sizes, repeated. */
 export function* chunksOf(bytes: Uint8Array, sizes: readonly number[]): Generator<Uint8Array> {
   for (let at = 0, i = 0; at < bytes.length; i++) {
     const size = sizes[i % sizes.length] ?? 1;

@@ -53,7 +53,7 @@ class LikeBun implements BunRedisLike {
 
   hmget() {}
   evalsha() {
-    throw new Error("it takes its arguments in a way of its own");
+    throw new Error("it takes its arguments in a different form");
   }
   eval() {}
   psubscribe() {}
@@ -63,7 +63,7 @@ class LikeBun implements BunRedisLike {
   }
 }
 
-test("scripts go by hash through send, alone and combined", async () => {
+test("scripts are sent by hash through `send`, alone and combined", async () => {
   const client = new LikeBun();
   const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
   assert.equal([await limiter.tryAcquire(), await limiter.tryAcquire()], [true, false]);

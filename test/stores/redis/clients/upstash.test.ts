@@ -60,7 +60,7 @@ test.after.each(async () => {
   await upstash.close();
 });
 
-/** A client that sends a failed request again soon. */
+/** A client that resends a failed request soon. */
 function connect(options: Partial<RedisConfigNodejs> = {}): Upstash {
   const retry = { retries: 3, backoff: () => 5 };
   return new Upstash({ url: upstash.url, token: TOKEN, retry, ...options });
@@ -78,16 +78,16 @@ function limiterOf(client = connect(), options: RedisRateLimiterOptions = PATIEN
   return RedisRateLimiter.create(client, newName(), RATE, options);
 }
 
-/** Whether it is about permits, and not about the script. */
+/** Whether the request is about permits, and not about loading the script. */
 const isByHash = ({ commands }: UpstashRequest) => commands.some(([name]) => name === "evalsha");
 
-/** Treats the first scripts so, and serves the rest. */
+/** Applies this treatment to the first scripts, and serves the rest. */
 function first(...treatments: readonly Treatment[]): UpstashServer["treat"] {
   const left = [...treatments];
   return (request) => (isByHash(request) ? (left.shift() ?? "serve") : "serve");
 }
 
-test("a script goes by its hash: its text is sent once, and again if the server forgets it", async () => {
+test("a script is sent by its hash: its text is sent once, and again if the server forgets it", async () => {
   const limiter = limiterOf();
   await limiter.tryAcquire();
   await server.ask("SCRIPT", "FLUSH");
@@ -118,7 +118,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
         RedisLimiter.create(client, `${newName()} ${name} 名`, policy, PATIENT),
       );
       const together: RemoteLimiter = RedisLimiter.create(client, newName(), policies, PATIENT);
-      // in one turn: one script for several keys, one for several limiters
+      // in one turn: one script call for several keys, one for several limiters
       const combined = allOf(...alone);
       for (const limiter of [...alone, together]) assert.is(await limiter.tryAcquire(), true);
       for (const limiter of [...alone, together, combined]) {
@@ -163,7 +163,7 @@ test("number-like replies are exact: a wait of 10^15 µs and fractions of a micr
   }
 });
 
-test("latency: callers share requests, and wait as long as they are told by the server", async () => {
+test("latency: callers share requests, and wait until the instants that the server gave them", async () => {
   upstash.treat = withLatency(50);
   const limiter = RedisRateLimiter.create(connect(), newName(), 1000, PATIENT);
   await limiter.acquire();
@@ -184,9 +184,10 @@ for (const [kind, options] of Object.entries(KINDS)) {
     const limiter = open();
     assert.is(await limiter.tryAcquire(), true);
     upstash.treat = first("lose the reply");
-    // the client sends it again; the reply says so, and with "wait" the caller asks in a new call
+    // the client sends it again; the reply reports this, and with "wait" the caller asks in a new
+    // call
     await limiter.acquire();
-    assert.is((await open().peek()).remaining, 7, "1, the lost one and its successor");
+    assert.is((await open().peek()).remaining, 7, "1, the lost request and its successor");
     upstash.treat = first("lose the reply", "lose the reply", "lose the reply");
     await limiter.charge(2);
     assert.is((await open().peek()).remaining, 5, "a charge that was sent four times counts once");
@@ -265,7 +266,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
     });
   }
 
-  test(`${kind}: an error names what the server said, without the command`, async () => {
+  test(`${kind}: an error shows the server's message, without the command`, async () => {
     const client = connect(options);
     await server.ask("SCRIPT", "FLUSH");
     // the text of the script contains words of permanent errors
@@ -287,7 +288,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
     assert.match(`${wrong.cause}`, /WRONGTYPE the key ".*" holds a value of type list/);
   });
 
-  test(`${kind}: a wrong token is an error that waiting does not mend`, async () => {
+  test(`${kind}: a wrong token is an error that waiting cannot fix`, async () => {
     for (const token of ["wrong", "wrong again"]) {
       const client = connect({ ...options, token });
       const limiter = limiterOf(client, { whenUnavailable: "wait" });
@@ -314,7 +315,7 @@ test("a name with the words of an error in it is no error", async () => {
   assert.not(sent.includes("eval"), `${sent}`);
 });
 
-test("a service that never replies: the call ends in time, and what it took comes back", async () => {
+test("a service that never replies: the call ends in time, and its permits are given back", async () => {
   const client = connect();
   const policy = fixedWindow({ limit: 5, windowMs: 1e6, align: "first" });
   const limiter = RedisLimiter.create(client, newName(), policy, { timeoutMs: 100 });
@@ -324,7 +325,7 @@ test("a service that never replies: the call ends in time, and what it took come
   await until("the service is back", async () => (await limiter.peek()).allowed);
 });
 
-test("a concurrency limiter hands over by a stream of messages", async () => {
+test("a concurrency limiter passes places on by a stream of messages", async () => {
   const name = "places / of, a ?name# 名";
   const open = () =>
     RedisConcurrencyLimiter.create(connect(), name, 1, { leaseMs: 60_000, ...PATIENT });
