@@ -9,6 +9,7 @@ import type {
   LocalLimiter,
   LocalReservation,
   PermitsOnly,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
@@ -24,8 +25,8 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
    * Creates a limiter for each key: each user, address or URL.
    *
    * @param policies a policy, or several by name; the same for every key
-   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, clock, name }`; `maxWaiting` applies
-   *   to each key
+   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, fair, clock, name }`; `maxWaiting` and
+   *   `fair` apply to each key
    * @returns the limiters: `for(key)` returns one
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -132,16 +133,19 @@ export class KeyLimiter implements LocalLimiter {
     }
   }
 
-  reserve(permits: Permits = 1): LocalReservation {
-    return this.#keys.wake(this.#key, permits).reserve(permits);
+  reserve(permits: Permits = 1, options?: ShareOptions): LocalReservation {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.wake(this.#key, permits).reserve(permits, options);
   }
 
-  decide(permits: Permits = 1): Decision {
-    return this.#keys.decide(this.#key, permits);
+  decide(permits: Permits = 1, options?: ShareOptions): Decision {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.decide(this.#key, permits, options);
   }
 
-  peek(permits: Permits = 1): Decision {
-    return this.#keys.peek(this.#key, permits);
+  peek(permits: Permits = 1, options?: ShareOptions): Decision {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.peek(this.#key, permits, options);
   }
 
   [asMember](): LocalAsked {
@@ -151,7 +155,7 @@ export class KeyLimiter implements LocalLimiter {
         return keys.meterOf(key);
       },
       amount: (permits) => keys.states.policyState.amount(permits),
-      decide: (permits) => keys.decide(key, permits, false),
+      decide: (permits) => keys.decide(key, permits, undefined, false),
       full: (permits) => keys.full(key, permits),
     };
   }

@@ -11,7 +11,8 @@ import {
 } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
 import { type Permits, TRY_OPTIONS } from "../ground/permits.ts";
-import type { TryOptions, WaitOptions } from "./limiter-api.ts";
+import type { FairOptions } from "./fair/fair-order.ts";
+import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
 
@@ -39,13 +40,19 @@ export interface LimiterOptions {
   readonly maxWaiting?: number | undefined;
   /** What a further `acquire` does then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
   readonly onFull?: OnFull | undefined;
+  /**
+   * Whether the limit is shared fairly: callers of one `share` are first in, first out, and across shares
+   * permits go in proportion to their weights. `{ priorities, agingMs }`: with priorities above the shares.
+   * Default `false`: first in, first out.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
   /** The source of time. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;
   /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
 }
 
-export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "clock", "name"] as const;
+export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "fair", "clock", "name"] as const;
 
 export interface CheckedOptions {
   readonly maxWaiting: number;
@@ -67,7 +74,8 @@ export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): nu
   return Math.min(maxWaiting, ...policies.map((policy) => policy.maxWaiting ?? Infinity));
 }
 
-const WAIT_OPTIONS = ["signal"] as const;
+const SHARE_OPTIONS = ["share", "weight", "priority"] as const;
+const WAIT_OPTIONS = ["signal", ...SHARE_OPTIONS] as const;
 
 /** Options that are known to be right: for callers that pass the same ones at every call. */
 export class CheckedWaitOptions implements WaitOptions {
@@ -76,6 +84,11 @@ export class CheckedWaitOptions implements WaitOptions {
   constructor(signal: AbortSignal) {
     this.signal = signal;
   }
+}
+
+/** Rejects unknown options; `Order.turnOf` checks the values. */
+export function checkShareOptions(options: ShareOptions | undefined): void {
+  if (options !== undefined) checkOptions("options", options, SHARE_OPTIONS);
 }
 
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
@@ -93,7 +106,7 @@ export function checkTryOptions(wait: number | TryOptions): {
   if (typeof wait !== "object" || wait === null || Array.isArray(wait)) {
     throw new TypeError(`wait must be ms, a number, or { timeoutMs, signal }, got ${show(wait)}`);
   }
-  checkOptions("wait", wait, TRY_OPTIONS);
+  checkOptions("wait", wait, [...TRY_OPTIONS, ...SHARE_OPTIONS]);
   const { timeoutMs = Infinity, signal } = wait;
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
 }

@@ -3,6 +3,7 @@ import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 import type { LocalReservation, WaitOptions } from "./limiter-api.ts";
 import type { Meter } from "./meter.ts";
 import { checkWaitOptions } from "./options.ts";
@@ -41,6 +42,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #taken: Amount;
   #waitedMs = 0;
   #ready: Settlers | undefined;
+  readonly #turn: Turn<Waiter> | undefined;
 
   constructor(
     queue: WaiterQueue,
@@ -50,6 +52,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     asked: number,
     amount: Amount,
     waitMs: number,
+    turn?: Turn<Waiter>,
   ) {
     super(asked, amount);
     this.#queue = queue;
@@ -58,6 +61,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
+    this.#turn = turn;
     queue.add(this);
   }
 
@@ -100,6 +104,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   undo(): void {
     if (!this.cancel()) this.settle(0);
+  }
+
+  override get turn(): Turn<Waiter> | undefined {
+    return this.#turn;
   }
 
   override get taken(): Amount {
