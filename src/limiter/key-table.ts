@@ -16,7 +16,7 @@ import { RoundRobin } from "../stores/round-robin.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "./limiter.ts";
-import type { Decision, LocalLimiter, ShareOptions, WaitOptions } from "./limiter-api.ts";
+import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
 import {
@@ -26,6 +26,7 @@ import {
   type LimiterOptions,
   mostWaiting,
 } from "./options.ts";
+import { FIFO } from "./order.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -133,7 +134,7 @@ export class KeyTable {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) {
       if (isReported) return awake.limiter.decide(permits, options);
-      return awake.limiter[asMember]().decide(permits);
+      return awake.limiter[asMember](options).decide(permits);
     }
     const { policyState } = this.states;
     const amount = policyState.amount(permits);
@@ -255,7 +256,7 @@ export class KeyTable {
    *
    * @param permits the permits of the caller's request
    */
-  wake(key: string, permits?: Permits): LocalLimiter {
+  wake(key: string, permits?: Permits): QueueingLimiter {
     // each call checks one other key, so idle queues are removed in turn
     const [other] = this.#round.next() ?? [];
     if (other !== undefined) this.#awakeOf(other);
@@ -278,6 +279,10 @@ export class KeyTable {
     const limiter = new QueueingLimiter(queue, policies, this.#options, account, meter);
     this.#awake.set(key, { queue, limiter });
     return limiter;
+  }
+
+  get isFair(): boolean {
+    return this.#options.order !== FIFO;
   }
 
   /** Checks the options that say whose turn a call is. */

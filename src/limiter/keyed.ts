@@ -3,6 +3,7 @@ import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { NamesOf, Policies } from "../stores/policies.ts";
+import { reserveBehind } from "./backlog.ts";
 import { type KeyedLimiterOptions, KeyTable } from "./key-table.ts";
 import type {
   Decision,
@@ -13,7 +14,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, type LocalAsked } from "./member.ts";
+import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
@@ -148,14 +149,26 @@ export class KeyLimiter implements LocalLimiter {
     return this.#keys.peek(this.#key, permits, options);
   }
 
-  [asMember](): LocalAsked {
+  [bindShare](options: ShareOptions): BoundLimiter | undefined {
+    if (!this.#keys.isFair) return undefined;
+    return {
+      peek: (permits) => this.peek(permits, options),
+      reserve: (permits) => this.reserve(permits, options),
+      refund: (permits) => this.refund(permits),
+      [reserveBehind]: (permits, backlog) =>
+        this.#keys.wake(this.#key, permits)[reserveBehind](permits, backlog, options),
+      [asMember]: () => this[asMember](options),
+    };
+  }
+
+  [asMember](options?: ShareOptions): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
     return {
       get meter() {
         return keys.meterOf(key);
       },
       amount: (permits) => keys.states.policyState.amount(permits),
-      decide: (permits) => keys.decide(key, permits, undefined, false),
+      decide: (permits) => keys.decide(key, permits, options, false),
       full: (permits) => keys.full(key, permits),
     };
   }

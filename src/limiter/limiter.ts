@@ -29,7 +29,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, type LocalAsked } from "./member.ts";
+import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -42,6 +42,7 @@ import {
   type LimiterOptions,
   mostWaiting,
   type OnFull,
+  shareIn,
 } from "./options.ts";
 import { FIFO, type Order } from "./order.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "./reservation.ts";
@@ -88,6 +89,7 @@ export type Reserved = [
   amount: Amount,
   waitMs: number,
   turn?: Turn<Waiter> | undefined,
+  isAwaited?: boolean,
 ];
 
 /**
@@ -199,7 +201,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const amount = this.#queue.policyState.amount(permits);
-      const turn = this.#order.turnOf(typeof wait === "number" ? undefined : wait, amount);
+      const turn = this.#order.turnOf(shareIn(wait), amount);
       const now = this.#queue.now();
       if (this.#queue.grant(now, amount, undefined, turn)) {
         this.#counts.granted += 1;
@@ -221,17 +223,18 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
 
   reserve(permits: Permits = 1, options?: ShareOptions): LocalReservation {
     checkShareOptions(options);
-    return this.#reserve(permits, undefined, options);
+    return this.#reserve(permits, options);
   }
 
-  [reserveBehind](permits: Permits, backlog: Backlog, options?: ShareOptions): LocalReservation {
-    return this.#reserve(permits, backlog, options);
+  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
+    return this.#reserve(permits, options, backlog, true);
   }
 
   #reserve(
     permits: Permits,
-    backlog: Backlog | undefined,
     options: ShareOptions | undefined,
+    backlog?: Backlog,
+    isAwaited = false,
   ): LocalReservation {
     const amount = this.#queue.policyState.amount(permits);
     const turn = this.#order.turnOf(options, amount);
@@ -243,14 +246,14 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
-    return this.reservation(permits, now, amount, waitMs, turn);
+    return this.reservation(permits, now, amount, waitMs, turn, isAwaited);
   }
 
   /** A reservation that has to wait. */
-  protected reservation(...[permits, now, amount, waitMs, turn]: Reserved): LocalReservation {
+  protected reservation(...[permits, now, amount, waitMs, ...rest]: Reserved): LocalReservation {
     this.#meter.granted(amount, waitMs * 1000);
     const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
-    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs, turn);
+    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs, ...rest);
   }
 
   decide(permits: Permits = 1, options?: ShareOptions): Decision {
@@ -324,11 +327,22 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     return this.#policies.list;
   }
 
-  [asMember](): LocalAsked {
+  [bindShare](options: ShareOptions): BoundLimiter | undefined {
+    if (this.#order === FIFO) return undefined;
+    return {
+      peek: (permits) => this.peek(permits, options),
+      reserve: (permits) => this.reserve(permits, options),
+      refund: (permits) => this.refund(permits),
+      [reserveBehind]: (permits, backlog) => this[reserveBehind](permits, backlog, options),
+      [asMember]: () => this[asMember](options),
+    };
+  }
+
+  [asMember](options?: ShareOptions): LocalAsked {
     return {
       meter: this.#meter,
       amount: (permits) => this.#queue.policyState.amount(permits),
-      decide: (permits) => this.#decide(permits, undefined, false),
+      decide: (permits) => this.#decide(permits, options, false),
       full: (permits) => this.#full(this.#queue.policyState.amount(permits)),
     };
   }

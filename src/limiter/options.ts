@@ -111,6 +111,11 @@ export function checkTryOptions(wait: number | TryOptions): {
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
 }
 
+/** The options of `tryAcquire` that say whose turn a call is. */
+export function shareIn(wait: number | TryOptions): ShareOptions | undefined {
+  return typeof wait === "number" ? undefined : wait;
+}
+
 /** Whether `tryAcquire` got options in the place of permits, which requests one permit. */
 export function isTryOptions(permits: Permits | TryOptions | undefined): permits is TryOptions {
   if (typeof permits !== "object" || permits === null) return false;

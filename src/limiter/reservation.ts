@@ -53,6 +53,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     amount: Amount,
     waitMs: number,
     turn?: Turn<Waiter>,
+    isAwaited = false,
   ) {
     super(asked, amount);
     this.#queue = queue;
@@ -62,6 +63,11 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.waitMs = waitMs;
     this.#taken = amount;
     this.#turn = turn;
+    if (isAwaited) {
+      this.#ready = new Settlers();
+      // it may be given up before `ready` is called
+      this.#ready.promise.catch(() => {});
+    }
     queue.add(this);
   }
 

@@ -2,8 +2,8 @@ import { sizeOf } from "../../ground/permits.ts";
 import { Line } from "../line.ts";
 import type { Place, Waiter } from "../waiter.ts";
 import { Heap } from "./heap.ts";
-import { Ranks } from "./ranks.ts";
-import { type ShareForecast, ShareQueue } from "./share-queue.ts";
+import type { Ranks } from "./ranks.ts";
+import type { ShareForecast, ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
 
 /**
@@ -15,11 +15,9 @@ export class FairLine extends Line {
   readonly #ranks: Ranks<Waiter, ShareQueue<Waiter>>;
   readonly #deadlines = new Heap<Turn<Waiter>>((a, b) => deadlineOf(a) < deadlineOf(b));
 
-  /** @param priorities how many there are */
-  constructor(priorities: number, agingMicros: number) {
+  constructor(ranks: Ranks<Waiter, ShareQueue<Waiter>>) {
     super();
-    const list = Array.from({ length: priorities }, () => new ShareQueue<Waiter>());
-    this.#ranks = new Ranks(list, agingMicros);
+    this.#ranks = ranks;
   }
 
   override get head(): Place | undefined {

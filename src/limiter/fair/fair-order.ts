@@ -9,10 +9,13 @@ import {
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import type { ShareOptions } from "../limiter-api.ts";
-import { FIFO, type Order } from "../order.ts";
+import { FIFO, type Order, type Placed } from "../order.ts";
 import type { Waiter } from "../waiter.ts";
+import { FairFifo } from "./fair-fifo.ts";
 import { FairLine } from "./fair-line.ts";
 import { FairReplay } from "./fair-replay.ts";
+import { Ranks } from "./ranks.ts";
+import { ShareQueue } from "./share-queue.ts";
 import { Turn } from "./turn.ts";
 
 /** How the waiters of a fair limiter are ordered. */
@@ -57,7 +60,7 @@ class FairOrder implements Order {
     this.#agingMicros = 1000 * checkNumber("fair.agingMs", agingMs, aboveZeroOrNever);
   }
 
-  turnOf(options: ShareOptions | undefined, amount: Amount): Turn<Waiter> {
+  turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> {
     const { share = "", weight = 1, priority } = options ?? {};
     checkText("share", share);
     checkNumber("weight", weight, aboveZero);
@@ -74,7 +77,17 @@ class FairOrder implements Order {
   }
 
   open(released: PolicyState, refuse: (waiter: Waiter) => void) {
-    const line = new FairLine(Math.max(1, this.#priorities.length), this.#agingMicros);
+    const line = new FairLine(this.#ranks());
     return { line, replay: new FairReplay(line, released, refuse) };
+  }
+
+  fifo<Member extends Placed<Member>>(now: () => number): FairFifo<Member> {
+    return new FairFifo(this.#ranks(), now);
+  }
+
+  #ranks<Item>(): Ranks<Item, ShareQueue<Item>> {
+    const length = Math.max(1, this.#priorities.length);
+    const list = Array.from({ length }, () => new ShareQueue<Item>());
+    return new Ranks(list, this.#agingMicros);
   }
 }
