@@ -10,9 +10,10 @@ import {
 import { type Clock, checkClock, systemClock } from "../../ground/clock.ts";
 import { listPermits, type Permits } from "../../ground/permits.ts";
 import { checkPermits } from "../correct.ts";
+import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 
-export interface LimitedFetchOptions {
+export interface LimitedFetchOptions extends SharedBy<[request: Request]> {
   /**
    * The permits of a request, or a function that returns them. The function receives a copy of the
    * request and may read its body (a body that can be read only once is left out). Default 1.
@@ -76,6 +77,7 @@ const OPTIONS = [
   "adaptive",
   "fetch",
   "clock",
+  ...SHARED_BY,
 ] as const;
 
 const wholeAtLeastZero: Bound = {
@@ -105,5 +107,6 @@ export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
     adaptive: adaptive && checkAdaptive(adaptive),
     fetch: options.fetch,
     clock: checkClock(clock),
+    shareOf: (request: Request) => shareOf(options, request),
   };
 }
