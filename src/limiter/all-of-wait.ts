@@ -42,7 +42,7 @@ import {
   type SharedLimiter,
   type Taken,
 } from "./member.ts";
-import { FIFO } from "./order.ts";
+import { refuseShares } from "./options.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
 /** A rate limiter of a combination, with its member. */
@@ -78,7 +78,7 @@ export function boundTo(
     const limiter = (entry.limiter as Partial<SharedLimiter>)[bindShare]?.(share);
     return limiter === undefined ? entry : { limiter, member: memberOf(limiter) };
   });
-  if (!isFair && bound.every((entry, i) => entry === entries[i])) FIFO.turnOf(share, 1);
+  if (!isFair && bound.every((entry, i) => entry === entries[i])) refuseShares(share);
   return bound;
 }
 

@@ -26,7 +26,8 @@ import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { type FairOptions, orderOf } from "./fair/fair-order.ts";
+import { type FifoQueue, fifoOf } from "./fair/fair-fifo.ts";
+import { orderOf } from "./fair/fair-order.ts";
 import type { Turn } from "./fair/turn.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember, type PlacesMember } from "./member.ts";
@@ -35,10 +36,11 @@ import {
   checkLimiterOptions,
   checkTryOptions,
   checkWaitOptions,
+  type FairOptions,
   type OnFull,
   shareIn,
 } from "./options.ts";
-import { FIFO, type FifoQueue, type Order } from "./order.ts";
+import { FIFO, type Order } from "./order.ts";
 import { PlaceMember } from "./place-member.ts";
 
 export interface ConcurrencyOptions {
@@ -132,7 +134,7 @@ export class ConcurrencyLimiter implements Counted {
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
     this.#order = orderOf(options.fair);
-    this.#line = this.#order.fifo(() => this.#now());
+    this.#line = fifoOf(this.#order, () => this.#now());
     this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 

@@ -11,7 +11,6 @@ import {
 } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
 import { type Permits, TRY_OPTIONS } from "../ground/permits.ts";
-import type { FairOptions } from "./fair/fair-order.ts";
 import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
@@ -31,6 +30,20 @@ export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
  * still applies: beyond it every call is refused.
  */
 export type OnFull = (typeof ON_FULL)[number];
+
+/** How the waiters of a fair limiter are ordered. */
+export interface FairOptions {
+  /**
+   * The values of `priority`, the highest first: a caller goes before all callers of lower priorities,
+   * whatever their shares. A caller without a `priority` has the lowest. Default: none.
+   */
+  readonly priorities?: readonly string[] | undefined;
+  /**
+   * Protects lower priorities against starvation: a priority with waiters of which none was released for
+   * this long, ms, releases one before the higher ones. Above 0, default `Infinity`.
+   */
+  readonly agingMs?: number | undefined;
+}
 
 export interface LimiterOptions {
   /**
@@ -91,11 +104,28 @@ export function checkShareOptions(options: ShareOptions | undefined): void {
   if (options !== undefined) checkOptions("options", options, SHARE_OPTIONS);
 }
 
+/** Rejects the options of a fair limiter where there is none. */
+export function refuseShares(options: ShareOptions | undefined): void {
+  if (options === undefined) return;
+  const { share, weight, priority } = options;
+  if (share === undefined && weight === undefined && priority === undefined) return;
+  throw new TypeError(
+    "share, weight and priority need a limiter that was created with { fair: true }",
+  );
+}
+
+/** Does not check `share`, `weight` and `priority`: see `Order.turnOf` and `refuseShares`. */
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
   if (options === undefined) return undefined;
   if (options instanceof CheckedWaitOptions) return options.signal;
   checkOptions("options", options, WAIT_OPTIONS);
   return checkSignal(options.signal);
+}
+
+/** Does the same where no option but `signal` is allowed. */
+export function checkSignalOptions(options: WaitOptions | undefined): AbortSignal | undefined {
+  refuseShares(options);
+  return checkWaitOptions(options);
 }
 
 export function checkTryOptions(wait: number | TryOptions): {

@@ -6,7 +6,7 @@ import type { PolicyState } from "../stores/policy-state.ts";
 import type { Turn } from "./fair/turn.ts";
 import type { LocalReservation, WaitOptions } from "./limiter-api.ts";
 import type { Meter } from "./meter.ts";
-import { checkWaitOptions } from "./options.ts";
+import { checkSignalOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";
 import type { WaiterQueue } from "./waiter-queue.ts";
 
@@ -73,7 +73,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   ready(options?: WaitOptions): Promise<number> {
     try {
-      const signal = checkWaitOptions(options);
+      const signal = checkSignalOptions(options);
       if (this.isWaiting()) {
         if (!signal?.aborted) return this.#whenReady(signal);
         this.#leave(signal.reason);
@@ -178,7 +178,7 @@ export class GrantedReservation implements LocalReservation {
   }
 
   async ready(options?: WaitOptions): Promise<number> {
-    checkWaitOptions(options)?.throwIfAborted();
+    checkSignalOptions(options)?.throwIfAborted();
     return 0;
   }
 

@@ -1,10 +1,30 @@
-import type { FifoQueue, Placed } from "../order.ts";
+import { Fifo } from "../fifo.ts";
+import type { Order } from "../order.ts";
 import type { Ranks } from "./ranks.ts";
 import type { ShareQueue } from "./share-queue.ts";
 import type { Turn } from "./turn.ts";
 
+/** A member of such a queue. */
+export interface Placed<Member> {
+  readonly turn: Turn<Member> | undefined;
+}
+
+export type FifoQueue<Member> = Pick<
+  Fifo<Member>,
+  "size" | "head" | "append" | "remove" | "shift" | typeof Symbol.iterator
+>;
+
+/** Returns the queue of a limiter that has no state. @param now the time, microseconds */
+export function fifoOf<Member extends Placed<Member>>(
+  order: Order,
+  now: () => number,
+): FifoQueue<Member> {
+  const ranks = order.ranks<Member>();
+  return ranks === undefined ? new Fifo() : new FairFifo(ranks, now);
+}
+
 /** The waiters of a fair limiter that has no state: first in, first out within each share. */
-export class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
+class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
   readonly #ranks: Ranks<Member, ShareQueue<Member>>;
   readonly #now: () => number;
   #size = 0;

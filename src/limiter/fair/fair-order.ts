@@ -9,28 +9,14 @@ import {
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import type { ShareOptions } from "../limiter-api.ts";
-import { FIFO, type Order, type Placed } from "../order.ts";
+import type { FairOptions } from "../options.ts";
+import { FIFO, type Order } from "../order.ts";
 import type { Waiter } from "../waiter.ts";
-import { FairFifo } from "./fair-fifo.ts";
 import { FairLine } from "./fair-line.ts";
 import { FairReplay } from "./fair-replay.ts";
 import { Ranks } from "./ranks.ts";
 import { ShareQueue } from "./share-queue.ts";
 import { Turn } from "./turn.ts";
-
-/** How the waiters of a fair limiter are ordered. */
-export interface FairOptions {
-  /**
-   * The values of `priority`, the highest first: a caller goes before all callers of lower priorities,
-   * whatever their shares. A caller without a `priority` has the lowest. Default: none.
-   */
-  readonly priorities?: readonly string[] | undefined;
-  /**
-   * Protects lower priorities against starvation: a priority with waiters of which none was released for
-   * this long, ms, releases one before the higher ones. Above 0, default `Infinity`.
-   */
-  readonly agingMs?: number | undefined;
-}
 
 const aboveZeroOrNever = { words: "a number above 0", holds: (value: number) => value > 0 };
 
@@ -77,15 +63,11 @@ class FairOrder implements Order {
   }
 
   open(released: PolicyState, refuse: (waiter: Waiter) => void) {
-    const line = new FairLine(this.#ranks());
+    const line = new FairLine(this.ranks());
     return { line, replay: new FairReplay(line, released, refuse) };
   }
 
-  fifo<Member extends Placed<Member>>(now: () => number): FairFifo<Member> {
-    return new FairFifo(this.#ranks(), now);
-  }
-
-  #ranks<Item>(): Ranks<Item, ShareQueue<Item>> {
+  ranks<Item>(): Ranks<Item, ShareQueue<Item>> {
     const length = Math.max(1, this.#priorities.length);
     const list = Array.from({ length }, () => new ShareQueue<Item>());
     return new Ranks(list, this.#agingMicros);
