@@ -57,7 +57,7 @@ interface Headed<Item> {
 
 function isBefore<Item>(a: Headed<Item>, b: Headed<Item>): boolean {
   if (a.start !== b.start) return a.start < b.start;
-  return (a.head?.number ?? 0) < (b.head?.number ?? 0);
+  return (a.head as Turn<Item>).number < (b.head as Turn<Item>).number;
 }
 
 /** The start tag of a request. @param servedAt the number of the arrival before the last service */
