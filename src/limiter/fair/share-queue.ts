@@ -149,8 +149,7 @@ export class ShareQueue<Item> {
 
   /** Undoes the service of a request that was served in advance. */
   refund({ name, cost }: Turn<Item>): void {
-    const share = this.#waiting.get(name) ?? this.#idle.get(name);
-    if (share === undefined) return;
+    const share = this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share<Item>(name);
     share.finish -= cost;
     if (share.head !== undefined) this.#restart(share);
   }

@@ -77,6 +77,21 @@ places("waiters may leave, be cleared, and time out", async () => {
   assert.is(limiter.active, 0);
 });
 
+places("drop-oldest drops the caller that would go next", async () => {
+  const clock = new FakeClock();
+  const limiter = ConcurrencyLimiter.create(1, {
+    ...{ clock, fair: true, maxWaiting: 1, onFull: "drop-oldest" },
+  });
+  const lease = await limiter.acquire();
+  const dropped = watch(clock, limiter.acquire({ share: "a" }));
+  const waits = watch(clock, limiter.acquire({ share: "b" }));
+  await clock.advance(0);
+  assert.is((dropped.error as { facts?: { dropped?: boolean } }).facts?.dropped, true);
+  lease.release();
+  await clock.advance(0);
+  assert.is(waits.at, 0);
+});
+
 places("a limiter that is not fair refuses a share", async () => {
   const limiter = ConcurrencyLimiter.create(1);
   assert.match(String(await failure(() => limiter.acquire({ share: "a" }))), /fair: true/);
@@ -154,6 +169,28 @@ both("a combination without a fair limiter refuses a share, with places too", as
   assert.match(String(await failure(() => allOf(other).acquire(1, share))), /fair: true/);
   const leasing = allOf(other, ConcurrencyLimiter.create(1));
   assert.match(String(await failure(() => leasing.acquire(share))), /fair: true/);
+});
+
+both("a caller of a combination is not dropped to make room", async () => {
+  const clock = new FakeClock();
+  const rate = RateLimiter.create(10, {
+    ...{ clock, burstSeconds: 0, fair: true, maxWaiting: 2, onFull: "drop-oldest" },
+  });
+  rate.tryAcquire();
+  const combined = watch(clock, allOf(rate).acquire(1, { share: "a" }));
+  const single = watch(clock, rate.acquire(1, { share: "a" }));
+  await clock.advance(0);
+  const next = watch(clock, rate.acquire(1, { share: "b" }));
+  await clock.advance(0);
+  assert.is(single.error instanceof Error, true);
+  await clock.advance(1000);
+  assert.is(combined.error ?? next.error, undefined);
+});
+
+both("a share of a keyed limiter that is not fair is refused", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 10 });
+  const limiter = allOf(KeyedLimiter.create(policy).for("one"));
+  assert.match(String(await failure(() => limiter.acquire(1, { share: "a" }))), /fair: true/);
 });
 
 both("tryAcquire with a time: the share goes to the limiters that are fair", async () => {

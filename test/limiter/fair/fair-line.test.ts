@@ -167,6 +167,17 @@ test("a cancelled reservation is not charged to its share", async () => {
   assert.is(order.indexOf("a") < 4, true, order.join(""));
 });
 
+test("a cancelled reservation is not charged to the waiters behind it either", async () => {
+  const { clock, limiter, order, many } = busy();
+  const reservation = limiter.reserve(50, { share: "a" });
+  many("a", 2);
+  many("b", 4);
+  reservation.cancel();
+  await clock.advance(400);
+  assert.is(order.join("").includes("a"), true, order.join(""));
+  await clock.advance(10_000);
+});
+
 test("a cancelled waiter leaves no gap and costs its share nothing", async () => {
   const { clock, order, many, acquire } = busy();
   const controller = new AbortController();
