@@ -19,7 +19,7 @@ const tokens = new TokenLimiter({ tokensPerInterval: PLENTY, interval: 1 });
 const flexible = new RateLimiterQueue(new RateLimiterMemory({ points: PLENTY, duration: 1 }));
 const queue = new PQueue({ intervalCap: PLENTY, interval: 1000 });
 const bottleneck = new Bottleneck({ reservoir: PLENTY });
-// it makes a token for each permit, and a timer for each call
+// async-sema creates a token for each permit, and a timer for each call
 const sema = RateLimit(2 ** 20, { timeUnit: 1 });
 
 console.log("await acquire(), never limited");

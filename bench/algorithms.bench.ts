@@ -1,8 +1,8 @@
 /**
- * What does a decision cost under each algorithm, let in and refused, at a limit of 10 and of 100 000? It cannot cost less than the
- * clock that it reads. Every limiter is full when it is measured: the sliding log at 100 000 holds as many entries. So
- * that one permit comes back for each call, whatever the machine, the limiters read the real clock and tell a time of their
- * own, a microsecond a call.
+ * What does a decision cost under each algorithm, let in and refused, at a limit of 10 and of 100 000? The lower bound is the cost of
+ * reading the clock. Every limiter has used its whole limit when it is measured: the sliding log at 100 000 holds as many entries.
+ * The limiters' clock reads the real one but advances by one microsecond a call. So exactly one permit comes back for each call, on
+ * any machine.
  */
 import { MemoryStore } from "express-rate-limit";
 import { TokenBucket } from "limiter";
@@ -26,11 +26,11 @@ import { compare } from "./lib/compare.ts";
 import { target, times } from "./lib/report.ts";
 
 const BASELINE = "performance.now()";
-/** Microseconds in which one permit comes back: at once, or not in this run. */
+/** Microseconds until one permit comes back: one call, or longer than this run. */
 const INTERVALS = { "let in": 1, refused: 1e9 };
 type Outcome = keyof typeof INTERVALS;
 
-/** A burst of `limit`, then one permit in so many microseconds. */
+/** Returns policies that allow a burst of `limit`, then one permit every `interval` microseconds. */
 function policies(limit: number, interval: number): Record<string, Policy> {
   const permitsPerSecond = 1e6 / interval;
   const windowMs = (limit * interval) / 1000;
@@ -42,7 +42,7 @@ function policies(limit: number, interval: number): Record<string, Policy> {
     "tokenBucket, stepped": tokenBucket({ capacity: limit, refill: 1, everyMs, stepped: true }),
     leakyBucket: leakyBucket({ permitsPerSecond, capacity: limit, nodelay: limit }),
     smoothBursty: smoothBursty({ permitsPerSecond, burstSeconds, prefilled: true }),
-    // which is cold, and then a third as fast
+    // a cold limiter is three times slower than its stable rate
     smoothWarmingUp: smoothWarmingUp({
       permitsPerSecond: 3 * permitsPerSecond,
       warmupMs: windowMs,
@@ -66,11 +66,11 @@ class SteppingClock implements Clock {
   }
 
   wakeAt(): never {
-    throw new Error("nobody waits here");
+    throw new Error("this bench never waits");
   }
 }
 
-/** A limiter from which everything has been taken, at an instant each. */
+/** Returns a limiter whose limit is used up. Each permit was taken at an instant of its own. */
 function full(policy: Policy, limit: number, outcome: Outcome): LocalLimiter {
   const clock = new SteppingClock();
   const limiter = Limiter.create(policy, { clock });
@@ -78,7 +78,7 @@ function full(policy: Policy, limit: number, outcome: Outcome): LocalLimiter {
   clock.step = 0;
   while (limiter.tryAcquire()) {}
   clock.step = 1;
-  // windows that were filled before they ended have to go first
+  // windows that were filled before their end must expire first
   for (let i = 0; i < 3 * limit; i++) limiter.tryAcquire();
   for (let i = 0; i < limit; i++) {
     if (limiter.tryAcquire() !== (outcome === "let in"))
@@ -87,7 +87,7 @@ function full(policy: Policy, limit: number, outcome: Outcome): LocalLimiter {
   return limiter;
 }
 
-/** On the real clock. */
+/** The peers use the real clock. */
 const peersOf: Record<Outcome, (limit: number) => Promise<Record<string, () => unknown>>> = {
   async "let in"() {
     const bucket = new TokenBucket({ bucketSize: 1e9, tokensPerInterval: 1e9, interval: 1 });

@@ -1,6 +1,6 @@
 /**
- * What do counters and channels cost, with nobody listening and with somebody? `--than <index.js>` sets another build of the package
- * beside this one, such as one from before a change.
+ * What do counters and channels cost, without a subscriber and with one? `--than <index.js>` compares with another build of the
+ * package, such as one from before a change.
  */
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -16,7 +16,7 @@ const flag = process.argv.indexOf("--than");
 const build = flag < 0 ? undefined : pathToFileURL(resolve(process.argv[flag + 1] ?? "")).href;
 const other: { RateLimiter: Make } | undefined = build && (await import(build));
 
-/** Each makes a call, on a limiter of the one build or of the other. */
+/** Each returns the call to measure, on a limiter of the given build. */
 const calls: Record<string, (make: Make) => () => unknown> = {
   "tryAcquire(), let in": (make) => {
     const limiter = make.create(PLENTY);
@@ -35,7 +35,7 @@ const calls: Record<string, (make: Make) => () => unknown> = {
 const clock = () => keep(performance.now());
 
 for (const [name, make] of Object.entries(calls)) {
-  console.log(`\n${name}, nobody listens`);
+  console.log(`\n${name}, without a subscriber`);
   const ratio = await compare({
     "performance.now()": clock,
     "smooth-limiter": make(RateLimiter),
@@ -50,16 +50,16 @@ for (const [name, make] of Object.entries(calls)) {
   }
 }
 
-let heard = 0;
+let events = 0;
 diagnostics.wait.subscribe(() => {
-  heard += 1;
+  events += 1;
 });
 diagnostics.refused.subscribe(() => {
-  heard += 1;
+  events += 1;
 });
 for (const [name, make] of Object.entries(calls)) {
-  console.log(`\n${name}, somebody listens`);
-  const before = heard;
+  console.log(`\n${name}, with a subscriber`);
+  const before = events;
   await compare({ "performance.now()": clock, "smooth-limiter": make(RateLimiter) });
-  console.log(heard > before ? "each call was told" : "nothing was told: nobody waited");
+  console.log(events > before ? "each call published an event" : "no event: no call waited");
 }

@@ -1,10 +1,13 @@
 /**
  * Is a limit shared fairly, and what does that cost? 50 tenants share 500 calls a second. Tenant i has 1 to
  * 1000 callers, each of which calls again as soon as its call has gone. Jain's index of what the tenants got is
- * (Σx)² / (n Σx²): 1 where all got the same, 1/50 where one got everything.
+ * (Σx)² / (n Σx²): 1 where all got the same, 1/50 where one got everything. In real time, where a late timer
+ * favours tenants with many callers; and on a simulated clock, where the machine has no say.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import Bottleneck from "bottleneck";
 import { RateLimiter } from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
 import { short } from "./lib/options.ts";
 import { nanos, table, target, times } from "./lib/report.ts";
 
@@ -15,7 +18,28 @@ const FOR_MS = short ? 2000 : 10_000;
 /** Waits for the turn of a tenant. */
 type Call = (tenant: string) => Promise<unknown>;
 
-const candidates: Record<string, () => { call: Call; end(): void }> = {
+interface Candidate {
+  readonly call: Call;
+  end(): void;
+  /** Lets the time pass; absent: real time. */
+  pass?(ms: number): Promise<void>;
+}
+
+function onFakeClock(fair: boolean): Candidate {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(RATE, { clock, burstSeconds: 0, fair });
+  return {
+    call: (share) => limiter.acquire(1, fair ? { share } : undefined),
+    end: () => limiter.setRate(Infinity),
+    pass: (ms) => clock.advance(ms),
+  };
+}
+
+const FAIR_SIMULATED = "fair: true, simulated clock";
+
+const candidates: Record<string, () => Candidate> = {
+  "one queue, simulated clock": () => onFakeClock(false),
+  [FAIR_SIMULATED]: () => onFakeClock(true),
   "one queue": () => {
     const limiter = RateLimiter.create(RATE, { burstSeconds: 0 });
     return { call: () => limiter.acquire(), end: () => limiter.setRate(Infinity) };
@@ -45,8 +69,8 @@ interface Result {
   readonly served: readonly number[];
 }
 
-async function share(make: () => { call: Call; end(): void }, tenants: number): Promise<Result> {
-  const { call, end } = make();
+async function share(make: () => Candidate, tenants: number): Promise<Result> {
+  const { call, end, pass = sleep } = make();
   const served = Array.from({ length: tenants }, () => 0);
   let open = true;
   for (let tenant = 0; tenant < tenants; tenant++) {
@@ -59,7 +83,7 @@ async function share(make: () => { call: Call; end(): void }, tenants: number): 
     const load = Math.round(1000 ** (tenant / (TENANTS - 1)));
     for (let i = 0; i < load; i++) loop().catch(() => {});
   }
-  await new Promise((resolve) => setTimeout(resolve, FOR_MS));
+  await pass(FOR_MS);
   open = false;
   end();
   const sum = served.reduce((a, b) => a + b, 0);
@@ -73,7 +97,7 @@ for (const [name, make] of Object.entries(candidates)) {
   const { index, served } = await share(make, TENANTS);
   // only 5 tenants are there: what do they get of the whole limit?
   const few = await share(make, 5);
-  if (name === "fair: true") fairIndex = index;
+  if (name === FAIR_SIMULATED) fairIndex = index;
   const used = few.served.reduce((a, b) => a + b, 0) / ((RATE * FOR_MS) / 1000);
   rows.push([
     name,

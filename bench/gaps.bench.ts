@@ -1,6 +1,6 @@
 /**
- * How even is the pace? One worker at 1 000 a second, and how far each gap is from 1 ms. `systemClock` is as even as the platform's timers,
- * `preciseClock` spends the last milliseconds looking at the clock.
+ * How even is the pace? One worker asks for 1 000 permits a second, and the deviation of each gap from 1 ms is measured. `systemClock` is
+ * as even as the platform's timers; `preciseClock` reads the clock in a loop for the last milliseconds.
  */
 import { RateLimit } from "async-sema";
 import Bottleneck from "bottleneck";
@@ -43,7 +43,7 @@ function paced(clock: Clock): Wait {
   return () => limiter.acquire();
 }
 
-/** What a bare timer can do on this machine. */
+/** Shows how even a bare timer is on this machine. */
 function ticks(): Wait {
   let tick = () => {};
   setInterval(() => tick(), INTERVAL_MS);
@@ -53,7 +53,7 @@ function ticks(): Wait {
     });
 }
 
-/** What this machine can do at all. */
+/** Shows how even a pace can be on this machine. */
 function spin(): Wait {
   let next = performance.now();
   return async () => {
@@ -86,7 +86,7 @@ const of = (name: string, key: keyof Evenness, q: number) =>
   );
 const ms = (value: number) => `${value.toFixed(3)} ms`;
 table(
-  ["1 000 a second, 1 worker", "p50", "p99", "p99 of the calmest", "of the worst round"],
+  ["1 000 a second, 1 worker", "p50", "p99", "p99 of the best round", "p99 of the worst round"],
   Object.keys(candidates).map((name) => [
     name,
     ms(of(name, "p50", 0.5)),
@@ -95,7 +95,7 @@ table(
     ms(of(name, "p99", 1)),
   ]),
 );
-/** Where this machine does no better on its own, a miss says nothing about the limiter. */
+/** A missed target counts only where the bare baseline reaches it on this machine. */
 function judge(name: string, bare: string, mostMs: number): void {
   const [got, possible] = [of(name, "p99", 0.5), of(bare, "p99", 0.5)];
   const reached = got <= mostMs || (possible > mostMs ? undefined : false);

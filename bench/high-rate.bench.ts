@@ -1,7 +1,7 @@
 /**
- * Is a high rate kept in real time, with a long queue? 200 000 jobs wait, 50 000 may start in a second, and nothing is stored
- * (`burstSeconds: 0`), so what a late timer or a garbage collection costs is lost. Each contender has a process of its own. A bare loop of timers that
- * starts what is due shows what this machine reaches at that rate.
+ * Is a high rate kept in real time, with a long queue? 200 000 jobs wait, and 50 000 may start in a second. No permits are stored
+ * (`burstSeconds: 0`), so the time lost to a late timer or a garbage collection is not made up later. Each contender has its own
+ * process. A bare loop of timers that starts every job that is due shows what this machine can reach.
  */
 
 import { fileURLToPath } from "node:url";
@@ -22,7 +22,7 @@ const BARE = "a loop of timers";
 
 type Job = () => void;
 
-/** Queues all jobs, then returns what lets them start. */
+/** Queues all jobs, and returns the function that lets them start. */
 const contenders: Record<string, (job: Job) => () => void> = {
   [BARE]: (job) => () => {
     const startedAt = performance.now();
@@ -45,7 +45,7 @@ const contenders: Record<string, (job: Job) => () => void> = {
     for (let i = 0; i < JOBS; i++) void queue.add(job);
     return () => queue.start();
   },
-  // 200 000 jobs would keep it busy for longer than the bench takes
+  // 200 000 jobs would take bottleneck longer than the whole bench
   "bottleneck, minTime, a tenth of the jobs": (job) => {
     const bottleneck = new Bottleneck({ minTime: 1000 / RATE });
     return () => {
@@ -55,9 +55,9 @@ const contenders: Record<string, (job: Job) => () => void> = {
 };
 
 interface Finding {
-  /** Of the rate. */
+  /** The share of the rate that was reached. */
   readonly share: number;
-  /** Of a core. */
+  /** The share of a core that was used. */
   readonly core: number;
 }
 
@@ -98,7 +98,7 @@ const rows = names.map((name) => {
 });
 console.log(`${JOBS.toLocaleString("en")} jobs queued, ${RATE.toLocaleString("en")} a second`);
 table(
-  ["", "of the rate", "of a core"],
+  ["", "share of the rate", "share of a core"],
   rows.map(({ name, share, core }) => [name, percent(share), percent(core)]),
 );
 const shareOf = (wanted: string) => rows.find(({ name }) => name === wanted)?.share ?? Number.NaN;
@@ -106,7 +106,7 @@ const reachable = shareOf(BARE);
 const share = shareOf("PacedQueue");
 target(
   "PacedQueue, at least 99.9 % of the rate",
-  // where a bare loop does not reach it, the machine is too busy to judge
+  // if the bare loop misses the target too, the machine is too busy for a verdict
   share >= 0.999 ? true : reachable >= 0.999 ? false : undefined,
   `${percent(share)}; ${BARE} reaches ${percent(reachable)}`,
 );

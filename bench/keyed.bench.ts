@@ -1,7 +1,7 @@
 /**
- * What does a key of a `KeyedLimiter` cost among a million: how many bytes, its own string included, and how long does it take to ask
- * for one at random? It cannot take less than a Map and the clock. Bytes are weighed in a process of its own for each candidate, times
- * are measured side by side, on the same keys in the same order.
+ * What does a key of a `KeyedLimiter` cost among a million: how many bytes, its string included, and how long does a call with a random
+ * key take? The lower bound is a Map and the clock. Bytes are measured in a separate process for each candidate. Times are measured
+ * side by side, on the same keys in the same order.
  */
 import { fileURLToPath } from "node:url";
 import { MemoryStore } from "express-rate-limit";
@@ -25,7 +25,7 @@ const BARE = "Map<string, number>";
 const BARE_CLOCK = `${BARE} and performance.now()`;
 const HOUR_MS = 3_600_000;
 
-/** Room for all hits of a run, and no key is full again before it ends. */
+/** Large enough for all hits of a run. No key gets back to its full limit before the end. */
 const SIZE = 1e6;
 const policies: Record<string, Policy> = {
   gcra: gcra({ limit: SIZE, periodMs: SIZE * HOUR_MS }),
@@ -37,12 +37,12 @@ const policies: Record<string, Policy> = {
   }),
 };
 
-/** The others are here to be seen. */
+/** The policies with a target. The others are only shown. */
 const JUDGED = ["gcra", "tokenBucket"];
 
 /**
- * An hour later. V8 keeps instants up to 2^31 microseconds, which is 36 minutes, in fewer bytes than later ones: most keys of
- * most processes are older than that.
+ * A clock that can be moved ahead by an hour. V8 stores instants up to 2^31 microseconds (36 minutes) in fewer bytes than later ones,
+ * and most processes run for longer than that.
  */
 class LaterClock implements Clock {
   aheadMs = 0;
@@ -52,11 +52,11 @@ class LaterClock implements Clock {
   }
 
   wakeAt(): never {
-    throw new Error("nobody waits here");
+    throw new Error("this bench never waits");
   }
 }
 
-/** Each makes what hits a key. */
+/** Each returns the function that hits a key. */
 const candidates: Record<string, () => (key: string) => unknown> = {
   [BARE]: () => {
     const map = new Map<string, number>();
@@ -95,14 +95,14 @@ async function hitEach(keys: Iterable<string>, hit: (key: string) => unknown): P
   }
 }
 
-/** In the process of its own. The first keys are there before, so that what is made once is not weighed. */
+/** Runs in the candidate's own process. The first keys exist before the measurement, so that one-time costs do not count. */
 async function weigh(name: string): Promise<{ bytes: number }> {
   const hit = (candidates[name] as () => (key: string) => unknown)();
   await hitEach(names(10), hit);
   const before = await heap();
   await hitEach(names(KEYS), hit);
   const bytes = ((await heap()) - before) / KEYS;
-  await hitEach(names(1), hit); // which was needed until here
+  await hitEach(names(1), hit); // keeps the candidate alive during the measurement
   return { bytes };
 }
 
@@ -122,7 +122,7 @@ for (const name of JUDGED) {
   target(`a key of ${name} takes at most 140 B`, bytes(name) <= 140, `${bytes(name).toFixed(0)} B`);
 }
 
-/** The same strings in the same order for each. */
+/** The keys in random order: the same strings in the same order for each candidate. */
 const keys = [...names(KEYS)];
 const order = shuffled(keys);
 
@@ -137,7 +137,7 @@ function shuffled(list: readonly string[]): string[] {
   return mixed;
 }
 
-/** Hits one key after the other. */
+/** Returns a function that hits the next key at each call. */
 function inOrder(hit: (key: string) => unknown): () => unknown {
   let next = 0;
   return () => {

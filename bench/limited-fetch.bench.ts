@@ -1,6 +1,6 @@
 /**
- * What does `limitedFetch` cost when there is nothing to wait for? Instead of a network, whose noise would hide it, there
- * is a `fetch` that makes the request and the response that every one has to make, and answers at once.
+ * What does `limitedFetch` cost when there is nothing to wait for? The noise of a network would hide that. So the baseline is a `fetch`
+ * that answers at once; it only creates the request and the response, as every `fetch` must.
  */
 import pThrottle from "p-throttle";
 import { RateLimiter } from "smooth-limiter";
@@ -21,7 +21,7 @@ const telling = instant({ ratelimit: '"plenty";r=1000000;t=60' });
 
 const limiter = RateLimiter.create(PLENTY);
 const limited = limitedFetch(limiter, { fetch: silent });
-const told = limitedFetch(limiter, { fetch: telling });
+const limitedByServer = limitedFetch(limiter, { fetch: telling });
 const throttled = pThrottle({ limit: PLENTY, interval: 1000 })(silent);
 const url = "http://api.test/things";
 
@@ -29,7 +29,7 @@ console.log("a request that is answered at once, never limited");
 const ratio = await compare({
   "fetch that answers at once": () => silent(url),
   limitedFetch: () => limited(url),
-  "limitedFetch, and the server tells its limit": () => told(url),
+  "limitedFetch, and the server sends its limit": () => limitedByServer(url),
   "p-throttle": () => throttled(url),
 });
 const ours = ratio("limitedFetch", "fetch that answers at once");

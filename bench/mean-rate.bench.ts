@@ -1,6 +1,7 @@
 /**
- * Is the pace kept? In real time, and on a simulated clock, where the machine has no say. Timers are late, and whoever pays for that is slow. In each cell workers ask again as soon as they are let in;
- * the mean rate is that of the steady state: the store is spent, the warm-up over.
+ * Is the pace kept? Timers are late, and a limiter that does not make up for that is too slow. It is measured in real time, and on a
+ * simulated clock, which a busy machine does not disturb. In each cell, workers ask again as soon as they are granted a permit. The mean
+ * rate is that of the steady state: stored permits are used up, and the warm-up is over.
  */
 import { RateLimit } from "async-sema";
 import Bottleneck from "bottleneck";
@@ -14,19 +15,19 @@ import { type Drift, driftOf, mostIn, pace, type Wait } from "./lib/pace.ts";
 import { table, target } from "./lib/report.ts";
 import { wasCalm, watchStalls } from "./lib/stalls.ts";
 
-/** A credit for late timers ends here; what was measured while the loop stood still for longer is left out. */
+/** The most lateness that the limiter makes up for. Periods in which the event loop stood still for longer are left out. */
 const LONGEST_LATENESS_MS = 10;
-/** Late is late: who is let in 4 ms late, and close to the next, makes 1.04 times the rate of any 100 ms. */
+/** A grant that is 4 ms late comes close to the next grant, which makes up to 1.04 times the rate in some 100 ms. */
 const CALM_MS = 4;
 
-/** A store is spent, a warm-up over. */
+/** After this time stored permits are used up, and a warm-up is over. */
 const SETTLE_MS = 600;
 const FOR_MS = short ? 1200 : 3000;
 
 const KINDS = {
   "burstSeconds 1": (rate: number, clock = systemClock) => {
     const limiter = RateLimiter.create(rate, { prefilled: true, clock });
-    limiter.charge(rate); // the store is spent
+    limiter.charge(rate); // uses up the stored permits
     return limiter;
   },
   "burstSeconds 0": (rate: number, clock = systemClock) =>
@@ -46,7 +47,7 @@ interface Cell {
 interface Finding {
   readonly cell: Cell;
   readonly drift: Drift;
-  /** Times the rate. */
+  /** The most grants in any 100 ms, as a multiple of the rate. */
   readonly in100ms: number;
   readonly in1s: number;
 }
@@ -82,10 +83,10 @@ async function measure(cell: Cell): Promise<Finding> {
   };
 }
 
-/** Whether there is enough to judge by. */
+/** Whether enough of the measurement was undisturbed for a verdict. */
 const clear = ({ drift }: Finding) => drift.calmMs > FOR_MS / 2;
 
-/** Some at a time: one, so that no cell holds up another; for CI all at once. */
+/** Measures one cell at a time, so that no cell delays another. CI measures all at once. */
 async function inTurn(cells: Cell[], atATime = short ? cells.length : 1): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (let i = 0; i < cells.length; i += atATime) {
@@ -95,7 +96,7 @@ async function inTurn(cells: Cell[], atATime = short ? cells.length : 1): Promis
 }
 
 watchStalls();
-const slow = Promise.all(cells(50).map(measure)); // so few that they hold up nobody
+const slow = Promise.all(cells(50).map(measure)); // at this rate they delay no other cell
 const medium = await inTurn(cells(1000));
 const fast = await inTurn(cells(10_000));
 const ours = [...(await slow), ...medium, ...fast];
@@ -117,9 +118,9 @@ const head = [
   "a second",
   "workers",
   "mean rate off by",
-  "of calm",
-  "most in 100 ms",
-  "most in 1 s",
+  "measured for",
+  "most in any 100 ms",
+  "most in any 1 s",
 ];
 table(head, ours.map(row));
 
@@ -138,7 +139,7 @@ target(
   `${over.length} cells above, ${seen} of ${ours.length} seen`,
 );
 
-console.log("\none worker, on a simulated clock with late timers, off by");
+console.log("\nerror of the mean rate: one worker, on a simulated clock with late timers");
 const SHARES = [0, 0.5, 0.8, 0.95];
 const simulated: number[] = [];
 const simulations: string[][] = [];
@@ -155,7 +156,7 @@ const farthest = simulated.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a))
 const nowhere = Math.abs(farthest) <= 0.001;
 target("late timers cost a busy worker at most 0.1 %", nowhere, `${percent(farthest)} at worst`);
 
-/** By how much the rate is off for a worker who is busy for a share of the interval after each permit. */
+/** Returns the error of the rate for a worker that is busy for a share of the interval after each permit. */
 async function simulate(kind: Kind, rate: number, share: number): Promise<number> {
   const clock = new LateClock();
   const limiter = KINDS[kind](rate, clock);
@@ -197,12 +198,15 @@ function judge(what: string, findings: Finding[]): void {
   target(what, reached, judged.length === findings.length ? got : `${got}; ${busy}`);
 }
 
-/** Times the rate. With a burst, what is stored may go too; else those who were held up, and the one that stands at the fence. */
+/**
+ * Returns the most grants allowed in any second, as a multiple of the rate. With a burst, stored permits come on top; without one, late
+ * grants do. One more is allowed because both ends of the second may coincide with a grant.
+ */
 function allowed(name: string, rate: number): number {
   return (name === "burstSeconds 1" ? 2 : 1 + LONGEST_LATENESS_MS / 1000) + 1 / rate;
 }
 
-console.log("\nthe peers, at 1 000 a second, those without a burst of their own");
+console.log("\nthe peers at 1 000 a second, set to allow no burst");
 const peers: Record<string, () => Wait> = {
   "p-throttle": () => {
     const throttled = pThrottle({ limit: 1, interval: 1 })(() => 0);

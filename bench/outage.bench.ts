@@ -1,6 +1,6 @@
 /**
- * What does a call cost while Redis is away? Nobody waits for it then: the share of the limit is kept
- * in this process. The baseline is the same call on a limiter that never had a Redis, awaited.
+ * What does a call cost while Redis is away? Calls do not wait for Redis then: this process keeps its
+ * share of the limit. The baseline is the same call, awaited, on a limiter without Redis.
  */
 import { createServer } from "node:net";
 import { Redis } from "ioredis";
@@ -13,7 +13,7 @@ import { target, times } from "./lib/report.ts";
 const PLENTY = smoothBursty({ permitsPerSecond: 1e9 });
 const SCARCE = smoothBursty({ permitsPerSecond: 1e-6 });
 
-/** Nobody listens there. */
+/** A port on which no server listens. */
 const port = await new Promise<number>((resolve) => {
   const server = createServer().listen(0, "127.0.0.1", () => {
     const address = server.address();
@@ -23,7 +23,7 @@ const port = await new Promise<number>((resolve) => {
 const redis = new Redis(port, { enableOfflineQueue: false, retryStrategy: () => 1000 });
 redis.on("error", () => {});
 
-const unheard = () => {};
+const ignore = () => {};
 
 for (const [title, policy] of [
   ["let in", PLENTY],
@@ -40,16 +40,16 @@ for (const [title, policy] of [
     ...{ points: policy === PLENTY ? 1e9 : 1, duration: 1e6 },
     insuranceLimiter: new RateLimiterMemory({ points: policy === PLENTY ? 1e9 : 1, duration: 1e6 }),
   });
-  // the first ones find out
-  await Promise.all([sharing.tryAcquire(), throwing.tryAcquire().catch(unheard)]);
+  // the first calls detect the outage
+  await Promise.all([sharing.tryAcquire(), throwing.tryAcquire().catch(ignore)]);
   local.tryAcquire();
 
   console.log(`\ntryAcquire() while Redis is away, ${title}`);
   const ratio = await compare({
     "smooth-limiter, in this process": async () => local.tryAcquire(),
     'smooth-limiter on Redis, "local"': () => sharing.tryAcquire(),
-    'the same, "throw"': () => throwing.tryAcquire().catch(unheard),
-    "rate-limiter-flexible, insured": () => insured.consume("key").catch(unheard),
+    'the same, "throw"': () => throwing.tryAcquire().catch(ignore),
+    "rate-limiter-flexible, insured": () => insured.consume("key").catch(ignore),
   });
   const ours = ratio('smooth-limiter on Redis, "local"', "smooth-limiter, in this process");
   target(`${title}, at most 12 × the call in this process`, ours <= 12, times(ours));

@@ -1,6 +1,6 @@
 /**
- * What does `pace` add to a call? First a function that is never made to wait, beside p-throttle, `acquire()` alone and the bare
- * call in a promise. Then calls that wait: how many bytes each holds, in a process of its own.
+ * What does `pace` add to a call? First a function that never has to wait, beside p-throttle, `acquire()` alone and the bare call in a
+ * promise. Then calls that wait: how many bytes each one holds, measured in a separate process.
  */
 import { fileURLToPath } from "node:url";
 import pThrottle from "p-throttle";
@@ -18,7 +18,7 @@ const work = () => 0;
 const boundless = () => Limiter.create(tokenBucket({ capacity: 1e12, refill: 1, everyMs: 1 }));
 const throttle = pThrottle({ limit: 1e12, interval: 1000 });
 
-/** Each makes the function that is called again and again. */
+/** Each returns the function to call. */
 const functions: Record<string, () => () => unknown> = {
   "a promise": () => () => Promise.resolve(work()),
   pace: () => pace(work, boundless()),
@@ -30,7 +30,7 @@ const functions: Record<string, () => () => unknown> = {
   "p-throttle": () => throttle(work),
 };
 
-/** Each makes what a caller calls to wait. */
+/** Each returns the function that a caller calls to wait. */
 const waits: Record<string, () => () => unknown> = {
   "promises in an array": () => () => new Promise(() => {}),
   pace: () => pace(work, spent()),

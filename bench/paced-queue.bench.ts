@@ -1,8 +1,10 @@
 /**
- * What does it cost to start jobs at a pace, and how even is it? First processor time a job, one at a time and with 100 000 in the
- * queue, and the bytes of a job that waits. Then 10 000 jobs whose permits are there, beside a bare PQueue:
- * only the work is left. Then jobs at 200 a second on the real clock, all contenders at once: how many start in the worst 100 ms and in
- * the worst second, and how many ms a start is off from an even row, at the 99th percentile.
+ * What does it cost to start jobs at a pace, and how even is the pace?
+ *
+ * 1. Processor time of a job, one at a time and with 100 000 in the queue, and the bytes of a waiting job.
+ * 2. 10 000 jobs whose permits are available, beside a bare PQueue: only the work counts.
+ * 3. Jobs at 200 a second on the real clock, all contenders at once: the most starts in any 100 ms and in any second, and the 99th
+ *    percentile of a start's deviation from an even schedule, ms.
  */
 
 import { fileURLToPath } from "node:url";
@@ -136,7 +138,7 @@ for (let round = -3; round < ROUNDS; round++) {
 const baseline = micros.get("PQueue") ?? [];
 const ratio = (name: string) =>
   median((micros.get(name) ?? []).map((us, round) => us / (baseline[round] ?? Number.NaN)));
-console.log(`${MANY.toLocaleString("en")} jobs whose permits are there`);
+console.log(`${MANY.toLocaleString("en")} jobs whose permits are available`);
 table(
   ["", "a job", "to PQueue"],
   [...micros].map(([name, us]) => [name, `${median(us).toFixed(2)} µs`, times(ratio(name))]),
@@ -181,7 +183,7 @@ table(
 const worst = mostWithin(1000, rows[0]?.starts ?? []);
 target("PacedQueue, at most 210 in any second", worst <= 1.05 * RATE, `${worst}`);
 
-/** How many starts lie within less than so many ms of each other. */
+/** Returns the most starts within any `ms` milliseconds. */
 function mostWithin(ms: number, starts: readonly number[]): number {
   let first = 0;
   let most = 0;
@@ -192,7 +194,7 @@ function mostWithin(ms: number, starts: readonly number[]): number {
   return most;
 }
 
-/** How far each start is from where it would be in an even row that begins with the first. */
+/** Returns the deviation of each start from an even schedule that begins with the first start, ms. */
 function deviations(starts: readonly number[]): number[] {
   const [first = 0] = starts;
   return starts.map((at, i) => Math.abs(at - first - (1000 * i) / RATE));

@@ -1,7 +1,7 @@
 /**
- * What does a prefetched permit cost? One process takes permits one by one, at 100 000 and at 1 000 000 a second, from one real
- * redis-server on loopback: how many trips a permit takes, how much of a core Redis needs, whether the mean rate is kept; and what an
- * acquire costs that need not wait, beside the one of a limiter in this process.
+ * What does a prefetched permit cost? One process takes permits one by one, at 100 000 and at 1 000 000 a second, from a real
+ * redis-server on loopback. Measured are the round trips for each permit, Redis' share of a core, and the error of the mean rate. Then
+ * the latency of an `acquire()` that need not wait, beside that of a limiter without Redis.
  */
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
@@ -16,13 +16,13 @@ import { wasCalm, watchStalls } from "./lib/stalls.ts";
 
 const SETTLE_MS = 500;
 const FOR_MS = short ? 2500 : 8000;
-/** The next run is fetched 50 ms ahead; what was measured while the loop stood still for longer than this is left out. */
+/** Periods in which the event loop stood still for longer are left out: the next permits are fetched 50 ms ahead. */
 const CALM_MS = 20;
 
 await using server = await startRedis();
 const redis = new Redis(server.url);
 
-/** How many scripts Redis has run, and for how long it has worked, ms. */
+/** Returns how many scripts Redis has run, and its processor time, ms. */
 async function account(): Promise<{ readonly scripts: number; readonly busyMs: number }> {
   const stats = await redis.info("commandstats");
   const [, scripts = "0"] = /cmdstat_evalsha:calls=(\d+)/.exec(stats) ?? [];
@@ -35,10 +35,10 @@ async function account(): Promise<{ readonly scripts: number; readonly busyMs: n
 
 interface Finding {
   readonly perSecond: number;
-  /** By how much the mean rate is off, as a share; not a number where the machine was too busy to tell. */
+  /** The relative error of the mean rate. NaN when the machine was too busy for a verdict. */
   readonly error: number;
   readonly tripsPerPermit: number;
-  /** The share of a core. */
+  /** Redis' share of a core. */
   readonly busy: number;
 }
 
@@ -59,7 +59,7 @@ async function oneByOne(
   while (now < end) {
     await acquire();
     used += 1;
-    // of those that go together one in a millisecond's worth is looked at
+    // permits that go together: the clock is read once for a millisecond's worth
     if (used % every !== 0 && used > every) continue;
     now = performance.now();
     if (used % every === 0) grants.push(now);
@@ -96,7 +96,7 @@ for (const rate of [100_000, 1_000_000]) {
     findings.set(name, await oneByOne(rate, () => limiter.acquire()));
     await limiter.close?.();
   }
-  // a trip each: as fast as they can
+  // one trip for each permit, as fast as possible
   const plain = RedisRateLimiter.create(redis, `plain ${rate}`, rate);
   findings.set("without prefetch", await atFullSpeed(() => plain.acquire()));
   const flexible = new RateLimiterRedis({ storeClient: redis, points: 1e9, duration: 3600 });
@@ -131,7 +131,7 @@ for (const rate of [100_000, 1_000_000]) {
   }
 }
 
-/** For a limiter of one trip a permit, which comes nowhere near the rate. */
+/** Measures a limiter with one trip for each permit, which stays far below the rate. */
 async function atFullSpeed(acquire: () => Promise<unknown>): Promise<Finding> {
   return { ...(await oneByOne(1000, acquire, 1000)), error: Number.NaN };
 }

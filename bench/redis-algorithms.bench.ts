@@ -1,7 +1,7 @@
 /**
- * What do 256 callers of one name get out of each algorithm on Redis, when the limit is not what holds them up? A real redis-server
- * on loopback and one connection of ioredis, as in redis.bench.ts; beside us who counts in a fixed window, and the
- * least that a script can do.
+ * How many permits a second do 256 callers of one name get from each algorithm on Redis, when the limit itself is not reached? They
+ * use a real redis-server on loopback and one connection of ioredis, as in redis.bench.ts. Beside them are rate-limiter-flexible, which
+ * counts in a fixed window, and the least that a script can do.
  */
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
@@ -27,7 +27,7 @@ const CALLERS = 256;
 const BARE = "EVALSHA return 1";
 const FLEXIBLE = "rate-limiter-flexible";
 
-/** The log remembers a second of it. */
+/** High enough that it is never reached. The sliding log keeps one second's entries. */
 const policies: Record<string, Policy> = {
   gcra: gcra({ limit: PLENTY, periodMs: 1000 }),
   tokenBucket: tokenBucket({ capacity: PLENTY, refill: PLENTY, everyMs: 1000 }),
@@ -70,7 +70,7 @@ for (const name of Object.keys(policies)) {
   target(`${name}, at least 5 × ${FLEXIBLE}`, ahead >= 5, times(ahead));
 }
 
-/** What does a combination cost beside single calls? Each of the 256 callers has a key of its own in the last limiter. */
+/** What does a combination cost, compared with single calls? Each of the 256 callers has its own key in the last limiter. */
 const common = RedisLimiter.create(redis, "combined: common", policies.gcra as Policy);
 const tenant = RedisLimiter.create(redis, "combined: tenant", policies.gcra as Policy);
 const user = RedisLimiter.create(redis, "combined: user", policies.gcra as Policy);

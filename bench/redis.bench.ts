@@ -1,10 +1,11 @@
 /**
- * What does a limit cost that all processes share? A real redis-server on loopback and one
+ * What does a limit cost that all processes share? It runs on a real redis-server on loopback and one
  * connection of ioredis, without auto-pipelining. The baseline is the least that a script can do:
- * EVALSHA of `return 1`. What the scripts cost the server is its own account (INFO commandstats);
- * there the baseline is the least that a limit needs: a script that reads the time and a key, and
- * writes the key with a time-to-live. All take turns in short rounds; ratios are taken within a
- * round.
+ * EVALSHA of `return 1`.
+ *
+ * The server's own time for the scripts comes from INFO commandstats. There the baseline is the least
+ * that a limit needs: a script that reads the time and a key, and writes the key with a time-to-live.
+ * All contenders take turns in short rounds, and ratios are taken within a round.
  */
 import Bottleneck from "bottleneck";
 import { Redis } from "ioredis";
@@ -18,7 +19,7 @@ import { median, quantile } from "./lib/stats.ts";
 import { inTurns, perSecond, print, sideBySide } from "./lib/turns.ts";
 
 const PLENTY = 1e9;
-/** Calls one after the other, in a round. */
+/** The number of calls in a round, one after the other. */
 const CALLS = short ? 250 : 1000;
 
 const BARE = "EVALSHA return 1";
@@ -31,7 +32,7 @@ const sha = String(await redis.script("LOAD", "return 1"));
 const bursty = smoothBursty({ permitsPerSecond: PLENTY });
 const warmingUp = smoothWarmingUp({ permitsPerSecond: PLENTY, warmupMs: 1000 });
 
-/** For a name, what acquires one permit of it. */
+/** For a limiter's name, each returns the function that acquires one permit. */
 type Contender = (name: string) => () => Promise<unknown>;
 
 const connection = new Bottleneck.IORedisConnection({ client: redis });
@@ -56,7 +57,7 @@ const contenders: Record<string, Contender> = {
   },
 };
 
-/** Milliseconds of each of so many calls, one after the other. */
+/** Returns the milliseconds of each of so many calls, one after the other. */
 async function oneByOne(call: () => Promise<unknown>, calls: number): Promise<number[]> {
   const took: number[] = [];
   for (let i = 0; i < calls; i++) {
@@ -69,7 +70,7 @@ async function oneByOne(call: () => Promise<unknown>, calls: number): Promise<nu
 
 const namesOfAll = Object.keys(contenders);
 
-/** Microseconds that the server has spent on scripts so far, by its own account. */
+/** Returns the microseconds that the server has spent on scripts so far, by its own statistics. */
 async function scriptTime(): Promise<number> {
   const stats = await redis.info("commandstats");
   const each = stats.matchAll(/cmdstat_(?:evalsha|eval):calls=\d+,usec=(\d+)/g);
@@ -120,7 +121,7 @@ for (const [title, atOnce, most] of [
     const tails: number[] = [];
     p99.set(name, tails);
     const measure = async () => {
-      // some milliseconds each
+      // each takes some milliseconds
       const took = await oneByOne(call, name === "bottleneck" ? CALLS / 10 : CALLS);
       tails.push(quantile(took, 0.99));
       return median(took);

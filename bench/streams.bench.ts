@@ -1,8 +1,11 @@
 /**
- * What does it cost to pace a stream, and is the pace kept? Bytes in chunks of 64 KiB go through each form, beside the same pipeline
- * without a throttle and with the platform's own transformer that does nothing. First the target's own work is to hash them, which is
- * slower than the limiter's 1 GiB a second: what is lost is the throttle's. Then there is no work and no limit, a rate beyond reach and
- * `Infinity`, and what is left is the cost of passing; and chunks of 1 byte and 1 kB as web streams. Then the pace itself, on the real clock, all forms at once; and ten streams that share.
+ * What does it cost to pace a stream, and is the pace kept? Chunks of 64 KiB go through each form, beside the same pipeline without a
+ * throttle and with the platform's own transformer that does nothing.
+ *
+ * 1. The target hashes the bytes, which is slower than the limiter's 1 GiB a second: the loss of throughput is the throttle's cost.
+ * 2. The target does nothing, and the rate is out of reach or `Infinity`: only the cost of passing chunks on is left. Then the same with
+ *    small chunks.
+ * 3. The pace itself on the real clock, all forms at once; and ten streams that share a limiter.
  */
 import { createHash } from "node:crypto";
 import { Duplex, PassThrough, Readable, type Transform, Writable } from "node:stream";
@@ -70,7 +73,7 @@ const iterable =
     for await (const chunk of limiter ? paced(source, limiter()) : source) take(chunk);
   };
 
-/** Each form without us, with the platform's transformer, and with ours. */
+/** Each form of stream without a throttle, with the platform's transformer, and with ours. */
 function contenders(rate: number): Record<string, Run> {
   const limiter = () => RateLimiter.create(rate);
   return {
@@ -81,7 +84,7 @@ function contenders(rate: number): Record<string, Run> {
     "Node, PassThrough": node(() => new PassThrough()),
     "Node, throttleNode": node(() => throttleNode(limiter())),
     "Node, Duplex.fromWeb(throttle)": node(() =>
-      // two declarations of the same streams
+      // Node and the DOM declare the same streams differently
       Duplex.fromWeb(throttle(limiter()) as unknown as Parameters<typeof Duplex.fromWeb>[0]),
     ),
     "iterable, bare": iterable(),
@@ -95,7 +98,7 @@ async function sideBySide(rate: number, bytes: number, size: number, unit: numbe
   const measures = Object.entries(contenders(rate)).map(([name, run]) => {
     const measure = async () => {
       const digest = createHash("sha512");
-      // processor time: what else the machine does is no cost of a stream
+      // processor time, so that other work of the machine does not count
       const before = process.cpuUsage();
       await run(chunksOf(size, bytes), (chunk) => {
         if (hash) digest.update(chunk);
@@ -158,7 +161,7 @@ table(
   ["", "took", `to ${seconds} s`],
   rows.map(({ name, took, off }) => [name, `${took.toFixed(1)} ms`, percent(off)]),
 );
-// the first piece of 50 ms goes at once
+// the first 50 ms' worth of bytes passes at once
 const worst = Math.max(...rows.map(({ off }) => Math.abs(off)));
 target("within 1 % of the time", short ? undefined : worst <= 0.01, percent(worst));
 

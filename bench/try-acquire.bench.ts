@@ -1,4 +1,4 @@
-/** What does `tryAcquire()` cost, let in and refused? It cannot cost less than the clock that it reads. */
+/** What does `tryAcquire()` cost, let in and refused? The lower bound is the cost of reading the clock. */
 import { Sema } from "async-sema";
 import { TokenBucket, RateLimiter as TokenLimiter } from "limiter";
 import { do_not_optimize as keep } from "mitata";

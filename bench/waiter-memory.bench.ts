@@ -1,6 +1,6 @@
 /**
- * How many bytes does somebody who waits take? Each candidate has a process of its own, in which so many wait; the heap is
- * weighed before and after. "and then": with what every caller adds, the promise of a `then`.
+ * How many bytes does a waiting call take? Each candidate has its own process, in which the heap is measured before and after many
+ * calls start to wait. "and then" includes the promise of a `then` or `await`, which every caller adds.
  */
 import { fileURLToPath } from "node:url";
 import { RateLimit } from "async-sema";
@@ -28,7 +28,7 @@ const pending = () =>
     settlers.push({ resolve, reject });
   });
 
-/** Each makes what somebody calls to wait. */
+/** Each returns the function that a caller calls to wait. */
 const candidates: Record<string, () => () => Promise<unknown>> = {
   [BARE]: () => pending,
   [OURS]: () => {
@@ -84,7 +84,7 @@ interface Weight {
   readonly timers: number;
 }
 
-/** In the process of its own. */
+/** Runs in the candidate's own process. */
 async function weigh(name: string): Promise<Weight> {
   const wait = (candidates[name] as () => () => Promise<unknown>)();
   const waiting: (Promise<unknown> | undefined)[] = Array(WAITERS).fill(undefined);

@@ -2,23 +2,24 @@
 // tsconfig.build.json and the "exports" of its package.json.
 //
 //   dist/**/*.js               the ES modules, one for each source
-//   dist/cjs/**/*.js           the same as CommonJS, one for each entry and what several entries share
-//   dist/cjs/**/*.d.ts         the types of both
+//   dist/cjs/**/*.js           CommonJS: one file for each entry, and one for code that several entries share
+//   dist/cjs/**/*.d.ts         the types of both builds
 //   dist/**/*.d.ts             the entries' types for ES modules: each re-exports those of dist/cjs
 //
-// The types exist once, so a class of one build has the same type as that of the other. An ES module
-// may import types of CommonJS, not the reverse, so they are CommonJS.
+// The types exist once, so a class has the same type in both builds. They are CommonJS, because an ES
+// module may import types of CommonJS but not the reverse.
 //
-// The JavaScript has no comments and short local names: with docs and examples the package has 1 MB.
-// Classes and functions keep their names and statements their lines, so that stack traces can be read.
+// The JavaScript has no comments, and short names for local variables and private members. Classes and
+// functions keep their names, so that stack traces can be read.
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { build, transform } from "esbuild";
 import { minify } from "terser";
+import { pruneTypes } from "./prune-types.ts";
 
-/** Packages without CommonJS. A CommonJS declaration may import only their types, and must say so. */
+/** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
 const ES_ONLY = ["p-queue"];
 
 const typescript = resolve("node_modules/typescript/bin/tsc");
@@ -63,17 +64,11 @@ async function buildCommonJs(entries: readonly string[]): Promise<void> {
 
 /** Moves the declarations that the entries reach to dist/cjs, and removes the others. */
 function moveTypes(entries: readonly string[]): void {
-  const declarations = entries.map(declarationOf);
-  const reached = new Set(declarations);
-  for (const file of reached) {
-    const text = readFileSync(file, "utf8");
-    for (const [, path = ""] of text.matchAll(/(?:from |import\()"(\.[^"]+)"/g)) {
-      reached.add(declarationOf(join(dirname(file), path)));
-    }
-  }
-  for (const file of reached) write(join("dist/cjs", relative("dist", file)), typesOf(file));
+  const declarations = entries.map((entry) => entry.replace(/^\.\//, "").replace(/\.js$/, ".d.ts"));
+  pruneTypes(list("dist", ".d.ts"), declarations);
   for (const file of list("dist", ".d.ts")) {
-    if (!file.startsWith(join("dist/cjs/"))) rmSync(file);
+    write(join("dist/cjs", relative("dist", file)), typesOf(file));
+    rmSync(file);
   }
   for (const file of declarations) {
     const target = join("dist/cjs", relative("dist", file));
@@ -89,18 +84,15 @@ function typesOf(file: string): string {
   return readFileSync(file, "utf8").replace(imports, `import type $1 ${attribute};`);
 }
 
-function declarationOf(file: string): string {
-  return join(file).replace(/\.[jt]s$/, ".d.ts");
-}
-
 async function shorten(file: string): Promise<string> {
   const isCommonJs = file.startsWith(join("dist/cjs/"));
   const parse: object = { module: !isCommonJs };
+  const kept = { keep_classnames: true, keep_fnames: true };
   const options = {
     parse,
-    compress: false,
-    // nothing outside sees a CommonJS module's own variables; an ES module exports its own
-    mangle: { toplevel: isCommonJs, keep_classnames: true, keep_fnames: true },
+    compress: { ...kept, ecma: 2020, passes: 2 },
+    // the top-level names of a CommonJS module are private; those of an ES module may be exports
+    mangle: { ...kept, toplevel: isCommonJs },
     format: { ecma: 2020, semicolons: false, preserve_annotations: true },
   } as const;
   const { code = "" } = await minify(readFileSync(file, "utf8"), options);

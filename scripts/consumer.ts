@@ -1,13 +1,13 @@
-// A folder under .cache/ with the packed core installed in it beside the tools of a test: those that
-// test/fixtures/<name>/ pins in a package.json and a package-lock.json of its own, so that `npm ci` at
-// the root stays light. The tools are installed again only when the lock file has changed.
+// Makes a folder under .cache/ in which the packed core and the tools of a test are installed. The tools
+// are pinned by the package.json and package-lock.json of test/fixtures/<name>/, which keeps `npm ci` at
+// the root small. They are installed again only when that lock file has changed.
 
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Returns the absolute path of the folder, which has the files of test/fixtures/<name>/ too. */
+/** Returns the absolute path of the folder, which also contains the files of test/fixtures/<name>/. */
 export function consumer(name: string): string {
   const fixture = join("test/fixtures", name);
   const folder = join(process.cwd(), ".cache", name);
@@ -23,7 +23,7 @@ export function consumer(name: string): string {
     cpSync(lock(fixture), lock(folder));
     console.log(`installing the tools of ${fixture}`);
     const quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
-    // the versions of the lock file; `npm ci` also wants the packages of other platforms to be listed
+    // installs the versions of the lock file; `npm ci` would also demand entries for other platforms' packages
     run(folder, "npm", "install", "--no-save", ...quiet);
   }
   cpSync(fixture, folder, { recursive: true });
@@ -45,7 +45,7 @@ function installPacked(installed: string): void {
   }
 }
 
-/** Runs a command and returns what it prints. @throws Error with what it printed when it fails */
+/** Runs a command and returns its output. @throws Error with the output when the command fails */
 function run(cwd: string, command: string, ...args: readonly string[]): string {
   const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: "utf8" });
   if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${status}\n${stdout}${stderr}`);

@@ -12,7 +12,7 @@ const RESOLUTIONS = [
   { module: "nodenext", moduleResolution: "nodenext" },
   { module: "esnext", moduleResolution: "bundler" },
 ];
-/** Node's types; or none of them, but those of the browser. */
+/** One set has Node's types, the other only the browser's. */
 const LIBRARIES = [
   {
     name: "@types/node",
@@ -46,7 +46,7 @@ const bin = (path: string) => join(folder, "node_modules", path);
 for (const compiler of COMPILERS) {
   for (const resolution of RESOLUTIONS) {
     for (const { name, types, lib, files } of LIBRARIES) {
-      // a file is an ES module or CommonJS by its name; with "bundler" both are the same
+      // the extension makes a file an ES module or CommonJS; "bundler" makes no difference between them
       const ends = resolution.moduleResolution === "bundler" ? ["ts"] : ["mts", "cts"];
       const sources = files.flatMap((file) => ends.map((end) => ({ file, end })));
       for (const { file, end } of sources)

@@ -1,10 +1,11 @@
-// Draws docs/pictures/*.svg from what the library does:
+// Runs the library's limiters and draws their behaviour as docs/pictures/*.svg:
 //
-//   npm run draw             writes them
-//   npm run draw -- --check  fails if they are not what it would write
+//   npm run draw             writes the pictures
+//   npm run draw -- --check  fails if a picture is out of date
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { optimize } from "svgo";
 import { parse, View } from "vega";
 import { compile, type TopLevelSpec } from "vega-lite";
 import type { PositionFieldDef } from "vega-lite/types_unstable/channeldef.js";
@@ -26,7 +27,7 @@ const BLUE = "#1f5fbf";
 const ORANGE = "#d9580d";
 const GREY = "#667085";
 
-/** So many requests, evenly from one instant on until before another, ms. */
+/** Returns the arrivals (ms) of `count` requests, evenly spaced from `fromMs` to before `untilMs`. */
 function burst(count: number, fromMs: number, untilMs: number): number[] {
   return Array.from({ length: count }, (_, i) => fromMs + ((untilMs - fromMs) * i) / count);
 }
@@ -42,7 +43,7 @@ interface Label {
   readonly text: string;
 }
 
-/** How many go at one instant. */
+/** The number of requests that start at one instant. */
 interface Count extends Label {
   readonly second: number;
 }
@@ -55,7 +56,7 @@ interface Picture {
   readonly rows: () => Promise<Readonly<Record<string, readonly Caller[]>>>;
   readonly arrivals: readonly number[];
   readonly seconds: number;
-  /** What stands at the end of each row, and above it. */
+  /** The head of the column at the right, and the text of that column for a row. */
   readonly sums: string;
   readonly sum: (callers: readonly Caller[]) => string;
 }
@@ -157,7 +158,7 @@ async function draw(picture: Picture): Promise<string> {
 
 const SAME_FILL = /<path d="[^"]*" fill="([^"]*)"\/>(?:<path d="[^"]*" fill="\1"\/>)+/g;
 
-/** The same picture in a quarter of the bytes, because it is part of the installed package. */
+/** Returns the same picture in a quarter of the bytes, because the installed package contains it. */
 function compact(svg: string): string {
   return svg
     .replace(/ (?:aria-[a-z]+|role|class)="[^"]*"| (?:opacity|stroke-width)="1"/g, "")
@@ -226,7 +227,7 @@ function specOf(
   };
 }
 
-/** A stroke for each, above the line of its row, or below it for a refusal. */
+/** Draws one stroke for each mark: above the line of its row, or below it for a refusal. */
 function strokes(marks: readonly Mark[], what: Mark["what"], x: Position, y: Position) {
   const looks = {
     asks: { color: GREY, size: 16, yOffset: 0 },
@@ -251,10 +252,10 @@ function strokes(marks: readonly Mark[], what: Mark["what"], x: Position, y: Pos
 
 for (const picture of pictures) {
   const file = join(FOLDER, picture.file);
-  const svg = await draw(picture);
+  const { data: svg } = optimize(await draw(picture), { multipass: true, floatPrecision: 1 });
   if (!process.argv.includes("--check")) writeFileSync(file, svg);
   else if (readFileSync(file, "utf8") !== svg) {
-    console.error(`${file} is not what would be drawn: npm run draw`);
+    console.error(`${file} is out of date: run npm run draw`);
     process.exitCode = 1;
   }
 }

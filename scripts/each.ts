@@ -2,8 +2,8 @@
 //
 //   each.ts <folder,…> <suffix> [--dist] [arguments for the files…]
 //
-// Fails when one of them fails or is still running after the time limit. With --dist the files'
-// imports of "smooth-limiter" reach the built package instead of the sources.
+// Fails when a file fails or exceeds the time limit. With --dist the files import the built package as
+// "smooth-limiter" instead of the sources.
 
 import { spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
@@ -15,7 +15,7 @@ const [folders = "", suffix = "", ...rest] = process.argv.slice(2);
 const dist = rest.includes("--dist");
 const args = rest.filter((arg) => arg !== "--dist");
 
-// The path mapping to src/ stands in tsconfig.json only.
+// Only tsconfig.json maps the package's name to src/.
 const env = dist ? { ...process.env, TSX_TSCONFIG_PATH: "tsconfig.build.json" } : process.env;
 
 const files = folders.split(",").flatMap((folder) =>

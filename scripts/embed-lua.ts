@@ -1,21 +1,27 @@
-// Writes src/stores/redis/lua.gen.ts: every .lua of src as a string, without comments and needless spaces; a line
-// `--> name` stays, to be replaced by the script of that name. Each is an export of its own, so that a bundle has those
-// that it uses; the twins of algorithms are also in a table by name. Constants (a line `local NAME = number`, here or in
-// frame.lua) are put where they are used: a function that a script makes costs the less, the fewer variables it closes over.
-// hot.lua becomes a string for each twin that has the mark `--> hot`, which names the two fields of its state.
+// Writes src/stores/redis/lua.gen.ts, which has every .lua file of src as a string without comments and with short names.
 //
-//   npm run lua             writes it
-//   npm run lua -- --check  fails if it is not what it would write
+// - A line `--> name` stays: it is replaced later by the script of that name.
+// - Each script is an export of its own, so a bundle contains only those that it uses. The twins of algorithms are also
+//   in a table by name.
+// - Constants (a line `local NAME = number`, in the script or in frame.lua) are inlined: a Lua function is cheaper to
+//   create when it closes over fewer variables.
+// - hot.lua becomes one string for each twin that has the mark `--> hot`, which names the two fields of the twin's state.
+//
+//   npm run lua             writes the file
+//   npm run lua -- --check  fails if the file is out of date
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { inlined, readTwin, withoutTables } from "./inline-lua.ts";
+import { minified, shortNames } from "./minify-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
 const CONSTANT = /^local ([A-Z_]+) = (-?[\d.]+(?:e-?\d+)?)$/;
-/** What is no comment, and a comment that is no mark. */
+/** Matches a line with a comment; the first group is the code before it. A mark (`-->`) is not a comment. */
 const COMMENT = /^((?:"[^"]*"|(?!--).)*)--(?!>).*$/;
 const HOT = /^--> hot (\w+) (\w+)$/;
+/** Marks that only this script reads. */
+const READ_HERE = /^--> (?:hot \w+ \w+|callers|numbers|grants|granted)\n/gm;
 
 const files = readdirSync("src", { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".lua"))
@@ -45,7 +51,7 @@ function withConstants(name: string): string[] {
     .map((line) => line.replace(/\b[A-Z][A-Z_]+\b/g, (word) => constants.get(word) ?? word));
 }
 
-/** The lines of the frame from this mark to the next. */
+/** Returns the lines of the frame from this mark to the next. */
 function stepOf(mark: string): string[] {
   const frame = withConstants("frame");
   const from = frame.indexOf(`--> ${mark}`) + 1;
@@ -63,16 +69,6 @@ function hotPathOf(name: string): string[] {
   return withoutTables(inlined(path, twin), twin, fields);
 }
 
-/** The line without spaces beside operators. Words, numbers and the texts in quotes stay as they are. */
-function compact(line: string): string {
-  if (line.startsWith("-->")) return line;
-  return line.replace(
-    /"[^"]*"|(?<!\d)\s*\.\.\s*(?!\.)|\s*([=<>~+*/%,(){}[\]]+|(?<!-\s*)-(?!\s*-))\s*/g,
-    (text) => (text.startsWith('"') ? text : text.trim()),
-  );
-}
-
-const textOf = (lines: readonly string[]) => JSON.stringify(`${lines.map(compact).join("\n")}\n`);
 const camel = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 const isTwin = (file: string) => file.startsWith("algorithms");
@@ -80,12 +76,23 @@ const twins = files.filter(isTwin).map((file) => basename(file, ".lua"));
 const others = files.filter((file) => !isTwin(file)).map((file) => basename(file, ".lua"));
 const isHot = (name: string) => linesOf.get(name)?.some((line) => HOT.test(line));
 
-const scripts = others
-  .filter((name) => name !== "hot")
-  .map((name) => `export const ${camel(name)} = ${textOf(withConstants(name))};`);
+const shared = others.filter((name) => name !== "hot");
+const linesOfScript = new Map(
+  [...shared, ...twins].map((name) => [
+    name,
+    withConstants(name).join("\n").replace(READ_HERE, ""),
+  ]),
+);
+const hotPaths = new Map(twins.filter(isHot).map((name) => [name, hotPathOf(name).join("\n")]));
+const names = shortNames([...linesOfScript.values(), ...hotPaths.values()]);
+const textOf = (lines = "") => JSON.stringify(minified(lines, names));
+
+const scripts = shared.map(
+  (name) => `export const ${camel(name)} = ${textOf(linesOfScript.get(name))};`,
+);
 const twinTexts = twins.map((name) => {
-  const hot = isHot(name) ? `\n  hot: ${textOf(hotPathOf(name))},` : "";
-  const fields = `\n  name: "${name}",\n  lua: ${textOf(withConstants(name))},${hot}\n`;
+  const hot = hotPaths.has(name) ? `\n  hot: ${textOf(hotPaths.get(name))},` : "";
+  const fields = `\n  name: "${name}",\n  lua: ${textOf(linesOfScript.get(name))},${hot}\n`;
   return `export const ${camel(name)}: LuaTwin = {${fields}};`;
 });
 const table = twins.map((name) => `  ${/-/.test(name) ? `"${name}": ${camel(name)}` : name},`);
@@ -102,6 +109,6 @@ ${table.join("\n")}
 
 if (!process.argv.includes("--check")) writeFileSync(TARGET, text);
 else if (readFileSync(TARGET, "utf8") !== text) {
-  console.error(`${TARGET} is not current: npm run lua`);
+  console.error(`${TARGET} is out of date: run npm run lua`);
   process.exitCode = 1;
 }

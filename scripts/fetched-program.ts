@@ -1,5 +1,5 @@
-// Programs that tests need and that a machine may lack: Debian's or Ubuntu's, fetched into .cache/
-// without being root. That folder is in the project but not under node_modules, which `npm ci` deletes.
+// Fetches programs that tests need and that a machine may lack, from Debian or Ubuntu into .cache/. That
+// needs no root. The folder is not under node_modules, because `npm ci` deletes that one.
 
 import { execFile } from "node:child_process";
 import { accessSync, constants, mkdirSync, mkdtempSync, readdirSync } from "node:fs";
@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 export interface Program {
   /** The path of the executable. */
   command: string;
-  /** What its environment has to be: it may need libraries that were fetched with it. */
+  /** The environment to run it in: it may need libraries that were fetched with it. */
   env: NodeJS.ProcessEnv;
 }
 
@@ -33,7 +33,7 @@ export function inPath(...names: readonly string[]): string | undefined {
     });
 }
 
-/** A program of Debian's packages. Made once per process, so that it is fetched once. */
+/** A program from Debian's packages. Create one object per process, so that it is fetched once. */
 export class FetchedProgram {
   readonly #folder: string;
   readonly #command: string;
@@ -42,10 +42,10 @@ export class FetchedProgram {
   #fetching: Promise<Program> | undefined;
 
   /**
-   * @param folder in .cache/
-   * @param command its path below the root of the file system
-   * @param packages those that hold it; what they need and the machine lacks is fetched too
-   * @param advice for the error where it cannot be fetched: "No …: install …"
+   * @param folder name of the folder in .cache/
+   * @param command path of the executable below the root of the file system
+   * @param packages names of the packages that contain it; missing dependencies are fetched too
+   * @param advice start of the error's message when it cannot be fetched: "No …: install …"
    */
   constructor(folder: string, command: string, packages: readonly string[], advice: string) {
     this.#folder = join(cache, folder);
@@ -57,7 +57,7 @@ export class FetchedProgram {
   /** @throws Error in one line that says what to install */
   get(): Promise<Program> {
     this.#fetching ??= (async () => {
-      // What is there may be for another machine: the checkout may be shared with a container.
+      // A fetched program may not run here: the checkout may be shared with a container.
       if (!(await this.#runs())) await this.#fetch();
       return this.#unpacked();
     })();
@@ -83,7 +83,7 @@ export class FetchedProgram {
     return { command: this.#command, env };
   }
 
-  // apt-get with lists and a cache of its own needs no root and leaves the system's alone.
+  // With its own lists and cache, apt-get needs no root and leaves the system's files alone.
   async #fetch(): Promise<void> {
     if (inPath("apt-get") === undefined || inPath("dpkg-deb") === undefined) {
       throw new Error(this.#advice);
@@ -108,7 +108,7 @@ export class FetchedProgram {
     try {
       await rename(root, this.#folder);
     } catch (error) {
-      // Another process was faster, or what is there does not run.
+      // Another process was faster, or the program that is there does not run.
       if (await this.#runs()) return;
       await rm(this.#folder, { recursive: true, force: true });
       await rename(root, this.#folder).catch(async () => {
@@ -118,7 +118,7 @@ export class FetchedProgram {
   }
 }
 
-/** Everything that the packages need and that is not installed, as apt-get resolves it. */
+/** Returns the packages and their missing dependencies, as apt-get resolves them. */
 async function download(scratch: string, packages: readonly string[]): Promise<string[]> {
   const settings = `
     Dir::Cache "${scratch}";

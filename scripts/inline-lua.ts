@@ -1,6 +1,6 @@
-// Inlines the functions of a twin where a script calls them: a function that a script makes costs a server as much as what
-// it does. It understands the Lua of the twins and no more: one statement a line, functions that read `policy` and change
-// nothing but `state`, and calls of them in statements, `return`s and the conditions of `if`.
+// Inlines the functions of a twin where a script calls them, because creating a Lua function costs a server as much as
+// running it. Only the Lua of the twins is understood: one statement a line; functions that read `policy` and change
+// only `state`; calls of them in statements, `return`s and the conditions of `if`.
 
 const EXTREME = /\bmath\.(min|max)\(/;
 
@@ -9,14 +9,14 @@ interface Fn {
   readonly body: readonly string[];
 }
 
-/** What a twin says outside of the table that it registers. */
+/** The code of a twin outside of the table that it registers. */
 export interface Twin {
   readonly functions: ReadonlyMap<string, Fn>;
   /** Other local values, as text. */
   readonly values: ReadonlyMap<string, string>;
 }
 
-/** Reads lines without comments and indentation. */
+/** Reads a twin from lines without comments and indentation. */
 export function readTwin(lines: readonly string[]): Twin {
   const functions = new Map<string, Fn>();
   const values = new Map<string, string>();
@@ -37,7 +37,7 @@ export function readTwin(lines: readonly string[]): Twin {
   return { functions, values };
 }
 
-/** Where the block ends that begins on this line. */
+/** Returns the line on which the block that begins on line `from` ends. */
 function endOf(lines: readonly string[], from: number): number {
   let depth = 0;
   for (let i = from; i < lines.length; i++) {
@@ -49,7 +49,7 @@ function endOf(lines: readonly string[], from: number): number {
   throw new Error(`no end: ${lines[from]}`);
 }
 
-/** `if` on several lines, a table on one. */
+/** Spreads each `if` over several lines, and joins each table into one line. */
 function normalized(lines: readonly string[]): string[] {
   return lines
     .join("\n")
@@ -61,10 +61,8 @@ function normalized(lines: readonly string[]): string[] {
     });
 }
 
-/** The script with the calls of the twin's functions replaced by what those do. */
+/** Returns the script with each call of a twin's function replaced by the function's body. */
 export function inlined(script: readonly string[], twin: Twin): string[] {
-  let temporaries = 0;
-
   const hasLoop = ({ body }: Fn): boolean => body.some((line) => /\b(?:while|for)\b/.test(line));
 
   const fn = (name: string): Fn => twin.functions.get(name) as Fn;
@@ -75,7 +73,7 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     );
   }
 
-  /** The function as it stands in the twin, behind those that it calls. */
+  /** Returns the function as the twin defines it, after the functions that it calls. */
   function definition(name: string, known = new Set<string>()): string[] {
     if (known.has(name)) return [];
     known.add(name);
@@ -84,11 +82,12 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     return [...called, `local function ${name}(${params.join(", ")})`, ...body, "end"];
   }
 
-  function expand(line: string): string[] {
-    if (EXTREME.test(line)) return compared(line);
+  /** @param used how many temporaries are in use here: equal calls become equal text, which compresses well */
+  function expand(line: string, used: number): string[] {
+    if (EXTREME.test(line)) return compared(line, used);
     const name = callsIn(line).find((each) => !hasLoop(fn(each)));
     if (name === undefined) {
-      // one with a loop is rare: it is made where it is called, with the tables that it reads
+      // a function with a loop is rare: it is defined where it is called, with the tables that it reads
       const kept = callsIn(line);
       return kept.length === 0
         ? [line]
@@ -100,14 +99,14 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     const close = closing(line, open);
     const call = line.slice(at, close + 1);
     const args = splitArguments(line.slice(open + 1, close));
-    if (line === call) return block(name, args, undefined);
-    const target = `t${++temporaries}`;
+    if (line === call) return block(name, args, undefined, used);
+    const target = `t${used + 1}`;
     const rest = `${line.slice(0, at)}${target}${line.slice(close + 1)}`;
-    return [`local ${target}`, ...block(name, args, target), ...expand(rest)];
+    return [`local ${target}`, ...block(name, args, target, used + 1), ...expand(rest, used + 1)];
   }
 
   /** `math.min` and `math.max` of two values as comparisons: a call costs more than the rest of most lines. */
-  function compared(line: string): string[] {
+  function compared(line: string, used: number): string[] {
     const [start = "", verb] = EXTREME.exec(line) ?? [];
     const at = line.indexOf(start);
     if (/^(?:elseif|while|until|for)\b/.test(line)) throw new Error(`cannot inline: ${line}`);
@@ -116,16 +115,23 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     const [one = "", other = ""] = splitArguments(line.slice(at + start.length, close)).map(
       (arg) => {
         if (/^[\w.]+(?:e[+-]?\d+)?$/.test(arg)) return arg;
-        bound.push(`local t${++temporaries} = ${arg}`);
-        return `t${temporaries}`;
+        const temporary = `t${used + bound.length + 1}`;
+        bound.push(`local ${temporary} = ${arg}`);
+        return temporary;
       },
     );
     const value = `(${other} ${verb === "min" ? "<" : ">"} ${one} and ${other} or ${one})`;
     const rest = `${line.slice(0, at)}${value}${line.slice(close + 1)}`;
-    return [...bound.flatMap(expand), ...expand(rest)];
+    const inUse = used + bound.length;
+    return [...bound.flatMap((each) => expand(each, inUse)), ...expand(rest, inUse)];
   }
 
-  function block(name: string, args: readonly string[], target: string | undefined): string[] {
+  function block(
+    name: string,
+    args: readonly string[],
+    target: string | undefined,
+    used: number,
+  ): string[] {
     const { params, body } = fn(name);
     const bound = params.flatMap((param, i) =>
       args[i] === param || args[i] === undefined || param === "_" ? [] : [[param, args[i]]],
@@ -141,19 +147,19 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     });
     return [
       "repeat",
-      ...(bound.length === 0 ? [] : expand(binding)),
-      ...statements.flatMap(expand),
+      ...(bound.length === 0 ? [] : expand(binding, used)),
+      ...statements.flatMap((each) => expand(each, used)),
       "until true",
     ];
   }
 
-  const text = normalized(script).flatMap(expand);
+  const text = normalized(script).flatMap((line) => expand(line, 0));
   return text.map((line) =>
     line.replace(/(?<![.\w])\w+\b/g, (word) => twin.values.get(word) ?? word),
   );
 }
 
-/** Where the parenthesis is closed that opens there. */
+/** Returns the position at which the parenthesis that opens at `open` is closed. */
 function closing(line: string, open: number): number {
   let depth = 0;
   for (let i = open; i < line.length; i++) {
@@ -179,7 +185,7 @@ function splitArguments(text: string): string[] {
   return args;
 }
 
-/** `{ a = 1, b = 2 }` as an assignment to the policy's fields. */
+/** Turns `{ a = 1, b = 2 }` into an assignment to the policy's fields. */
 function fieldsSet(table: string): string {
   const fields = fieldsOf(table);
   const names = fields.map(([name]) => `policy.${name}`);
@@ -194,10 +200,10 @@ function fieldsOf(table: string): [name: string, value: string][] {
 }
 
 /**
- * The script with a local variable for each field of `policy` and `state` instead of tables. STATE
- * and POLICY stand for all of them, TABLES for the tables of them.
+ * Returns the script with a local variable for each field of `policy` and `state` instead of tables. The words STATE and
+ * POLICY in the script become the lists of these variables, and TABLES becomes the two tables made of them.
  *
- * @param fields of the state
+ * @param fields names of the state's fields
  */
 export function withoutTables(
   script: readonly string[],

@@ -1,8 +1,8 @@
-// Plays every fault and prints what came of it:
+// Plays every fault and prints the measured outcome:
 //
-//   npm run outages                 all of them: two minutes
-//   npm run outages -- half kill    those whose title has one of the words
-//   npm run outages -- --write      and puts the table into docs/availability.md
+//   npm run outages                 plays all faults: two minutes
+//   npm run outages -- half kill    plays the faults whose title contains one of the words
+//   npm run outages -- --write      also puts the table into docs/availability.md
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { Crew } from "./outages/crew.ts";
@@ -35,7 +35,7 @@ const HEAD = [
 function row(outcome: Outcome): readonly string[] {
   const local = outcome.calls("local");
   const thrown = outcome.calls("throw");
-  // no -0
+  // "+ 0" turns -0 into 0
   const whole = (permits: number) => Math.round(permits) + 0;
   const against = ({ used, most }: Ahead) => `${whole(used)} of ${whole(most)}`;
   const slowest = ({ thenMs, mostlyMs }: typeof local) =>

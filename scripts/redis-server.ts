@@ -1,5 +1,5 @@
 // Finds a redis-server for the tests, examples and benches: $REDIS_SERVER, else redis-server or
-// valkey-server in PATH, else Debian's or Ubuntu's, fetched into .cache/redis/ without being root.
+// valkey-server in PATH, else Debian's or Ubuntu's, which is fetched into .cache/redis/ without root.
 
 import { FetchedProgram, inPath, type Program } from "./fetched-program.ts";
 
@@ -16,7 +16,7 @@ const fetched = new FetchedProgram(
 let server: Promise<Program> | undefined;
 
 /**
- * A redis-server that runs here, looked for once per process.
+ * Returns a redis-server that runs on this machine. The search happens once per process.
  *
  * @throws Error in one line that says what to install
  */
@@ -26,10 +26,10 @@ export function redisServer(): Promise<Program> {
 }
 
 /**
- * The environment in which `program` sees a clock that is `offsetMs` ahead of the machine's, or
+ * Returns an environment in which `program` sees a clock that is `offsetMs` ahead of the machine's, or
  * behind it when negative.
  *
- * @throws Error where there is no apt-get to fetch libfaketime with
+ * @throws Error when libfaketime could not be fetched with apt-get
  */
 export async function withClockOffset(program: Program, offsetMs: number): Promise<Program> {
   const { env } = await fetched.get().catch((cause: unknown) => {

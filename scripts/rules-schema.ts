@@ -1,7 +1,7 @@
-// Writes gateway/rules.schema.json, the JSON Schema that editors check a file of rules with.
+// Writes gateway/rules.schema.json, the JSON Schema with which editors check a file of rules.
 //
-//   npm run schema             writes it
-//   npm run schema -- --check  fails if it is not what it would write
+//   npm run schema             writes the file
+//   npm run schema -- --check  fails if the file is out of date
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { rulesJsonSchema } from "../gateway/src/rules/schema.ts";
@@ -11,6 +11,6 @@ const text = `${JSON.stringify(rulesJsonSchema(), null, 2)}\n`;
 
 if (!process.argv.includes("--check")) writeFileSync(TARGET, text);
 else if (readFileSync(TARGET, "utf8") !== text) {
-  console.error(`${TARGET} is not current: npm run schema`);
+  console.error(`${TARGET} is out of date: run npm run schema`);
   process.exitCode = 1;
 }

@@ -1,5 +1,5 @@
-// Runs the packed core in every runtime that it promises: test/fixtures/runtimes/smoke.js in Node, Deno,
-// Bun, workerd and headless Chromium, each in a process of its own. A runtime that cannot be had fails.
+// Runs the packed core in every runtime that it supports: test/fixtures/runtimes/smoke.js in Node, Deno, Bun,
+// workerd and headless Chromium, each in its own process. A runtime that cannot be installed counts as failed.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,11 +11,11 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build } from "esbuild";
+import { headlessChromium } from "./chromium.ts";
 import { consumer } from "./consumer.ts";
-import { FetchedProgram, inPath } from "./fetched-program.ts";
 import { likelyFreePort, sharedRedis } from "./redis/server.ts";
 
-/** The cases that passed with the ES modules, and with CommonJS where the runtime has it. */
+/** The cases that passed with the ES modules, and with CommonJS where the runtime supports it. */
 interface Report {
   readonly modules?: readonly string[];
   readonly commonJs?: readonly string[];
@@ -26,13 +26,6 @@ const LIMIT_MS = 60_000;
 
 const folder = consumer("runtimes");
 const tools = join(folder, "node_modules");
-const chromium = new FetchedProgram(
-  "chromium",
-  "usr/lib/chromium/chromium-headless-shell",
-  ["chromium-headless-shell"],
-  "No Chromium: install chromium or Chrome, or set CHROMIUM to its path",
-);
-
 let reported: (report: Report) => void;
 const pageReport = new Promise<Report>((resolve) => {
   reported = resolve;
@@ -125,9 +118,7 @@ async function whenUp(url: string): Promise<Response> {
 }
 
 async function onChromium(): Promise<Report> {
-  const names = ["chromium-headless-shell", "chromium", "google-chrome", "chrome"];
-  const command = process.env.CHROMIUM || inPath(...names);
-  const program = command ? { command, env: process.env } : await chromium.get();
+  const program = await headlessChromium();
   const profile = mkdtempSync(join(tmpdir(), "smooth-limiter-chromium-"));
   const args = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
   const child = start(
@@ -174,7 +165,7 @@ function served(pathname: string): Buffer | undefined {
   return existsSync(file) ? readFileSync(file) : undefined;
 }
 
-/** Npm installs one of the packages in a scope: the one with this platform's binary. */
+/** Returns a file of the only installed package in a scope: npm installs the one with this platform's binary. */
 function oneOf(scope: string, path: string): string {
   const [name] = readdirSync(join(tools, scope));
   return join(tools, scope, `${name}`, path);
@@ -189,7 +180,7 @@ async function exitOf(child: ChildProcess): Promise<unknown> {
   return code ?? signal;
 }
 
-/** Kills the child when the time is over. */
+/** Waits for `done`. Kills the child after the time limit. */
 async function within<T>(done: Promise<T>, child: ChildProcess): Promise<T> {
   const timer = setTimeout(() => child.kill("SIGKILL"), LIMIT_MS);
   try {

@@ -1,19 +1,19 @@
-// Several processes share the test files, so that all cores have something to do, also while a test waits.
+// Several processes share the test files, so that all cores are busy, even while a test waits.
 
 import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** One more than there are cores: tests with real timers, servers and processes mostly wait. */
+/** One more than the number of cores: tests with real timers, servers and processes mostly wait. */
 const SHARDS = Math.min(4, availableParallelism()) + 1;
 
-/** How long the output of a shard may be on its way when the shard has ended, ms. */
+/** How long after a shard's end its last output may arrive, ms. */
 const LAST_OUTPUT_MS = 2000;
 
 /**
- * Yields the files of a shard, the largest first: each time the next one that no shard has claimed yet. So
- * all shards end at about the same time.
+ * Yields the files of a shard: each time the largest one that no shard has claimed yet. So all shards end at
+ * about the same time.
  *
  * @param claims a folder, empty at first, that all shards share
  */
@@ -24,7 +24,7 @@ export function* claimedFiles(files: readonly string[], claims: string): Generat
   }
 }
 
-/** Creates the file. @returns `false` if it exists */
+/** Creates the file. @returns `false` if it exists already */
 function claim(path: string): boolean {
   try {
     closeSync(openSync(path, "wx"));
@@ -40,7 +40,7 @@ interface Outcome {
   readonly code: number;
 }
 
-/** Prints what the shards say, one after the other. The exit code: 0 if all passed. */
+/** Runs the shards and prints their output, one after the other. @returns the exit code: 0 if all passed */
 export async function runShards(): Promise<number> {
   const claims = mkdtempSync(join(tmpdir(), "smooth-limiter-tests-"));
   const outcomes = Array.from({ length: SHARDS }, (_, shard) => run(`${shard}`, claims));
@@ -63,14 +63,14 @@ function run(shard: string, claims: string): Promise<Outcome> {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
-  const hear = (text: Buffer) => {
+  const append = (text: Buffer) => {
     output += text;
   };
-  child.stdout.on("data", hear);
-  child.stderr.on("data", hear);
+  child.stdout.on("data", append);
+  child.stderr.on("data", append);
   return new Promise((resolve, reject) => {
     child.on("error", reject);
-    // killed by its watchdog: no code, and a process that it had stopped may keep the pipes open
+    // A shard that its watchdog killed has no code, and a process that the shard suspended may keep the pipes open.
     const end = (code: number | null) => resolve({ output, code: code ?? 1 });
     child.on("close", end);
     child.on("exit", (code) => setTimeout(end, LAST_OUTPUT_MS, code));

@@ -1,4 +1,4 @@
-// Prints what an import of this package costs in a bundle: esbuild, tree-shaken, minified, gzip at level 9.
+// Prints the size that an import of this package adds to a bundle: esbuild, tree-shaken, minified, gzip at level 9.
 //
 //   npm run sizes
 
@@ -17,14 +17,14 @@ const ALGORITHMS = [
   "leakyBucket",
 ];
 
-/** What is imported, and from which entry. */
+/** For each line of the output: the entry, and the names that are imported from it. */
 export const IMPORTS = {
   RateLimiter: ["src/index.ts", ["RateLimiter"]],
   "Limiter and all algorithms": ["src/index.ts", ["Limiter", ...ALGORITHMS]],
   RedisRateLimiter: ["src/redis/index.ts", ["RedisRateLimiter"]],
 } as const;
 
-/** The size of a bundle that uses these names, kB. */
+/** Returns the size of a bundle that uses these names, kB. */
 export async function sizeOf(entry: string, names: readonly string[]): Promise<number> {
   const list = names.join(", ");
   const { outputFiles } = await build({

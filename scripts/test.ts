@@ -1,11 +1,11 @@
-// Runs test files as uvu's own command would, but also fails where that one stays silent or hangs.
-// All of them are run by several processes, which share the files (scripts/shards.ts).
+// Runs test files as uvu's own command would, but also fails where that command stays silent or hangs. Without
+// words, several processes share the test files (scripts/shards.ts).
 //
-//   npm test                    every *.test.ts below test and gateway/test
-//   npm test -- smooth clock    those whose path contains one of the words
+//   npm test                    every *.test.ts below test, gateway/test and site/test
+//   npm test -- smooth clock    the files whose path contains one of the words
 //   npm run test:soak           every *.soak.ts there
 //
-// Random tests have the same seed in every run, in the soaks a fresh one, which is printed: SEED=<number> repeats it.
+// Random tests use the same seed in every run. Soaks use a fresh seed and print it; SEED=<number> repeats a run.
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -21,21 +21,21 @@ const limitMs = (soak ? 1440 : 420) * 1000;
 
 const filesOf = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((file) => join(folder, file));
-const files = [...filesOf("test"), ...filesOf("gateway/test")]
+const files = [...filesOf("test"), ...filesOf("gateway/test"), ...filesOf("site/test")]
   .filter((file) => file.endsWith(suffix))
   .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
   .sort();
 const { TEST_SHARD: shard, TEST_CLAIMS: claims } = process.env;
 const fresh = Math.floor(Math.random() * 2 ** 31);
 const seed = Number(process.env.SEED ?? (soak ? fresh : 1));
-// what is measured in real time by the long tests wants the machine for itself
+// The soaks run in one process: some of them measure real time and need an idle machine.
 if (words.length === 0 && !soak && shard === undefined) process.exit(await runShards());
 
 const watchdog = new Worker(new URL("watchdog.mjs", import.meta.url), { execArgv: [] });
 watchdog.unref();
 watchdog.postMessage({ doing: "loading the tests", limitMs });
 
-// uvu runs a suite at once unless it finds this, so it has to be there before uvu is loaded.
+// uvu runs a suite at once unless it finds these globals, so they must be set before uvu is loaded.
 type Suite = () => Promise<[errors: string | true, passed: number, skipped: number, total: number]>;
 const queue: Suite[][] = [[]];
 Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
@@ -75,16 +75,16 @@ complaints.push(...progress.complaints());
 for (const complaint of complaints) console.error(`  ✘ ${complaint}`);
 if (complaints.length > 0) process.exitCode = 1;
 
-// Under c8: a source that no test loads has to count as uncovered instead of not at all.
+// Under c8, a source that no test loads must count as uncovered, so it is loaded here.
 if (process.env.NODE_V8_COVERAGE && (shard ?? "0") === "0") {
   for (const file of [...filesOf("src"), ...filesOf("gateway/src")]) {
-    // a program: to load it is to run it
+    // this one is a program: loading it would run it
     if (file === join("gateway", "src", "cli", "index.ts")) continue;
     if (file.endsWith(".ts")) await import(pathToFileURL(file).href);
   }
 }
 
-// Whatever is still going on now was left behind by a test: a timer, a server, a waiter.
+// A timer, server or waiter that is still active now was left behind by a test.
 watchdog.postMessage({
   doing: "all tests ended, but something keeps the process alive",
   limitMs: 10_000,

@@ -26,6 +26,7 @@ export type { PrefetchOptions } from "./limiter/remote/shared-options.ts";
 export { type CasBackend, casStore } from "./stores/cas-store.ts";
 export type { Store } from "./stores/store.ts";
 
+/** The options of `StoreLimiter.create`. */
 export interface StoreLimiterOptions extends SharedOptions {
   /**
    * A key in which operators keep the limit, or one for each policy by name: a number as text. It
@@ -37,6 +38,7 @@ export interface StoreLimiterOptions extends SharedOptions {
   readonly limitKey?: LimitKeys | undefined;
 }
 
+/** The options of `StoreRateLimiter.create`. */
 export interface StoreRateLimiterOptions extends SmoothOptions, SharedOptions {
   /** A key in which operators keep the permits per second: see `StoreLimiterOptions`. */
   readonly limitKey?: string | undefined;

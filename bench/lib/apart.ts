@@ -1,9 +1,9 @@
-/** Weighing, which wants a process of its own for each candidate. */
+/** Measurements of memory, which need a separate process for each candidate. */
 import { spawnSync } from "node:child_process";
 
 const FLAG = "--weigh";
 
-/** Runs the file again for one candidate, and hands back what that process reports. */
+/** Runs the file in a new process for one candidate, and returns the report of that process. */
 export function apart<Report>(file: string, name: string): Report {
   const { stdout, stderr } = spawnSync(
     process.execPath,
@@ -14,7 +14,7 @@ export function apart<Report>(file: string, name: string): Report {
   return JSON.parse(stdout) as Report;
 }
 
-/** In such a process: reports on the candidate, and ends. Elsewhere it does nothing. */
+/** In such a process: reports on the candidate, and ends the process. In the main process it does nothing. */
 export async function reportIfApart(weigh: (name: string) => Promise<object>): Promise<void> {
   const asked = process.argv.indexOf(FLAG);
   if (asked < 0) return;
@@ -22,7 +22,7 @@ export async function reportIfApart(weigh: (name: string) => Promise<object>): P
   process.exit();
 }
 
-/** Bytes in use, when what can go has gone. */
+/** Returns the bytes in use after garbage collections. */
 export async function heap(): Promise<number> {
   for (let i = 0; i < 5; i++) await new Promise(setImmediate);
   for (let i = 0; i < 3; i++) globalThis.gc?.();

@@ -1,8 +1,7 @@
 /**
- * Nanosecond functions side by side. mitata measures them, in compiled loops of many calls; here they take turns: each round
- * measures every function once, in an order that shifts by one from round to round, and sets it against the
- * baseline of the *same* round. A machine that is busy for a while thus slows both sides of a ratio, and
- * the median over all rounds forgets the rest.
+ * Compares functions that take nanoseconds. mitata measures them in compiled loops of many calls, and this file makes them take turns.
+ * Each round measures every function once, in an order that shifts by one from round to round, and divides by the baseline of the *same*
+ * round. A machine that is busy for a while thus slows both sides of a ratio, and the median over all rounds drops outliers.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { measure } from "mitata";
@@ -14,10 +13,13 @@ const ROUNDS = short ? 15 : 61;
 const NANOS_A_TURN = short ? 8e6 : 12e6;
 const NANOS_A_BATCH = 100_000;
 
-/** How many times as long as `other` it took: the median of the ratios within each round. */
+/** Returns how many times as long as `other` the function took: the median of the ratios within each round. */
 export type Ratio = (name: string, other: string) => number;
 
-/** Measures and prints. The first is the baseline; the second, ours, is what all are set against. What returns a promise is awaited; what does not should `keep` its result. */
+/**
+ * Measures the functions and prints a table. The first is the baseline. The second is ours: a column compares all functions with it.
+ * A returned promise is awaited; a function without one should `keep` its result.
+ */
 export async function compare(contenders: Record<string, () => unknown>): Promise<Ratio> {
   const turns: Turn[] = [];
   for (const [name, run] of Object.entries(contenders)) {
@@ -26,7 +28,7 @@ export async function compare(contenders: Record<string, () => unknown>): Promis
   for (let round = 0; round < ROUNDS; round++) {
     for (let i = 0; i < turns.length; i++) {
       await turns[(round + i) % turns.length]?.take();
-      await sleep(1); // lets the timers go that some leave behind
+      await sleep(1); // lets timers fire that some contenders leave behind
     }
   }
   const found = new Map(turns.map(({ name, rounds }) => [name, rounds]));
@@ -49,7 +51,7 @@ export async function compare(contenders: Record<string, () => unknown>): Promis
 
 interface Turn {
   readonly name: string;
-  /** Nanoseconds a call, round by round. */
+  /** Nanoseconds a call, one entry for each round. */
   readonly rounds: number[];
   take(): Promise<void>;
 }
@@ -60,7 +62,7 @@ async function prepare(name: string, run: () => unknown, index: number): Promise
   const options = {
     min_cpu_time: NANOS_A_TURN,
     min_samples: 3,
-    // a number of its own gives each function a loop of its own: in a shared one the call would not be inlined
+    // mitata compiles one loop for each set of options: a distinct number keeps the calls inlined
     max_samples: 1e6 + index,
     batch_samples: batch,
     batch_threshold: Infinity,
@@ -73,7 +75,7 @@ async function prepare(name: string, run: () => unknown, index: number): Promise
   return { name, rounds, take };
 }
 
-/** How many calls make a batch, once they are warm; mitata unrolls four. */
+/** Returns how many warm calls make a batch. The smallest is 4, because mitata unrolls four calls. */
 async function batchFor(run: () => unknown): Promise<number> {
   let batch = 4;
   for (const end = performance.now() + 100; performance.now() < end; ) {

@@ -1,6 +1,6 @@
 /**
- * Processor time of an operation. The contenders take turns in rounds, and ratios are taken within a round. Processor time, not
- * the time of day: on a machine that does other work as well the latter measures that work. It includes the garbage collector's threads.
+ * Measures the processor time of an operation. The contenders take turns in rounds, and ratios are taken within a round. Elapsed time
+ * would include the other work of a busy machine; processor time includes only the garbage collector's threads.
  */
 import { short } from "./options.ts";
 import { nanos, table, times } from "./report.ts";
@@ -8,13 +8,13 @@ import { median } from "./stats.ts";
 
 const ROUNDS = short ? 9 : 41;
 
-/** Makes what runs so many operations; made anew for each round. */
+/** Returns a function that runs so many operations. Called once for each round. */
 export type Contender = () => (operations: number) => Promise<unknown>;
 
-/** How many times as long as `other` it took: the median of the ratios within each round. */
+/** Returns how many times as long as `other` the contender took: the median of the ratios within each round. */
 export type CpuRatio = (name: string, other: string) => number;
 
-/** Measures and prints; the first is the baseline. */
+/** Measures the contenders and prints a table. The first is the baseline. */
 export async function compareCpu(
   operations: number,
   contenders: Readonly<Record<string, Contender>>,
@@ -22,7 +22,7 @@ export async function compareCpu(
 ): Promise<CpuRatio> {
   const turns = Object.entries(contenders);
   const found = new Map(turns.map(([name]) => [name, [] as number[]]));
-  // V8 throws the code of a class away that has no object left: in a process that lives on one is left
+  // V8 discards the code of a class without objects; a real process always has one, so one is kept here
   const alive = new Map<string, unknown>();
   for (let round = -2; round < rounds; round++) {
     for (let i = 0; i < turns.length; i++) {

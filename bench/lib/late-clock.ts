@@ -1,9 +1,9 @@
 import type { Clock } from "smooth-limiter";
 
-/** ms by which a timer is late on an idle machine, as Node's are: mostly a little, at times a millisecond. */
+/** The lateness of Node's timers on an idle machine, ms: mostly small, at times a millisecond. */
 const LATENESS_MS = [0.07, 0.11, 0.06, 1.08, 0.09, 0.34, 0.08, 0.81, 0.07, 0.07, 0.52];
 
-/** Simulated time in which every timer is late. Nothing else happens in it, so what is slow is the limiter. */
+/** Simulated time in which every timer is late. Nothing else takes time, so any loss is the limiter's. */
 export class LateClock implements Clock {
   #now = 0;
   #alarms = 0;
@@ -28,12 +28,12 @@ export class LateClock implements Clock {
     };
   }
 
-  /** Somebody works for so long. */
+  /** Advances the time by the duration of a worker's job. */
   spend(ms: number): void {
     this.#now += ms;
   }
 
-  /** Goes on to the timer that is set, if there is one. */
+  /** Advances the time to the pending timer and fires it. Without one it does nothing. */
   next(): void {
     const wake = this.#wake;
     this.#wake = undefined;

@@ -1,17 +1,17 @@
-/** Workers that ask again as soon as they are let in, and when that was. */
+/** Runs workers that ask again as soon as they are granted a permit, and records the times of the grants. */
 
 export type Wait = () => Promise<unknown>;
 
 export interface Load {
   readonly wait: Wait;
   readonly workers: number;
-  /** ms until what is stored is spent, or a warm-up is over; what happens before is not looked at. */
+  /** The time until stored permits are used up or a warm-up is over, ms. Grants before that are ignored. */
   readonly settleMs: number;
-  /** ms that are looked at. */
+  /** The duration of the measurement after that, ms. */
   readonly forMs: number;
 }
 
-/** The instants at which somebody was let in, ms. */
+/** Returns the instants of the grants, ms. */
 export async function pace({ wait, workers, settleMs, forMs }: Load): Promise<number[]> {
   const start = performance.now() + settleMs;
   const end = start + forMs;
@@ -28,16 +28,18 @@ export async function pace({ wait, workers, settleMs, forMs }: Load): Promise<nu
 }
 
 export interface Drift {
-  /** By how much the mean rate is off, as a share: 0.001 is 0.1 % fast. */
+  /** The relative error of the mean rate: 0.001 is 0.1 % too fast. */
   readonly error: number;
-  /** ms that went into it. */
+  /** The part of the measurement that was used, ms. */
   readonly calmMs: number;
 }
 
 /**
- * The mean rate, without the ends and without the machine. Each grant is set against an ideal schedule from the first one on, and in every tenth of a second
- * the one that lags least behind it counts: the others were held up by a timer, which is no rate. What that lag grows by, from the first to the
- * last of all neighbouring tenths in which the machine was calm, is what the limiter loses.
+ * Returns the error of the mean rate, without effects of the two ends of the run and of a busy machine.
+ *
+ * Each grant is compared with an ideal schedule that starts at the first grant. In every tenth of a second only the grant with the least
+ * lag counts: the others were delayed by a timer, which does not change the rate. The growth of that lag between neighbouring tenths is
+ * what the limiter loses. Tenths in which the event loop stood still are left out.
  */
 export function driftOf(
   grants: readonly number[],
@@ -70,7 +72,7 @@ function leastLags(grants: readonly number[], interval: number): { at: number; l
   return [...least.values()];
 }
 
-/** The most grants in any window of so many ms in which the machine was calm. */
+/** Returns the most grants in any window of `windowMs` in which the event loop did not stand still. */
 export function mostIn(
   windowMs: number,
   grants: readonly number[],

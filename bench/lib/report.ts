@@ -3,7 +3,7 @@ import { strict } from "./options.ts";
 
 type Align = "left" | "right";
 
-/** Prints rows under a head; the first column is text, the others are numbers. */
+/** Prints rows under a head. The first column is text, the others are numbers. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
   const colAligns = head.map((_, i): Align => (i === 0 ? "left" : "right"));
   const style = { head: [], border: [], compact: true };
@@ -12,7 +12,7 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   console.log(printed.toString());
 }
 
-/** Says whether a target is reached; `undefined`: this machine was too busy to tell. */
+/** Prints whether a target is reached. `undefined`: the machine was too busy for a verdict. */
 export function target(what: string, reached: boolean | undefined, got: string): void {
   const verdict = reached === undefined ? "? unclear " : reached ? "✔ reached " : "✘ missed  ";
   console.log(`${verdict} ${what}: ${got}`);

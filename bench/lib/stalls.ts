@@ -1,17 +1,17 @@
 /**
- * When did the event loop stand still? A real-time measurement on a machine that is busy with something else says nothing about a limiter, so what was
- * measured while the loop stood still is left out.
+ * Records when the event loop stood still. A real-time measurement during other work of the machine says nothing about a limiter, so
+ * such periods are left out.
  */
 interface Stall {
   readonly from: number;
   readonly to: number;
 }
 
-/** In order, those of more than a millisecond beyond the one that is slept. */
+/** The stalls in order. A gap counts when it exceeds the timer's millisecond by more than another millisecond. */
 const stalls: Stall[] = [];
 let last = performance.now();
 
-/** Looks every millisecond, from now on. */
+/** Starts to check the event loop every millisecond. */
 export function watchStalls(): void {
   const now = performance.now();
   if (now - last > 2) stalls.push({ from: last, to: now });
@@ -19,7 +19,7 @@ export function watchStalls(): void {
   setTimeout(watchStalls, 1).unref();
 }
 
-/** Whether the loop never stood still for longer than `ms` between two instants. */
+/** Returns whether the loop never stood still for longer than `ms` between two instants. */
 export function wasCalm(from: number, to: number, ms: number): boolean {
   for (let i = stalls.length - 1; i >= 0; i--) {
     const stall = stalls[i];

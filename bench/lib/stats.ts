@@ -2,20 +2,20 @@ export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }
 
-/** The value below which the share `q` of all values lies. */
+/** Returns the value below which the share `q` of all values lies. */
 export function quantile(values: readonly number[] | Float64Array, q: number): number {
   const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
 }
 
-/** A median, and between which it lies with a probability of 95 %. */
+/** A median and its 95 % confidence interval. */
 export interface Interval {
   readonly median: number;
   readonly low: number;
   readonly high: number;
 }
 
-/** By order alone: as many values lie to each side of the true median as heads in so many throws. */
+/** Uses only the order of the values: the number of values below the true median is binomial, like heads in coin throws. */
 export function medianWithin(values: readonly number[]): Interval {
   const half = 0.98 / Math.sqrt(values.length);
   return {

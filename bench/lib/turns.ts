@@ -1,13 +1,13 @@
-/** Calls that wait for somebody else: all take turns in short rounds, and ratios are taken within a round. */
+/** Compares calls that wait for a server. They take turns in short rounds, and ratios are taken within a round. */
 import { short } from "./options.ts";
 import { table, times } from "./report.ts";
 import { median } from "./stats.ts";
 
 const ROUNDS = short ? 3 : 25;
-/** Of calls side by side, in a round. */
+/** The duration of one contender's turn with parallel calls, ms. */
 const FOR_MS = short ? 80 : 200;
 
-/** Calls a second, of so many callers who call again as soon as they are answered. */
+/** Returns the calls a second of parallel callers, each of which calls again as soon as it is answered. */
 export async function sideBySide(calls: readonly (() => Promise<unknown>)[]): Promise<number> {
   let answered = 0;
   const start = performance.now();
@@ -23,7 +23,7 @@ export async function sideBySide(calls: readonly (() => Promise<unknown>)[]): Pr
   return (1000 * answered) / (performance.now() - start);
 }
 
-/** The figures of each, round by round, after a round that nobody counts. */
+/** Returns the figures of each contender, one for each round, after a warm-up round. */
 export async function inTurns(
   measure: Readonly<Record<string, () => Promise<number>>>,
 ): Promise<Map<string, number[]>> {
@@ -39,7 +39,7 @@ export async function inTurns(
   return found;
 }
 
-/** Prints the figures, the first of which are the baseline, and hands back how they compare. */
+/** Prints the figures, and returns a function that compares them. The first contender is the baseline. */
 export function print(
   title: string,
   found: ReadonlyMap<string, readonly number[]>,

@@ -1,6 +1,6 @@
 /**
- * What does the gateway's filter cost a request, and does it matter how many URLs have rules? Where 1000 URLs have a rule each a
- * request may cost at most twice what it costs where one has. The filter alone is asked, without a server around it.
+ * What does the gateway's filter cost a request, and does it matter how many URLs have rules? With 1000 URLs that have a rule each, a
+ * request may cost at most twice as much as with one URL. The filter is called directly, without a server.
  */
 import { do_not_optimize as keep } from "mitata";
 import { gcra, KeyedLimiter } from "smooth-limiter";
@@ -10,7 +10,7 @@ import { target, times } from "../../bench/lib/report.ts";
 
 const RATE = 1e9;
 
-/** So many URLs, each with a rule of its own below the same folder. */
+/** Returns rules for so many URLs below the same folder, each with its own rule. */
 function gatewayOf(urls: number) {
   const entries = Array.from({ length: urls }, (_, i) => ({
     url: `/shop/article-${i}`,
@@ -51,12 +51,12 @@ const ratio = await compare({
   "a bare decide() of a key": () => keep(bare.for("192.0.2.1").decide()),
   [ONE]: () => keep(one.check(first)),
   [THOUSAND]: () => keep(thousand.check(first)),
-  // other limiters each time, which lie elsewhere in the memory
+  // each call uses another limiter, which is elsewhere in memory
   "1000 URLs, one after the other": () => {
     next = next + 1 < requests.length ? next + 1 : 0;
     return keep(thousand.check(requests[next] ?? first));
   },
-  "1000 URLs, none that has a rule": () => keep(thousand.check(request("/other/article-0"))),
+  "1000 URLs, a request without a rule": () => keep(thousand.check(request("/other/article-0"))),
   "4 rules for one request": () => keep(four.check(first)),
   "1 URL, encoded": () => keep(one.check(encoded)),
   "1 URL, with several readings": () => keep(one.check(tricky)),

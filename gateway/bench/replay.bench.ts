@@ -1,7 +1,7 @@
 /**
- * How fast does `smooth-limiter-gateway replay` play an access log, and does its memory grow with the log? 1 000 000 lines may take at most
- * 15 s, and ten times the lines at most 1.5 times the memory. It cannot be faster than to read the lines. Each run is a process of its
- * own: the built command, as users start it.
+ * How fast does `smooth-limiter-gateway replay` play an access log, and does its memory grow with the log? 1 000 000 lines may take at
+ * most 15 s, and ten times the lines may need at most 1.5 times the memory. The lower bound is the time to read the lines. Each run is a
+ * separate process that runs the built command.
  */
 import { spawnSync } from "node:child_process";
 import { createWriteStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -32,8 +32,8 @@ const READ_LINES = `
   let lines = 0;
   for await (const line of createInterface({ input: createReadStream(process.argv[1]) })) lines += line.length > 0;
 `;
-/** Last words of each process: peak memory in KiB, time of the processor in µs. */
-const LAST_WORDS = `process.on("exit", () => {
+/** Printed by each process when it ends: peak memory in KiB and processor time in µs. */
+const PRINT_USAGE = `process.on("exit", () => {
   const { maxRSS, userCPUTime } = process.resourceUsage();
   process.stderr.write("\\n" + JSON.stringify([maxRSS, userCPUTime]));
 })`;
@@ -45,9 +45,9 @@ interface Run {
 }
 
 function run(...args: string[]): Run {
-  const words = `data:text/javascript,${encodeURIComponent(LAST_WORDS)}`;
+  const printUsage = `data:text/javascript,${encodeURIComponent(PRINT_USAGE)}`;
   const started = performance.now();
-  const { status, stderr } = spawnSync(process.execPath, ["--import", words, ...args], {
+  const { status, stderr } = spawnSync(process.execPath, ["--import", printUsage, ...args], {
     encoding: "utf8",
     maxBuffer: 2 ** 28,
     env: { ...process.env, NODE_OPTIONS: "" },
@@ -80,7 +80,7 @@ try {
     ["replay", LINES, replay(whole)],
   ];
   table(
-    ["", "lines", "s", "s of processor", "lines/s", "peak memory"],
+    ["", "lines", "s", "processor time, s", "lines/s", "peak memory"],
     runs.map(([name, lines, { seconds, cpuSeconds, megabytes }]) => [
       name,
       lines.toLocaleString("en"),
@@ -91,8 +91,8 @@ try {
     ]),
   );
   const [, [, , small], [, , large]] = runs as [unknown, (typeof runs)[0], (typeof runs)[0]];
-  const got = `${large.seconds.toFixed(1)} s, of which ${large.cpuSeconds.toFixed(1)} s of the processor`;
-  // who gets half a processor only takes twice as long
+  const got = `${large.seconds.toFixed(1)} s, of which ${large.cpuSeconds.toFixed(1)} s of processor time`;
+  // a process that gets only half a core takes twice as long, which says nothing about the command
   const isBusy = large.seconds > 1.5 * large.cpuSeconds;
   const isQuick = large.seconds <= LONGEST_S;
   target(

@@ -18,21 +18,26 @@ import type { GuardedActor, Report } from "./actors/guarded.ts";
 import { retryAfter } from "./answers/retry.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
+import type { Rule } from "./rules/rule.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
-import type { Outcome, Verdict } from "./verdict.ts";
+import type { CountedRule, Outcome, Verdict } from "./verdict.ts";
 
 /** How a request is counted that has no value for the rule's actor. */
 export type WhenActorMissing = "device" | "shared" | "skip";
 
 /** The request to one rule. */
-interface Ask {
-  readonly active: ActiveRule;
+export interface Ask<R extends CountedRule = Rule> {
+  readonly active: Pick<ActiveRule, "isGlobal" | "isShadow" | "longestWaitMs"> & {
+    readonly rule: R;
+  };
   readonly actor: string;
   readonly limiter: Limiter;
   readonly cost: number;
+  /** Receives, if the request passes, what gives back all that was taken for it. */
+  readonly onTaken?: ((undo: () => Maybe<void>) => void) | undefined;
 }
 
-const NO_RULE: Verdict = Object.freeze({
+const NO_RULE: Verdict<never> = Object.freeze({
   allowed: true,
   retryMs: 0,
   waitedMs: 0,
@@ -42,8 +47,7 @@ const NO_RULE: Verdict = Object.freeze({
 export class Filter {
   readonly #device: GuardedActor;
   readonly #whenActorMissing: WhenActorMissing;
-  readonly #waiting = new Set<Reservation>();
-  #isDismissed = false;
+  readonly #judge = new Judge();
 
   constructor(device: GuardedActor, whenActorMissing: WhenActorMissing) {
     this.#device = device;
@@ -55,15 +59,14 @@ export class Filter {
     const [first] = active;
     if (first === undefined) return NO_RULE;
     if (active.length === 1)
-      return chain(this.#askOf(first, request, report), (ask) => this.#judgeOne(ask, request));
+      return chain(this.#askOf(first, request, report), (ask) => this.#judge.one(ask, request));
     const asks = all(active.map((one) => this.#askOf(one, request, report)));
-    return chain(asks, (known) => this.#judge(known.filter(isDefined), request));
+    return chain(asks, (known) => this.#judge.several(known.filter(isDefined), request));
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
   dismiss(): void {
-    this.#isDismissed = true;
-    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
+    this.#judge.dismiss();
   }
 
   #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<Ask | undefined> {
@@ -85,13 +88,19 @@ export class Filter {
     const device = this.#whenActorMissing === "device" ? this.#device(request, report) : undefined;
     return chain(device, (instead = "") => askFor(active, instead, false));
   }
+}
 
-  /** Does the work of `#judge` for a single rule: most requests match only one. */
-  #judgeOne(ask: Ask | undefined, request: GatewayRequest): Maybe<Verdict> {
+/** Takes the permits of a request, from all its limiters or from none. */
+export class Judge {
+  readonly #waiting = new Set<Reservation>();
+  #isDismissed = false;
+
+  /** Does the work of `several` for a single rule: most requests match only one. */
+  one<R extends CountedRule>(ask: Ask<R> | undefined, request: GatewayRequest): Maybe<Verdict<R>> {
     if (ask === undefined) return NO_RULE;
-    const { rule, isGlobal, isShadow, waits } = ask.active;
-    if (waits || isShadow) return this.#judge([ask], request);
-    const conclude = (decision: Decision): Verdict => ({
+    const { rule, isGlobal, isShadow, longestWaitMs } = ask.active;
+    if (longestWaitMs > 0 || isShadow || ask.onTaken) return this.several([ask], request);
+    const conclude = (decision: Decision): Verdict<R> => ({
       allowed: decision.allowed,
       retryMs: decision.allowed ? 0 : retryAfter(decision, ask.cost),
       waitedMs: 0,
@@ -101,17 +110,35 @@ export class Filter {
     return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
   }
 
-  #judge(asks: readonly Ask[], request: GatewayRequest): Maybe<Verdict> {
+  several<R extends CountedRule>(
+    asks: readonly Ask<R>[],
+    request: GatewayRequest,
+  ): Maybe<Verdict<R>> {
     if (asks.length === 0) return NO_RULE;
     const taken = takeFromAll(
-      asks.map(({ limiter, cost, active: { waits, isShadow } }) => {
-        return { limiter, permits: cost, timeoutMs: waits ? Infinity : 0, optional: isShadow };
+      asks.map(({ limiter, cost, active: { longestWaitMs, isShadow } }) => {
+        return { limiter, permits: cost, timeoutMs: longestWaitMs, optional: isShadow };
       }),
     );
-    return chain(taken, (result) => this.#conclude(asks, result, request));
+    return chain(taken, (result) =>
+      chain(this.#conclude(asks, result, request), (verdict) => {
+        if (verdict.allowed) for (const { onTaken } of asks) onTaken?.(() => result.undo());
+        return verdict;
+      }),
+    );
   }
 
-  #conclude(asks: readonly Ask[], taken: TakenFromAll, request: GatewayRequest): Maybe<Verdict> {
+  /** Rejects all waiting requests, and later ones that would have to wait. */
+  dismiss(): void {
+    this.#isDismissed = true;
+    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
+  }
+
+  #conclude<R extends CountedRule>(
+    asks: readonly Ask<R>[],
+    taken: TakenFromAll,
+    request: GatewayRequest,
+  ): Maybe<Verdict<R>> {
     const lines = taken.results.flatMap((result) => {
       const reservation = result?.reservation;
       return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
@@ -144,7 +171,7 @@ function askFor(active: ActiveRule, actor: string, isKnown: boolean): Ask {
 }
 
 /** Asks a rule alone whose limiter is in this process. */
-function decideHere({ limiter, cost }: Ask): Decision {
+function decideHere({ limiter, cost }: Pick<Ask, "limiter" | "cost">): Decision {
   try {
     return limiter.decide(cost) as Decision;
   } catch (error) {
@@ -160,8 +187,12 @@ function withWait(decision: Decision): Decision {
   return { ...decision, waitMs: decision.waitMs || NO_ROOM_MS };
 }
 
-function verdict(asks: readonly Ask[], { allowed, results }: TakenFromAll, waitedMs: number) {
-  const outcomes: Outcome[] = [];
+function verdict<R extends CountedRule>(
+  asks: readonly Ask<R>[],
+  { allowed, results }: TakenFromAll,
+  waitedMs: number,
+): Verdict<R> {
+  const outcomes: Outcome<R>[] = [];
   let retryMs = 0;
   asks.forEach(({ active, actor, cost }, i) => {
     const result = results[i];

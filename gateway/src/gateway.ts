@@ -20,6 +20,7 @@ import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { readRules } from "./rules/read-rules.ts";
 import type { Rule } from "./rules/rule.ts";
+import type { UrlRules } from "./rules/schema.ts";
 import { RuleSet } from "./ruleset.ts";
 import { LiveRules, type RulesEvent, type WhenSourceGone } from "./sources/live-rules.ts";
 import { fixedSource, type RuleSource } from "./sources/source.ts";
@@ -28,9 +29,15 @@ import type { Verdict } from "./verdict.ts";
 export interface GatewayOptions {
   /**
    * The rules: a source; several sources, of which the first with valid rules applies, so a remote
-   * source comes before a local one; or rules that were read already.
+   * source comes before a local one; plain objects with the fields of a file; or rules that were read
+   * already.
    */
-  readonly rules: RuleSource | readonly RuleSource[] | readonly Rule[];
+  readonly rules:
+    | RuleSource
+    | readonly RuleSource[]
+    | UrlRules
+    | readonly UrlRules[]
+    | readonly Rule[];
   /**
    * The actors by the name that rules use. "all" (every request together) and "device" (the
    * client's address, see `trustedProxies`) are built in and can be replaced here. "account" and
@@ -215,9 +222,11 @@ class RuledGateway implements Gateway {
     };
     this.#filter = new Filter(guardedDevice, whenActorMissing);
     this.#set = new RuleSet([], this.#workshop);
-    this.#live = new LiveRules(sourcesOf(options.rules), {
+    const read = (rules: string | readonly UrlRules[], source = "rules") =>
+      readRules(rules, { source, actors: Object.keys(actors), algorithms });
+    this.#live = new LiveRules(sourcesOf(options.rules, read), {
       whenSourceGone,
-      read: (text, source) => readRules(text, { source, actors: Object.keys(actors), algorithms }),
+      read,
       apply: (rules) => {
         this.#set = new RuleSet(rules, this.#workshop, this.#set);
       },
@@ -287,15 +296,32 @@ function checkActors(actors: unknown): void {
   }
 }
 
-function sourcesOf(rules: GatewayOptions["rules"]): readonly RuleSource[] {
-  const list = Array.isArray(rules) ? (rules as readonly (RuleSource | Rule)[]) : [rules];
+function sourcesOf(
+  rules: GatewayOptions["rules"],
+  read: (rules: readonly UrlRules[]) => readonly Rule[],
+): readonly RuleSource[] {
+  const list = (Array.isArray(rules) ? rules : [rules]) as readonly (
+    | RuleSource
+    | Rule
+    | UrlRules
+  )[];
   const sources = list.filter((one): one is RuleSource => isSource(one));
   if (sources.length === 0) {
-    if (Array.isArray(rules)) return [fixedSource(rules as readonly Rule[])];
+    if (Array.isArray(rules) && list.every(isRead)) return [fixedSource(list as readonly Rule[])];
+    if (list.every(isObject)) return [fixedSource(read(list as readonly UrlRules[]))];
   } else if (sources.length === list.length) {
     return sources;
   }
-  throw new TypeError("rules must be a source, sources, or the result of readRules");
+  throw new TypeError("rules must be a source, sources, plain objects, or the result of readRules");
+}
+
+/** Whether it is a rule that `readRules` has returned. */
+function isRead(one: unknown): boolean {
+  return typeof (Object(one) as Partial<Rule>).place === "object";
+}
+
+function isObject(one: unknown): boolean {
+  return typeof one === "object" && one !== null && !(one instanceof Promise);
 }
 
 function isSource(one: unknown): boolean {

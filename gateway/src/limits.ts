@@ -8,7 +8,7 @@ import {
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
 import type { GuardedActor } from "./actors/guarded.ts";
-import { keyOf } from "./actors/key.ts";
+import { keyOf, markedKey } from "./actors/key.ts";
 import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 import type { Rule, RuleNumbers } from "./rules/rule.ts";
 
@@ -93,14 +93,8 @@ export class Limits {
   for(value: string, isKnown: boolean): Limiter {
     const { overrides, own } = this;
     const keys = (isKnown && overrides.size > 0 && overrides.get(value)) || own;
-    return keys.for(keyOf(this.#textOf(value, isKnown), this.policies.rule.scope));
-  }
-
-  /** Returns the value itself where possible: V8 hashes each newly created string again. */
-  #textOf(value: string, isKnown: boolean): string {
-    if (!isKnown) return `?${value}`;
-    const isMarked = value.startsWith("=") || value.startsWith("?");
-    return isMarked || this.policies.rule.scope === "global" ? `=${value}` : value;
+    const { scope } = this.policies.rule;
+    return keys.for(keyOf(markedKey(value, isKnown, scope === "global"), scope));
   }
 
   /** Closes what is open on Redis, because it is not used any more. */

@@ -28,4 +28,12 @@ export interface GatewayRequest {
    * disconnected. Absent where the server does not report that.
    */
   onClose?(closed: () => void): void;
+
+  /**
+   * Calls back once when the request is answered. Absent where the server does not report that.
+   *
+   * @param answered receives the status of the response; undefined if the request is over and no
+   *   status was sent: its client has disconnected
+   */
+  onAnswered?(answered: (status: number | undefined) => void): void;
 }

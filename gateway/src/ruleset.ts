@@ -17,8 +17,8 @@ export class ActiveRule {
   readonly isGlobal: boolean;
   /** Whether it only counts and reports, and never refuses. */
   readonly isShadow: boolean;
-  /** Whether requests wait instead of being refused. */
-  readonly waits: boolean;
+  /** How long a request waits instead of being refused, ms: 0 or Infinity. */
+  readonly longestWaitMs: number;
   readonly isExempt: (value: string, request: GatewayRequest) => boolean;
   readonly limits: Limits;
 
@@ -28,7 +28,7 @@ export class ActiveRule {
     this.actor = workshop.actors[rule.actor] as GuardedActor;
     this.isGlobal = rule.scope === "global";
     this.isShadow = rule.mode === "shadow";
-    this.waits = policies.isLine && !this.isShadow;
+    this.longestWaitMs = policies.isLine && !this.isShadow ? Infinity : 0;
     this.isExempt = exemption(rule.exempt, this.actor, rule.actor === "device");
     this.limits = new Limits(policies, workshop, before?.limits);
   }

@@ -1,9 +1,13 @@
 import type { Decision } from "smooth-limiter";
+import type { PolicyOutcome } from "./answers/checker.ts";
 import type { Rule } from "./rules/rule.ts";
 
+/** The members of a rule that every response reports. */
+export type CountedRule = PolicyOutcome["rule"];
+
 /** The result of one rule for a request. */
-export interface Outcome {
-  readonly rule: Rule;
+export interface Outcome<R extends CountedRule = Rule> {
+  readonly rule: R;
   /** The actor's value by which requests are counted: a user, an address, "" for all. */
   readonly actor: string;
   /** Whether this rule lets the request pass. A shadow rule that does not is only reported. */
@@ -16,7 +20,7 @@ export interface Outcome {
 }
 
 /** The gateway's result for a request. */
-export interface Verdict {
+export interface Verdict<R extends CountedRule = Rule> {
   /** Whether the request may pass: all rules let it, shadow rules aside. */
   readonly allowed: boolean;
   /**
@@ -30,5 +34,5 @@ export interface Verdict {
    * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If
    * rules in this process refuse, those on Redis are neither asked nor listed.
    */
-  readonly outcomes: readonly Outcome[];
+  readonly outcomes: readonly Outcome<R>[];
 }

@@ -10,27 +10,51 @@ export type { Dialect } from "./answers/fields.ts";
 export type { WhenActorMissing } from "./filter.ts";
 export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
 export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
-export { type ExpressRequest, expressGateway } from "./hosts/express.ts";
+export { type ExpressRequest, expressGateway, expressLimit } from "./hosts/express.ts";
 export {
   type FastifyGatewayOptions,
+  type FastifyHook,
   type FastifyInstance,
+  type FastifyLimitOptions,
   type FastifyReply,
   type FastifyRequest,
   fastifyGateway,
+  fastifyLimit,
 } from "./hosts/fastify.ts";
-export { type FetchHostOptions, fetchGateway } from "./hosts/fetch.ts";
-export { type HonoContext, type HonoGatewayOptions, honoGateway } from "./hosts/hono.ts";
+export {
+  type FetchHostOptions,
+  type FetchLimitOptions,
+  fetchGateway,
+  fetchLimit,
+} from "./hosts/fetch.ts";
+export {
+  type HonoContext,
+  type HonoGatewayOptions,
+  type HonoLimitOptions,
+  honoGateway,
+  honoLimit,
+} from "./hosts/hono.ts";
 export type { HostOptions, OnError } from "./hosts/host-filter.ts";
-export { type KoaContext, koaGateway } from "./hosts/koa.ts";
-export { type NodeRequest, type NodeResponse, nodeGateway } from "./hosts/node.ts";
+export { type KoaContext, koaGateway, koaLimit } from "./hosts/koa.ts";
+export { type LimitVerdict, limitRequests, type RateLimited } from "./hosts/limit.ts";
+export type {
+  HostLimitOptions,
+  LimiterByKey,
+  LimitKey,
+  LimitOptions,
+  PerRequest,
+  RequestLimit,
+} from "./hosts/limit-options.ts";
+export { type NodeRequest, type NodeResponse, nodeGateway, nodeLimit } from "./hosts/node.ts";
 export type { GatewayRequest } from "./request.ts";
 export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";
 export type { Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
 export { type Problem, RulesError } from "./rules/rules-error.ts";
+export type { UrlRules } from "./rules/schema.ts";
 export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
 export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
 export { type RedisReader, type RedisSourceOptions, redisSource } from "./sources/redis-source.ts";
 export type { RuleSource } from "./sources/source.ts";
 export { type UrlSourceOptions, urlSource } from "./sources/url-source.ts";
-export type { Outcome, Verdict } from "./verdict.ts";
+export type { CountedRule, Outcome, Verdict } from "./verdict.ts";

@@ -1,5 +1,5 @@
-// What the limiters let through: the same arrivals for each, "10 a second" in its own terms, on a
-// clock that stands still until it is moved.
+// Plays the same arrivals against each limiter and records which ones it lets through. Every limiter is
+// set to "10 a second" in its own terms. Time is simulated.
 
 import {
   ConcurrencyLimiter,
@@ -18,13 +18,13 @@ import {
 } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 
-/** Somebody who came at `askedMs` and began at `startedMs`, or was refused. */
+/** A request that came at `askedMs` and started at `startedMs`; `undefined` there means refused. */
 export interface Caller {
   readonly askedMs: number;
   readonly startedMs: number | undefined;
 }
 
-/** What somebody who comes gets: a promise of being let in or not. */
+/** Makes a limiter on the clock, and returns the function that each request calls. It resolves to whether the request is let in. */
 export type Door = (clock: FakeClock) => () => Promise<boolean>;
 
 const policies: Readonly<Record<string, Policy>> = {
@@ -45,7 +45,7 @@ const policies: Readonly<Record<string, Policy>> = {
 
 const RUNNING = "ConcurrencyLimiter 2, 200 ms";
 
-/** Each takes a permit if it can be used now. */
+/** Limiters whose callers do not wait: a call takes a permit that is available now, or is refused. */
 export const refusing: Readonly<Record<string, Door>> = {
   ...doors((limiter) => async () => limiter.tryAcquire()),
   [RUNNING]: (clock) => {
@@ -58,7 +58,7 @@ export const refusing: Readonly<Record<string, Door>> = {
   },
 };
 
-/** Each waits for its permit; only a full bucket refuses. */
+/** Limiters whose callers wait for their permits; only a full leaky bucket refuses. */
 export const waiting: Readonly<Record<string, Door>> = {
   ...doors((limiter) => () => limiter.acquire().then(() => true, refused)),
   [RUNNING]: (clock) => {
@@ -84,12 +84,12 @@ function refused(error: unknown): boolean {
   throw error;
 }
 
-/** With 200 ms each, two at a time are 10 a second. */
+/** Takes 200 ms, so two at a time make 10 a second. */
 function work(clock: FakeClock, done: () => void): void {
   clock.wakeAt(clock.now() + 200, done);
 }
 
-/** Lets them come at these instants, ms, and waits until all have their answer. */
+/** Plays requests that arrive at these instants (ms), and waits until each has its answer. */
 export async function watch(door: Door, arrivals: readonly number[]): Promise<Caller[]> {
   const clock = new FakeClock();
   const ask = door(clock);
@@ -132,7 +132,7 @@ export async function shared(): Promise<Record<string, Caller[]>> {
   return rows;
 }
 
-/** The most that began in any span of a second, which holds its start and not its end. */
+/** Returns the largest number of starts within any second, its beginning included and its end excluded. */
 export function mostInASecond(starts: readonly number[]): number {
   const micros = starts.map((ms) => Math.round(ms * 1000));
   const counts = micros.map(

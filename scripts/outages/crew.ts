@@ -1,4 +1,4 @@
-// Four processes that share limits, and what becomes of them when something goes wrong.
+// Runs four processes that share limits, and records what happens to them during a fault.
 
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -20,14 +20,14 @@ import type { Scene, Stage } from "./scenes.ts";
 
 const BEFORE_MS = 800;
 const AFTER_MS = 1200;
-/** How long it may take until all are back on Redis, ms. */
+/** The time within which all processes must be back on Redis, ms. */
 const RETURN_MS = 15_000;
 
 class Member {
   isAway = false;
   readonly process: ChildProcess;
   #expected: { resolve(news: News): void; reject(error: Error): void } | undefined;
-  /** When it was last found to be back, ms. */
+  /** When the process last reported that it was back on Redis, ms. */
   backAt = 0;
 
   constructor() {
@@ -36,7 +36,7 @@ class Member {
       execArgv: ["--import", "tsx", "--expose-gc"],
       serialization: "advanced",
     });
-    this.process.on("message", (news: News) => this.#hear(news));
+    this.process.on("message", (news: News) => this.#receive(news));
     this.process.on("exit", (code, signal) =>
       this.#expected?.reject(new Error(`a worker ended: ${signal ?? code}`)),
     );
@@ -64,7 +64,7 @@ class Member {
     clearTimeout(timer);
   }
 
-  #hear(news: News): void {
+  #receive(news: News): void {
     if (typeof news === "object" && "isAway" in news) {
       this.isAway = news.isAway;
       if (!news.isAway) this.backAt = monotonicMs();

@@ -1,58 +1,61 @@
-// What the processes of an outage share, and what they say to each other.
+// The limits that the processes of an outage share, and the messages between these processes.
 
 import type { Watch } from "./watch.ts";
 
 /** How many processes share the limit. */
 export const WORKERS = 4;
 export const RATE = 200;
-/** Large enough for a second burst to be seen. */
+/** Large enough that a second burst would show. */
 export const BURST_SECONDS = 1;
 export const STORE = RATE * BURST_SECONDS;
-/** A request is for so many permits at the most. */
+/** The most permits that one request asks for. */
 export const LARGEST = 2;
-/** Of a process, who wait under one limit. Each asks for one request at a time. */
+/** The number of callers in a process that wait under one limit. Each has one request at a time. */
 export const WAITERS = 5;
 export const TIMEOUT_MS = 300;
 export const MODES = ["local", "throw", "wait"] as const;
 export type Mode = (typeof MODES)[number];
-/** Whose quick calls are timed: of two modes, and of a limiter in the process, beside those of "local". */
+/**
+ * The limiters whose calls without waiting are timed: two modes, and "beside", a limiter without Redis that is
+ * called just before each call of "local".
+ */
 export type Watched = "local" | "throw" | "beside";
 
 export interface Order {
   readonly url: string;
   readonly name: string;
-  /** After so long without an answer the client looks for another connection, ms. */
+  /** The client reconnects after so long without an answer, ms. */
   readonly socketTimeout: number;
-  /** After so long it looks for another connection when it has lost one, ms. */
+  /** The client reconnects so long after it has lost a connection, ms. */
   readonly retryMs: number;
 }
 
-/** What a process holds, between one outage and another. */
+/** The resources that a process holds between two outages. */
 export interface Holdings {
-  /** Bytes, after a collection. */
+  /** Bytes in use after a garbage collection. */
   readonly heap: number;
   readonly timers: number;
   readonly listeners: number;
 }
 
 export interface Report {
-  /** When it asked first, by the machine's monotonic clock, ms. */
+  /** When the process made its first request, by the machine's monotonic clock, ms. */
   readonly bornAt: number;
-  /** When a permit was used, ms of the machine's monotonic clock, one entry for each. */
+  /** One entry for each permit: when it was used, by the machine's monotonic clock, ms. */
   readonly used: Readonly<Record<Mode, readonly number[]>>;
-  /** How the quick calls went that did not wait for permits. */
+  /** How the calls went that did not wait for permits. */
   readonly watches: Readonly<Record<Watched, ReturnType<Watch["report"]>>>;
-  /** Calls without an end. */
+  /** Calls that never ended. */
   readonly hung: number;
-  /** The longest for which the process did not run, ms. */
+  /** The longest time for which the process did not run, ms. */
   readonly stalledMs: number;
   readonly before: Holdings;
   readonly after: Holdings;
 }
 
-/** To a process: do this, tell what you hold, or come to an end. */
+/** To a process: start an order, report the holdings, or end. */
 export type Message = { readonly order: Order } | "hold" | "end";
-/** From it. */
+/** From a process. */
 export type News =
   | "here"
   | "asking"
@@ -61,7 +64,7 @@ export type News =
   | { readonly report: Report }
   | { readonly failure: string };
 
-/** The clock that is one for all processes of a machine. */
+/** Returns the time of a clock that all processes of a machine share, ms. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }

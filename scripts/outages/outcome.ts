@@ -1,4 +1,4 @@
-// What was granted while something went wrong, against docs/availability.md.
+// Compares what was granted during a fault with what docs/availability.md allows.
 
 import {
   type Holdings,
@@ -15,24 +15,24 @@ import {
 import type { Scene } from "./scenes.ts";
 import type { Absence } from "./watch.ts";
 
-/** How late its own timer makes a caller ask as if on time, ms. */
+/** A caller whose timer is late by up to this is treated as if it had asked on time, ms. */
 const CREDIT_MS = 10;
-/** What others were given in so long before an outage is not known, ms; and the batch whose reply reported it. */
+/** A process does not know what the others were granted in this time before an outage (ms), nor in one more batch. */
 const NEWS_MS = 60;
-/** The longest pause before Redis is looked for again, ms. */
+/** The longest time between two probes for Redis, ms. */
 const PROBE_MS = 1000;
 
 interface Course {
   readonly healedAt: number;
-  /** How long after that the last process was back on Redis. */
+  /** The time from there until the last process was back on Redis, ms. */
   readonly backMs: number;
-  /** What was held on the way. */
+  /** The holdings of each process at the marks during the fault. */
   readonly marks: readonly (readonly Holdings[])[];
 }
 
 /**
- * By how many permits all were ahead of rate x time, since the limiter began with an empty store, at
- * the worst moment: what was used, and what may be.
+ * The number of permits by which all processes together were ahead of rate x time at the worst moment,
+ * counted from a limiter that began with an empty store: `used` is the measured value, `most` the allowed one.
  */
 export interface Ahead {
   readonly used: number;
@@ -42,7 +42,7 @@ export interface Ahead {
 export class Outcome {
   readonly title: string;
   readonly backMs: number;
-  /** Two probe intervals, and who was under way when all was right again. */
+  /** Two probe intervals, and the time-out of a call that was in flight when Redis recovered. */
   readonly mostBackMs = 2 * PROBE_MS + TIMEOUT_MS;
   readonly #scene: Scene;
   readonly #reports: readonly Report[];
@@ -63,14 +63,14 @@ export class Outcome {
   /** Timers and listeners that a limiter has left behind. */
   get left(): number {
     const leftBy = ({ before, after }: Report) => {
-      // one for each of the four events that a client is heeded for, for all of its limiters
+      // all limiters of a client share one listener for each of four events
       const listeners = after.listeners - before.listeners - 4;
       return Math.max(0, after.timers - before.timers) + Math.max(0, listeners);
     };
     return this.#reports.reduce((sum, report) => sum + leftBy(report), 0);
   }
 
-  /** What processes held more of at the last mark than at the one before, each the most. */
+  /** The growth of each kind of resource from the mark before the last to the last, in the process where it grew most. */
   get grown(): Holdings {
     const { marks } = this.#course;
     const more = (what: keyof Holdings) => {
@@ -87,12 +87,12 @@ export class Outcome {
     return this.#reports.reduce((sum, { watches }) => sum + watches.local.absences.length, 0);
   }
 
-  /** The longest for which one of the processes did not run, ms. */
+  /** The longest time for which one of the processes did not run, ms. */
   get stalledMs(): number {
     return Math.max(...this.#reports.map(({ stalledMs }) => stalledMs));
   }
 
-  /** The slowest quick call that was under way when Redis was lost, ms; and the slowest later. */
+  /** How calls without waiting went: those in flight when Redis was lost (`firstMs`), and the later ones. */
   calls(watched: Watched) {
     const watches = this.#reports.map(({ watches }) => watches[watched]);
     return {
@@ -104,7 +104,7 @@ export class Outcome {
     };
   }
 
-  /** Until Redis was right again: nothing of what follows a return. */
+  /** At the worst moment before Redis recovered. */
   during(): Ahead {
     const { healedAt } = this.#course;
     const shares = WORKERS * LARGEST + this.#unknown + this.#beside(healedAt);
@@ -118,7 +118,7 @@ export class Outcome {
     return { used: this.#ahead(mode), most: most + early };
   }
 
-  /** At the end: what was used without Redis has been charged to it, and those who came next have paid. */
+  /** At the end: permits used without Redis have been charged to it, and later callers have waited for them. */
   atTheEnd(mode: Mode): Ahead {
     const used = this.#aheadAt(mode).at(-1) ?? 0;
     const common = LARGEST + this.#late + this.#lost;
@@ -131,19 +131,19 @@ export class Outcome {
     return this.#aheadAt(mode, until).reduce((most, each) => Math.max(most, each), 0);
   }
 
-  /** By how much all were ahead when each permit was used. */
+  /** One entry for each permit: by how much all processes were ahead when it was used. */
   #aheadAt(mode: Mode, until = Infinity): readonly number[] {
     const bornAt = Math.min(...this.#reports.map((report) => report.bornAt));
     const used = this.#reports.flatMap((report) => report.used[mode]).sort((a, b) => a - b);
     return used.filter((at) => at < until).map((at, i) => i + 1 - (RATE * (at - bornAt)) / 1000);
   }
 
-  /** What the others were given since Redis last told. */
+  /** Permits that the other processes were granted after the last reply of Redis. */
   get #unknown(): number {
     return ((WORKERS - 1) / WORKERS) * ((RATE * NEWS_MS) / 1000 + LARGEST);
   }
 
-  /** What shares let in while somebody else had all of the limit. */
+  /** Permits that processes without Redis granted from their shares while another process still had the whole limit. */
   #beside(until: number): number {
     const absences = this.#reports.map(({ watches }) => watches.local.absences);
     const shared = absences.flatMap((own, i) => own.map((absence) => besideMs(absence, i)));
@@ -153,7 +153,7 @@ export class Outcome {
     function besideMs({ from, until: end }: Absence, i: number): number {
       const to = Math.min(end, until);
       if (to <= from) return 0;
-      // while all are away together nobody has more than its share
+      // while all processes are without Redis, each has only its share
       const edges = absences
         .filter((_, j) => j !== i)
         .flat()
@@ -170,7 +170,7 @@ export class Outcome {
     }
   }
 
-  /** Who was held up goes together with those who are on time. */
+  /** Permits of callers that were held up, and use them together with callers that are on time. */
   get #late(): number {
     const promised = WAITERS * LARGEST;
     const lateOf = ({ stalledMs }: Report) =>

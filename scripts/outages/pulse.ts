@@ -3,9 +3,8 @@ import { type NodeTracing, Session } from "node:inspector/promises";
 
 const EVERY_MS = 5;
 /**
- * What V8 does in between, while the program stands still: it collects garbage, and hands functions
- * that have become hot to its optimising compiler. To compile what is called for the first time is
- * the caller's own expense.
+ * V8's work for which the program stops: garbage collections, and functions that go to the optimising
+ * compiler. The compilation at a function's first call is not among them: it counts as the caller's cost.
  */
 const PAUSE = /^V8\.(GC|MarkCandidates|OptimizeCode|InstallOptimized|DeoptimizeCode)/;
 const CATEGORIES = ["v8", "disabled-by-default-v8.compile"];
@@ -15,17 +14,17 @@ interface Gap {
   readonly until: number;
 }
 
-/** What V8 tells of itself, microseconds: when by the monotonic clock, how long, and on a core. */
+/** A pause as V8's trace reports it, µs: its start by the monotonic clock, its duration, and its processor time. */
 interface Pause {
   readonly ts: number;
   readonly dur: number;
   readonly tdur: number;
 }
 
-/** Not all that is told of has lasted. */
+/** An event of the trace. Not every event has a duration. */
 type Traced = Partial<Pause> & { readonly name: string; readonly ts: number };
 
-/** Tells for how long the process did not run its program, whoever kept it from that. */
+/** Measures for how long the process did not run its program, for whatever reason. */
 export class Pulse {
   readonly #gaps: Gap[] = [];
   readonly #pauses: Pause[] = [];
@@ -47,7 +46,7 @@ export class Pulse {
     }, EVERY_MS);
   }
 
-  /** How much of the time between two instants it stood still, ms. */
+  /** Returns how long the process stood still between two instants, ms. */
   stoodStill(from: number, until: number): number {
     return this.#gaps.reduce(
       (sum, gap) => sum + Math.max(0, Math.min(until, gap.until) - Math.max(from, gap.from)),
@@ -55,7 +54,7 @@ export class Pulse {
     );
   }
 
-  /** V8's own pauses between two instants, known when all is over: how long, and on a core, ms. */
+  /** Returns V8's own pauses between two instants: their duration and processor time, ms. Call it after `stop()`. */
   paused(from: number, until: number): { readonly ms: number; readonly cpuMs: number } {
     const bornAt = Number(process.hrtime.bigint()) / 1e3 - 1e3 * performance.now();
     const [first, last] = [bornAt + 1e3 * from, bornAt + 1e3 * until];
@@ -70,7 +69,7 @@ export class Pulse {
     return { ms, cpuMs };
   }
 
-  /** @returns the longest gap, ms */
+  /** Ends the measurement. @returns the longest gap, ms */
   async stop(): Promise<number> {
     clearInterval(this.#timer);
     const traced = once(this.#session, "NodeTracing.tracingComplete");
@@ -83,13 +82,13 @@ export class Pulse {
 
   async #trace(): Promise<void> {
     this.#session.connect();
-    this.#session.on("NodeTracing.dataCollected", ({ params }) => this.#hear(params));
+    this.#session.on("NodeTracing.dataCollected", ({ params }) => this.#collect(params));
     await this.#session.post("NodeTracing.start", {
       traceConfig: { includedCategories: CATEGORIES },
     });
   }
 
-  #hear({ value }: NodeTracing.DataCollectedEventDataType): void {
+  #collect({ value }: NodeTracing.DataCollectedEventDataType): void {
     for (const { name, ts, dur, tdur } of value as Traced[]) {
       if (dur !== undefined && PAUSE.test(name)) this.#pauses.push({ ts, dur, tdur: tdur ?? dur });
     }

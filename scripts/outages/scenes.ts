@@ -1,49 +1,49 @@
-// What goes wrong, and what it may cost.
+// The faults, and what each of them may cost.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { startProxy, type TcpProxy } from "../redis/proxy.ts";
 import { promote, type RedisServer, startReplica } from "../redis/server.ts";
 
-/** What a scene is played on. */
+/** The server, proxies and processes with which a scene is played. */
 export interface Stage {
   readonly server: RedisServer;
-  /** One half of the processes reaches the server by the first, the others by the second. */
+  /** One half of the processes reaches the server through the first, the other half through the second. */
   readonly proxies: readonly [TcpProxy, TcpProxy];
   /** The processes that share the limit. */
   readonly pids: readonly number[];
-  /** Notes what each of them holds at this moment. */
+  /** Records what each process holds at this moment. */
   mark(): Promise<void>;
 }
 
-/** Ready to begin. */
+/** A scene that is ready to be played. */
 export interface Play extends AsyncDisposable {
-  /** Something goes wrong, and is right again when it resolves. */
+  /** Starts the fault. Resolves when the fault is over. */
   fault(): Promise<void>;
 }
 
-/** What a limit has to bear beyond the time without Redis. */
+/** Losses beyond the time without Redis. */
 export interface Costs {
-  /** What Redis knew is lost. */
+  /** Redis loses its data. */
   readonly lostState?: boolean;
-  /** What it was told in so many seconds is lost. */
+  /** Redis loses the writes of its last so many seconds. */
   readonly lostSeconds?: number;
 }
 
 export interface Scene {
   readonly title: string;
   readonly costs: Costs;
-  /** More arguments of the server. */
+  /** Additional arguments of the server. */
   readonly redisArgs?: string[];
-  /** Redis answers in between, or answers some: then calls find out anew that it is away. */
+  /** Redis answers at times during the fault, or answers some commands. Calls then detect the outage several times. */
   readonly returns?: "often";
-  /** Of the clients, ms: see `Order`. */
+  /** Settings of the clients, ms: see `Order`. */
   readonly socketTimeout?: number;
   readonly retryMs?: number;
   prepare(stage: Stage): Promise<Play>;
 }
 
 const OUTAGE_MS = 3000;
-/** Tells what is left behind by many. */
+/** Shows what many short outages leave behind. */
 export const FLAPS = "1 000 flaps";
 const KEPT = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -59,11 +59,11 @@ function scene(
   return { title, costs: {}, ...options, prepare };
 }
 
-function both({ proxies }: Stage, deed: (proxy: TcpProxy) => Promise<void>): Promise<unknown> {
-  return Promise.all(proxies.map(deed));
+function both({ proxies }: Stage, action: (proxy: TcpProxy) => Promise<void>): Promise<unknown> {
+  return Promise.all(proxies.map(action));
 }
 
-/** What the network does for so long, to all. */
+/** Makes a scene in which the network fails for all processes for so many ms. */
 function network(
   title: string,
   begin: (proxy: TcpProxy) => Promise<void>,
@@ -116,7 +116,7 @@ export const scenes: readonly Scene[] = [
       await sleep(OUTAGE_MS);
       await server.ask("CONFIG", "SET", "maxmemory", "0");
     },
-    // what writes nothing is answered
+    // Redis still answers commands that write nothing
     { returns: "often" },
   ),
   {

@@ -2,20 +2,20 @@ import { openSync, readSync } from "node:fs";
 import { createHistogram, type RecordableHistogram } from "node:perf_hooks";
 import type { Pulse } from "./pulse.ts";
 
-/** Calls that seem to take longer are looked at one by one, when V8 has told what it did, ms. */
+/** Slower calls are examined one by one at the end, when V8's pauses are known, ms. */
 const SLOW_MS = 0.2;
 
-/** A call that has begun. */
+/** A call that has started. */
 interface Call {
   readonly asked: number;
-  /** How long the process had waited for a core before that, ms; and how long it had computed. */
+  /** How long the process had waited for a core before the call, ms; and how long it had computed. */
   readonly waited: number;
   readonly cpu: NodeJS.CpuUsage;
-  /** Whether the event loop has turned since: only then may the call have waited for something. */
+  /** Whether the event loop has turned since then: only in that case can the call have waited. */
   readonly turned: () => boolean;
 }
 
-/** A call that seems to have been slow: how long without other processes, and what was computed, ms. */
+/** A call that seems slow, ms: `ready` is its duration without the time given to other processes, `cpuMs` its processor time. */
 interface SlowCall {
   readonly asked: number;
   readonly answered: number;
@@ -23,26 +23,26 @@ interface SlowCall {
   readonly cpuMs: number;
 }
 
-/** A time in which calls were answered without Redis, by the machine's monotonic clock, ms. */
+/** A period in which calls were answered without Redis, by the machine's monotonic clock, ms. */
 export interface Absence {
   readonly from: number;
   readonly until: number;
 }
 
 /**
- * How long calls take that do not wait for permits. Those that were under way when Redis was lost
- * pay for it; those that come later ought not to.
+ * Measures how long calls take that do not wait for permits. Calls in flight when Redis is lost may be
+ * slow; later calls should be fast.
  */
 export class Watch {
   readonly #pulse: Pulse;
   readonly #tell: (isAway: boolean) => void;
   readonly #absences: Absence[] = [];
-  /** Of those who were under way when Redis was lost, the slow ones. */
+  /** The slow ones among the calls that were in flight when Redis was lost. */
   readonly #waited: { readonly asked: number; readonly answered: number }[] = [];
-  /** Of those who came later, nanoseconds. */
+  /** Durations of the later calls, ns. */
   readonly #then: RecordableHistogram = createHistogram();
   readonly #slow: SlowCall[] = [];
-  /** How many came later and were not answered in the turn in which they asked. */
+  /** The number of later calls that were not answered in the same turn of the event loop. */
   #turns = 0;
   #awaySince: number | undefined;
 
@@ -77,7 +77,7 @@ export class Watch {
     if (answered > asked + 5) this.#waited.push({ asked, answered });
   }
 
-  /** Without what others did to the process. */
+  /** Records the call's duration without the time that other processes took. */
   #record({ asked, waited, cpu, turned }: Call, answered: number): void {
     if (turned()) {
       this.#turns += 1;
@@ -97,8 +97,9 @@ export class Watch {
   }
 
   /**
-   * How long it took without V8's own pauses, ms: both are at least what the call had of a core. In a
-   * pause others may have had it, and outside of one V8's other threads compute too.
+   * Returns the call's duration without V8's pauses, ms. There are two estimates, and neither is below the call's
+   * own processor time, so the smaller one counts. Elapsed time is too long when another process had the core;
+   * processor time is too long when V8's other threads computed as well.
    */
   #ownMs({ asked, answered, ready, cpuMs }: SlowCall): number {
     const paused = this.#pulse.paused(asked, answered);
@@ -113,7 +114,7 @@ export class Watch {
     this.#tell(isAway);
   }
 
-  /** When all is over, and once. */
+  /** Returns the results. Call it once, at the end. */
   report() {
     if (this.#awaySince !== undefined) this.#turn(performance.now(), false);
     for (const call of this.#slow) this.#took(this.#ownMs(call));
@@ -123,19 +124,19 @@ export class Watch {
     const ofThen = (nanos: number) => (this.#then.count === 0 ? 0 : nanos / 1e6);
     return {
       absences: this.#absences as readonly Absence[],
-      /** The slowest of those who were under way, ms, less the time in which the process stood still. */
+      /** The slowest call in flight when Redis was lost, ms, less the time in which the process stood still. */
       firstMs: Math.max(0, ...first),
-      /** How many came later; how many of them were not answered in the turn in which they asked. */
+      /** The number of later calls, and how many of them were not answered in the same turn of the event loop. */
       calls: this.#then.count + this.#turns,
       turns: this.#turns,
-      /** Of the others: 99.9 % took no longer, ms; and the slowest. */
+      /** Of the other later calls, ms: 99.9 % took no longer than `mostlyMs`; `thenMs` is the slowest. */
       mostlyMs: ofThen(this.#then.percentile(99.9)),
       thenMs: ofThen(this.#then.max),
     };
   }
 }
 
-/** The first numbers there: nanoseconds on a core, and ready to run without one. Linux has it. */
+/** A file of Linux. Its first two numbers are the nanoseconds on a core and the nanoseconds of waiting for one. */
 const schedule = openSchedule();
 const bytes = Buffer.alloc(100);
 
@@ -147,14 +148,14 @@ function openSchedule(): number | undefined {
   }
 }
 
-/** How long others have kept this process from running, ms. */
+/** Returns how long this process has waited for a core, ms. */
 function waitedForCore(): number {
   if (schedule === undefined) return 0;
   const length = readSync(schedule, bytes, 0, bytes.length, 0);
   return Number(bytes.toString("latin1", 0, length).split(" ")[1]) / 1e6;
 }
 
-/** The clock that is one for all processes, at an instant of `performance.now()`. */
+/** Converts an instant of `performance.now()` to the clock that all processes share, ms. */
 function monotonic(at: number): number {
   return Number(process.hrtime.bigint()) / 1e6 - (performance.now() - at);
 }

@@ -1,5 +1,5 @@
-// One of the processes that share a limit while something goes wrong: it asks in several ways, and
-// tells what it was given, how long that took, and what is left behind.
+// One of the processes that share a limit during a fault. It asks for permits in several ways, and reports
+// what it was granted, how long that took, and what is left behind.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -25,9 +25,9 @@ import {
 import { Pulse } from "./pulse.ts";
 import { Watch } from "./watch.ts";
 
-/** How long after the end those who wait may still be waiting, ms. */
-const PATIENCE_MS = 4000;
-/** How long after that something may still be under way, ms. */
+/** How long callers may still wait after the end, ms. */
+const END_WAIT_MS = 4000;
+/** How long timers may still run after that, ms. */
 const SETTLING_MS = 3000;
 
 class Crowd {
@@ -35,7 +35,7 @@ class Crowd {
   readonly #pulse: Pulse;
   readonly #limiters: Readonly<Record<Mode, RedisRateLimiter>>;
   readonly #used: Record<Mode, number[]> = { local: [], throw: [], wait: [] };
-  /** Never had a Redis: what its calls take, the process takes. */
+  /** A limiter that never had a Redis: its calls show what the process itself costs. */
   readonly #beside = RateLimiter.create(RATE / WORKERS);
   readonly #watches: Readonly<Record<Watched, Watch>>;
   readonly #before: Holdings;
@@ -93,7 +93,7 @@ class Crowd {
     }
   }
 
-  /** Asks without waiting for permits, some times in a row. */
+  /** Calls `decide()`, which does not wait for permits, four times in a row. */
   async #look(mode: "local" | "throw"): Promise<void> {
     const watch = this.#watches[mode];
     for (let i = 0; i < 4; i++) {
@@ -101,7 +101,7 @@ class Crowd {
       const call = watch.begin();
       try {
         const { allowed, limit } = await this.#limiters[mode].decide();
-        // a share of the limit is less than the limit
+        // without Redis the limit is this process' share, which is smaller
         watch.end(call, limit < STORE);
         if (allowed) this.#use(mode, 1);
       } catch (error) {
@@ -112,7 +112,7 @@ class Crowd {
     await sleep(watch.isAway ? 3 : 15);
   }
 
-  /** The same call in the same moment. */
+  /** Times the same call at the same moment on the limiter without Redis. */
   async #lookBeside(): Promise<void> {
     const watch = this.#watches.beside;
     const ask = async () => this.#beside.decide();
@@ -130,7 +130,7 @@ class Crowd {
     return holdings(this.#redis);
   }
 
-  /** What was given up last is given back, and asked about: that takes a moment. */
+  /** Waits until the last timers have ended: permits of cancelled calls are still given back, which takes a moment. */
   async #left(): Promise<Holdings> {
     const end = performance.now() + SETTLING_MS;
     for (;;) {
@@ -142,12 +142,12 @@ class Crowd {
 
   async end(): Promise<Report> {
     this.#stopped = true;
-    const patience = new AbortController();
+    const waiting = new AbortController();
     await Promise.race([
       Promise.all(this.#callers),
-      sleep(PATIENCE_MS, undefined, { signal: patience.signal }).catch(() => {}),
+      sleep(END_WAIT_MS, undefined, { signal: waiting.signal }).catch(() => {}),
     ]);
-    patience.abort();
+    waiting.abort();
     if (this.#failure !== undefined) throw this.#failure;
     const stalledMs = await this.#pulse.stop();
     const after = await this.#left();
@@ -179,7 +179,7 @@ function tell(news: News): void {
   process.send?.(news);
 }
 
-/** Does what it is told by the process that forked it. */
+/** Carries out the messages of the process that forked this one. */
 function work(): void {
   let crowd: Crowd | undefined;
   const heed = async (message: Message) => {

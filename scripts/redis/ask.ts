@@ -1,11 +1,11 @@
-// The little of Redis' protocol that the harness itself needs, so that it stands on no client.
+// The part of Redis' protocol that the harness itself needs, so that it depends on no client.
 
 import { connect, type NetConnectOpts } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export type Reply = string | number | null | Reply[];
 
-// Taken now, because tests replace the global ones by fake ones.
+// Kept from the start, because tests replace the global timers by fake ones.
 const { now } = Date;
 
 /**
@@ -41,7 +41,7 @@ export function ask(to: NetConnectOpts, command: string[], limitMs = 2000): Prom
   });
 }
 
-/** The reply that begins at `start`, an error inside an array as its text; undefined while incomplete. */
+/** Returns the reply that begins at `start`, or undefined while it is incomplete. An error inside an array becomes its text. */
 function parse(text: string, start: number): { reply: Reply | Error; end: number } | undefined {
   const eol = text.indexOf("\r\n", start);
   if (eol < 0) return undefined;
@@ -74,9 +74,9 @@ function parse(text: string, start: number): { reply: Reply | Error; end: number
 }
 
 /**
- * Asks `holds` again and again, each `everyMs`, until it says so. What it throws counts as no.
+ * Calls `holds` every `everyMs` until it returns true. An error that it throws counts as false.
  *
- * @throws Error which says that `what` did not come within `limitMs`, and what was thrown last
+ * @throws Error that names `what` when that takes longer than `limitMs`, with the message of the last error
  */
 export async function until(
   what: string,

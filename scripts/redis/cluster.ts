@@ -6,15 +6,15 @@ const SLOTS = 16_384;
 export interface ClusterOptions {
   /** How many replicas each master has. Default: 0. */
   replicas?: 0 | 1;
-  /** After how many ms without an answer a node is taken for dead. Default: 1000. */
+  /** A node counts as dead after so many ms without an answer. Default: 1000. */
   nodeTimeoutMs?: number;
 }
 
 /** A Redis Cluster. Made by startCluster. */
 export class RedisCluster {
-  /** In the order of their slots. A failover changes places here. */
+  /** The masters in the order of their slots. A failover swaps a master and its replica. */
   readonly masters: RedisServer[];
-  /** `replicas[i]` copies `masters[i]`; empty without replicas. */
+  /** `replicas[i]` copies `masters[i]`. Empty without replicas. */
   readonly replicas: RedisServer[];
 
   constructor(masters: RedisServer[], replicas: RedisServer[]) {
@@ -27,9 +27,9 @@ export class RedisCluster {
   }
 
   /**
-   * Lets the replica of `masters[i]` take its place and waits until all who run know. With the
-   * master's consent if it answers, so that nothing is lost; without if it was killed or suspended,
-   * when what it had not yet sent is lost.
+   * Makes the replica of `masters[i]` the master, and waits until every running node knows. A master that
+   * answers takes part, and no write is lost. A master that was killed or suspended does not, and writes
+   * that it had not yet sent to the replica are lost.
    */
   async failover(i: number): Promise<void> {
     const [master, replica] = [this.masters[i], this.replicas[i]];
@@ -38,7 +38,7 @@ export class RedisCluster {
     let looks = 0;
     await until(`failover of master ${i}`, async () => {
       if (await isMaster(replica)) return true;
-      // Asked too often it would begin anew each time.
+      // A replica that is asked too often starts the failover again each time.
       if (looks++ % 100 === 0) await replica.ask("CLUSTER", "FAILOVER", ...force);
       return false;
     });
@@ -46,7 +46,7 @@ export class RedisCluster {
     this.replicas[i] = master;
 
     const id = `${await replica.ask("CLUSTER", "MYID")}`;
-    await until(`news of the failover of master ${i}`, () =>
+    await until(`every node knows of the failover of master ${i}`, () =>
       every(this.nodes, async (node) => {
         const line = (await table(node)).find((row) => row[0] === id);
         return (line?.[2] ?? "").includes("master") && line?.[8] !== undefined && isReady(node);
@@ -63,7 +63,7 @@ export class RedisCluster {
   }
 }
 
-/** Starts a cluster and waits until every node serves it. That takes 2 s: Redis insists. */
+/** Starts a cluster and waits until every node serves it. Redis needs 2 s for that. */
 export async function startCluster(
   masters = 3,
   { replicas = 0, nodeTimeoutMs = 1000 }: ClusterOptions = {},
@@ -94,7 +94,7 @@ async function join({ masters, replicas, nodes }: RedisCluster): Promise<void> {
       await master.ask("CLUSTER", "SET-CONFIG-EPOCH", `${i + 1}`);
     }),
   );
-  // Everybody meets everybody: gossip alone would take seconds.
+  // Each node meets every other node: gossip alone would take seconds.
   for (const [i, node] of nodes.entries()) {
     for (const { host, port } of nodes.slice(0, i))
       await node.ask("CLUSTER", "MEET", host, `${port}`);
@@ -124,13 +124,13 @@ async function isMaster(node: RedisServer): Promise<boolean> {
   return `${await node.ask("INFO", "replication")}`.includes("role:master");
 }
 
-/** Rows of: id, address, flags, master's id, ping, pong, epoch, link, slots… */
+/** Returns rows of: id, address, flags, master's id, ping, pong, epoch, link, slots… */
 async function table(node: RedisServer): Promise<string[][]> {
   const rows = `${await node.ask("CLUSTER", "NODES")}`.trimEnd().split("\n");
   return rows.map((row) => row.split(" "));
 }
 
-/** Whether `holds` for every node that can answer. */
+/** Returns whether `holds` is true for every node that can answer. */
 async function every(
   nodes: RedisServer[],
   holds: (node: RedisServer) => Promise<boolean>,

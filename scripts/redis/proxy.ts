@@ -1,4 +1,4 @@
-// A TCP proxy that does to connections what networks do to them.
+// A TCP proxy that simulates the faults of a network.
 
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -7,21 +7,21 @@ import { likelyFreePort } from "./server.ts";
 
 export type Direction = "requests" | "replies" | "both";
 
-// Taken now, because tests replace the global ones by fake ones.
+// Kept from the start, because tests replace the global timers by fake ones.
 const { setInterval, clearInterval } = globalThis;
 
 interface Connection {
   client: Socket;
-  /** None if it was accepted while half open. */
+  /** Undefined for a connection that was accepted while half open. */
   target?: Socket;
-  /** Whatever comes is dropped, in both directions and for ever. */
+  /** All further bytes are dropped, in both directions. */
   deaf: boolean;
 }
 
-/** What all connections have in common in one direction. */
+/** The state that all connections share in one direction. */
 class Lane {
   delayMs = 0;
-  /** Bytes go on when this resolves. */
+  /** Bytes are passed on when this resolves. */
   flowing = Promise.resolve();
   release = (): void => {};
 
@@ -33,12 +33,12 @@ class Lane {
 }
 
 /**
- * Made by startProxy. One mode holds at a time: each method but `stop` begins one and ends the one
- * before, and has done so when it resolves. A new proxy is open. It does not keep the process alive.
+ * Made by startProxy. A proxy is in one mode at a time, at first in the mode of `open()`. Each method but
+ * `stop` replaces the mode, and resolves when that is done. A proxy does not keep the process alive.
  */
 export class TcpProxy {
   readonly host = "127.0.0.1";
-  /** How many connections it has accepted so far. */
+  /** The number of connections that the proxy has accepted so far. */
   accepted = 0;
   #targetPort: number;
   readonly #connections = new Set<Connection>();
@@ -62,25 +62,25 @@ export class TcpProxy {
     return `redis://${this.host}:${this.port}`;
   }
 
-  /** Lets everything pass, also what was stalled; but what became half open stays so. */
+  /** Passes everything on, stalled bytes included. Connections that became half open stay half open. */
   async open(): Promise<void> {
     this.#endMode();
     await this.#listen();
   }
 
-  /** Each byte arrives `ms` later; with "both", the default, a round trip takes 2 × `ms` more. */
+  /** Delays each byte by `ms`. With "both", the default, a round trip takes 2 × `ms` longer. */
   async delay(ms: number, direction: Direction = "both"): Promise<void> {
     await this.open();
     for (const lane of this.#lanes(direction)) lane.delayMs = ms;
   }
 
-  /** Bytes stop, while connections stay and new ones are accepted. All goes on at `open()`. */
+  /** Holds back all bytes until `open()`. Connections stay open and new ones are accepted. */
   async stall(direction: Direction = "both"): Promise<void> {
     await this.open();
     for (const lane of this.#lanes(direction)) lane.hold();
   }
 
-  /** Resets every connection and refuses new ones, unless it shall `accept` them. */
+  /** Resets every connection. Refuses new ones, unless `accept` is set. */
   async cut({ accept = false } = {}): Promise<void> {
     this.#endMode();
     if (!accept) this.#refuse();
@@ -88,14 +88,14 @@ export class TcpProxy {
     if (accept) await this.#listen();
   }
 
-  /** No connection, old or new, is ever answered again, not even after `open()`. */
+  /** Drops all bytes of old and new connections. These connections stay silent even after `open()`. */
   async halfOpen(): Promise<void> {
     await this.open();
     this.#deaf = true;
     for (const connection of this.#connections) connection.deaf = true;
   }
 
-  /** Cuts and opens in turn, each for `everyMs`, beginning with a cut. */
+  /** Alternates between `cut()` and `open()` every `everyMs`, beginning with `cut()`. */
   async flap(everyMs: number): Promise<void> {
     await this.cut();
     const turn = async () => {
@@ -106,13 +106,13 @@ export class TcpProxy {
     this.#flapping = setInterval(() => void turn().catch(() => {}), everyMs).unref();
   }
 
-  /** From now on connections are with another server on this machine; those that there are, are reset. */
+  /** Resets every connection, and connects new ones to another server on this machine. */
   async redirect(targetPort: number): Promise<void> {
     this.#targetPort = targetPort;
     await this.cut({ accept: true });
   }
 
-  /** Resets and refuses all, for good. */
+  /** Resets all connections and closes the proxy's port for good. */
   async stop(): Promise<void> {
     await this.cut();
   }
@@ -200,13 +200,13 @@ function carry(connection: Connection, from: Socket, to: Socket, lane: Lane): vo
   from.on("error", () => inTurn(() => reset(to)));
 }
 
-/** A socket that is being shut down cannot be reset: it would stay, and Node would wait for it at exit. */
+/** Resets a socket. One that is being shut down is destroyed: a reset would fail, and Node would wait for it at exit. */
 function reset(socket: Socket): void {
   if (socket.writableEnded) socket.destroy();
   else socket.resetAndDestroy();
 }
 
-/** Starts a proxy on a free port before `targetPort` on this machine. */
+/** Starts a proxy on a free port. It connects to `targetPort` on this machine. */
 export async function startProxy(targetPort: number): Promise<TcpProxy> {
   const proxy = new TcpProxy(targetPort);
   await proxy.open();

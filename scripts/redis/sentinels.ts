@@ -1,19 +1,19 @@
 import { until } from "./ask.ts";
 import { type RedisServer, startRedis, startReplica } from "./server.ts";
 
-/** What clients call the master. */
+/** The name under which clients ask for the master. */
 export const MASTER = "master";
 
 export interface SentinelOptions {
-  /** More of redis-server's arguments for the master and its replicas. */
+  /** Additional arguments of redis-server for the master and its replicas. */
   args?: string[];
-  /** After how many ms without an answer the master is taken for dead. Default: 1000. */
+  /** The master counts as dead after so many ms without an answer. Default: 1000. */
   downAfterMs?: number;
 }
 
 /** A master, two replicas and three Sentinels that watch them. Made by startSentinels. */
 export class SentinelGroup {
-  /** As they were when the group was started. */
+  /** The roles as they were when the group was started. */
   readonly master: RedisServer;
   readonly replicas: readonly RedisServer[];
   readonly sentinels: readonly RedisServer[];
@@ -28,7 +28,7 @@ export class SentinelGroup {
     this.sentinels = sentinels;
   }
 
-  /** For the option `sentinels` of a client. */
+  /** The value for a client's option `sentinels`. */
   get addresses(): { host: string; port: number }[] {
     return this.sentinels.map(({ host, port }) => ({ host, port }));
   }
@@ -64,7 +64,7 @@ export class SentinelGroup {
   }
 }
 
-/** Starts a master, two replicas and three Sentinels, and waits until these know each other. */
+/** Starts a master, two replicas and three Sentinels, and waits until the Sentinels know each other. */
 export async function startSentinels({
   args = [],
   downAfterMs = 1000,

@@ -1,5 +1,5 @@
-// Real Redis servers for tests, examples and benches. None of them keeps the process alive, and
-// none outlives it, however it ends.
+// Real Redis servers for tests, examples and benches. A server does not keep the process alive, and is
+// stopped when the process ends, also by a crash.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -10,26 +10,26 @@ import { type Program, redisServer, withClockOffset } from "../redis-server.ts";
 import { ask, type Reply, until } from "./ask.ts";
 
 export interface RedisOptions {
-  /** More of redis-server's arguments, which win over those that the harness gives. */
+  /** Additional arguments of redis-server. They override those of the harness. */
   args?: string[];
-  /** Default: one that is free. */
+  /** The port. Default: a free one. */
   port?: number;
-  /** Where its data, log and socket lie. Default: a temporary folder, removed by `stop()`. */
+  /** The folder of its data, log and socket. Default: a temporary folder that `stop()` removes. */
   dir?: string;
-  /** The server that it is to copy. */
+  /** The master that this server copies. */
   replicaOf?: { host: string; port: number };
-  /** Whether it runs in cluster mode; see startCluster. Default: false. */
+  /** Whether the server runs in cluster mode; see startCluster. Default: false. */
   cluster?: boolean;
-  /** Makes it a Sentinel with these settings, a line each; see startSentinels. */
+  /** Makes the server a Sentinel with these settings, one line each; see startSentinels. */
   sentinel?: readonly string[];
   /** By how many ms its clock is ahead of the machine's, or behind it when negative. Default: 0. */
   clockOffsetMs?: number;
 }
 
-// Waits for the end of its input, which comes when this process closes it or dies. Each line before
-// that is the id of the server's process, or empty when there is none any more, so that nobody
-// else's is killed. A killed libfaketime leaves its shared memory behind. The arguments are the
-// folders to remove.
+// Waits for the end of its input, which comes when this process closes the pipe or dies. Each line before
+// that is the id of the server's current process. A line is empty when that process has ended, so that no
+// other process is killed by a reused id. A killed libfaketime leaves its shared memory behind. The
+// arguments are the folders to remove.
 const WATCHDOG = `
   clean() { rm -f /dev/shm/*faketime_*_"$pid"; }
   while read -r next; do [ -n "$next" ] || clean; pid=$next; done
@@ -38,7 +38,7 @@ const WATCHDOG = `
   rm -rf "$@" || { sleep 1; rm -rf "$@"; }
 `;
 
-/** One server process, and those that take its place after a crash. Made by startRedis. */
+/** A server process, and the processes that replace it after a crash. Made by startRedis. */
 export class RedisServer {
   readonly host = "127.0.0.1";
   readonly port: number;
@@ -73,12 +73,12 @@ export class RedisServer {
       this.#args.push("--replicaof", options.replicaOf.host, `${options.replicaOf.port}`);
     this.#args.push(...(options.args ?? []));
     if (options.sentinel) {
-      // a Sentinel rewrites its file
+      // a Sentinel rewrites its configuration file
       const file = join(this.dir, "sentinel.conf");
       writeFileSync(file, options.sentinel.map((line) => `${line}\n`).join(""));
       this.#args.unshift(file, "--sentinel");
     }
-    // In a session of its own it also survives what kills the whole group of this process.
+    // In its own session the watchdog survives a signal to the whole group of this process.
     const folders = options.dir === undefined ? [this.dir] : [];
     this.#watchdog = spawn("/bin/sh", ["-c", WATCHDOG, "watchdog", ...folders], {
       detached: true,
@@ -87,7 +87,7 @@ export class RedisServer {
     this.#watchdog.unref();
   }
 
-  /** The id of its process. */
+  /** The id of the server's process. @throws Error when it is not running */
   get pid(): number {
     if (this.#process?.pid === undefined)
       throw new Error(`redis-server ${this.port} is not running`);
@@ -102,17 +102,17 @@ export class RedisServer {
     return this.#suspended;
   }
 
-  /** What it has logged since it was first started. */
+  /** The server's log since it was first started. */
   get log(): string {
     return readFileSync(join(this.dir, "redis.log"), "utf8");
   }
 
-  /** Sends it one command. */
+  /** Sends the server one command. */
   ask(...command: string[]): Promise<Reply> {
     return ask({ host: this.host, port: this.port }, command);
   }
 
-  /** Runs the server on the same port and data, with a crash before that if it still runs. */
+  /** Starts the server again on the same port and data. A server that still runs is killed first. */
   async restart(): Promise<void> {
     await this.kill9();
     const log = openSync(join(this.dir, "redis.log"), "a");
@@ -133,7 +133,7 @@ export class RedisServer {
       this.#process = undefined;
     });
 
-    // Nobody else can answer on a socket in its own folder, and that opens after the port.
+    // Another server cannot answer on the socket in this folder, and the socket opens after the port.
     await until(
       `redis-server on port ${this.port}`,
       async () => {
@@ -148,7 +148,7 @@ export class RedisServer {
     if (this.#process === undefined) throw failure ?? new Error(`${command} ended: ${this.log}`);
   }
 
-  /** Kills it with SIGKILL, as a crash does. Its port is free and its data are kept. */
+  /** Kills the server with SIGKILL, like a crash. Its port becomes free and its data are kept. */
   async kill9(): Promise<void> {
     const child = this.#process;
     if (child === undefined) return;
@@ -158,7 +158,7 @@ export class RedisServer {
     await exited;
   }
 
-  /** Stops it from running with SIGSTOP: connections stay open, nothing is answered. */
+  /** Suspends the server with SIGSTOP: connections stay open, but no command is answered. */
   suspend(): void {
     process.kill(this.pid, "SIGSTOP");
     this.#suspended = true;
@@ -169,7 +169,7 @@ export class RedisServer {
     this.#suspended = false;
   }
 
-  /** Ends it for good and removes its temporary folder. */
+  /** Ends the server for good and removes its temporary folder. */
   async stop(): Promise<void> {
     await this.kill9();
     if (this.#watchdog.exitCode !== null) return;
@@ -202,7 +202,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   }
 }
 
-/** Starts a server that copies `of`, and waits until it has. */
+/** Starts a replica of `of`, and waits until it has copied the data. */
 export async function startReplica(
   of: { host: string; port: number },
   options: RedisOptions = {},
@@ -219,7 +219,7 @@ export async function startReplica(
   }
 }
 
-/** Makes a replica a master, which its former master does not notice. */
+/** Makes a replica a master. Its former master does not notice. */
 export async function promote(replica: RedisServer): Promise<void> {
   await replica.ask("REPLICAOF", "NO", "ONE");
 }
@@ -227,22 +227,22 @@ export async function promote(replica: RedisServer): Promise<void> {
 let shared: Promise<RedisServer> | undefined;
 let databases = 0;
 
-/** One server for all that this process tests, started at first use; never stop it. */
+/** Returns the server that all tests of this process share, started at first use. Never stop it. */
 export function sharedRedis(): Promise<RedisServer> {
   shared ??= startRedis({ args: ["--databases", "1000"] });
   return shared;
 }
 
-/** The URL of an empty database of the shared server, which nobody else is given. */
+/** Returns the URL of an empty database of the shared server. Each call returns another database. */
 export async function freshUrl(): Promise<string> {
   const { url } = await sharedRedis();
   return `${url}/${databases++}`;
 }
 
 /**
- * A random port below those that systems give to outgoing connections (from 32768 on): one of those
- * could take the port while its server is down, even the very connection that tries to reach it.
- * A cluster uses port + 10000 too.
+ * Returns a random port below 32768, where systems' ports for outgoing connections begin. From there on, an
+ * outgoing connection could take the port while its server is down, even the connection that tries to reach
+ * the server. A cluster also uses port + 10000.
  */
 export function likelyFreePort(): number {
   return 10_000 + Math.floor(Math.random() * 12_000);

@@ -16,7 +16,9 @@ export interface Clock {
   readonly epochMs?: number;
 }
 
+/** A wake-up that a `Clock` has scheduled. */
 export interface Timer {
+  /** Cancels the wake-up; without effect if it is over. */
   cancel(): void;
   /** From now on the timer does not keep the process alive. Absent: it never did. */
   unref?(): void;

@@ -19,6 +19,7 @@ export interface DiagnosticsSource {
 
 /** A caller had to wait for permits, and now has them. */
 export interface WaitMessage extends DiagnosticsSource {
+  /** How many permits the call asked for. */
   readonly permits: Permits;
   /**
    * How long it waited, ms. For a reservation: how long after `reserve()` it can be used; published
@@ -29,6 +30,7 @@ export interface WaitMessage extends DiagnosticsSource {
 
 /** A call was refused: it returned no permits, or rejected with an error. */
 export interface RefusedMessage extends DiagnosticsSource {
+  /** How many permits the call asked for. */
   readonly permits: Permits;
   /**
    * `"too-long"`: the wait would be, or was, longer than the caller accepts; `"queue-full"`: as
@@ -38,15 +40,17 @@ export interface RefusedMessage extends DiagnosticsSource {
   /** How long the call waited before it was refused, ms; 0 if it was refused at once. */
   readonly waitedMs: number;
   /**
-   * How much longer it would have had to wait, ms, and for which policy. `Infinity` where the
-   * policy accepts no more waiters; absent where it is not known.
+   * How much longer it would have had to wait, ms. `Infinity` where the policy accepts no more
+   * waiters; absent where it is not known.
    */
   readonly waitMs?: number;
+  /** For which policy it would have had to wait; absent where it is not known. */
   readonly policy?: string;
 }
 
 /** A waiter left: its signal was aborted, or its reservation was cancelled. */
 export interface CancelledMessage extends DiagnosticsSource {
+  /** How many permits the call asked for. */
   readonly permits: Permits;
   /** How long it waited, ms. */
   readonly waitedMs: number;
@@ -68,11 +72,9 @@ export interface RecoveredMessage extends UnavailableMessage {
   readonly durationMs: number;
   /** How many permits were granted without the store during the outage. */
   readonly granted: number;
-  /**
-   * How many calls were refused during the outage, and how many failed with a
-   * StoreUnavailableError.
-   */
+  /** How many calls were refused during the outage. */
   readonly refused: number;
+  /** How many calls failed with a StoreUnavailableError during the outage. */
   readonly failed: number;
 }
 
@@ -98,7 +100,9 @@ type Subscriber<Message> = (message: Message, name: string) => void;
 
 /** A channel of `diagnostics_channel`, or a replacement where the platform has none. */
 export interface Channel<Message> {
+  /** `smooth-limiter:` and the name of the event. */
   readonly name: string;
+  /** Whether there is a subscriber: without one no message is made. */
   readonly hasSubscribers: boolean;
   /**
    * Calls the subscriber with every message from now on. If it throws, the error is reported as an
@@ -107,6 +111,7 @@ export interface Channel<Message> {
   subscribe(subscriber: Subscriber<Message>): void;
   /** @returns whether it was subscribed */
   unsubscribe(subscriber: Subscriber<Message>): boolean;
+  /** Calls all subscribers. Limiters do this. */
   publish(message: Message): void;
 }
 

@@ -40,8 +40,11 @@ function isErrorOf(asked: object, error: unknown): boolean {
  * requests do.
  */
 export class PermitsExceedCapacityError extends LimiterError<{
+  /** The name of the policy. */
   readonly policy: string;
+  /** How many permits the call asked for. */
   readonly permits: number;
+  /** The most permits that the policy can hold. */
   readonly capacity: number;
 }> {
   static readonly code = "PERMITS_EXCEED_CAPACITY";
@@ -61,9 +64,13 @@ export class PermitsExceedCapacityError extends LimiterError<{
  * PacedQueue the numbers count callers and jobs.
  */
 export class QueueFullError extends LimiterError<{
+  /** The limiter's name. */
   readonly limiter: string;
+  /** How many permits the call asked for. */
   readonly permits: number;
+  /** How many permits are waited for. */
   readonly waiting: number;
+  /** The bound that was reached. */
   readonly maxWaiting: number;
   /** `true`: the caller waited and was dropped; absent: it was refused at once. */
   readonly dropped?: true;
@@ -90,7 +97,9 @@ export class QueueFullError extends LimiterError<{
 
 /** A new key was refused: `maxKeys` keys have a state that cannot be forgotten. */
 export class TooManyKeysError extends LimiterError<{
+  /** The limiter's name. */
   readonly limiter: string;
+  /** The bound that was reached. */
   readonly maxKeys: number;
 }> {
   static readonly code = "TOO_MANY_KEYS";
@@ -109,7 +118,9 @@ export class TooManyKeysError extends LimiterError<{
  * store's own error, or a TimeoutError.
  */
 export class StoreUnavailableError extends LimiterError<{
+  /** The limiter's name. */
   readonly limiter: string;
+  /** How long the limiter waits for a reply, ms. */
   readonly timeoutMs: number;
 }> {
   static readonly code = "STORE_UNAVAILABLE";
@@ -146,7 +157,9 @@ export class ReservationCancelledError extends LimiterError<{ readonly waitMs: n
  * place may be in use by another caller now. This is the reason of `lease.signal`.
  */
 export class LeaseLostError extends LimiterError<{
+  /** The limiter's name. */
   readonly limiter: string;
+  /** How long a lease stays taken without a renewal, ms. */
   readonly leaseMs: number;
 }> {
   static readonly code = "LEASE_LOST";

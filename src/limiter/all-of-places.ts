@@ -31,7 +31,9 @@ export interface CombinedLease extends AsyncDisposable {
 
 /** A `CombinedLease` where all limiters are in this process. */
 export interface LocalCombinedLease extends Disposable, AsyncDisposable {
+  /** Never aborted. */
   readonly signal: AbortSignal;
+  /** Gives the places back. A second call does nothing. */
   release(): void;
 }
 
@@ -79,9 +81,12 @@ export interface LeasingLimiter {
 
 /** A `LeasingLimiter` where all limiters are in this process: `tryAcquire()` returns at once. */
 export interface LocalLeasingLimiter {
+  /** As of a `LeasingLimiter`. */
   acquire(options?: WaitOptions): Promise<LocalCombinedLease>;
+  /** As of a `LeasingLimiter`; without `wait` the lease is returned at once. */
   tryAcquire(): LocalCombinedLease | undefined;
   tryAcquire(wait: number | TryOptions): Promise<LocalCombinedLease | undefined>;
+  /** As of a `LeasingLimiter`. */
   run<T>(fn: (lease: LocalCombinedLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T>;
 }
 

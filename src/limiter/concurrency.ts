@@ -43,6 +43,7 @@ import {
 import { FIFO, type Order } from "./order.ts";
 import { PlaceMember } from "./place-member.ts";
 
+/** The options of `ConcurrencyLimiter.create`. */
 export interface ConcurrencyOptions {
   /**
    * How many callers may wait before a further `acquire` is refused with a QueueFullError. 0 or
@@ -100,6 +101,7 @@ class LeaseWaiter {
   }
 }
 
+/** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;

@@ -31,6 +31,7 @@ import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
+/** The options of `KeyedLimiter.create`. */
 export interface KeyedLimiterOptions extends LimiterOptions {
   /**
    * How many keys may have a state at one time: 1 or more, default 1 000 000. It bounds the memory:

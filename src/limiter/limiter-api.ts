@@ -22,6 +22,7 @@ export interface ShareOptions {
   readonly priority?: string | undefined;
 }
 
+/** The options of verbs that wait. */
 export interface WaitOptions extends ShareOptions {
   /**
    * Ends the wait: the promise rejects with `signal.reason`, and the permits go to later callers.
@@ -29,6 +30,7 @@ export interface WaitOptions extends ShareOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The options of verbs that wait for a limited time. */
 export interface TryOptions extends WaitOptions {
   /** The longest wait, ms. `Infinity` (the default) has no end; below 0 counts as 0. */
   readonly timeoutMs?: number | undefined;
@@ -220,6 +222,7 @@ export interface RemoteLimiter<Name extends string = string>
   close(): Promise<void>;
 }
 
+/** Permits that were taken by `reserve`, and from when on they may be used. */
 export interface Reservation<Name extends string = string> {
   /** The reserved permits. */
   readonly permits: Permits<Name>;
@@ -267,6 +270,7 @@ export interface Reservation<Name extends string = string> {
   undo(): void | Promise<void>;
 }
 
+/** A `Reservation` of a limiter in this process: its verbs return at once. */
 export interface LocalReservation<Name extends string = string> extends Reservation<Name> {
   cancel(): boolean;
   settle(actual: Permits<Name>): void;
@@ -294,6 +298,7 @@ export interface PolicyStatus {
  * are those of the binding policy.
  */
 export interface Decision<Name extends string = string> {
+  /** Whether the permits can be used now; `decide` has then taken them. */
   readonly allowed: boolean;
   /**
    * How long the permits would have to wait if no other caller came, ms; 0 when allowed. A request
@@ -302,13 +307,17 @@ export interface Decision<Name extends string = string> {
    * `maxWaiting` permits are waited for, or the limit is 0.
    */
   readonly waitMs: number;
+  /** The most permits that the binding policy grants at once, above 0; `Infinity`: no limit. */
   readonly limit: number;
+  /** How many permits the binding policy could grant now, 0 or more. */
   readonly remaining: number;
+  /** When the binding policy is full again if no other caller comes, ms from now, 0 or more. */
   readonly resetMs: number;
   /**
    * The name of the binding policy: the one with the longest wait, or else with the fewest permits
    * left.
    */
   readonly policy: Name;
+  /** The status of each policy, by its name. */
   readonly policies: Readonly<Record<Name, PolicyStatus>>;
 }

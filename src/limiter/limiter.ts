@@ -49,6 +49,7 @@ import { type Account, GrantedReservation, QueuedReservation } from "./reservati
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
 
+/** Any limiter, in this process or on a store; `Limiter.create` makes one in this process. */
 export type Limiter<Name extends string = string> = Face<Name>;
 
 export const Limiter = {

@@ -45,6 +45,7 @@ export interface FairOptions {
   readonly agingMs?: number | undefined;
 }
 
+/** The options of limiters in this process. */
 export interface LimiterOptions {
   /**
    * How many permits may be waited for before a further `acquire` is refused with a QueueFullError.

@@ -41,6 +41,7 @@ export interface SmoothOptions {
   readonly prefilled?: boolean | undefined;
 }
 
+/** The options of `RateLimiter.create`. */
 export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
 
 export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;

@@ -15,6 +15,7 @@ import { reportRefusal, takeTogether, undoAll } from "./together.ts";
 
 /** The request to one of the limiters of `takeFromAll`. */
 export interface TakeRequest<L extends Limiter = Limiter> {
+  /** The limiter that is asked. */
   readonly limiter: L;
   /** Default 1. */
   readonly permits?: Permits | undefined;

@@ -14,6 +14,7 @@ import { breakersOf } from "../stores/redis/connection.ts";
 import type { LuaTwin } from "../stores/redis/lua-twin.ts";
 import { RedisStore } from "../stores/redis/redis-store.ts";
 
+/** The options of all rate limiters on Redis. */
 export interface RedisLimiterOptions extends SharedOptions {
   /**
    * A text that is put in braces before the key. On Cluster, keys with the same hash tag are in one
@@ -23,6 +24,7 @@ export interface RedisLimiterOptions extends SharedOptions {
   readonly hashTag?: string | undefined;
 }
 
+/** The options of `RedisRateLimiter.create`. */
 export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOptions {
   /**
    * A key in which operators keep the permits per second: see `limitKey` of `RedisLimiter.create`.
@@ -32,6 +34,7 @@ export interface RedisRateLimiterOptions extends SmoothOptions, RedisLimiterOpti
 
 export const REDIS_OPTIONS = [...SHARED_OPTIONS, "hashTag"] as const;
 
+/** The options of `RedisLimiter.create`. */
 export interface RedisPoliciesOptions extends RedisLimiterOptions {
   /**
    * A key in which operators keep the limit, or one for each policy by name. The number in it applies

@@ -58,7 +58,7 @@ export class FrameStore {
   }
 
   /** Like `run` of a store, but synchronous. */
-  batchId(
+  runBatch(
     key: string,
     declared: string,
     requests: readonly StoreRequest[],

@@ -81,7 +81,7 @@ export interface Asked {
 export class Frame {
   readonly #options: FrameOptions;
   /** The last batch of each caller that changed something, the latest last. */
-  #batchIds: readonly BatchId[] = [];
+  #callers: readonly BatchId[] = [];
   readonly #states: PolicyStates;
   #inForce: string;
   /** The numbers of the last write. */
@@ -121,7 +121,7 @@ export class Frame {
   }
 
   #lastOf(batchId: BatchId | undefined): number | undefined {
-    return this.#batchIds.find(({ caller }) => caller === batchId?.caller)?.number;
+    return this.#callers.find(({ caller }) => caller === batchId?.caller)?.number;
   }
 
   // -- decoding, and the clock --
@@ -136,7 +136,7 @@ export class Frame {
 
   #load({ base, last, batchIds, numbers, settings, doubles }: SavedState): void {
     const { declared } = this.#options;
-    this.#batchIds = batchIds;
+    this.#callers = batchIds;
     this.#writtenUnder = numbers;
     this.#settings = settings;
     const setting = settings.find((one) => one.startsWith(`${declared}=`));
@@ -337,7 +337,7 @@ export class Frame {
 
   /** @param batch the batch that has changed the state; the callers of the latest batches are saved with it */
   save(batchId?: BatchId): Saved {
-    const others = this.#batchIds.filter(({ caller }) => caller !== batchId?.caller);
+    const others = this.#callers.filter(({ caller }) => caller !== batchId?.caller);
     const states = this.#states;
     const settings = this.#settings;
     const isPaused = states.pausedUntil > states.now;

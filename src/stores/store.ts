@@ -8,6 +8,7 @@ import type { BatchId } from "./batch-id.ts";
 import type { Breaker } from "./breaker.ts";
 import type { ProcessCounter } from "./process-counter.ts";
 
+/** Where shared limiters keep their states: `casStore` and `memoryStore` make one. */
 export interface Store {
   /** Whether the store runs the requests for a key in the order of the calls of `run`. Absent: false. */
   readonly isOrdered?: boolean;

@@ -7,7 +7,7 @@ interface Alarm {
 }
 
 /** Captured at load time, so that fake timers of a test framework do not stop this clock. */
-const { setImmediate, setTimeout } = globalThis;
+const { setImmediate, setTimeout, MessageChannel } = globalThis;
 
 /**
  * A clock that stands still until `advance` is called. Pass it to a limiter as `clock`, and a test can
@@ -32,10 +32,12 @@ export class FakeClock implements Clock {
     this.#now = toMicros(checkNumber("startMs", startMs, atLeastZero));
   }
 
+  /** The time of this clock, ms. */
   now(): number {
     return this.#now / 1000;
   }
 
+  /** Calls `wake` when the clock is advanced to this time, ms, or past it. */
   wakeAt(timeMs: number, wake: () => void): Timer {
     const alarm: Alarm = { at: toMicros(timeMs), wake };
     this.#alarms.add(alarm);
@@ -80,7 +82,19 @@ export class FakeClock implements Clock {
 /** Waits until all callbacks that are ready have run. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
-    if (setImmediate === undefined) setTimeout(resolve, 0);
-    else setImmediate(resolve);
+    if (setImmediate !== undefined) setImmediate(resolve);
+    else if (MessageChannel !== undefined) passMessage(resolve);
+    else setTimeout(resolve, 0);
   });
+}
+
+/** Browsers delay nested timers by 4 ms, but not messages: a simulated hour has thousands of turns. */
+function passMessage(receive: () => void): void {
+  const { port1, port2 } = new MessageChannel();
+  const onmessage = () => {
+    port1.close();
+    receive();
+  };
+  Object.assign(port1, { onmessage });
+  port2.postMessage(undefined);
 }

@@ -13,6 +13,7 @@ import type {
   StoreRequest,
 } from "../stores/store.ts";
 
+/** The options of `memoryStore`. */
 export interface MemoryStoreOptions {
   /**
    * The store's own clock, for its delays and expiry, and for limiters without a `clock` of their own.
@@ -123,7 +124,7 @@ export class MemoryStore implements Store, CombiningStore {
     batchId?: BatchId,
   ): Promise<StoreReply> {
     await this.#journey();
-    return this.#frames.batchId(key, declared, requests, now, [], batchId);
+    return this.#frames.runBatch(key, declared, requests, now, [], batchId);
   }
 
   place(key: string): Place {
@@ -140,7 +141,7 @@ export class MemoryStore implements Store, CombiningStore {
       breakerOf: () => this.#breaker,
       run: async (key, declared, requests, now, batchId) => {
         await this.#journey();
-        return this.#frames.batchId(key, declared, requests, now, limitKeys, batchId);
+        return this.#frames.runBatch(key, declared, requests, now, limitKeys, batchId);
       },
       place: (key) => this.#place(key, limitKeys),
     };

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { freshUrl } from "../../scripts/redis/server.ts";
@@ -39,11 +39,11 @@ test("the twin registers itself under the same code, with the same flags", async
   try {
     for (const { name, code, inOrder, receiptIsTime = false } of algorithms) {
       const script = `local algorithms = {}
-        do ${luaTwins[name]?.lua} end
+        do ${readFileSync(`${FOLDER}/${name}/${name}.lua`, "utf8")} end
         local found = {}
         for code, twin in pairs(algorithms) do
           found[#found + 1] = code .. " in_order=" .. tostring(twin.in_order == true)
-            .. " receiptIsTime=" .. tostring(twin.receiptIsTime == true)
+            .. " receiptIsTime=" .. tostring(twin.receipt_is_time == true)
         end
         return found`;
       const found = await redis.eval(script, 0);

@@ -8,7 +8,7 @@ import { toMicros, toMillis } from "../../src/ground/clock.ts";
 import { suite } from "../support/suite.ts";
 
 // Taken now, because the tests replace them.
-const real = { setTimeout, setImmediate, now: performance.now };
+const real = { setTimeout, setImmediate, MessageChannel, now: performance.now };
 
 /** Lets everything run that is ready to run. */
 const turn = () => new Promise<void>((resolve) => real.setImmediate(resolve));
@@ -567,23 +567,28 @@ own("a thousand days in no time", async () => {
   assert.is(await acquired, days * 1000);
 });
 
-own("does without setImmediate, as in browsers", async () => {
-  Object.assign(globalThis, { setImmediate: undefined });
-  try {
-    // another copy of the module, which takes its timers as it is loaded
-    const copy: string = "../../src/testing/fake-clock.ts?without-setImmediate";
-    const { FakeClock: Browsers }: { FakeClock: typeof FakeClock } = await import(copy);
-    assert.is.not(Browsers, FakeClock);
-    const clock = new Browsers();
-    const limiter = RateLimiter.create(5, { clock });
-    const seen: number[] = [];
-    for (let i = 0; i < 3; i++) void limiter.acquire().then(() => seen.push(clock.now()));
-    await clock.advance(1000);
-    assert.equal(seen, [0, 200, 400]);
-  } finally {
-    Object.assign(globalThis, { setImmediate: real.setImmediate });
-  }
-});
+for (const missing of [["setImmediate"], ["setImmediate", "MessageChannel"]]) {
+  own(`does without ${missing.join(" and ")}, as in browsers`, async () => {
+    for (const name of missing) Object.assign(globalThis, { [name]: undefined });
+    try {
+      // another copy of the module, which takes its timers as it is loaded
+      const copy: string = `../../src/testing/fake-clock.ts?without=${missing}`;
+      const { FakeClock: Browsers }: { FakeClock: typeof FakeClock } = await import(copy);
+      assert.is.not(Browsers, FakeClock);
+      const clock = new Browsers();
+      const limiter = RateLimiter.create(5, { clock });
+      const seen: number[] = [];
+      for (let i = 0; i < 3; i++) void limiter.acquire().then(() => seen.push(clock.now()));
+      await clock.advance(1000);
+      assert.equal(seen, [0, 200, 400]);
+    } finally {
+      Object.assign(globalThis, {
+        setImmediate: real.setImmediate,
+        MessageChannel: real.MessageChannel,
+      });
+    }
+  });
+}
 
 own("bad numbers change nothing", async () => {
   const numbers = "startMs must be a finite number, 0 or more, got";

@@ -17,11 +17,13 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { failure, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
-const test = suite("combinations, one step after the other");
+const test = suite("combinations that take several steps");
 
 const window = (limit: number) => fixedWindow({ limit, windowMs: 1000 });
 
-/** A limiter of another maker, which answers later; `before` runs before each of its verbs. */
+/**
+ * A limiter that is not this library's and answers later; `before` runs before each of its verbs.
+ */
 function foreign(
   limiter: LocalLimiter,
   before: (verb: string) => void | Promise<void> = () => {},
@@ -53,7 +55,7 @@ function world() {
   return { clock, one, two, pace, left };
 }
 
-test("options in place of permits: one permit, with a time-out", async () => {
+test("options in place of permits request one permit, with a time-out", async () => {
   const { clock, one, pace, left } = world();
   const limiter = allOf(one, pace);
   assert.ok(await limiter.tryAcquire({ timeoutMs: 0 }));
@@ -65,7 +67,7 @@ test("options in place of permits: one permit, with a time-out", async () => {
   assert.ok(limiter.tryAcquire());
 });
 
-test("a table of keys that is full refuses, and says so", async () => {
+test("a full table of keys refuses, and the refusal says so", async () => {
   const { clock, one, left } = world();
   const keys = KeyedLimiter.create(window(1), { clock, maxKeys: 1, whenFull: "refuse" });
   keys.for("a").charge(1);
@@ -76,7 +78,7 @@ test("a table of keys that is full refuses, and says so", async () => {
   assert.is(left()[0], 3);
 });
 
-test("the same limiter twice: room for one is not enough", async () => {
+test("the same limiter twice: one free permit is not enough", async () => {
   const { clock, one, two, left } = world();
   two.charge(2);
   assert.not(allOf(one, two, two).tryAcquire());
@@ -92,7 +94,7 @@ test("the same limiter twice: room for one is not enough", async () => {
   assert.equal([left()[0], places.active], [3, 0]);
 });
 
-test("an error of one of several steps gives back what the others took", async () => {
+test("an error in one of several steps gives back what the other limiters took", async () => {
   const { one, two, left } = world();
   const failsAt = (verb: string, isAtOnce: boolean) => (called: string) => {
     if (called !== verb) return;
@@ -110,14 +112,17 @@ test("an error of one of several steps gives back what the others took", async (
   };
   const throwing = { ...foreign(two), decide: broken };
   assert.match(`${await failure(() => allOf(foreign(one), throwing).tryAcquire())}`, "broken");
-  assert.equal(left(), [3, 3], "an error that is thrown at once");
+  assert.equal(left(), [3, 3], "an error that is thrown synchronously");
   const full = Limiters.create(window(1));
   full.tryAcquire();
   const blind = { ...foreign(two), peek: broken };
-  assert.not(await allOf(full, blind).tryAcquire(), "the refusal is known without it");
+  assert.not(
+    await allOf(full, blind).tryAcquire(),
+    "the refusal is known without asking the limiter",
+  );
 });
 
-test("a local limiter that is used up meanwhile: the others get back what was taken", async () => {
+test("a local limiter that runs out meanwhile: the others get their permits back", async () => {
   const { one, two, left } = world();
   one.charge(2);
   const limiter = allOf(one, foreign(two));
@@ -145,7 +150,7 @@ test("an abort between two steps leaves nothing behind", async () => {
   }
 });
 
-test("a limiter of another maker that promises a later instant than it showed", async () => {
+test("a foreign limiter that promises a later instant than its peek showed", async () => {
   const { clock, one, pace, left } = world();
   pace.tryAcquire();
   const other = foreign(pace, (verb) => {
@@ -153,13 +158,13 @@ test("a limiter of another maker that promises a later instant than it showed", 
   });
   assert.not(await allOf(one, other).tryAcquire(1, 500));
   assert.not(await allOf(one, other).tryAcquire(1, 1500));
-  assert.equal([left()[0], pace.peek().waitMs], [3, 2000], "its reservation was given back");
+  assert.equal([left()[0], pace.peek().waitMs], [3, 2000], "its reservation is given back");
   const line = Limiters.create(leakyBucket({ permitsPerSecond: 1, capacity: 1 }), { clock });
   for (let i = 0; i < 2; i++) line.reserve();
   assert.instance(await failure(() => allOf(one, foreign(line)).reserve()), QueueFullError);
   const fast = Limiters.create(gcra({ limit: 9, periodMs: 1000 }), { clock });
   assert.not(await allOf(foreign(fast), other).tryAcquire(1, 2500));
-  assert.is(fast.peek().remaining, 9, "what could be used at once is given back too");
+  assert.is(fast.peek().remaining, 9, "permits that could be used at once are given back too");
 });
 
 test.run();

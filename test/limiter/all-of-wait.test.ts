@@ -16,7 +16,7 @@ import { suite } from "../support/suite.ts";
 const HOUR = 3_600_000;
 const test = suite("how a combination waits");
 
-test("callers that wait for a window keep the pace when it opens", async () => {
+test("callers that wait for a window go at the pace of the other limiter when it opens", async () => {
   const clock = new FakeClock();
   const pace = Limiter.create(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }), { clock });
   const window = Limiter.create(fixedWindow({ limit: 1000, windowMs: 60_000 }), { clock });
@@ -71,7 +71,7 @@ test("callers keep their order, and one that leaves does not hold up the others"
   assert.is(other.peek().remaining, 97);
 });
 
-test("another pace moves those who wait", async () => {
+test("setRate moves the callers that wait", async () => {
   const clock = new FakeClock();
   const pace = RateLimiter.create(1, { clock, burstSeconds: 0 });
   const other = Limiter.create(fixedWindow({ limit: 100, windowMs: HOUR }), { clock });
@@ -85,7 +85,7 @@ test("another pace moves those who wait", async () => {
   );
 });
 
-test("a caller gets through though others keep both limiters busy", async () => {
+test("a caller gets through although other callers keep both limiters busy", async () => {
   const clock = new FakeClock();
   const make = () => RateLimiter.create(10, { clock, burstSeconds: 0 });
   const [one, two] = [make(), make()];
@@ -102,7 +102,7 @@ test("a caller gets through though others keep both limiters busy", async () => 
   await Promise.all(crowd);
 });
 
-test("an error of one gives back what was taken", async () => {
+test("an error in one limiter gives back what the others took", async () => {
   const clock = new FakeClock();
   const full = Limiter.create(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
     ...{ clock, maxWaiting: 0 },
@@ -124,19 +124,19 @@ function world() {
   return { clock, running, pace, limiter: allOf(running, pace) };
 }
 
-places("the place is released with the lease, the permits stay used", () => {
+places("release returns the place; the permits stay used", () => {
   const { running, pace, limiter } = world();
   const first = limiter.tryAcquire();
   const second = limiter.tryAcquire();
   assert.equal([running.active, pace.peek().remaining], [2, 1]);
-  assert.is(limiter.tryAcquire(), undefined, "no place");
-  assert.equal([running.active, pace.peek().remaining], [2, 1], "and no permit was taken");
+  assert.is(limiter.tryAcquire(), undefined, "no free place");
+  assert.equal([running.active, pace.peek().remaining], [2, 1], "and no permit is taken");
   first?.release();
   first?.release();
   assert.equal([running.active, second?.signal.aborted], [1, false]);
   limiter.tryAcquire()?.[Symbol.dispose]();
-  assert.is(limiter.tryAcquire(), undefined, "no permit");
-  assert.equal([running.active, running.stats.granted], [1, 3], "and no place was taken");
+  assert.is(limiter.tryAcquire(), undefined, "no permit left");
+  assert.equal([running.active, running.stats.granted], [1, 3], "and no place is taken");
 });
 
 places("waits for the place, then for the permits", async () => {
@@ -154,7 +154,7 @@ places("waits for the place, then for the permits", async () => {
   assert.is(running.active, 0);
 });
 
-places("an abort frees the place", async () => {
+places("an abort returns the place", async () => {
   const { clock, running, pace, limiter } = world();
   pace.tryAcquire(3);
   const controller = new AbortController();
@@ -186,7 +186,7 @@ places("tryAcquire with a time-out waits for the place, then for the permits", a
   assert.equal(
     [fourth.at, running.active],
     [undefined, 2],
-    "it has a place and waits for a permit",
+    "it holds a place and waits for a permit",
   );
   await clock.advance(1000);
   assert.is(fourth.at, 1000);
@@ -194,7 +194,7 @@ places("tryAcquire with a time-out waits for the place, then for the permits", a
   assert.equal([running.active, running.waiting, pace.peek().remaining], [1, 0, 2]);
 });
 
-places("the time is that of places and permits together", async () => {
+places("the time-out covers the wait for the place and the wait for the permits", async () => {
   const { clock, running, pace, limiter } = world();
   pace.tryAcquire(3);
   const leases = [running.tryAcquire(), running.tryAcquire()];
@@ -232,7 +232,7 @@ places("a wait with a time-out that ends in an error leaves nothing behind", asy
   assert.equal([none.at, running.active], [1010, 1]);
 });
 
-places("run releases however the function ends; combinations nest", async () => {
+places("run releases the place however the function ends; combinations can be nested", async () => {
   const { running, pace, limiter } = world();
   const nested = allOf(limiter, allOf(pace));
   assert.is(await allOf(running).run(({ signal }) => (signal.aborted ? 0 : 7)), 7);
@@ -244,7 +244,11 @@ places("run releases however the function ends; combinations nest", async () => 
     )}`,
     "broken",
   );
-  assert.equal([running.active, pace.peek().remaining], [0, 1], "the pace is there twice");
+  assert.equal(
+    [running.active, pace.peek().remaining],
+    [0, 1],
+    "the nested combination contains the pace twice",
+  );
   assert.is(nested.tryAcquire(), undefined);
   assert.match(`${await failure(() => nested.run(1 as never))}`, "fn must be a function");
 });

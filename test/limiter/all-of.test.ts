@@ -41,14 +41,14 @@ function inProcess(options: { maxWaiting?: number } = {}) {
 
 const test = suite("all of several limiters");
 
-test("all let a request pass, or none is charged", () => {
+test("either all limiters let a request pass, or none is charged", () => {
   const { everybody, users } = inProcess();
   const of = (user: string) => allOf(everybody, users.for(user));
   assert.equal(
     [1, 2, 3].map(() => of("a").tryAcquire()),
     [true, true, false],
   );
-  assert.is(everybody.peek().remaining, 1, "the refused one was not charged");
+  assert.is(everybody.peek().remaining, 1, "the refused request was not charged");
   assert.equal(
     [1, 2].map(() => of("b").tryAcquire()),
     [true, false],
@@ -56,7 +56,7 @@ test("all let a request pass, or none is charged", () => {
   assert.is(users.for("b").peek().remaining, 1);
 });
 
-test("a refusal leaves no trace, and a peek neither", () => {
+test("a refusal and a peek change nothing", () => {
   const { everybody, users } = inProcess();
   const limiter = allOf(everybody, users.for("a"));
   limiter.tryAcquire(2);
@@ -67,7 +67,7 @@ test("a refusal leaves no trace, and a peek neither", () => {
   assert.equal([everybody.peek(), users.for("a").peek(), users.size], before);
 });
 
-test("a decision names the limiter that binds, and tells of all", () => {
+test("a decision names the binding limiter and lists all of them", () => {
   const { everybody, users, slow } = inProcess();
   const limiter = allOf(everybody, users.for("a"), slow);
   const first = limiter.decide();
@@ -84,7 +84,7 @@ test("a decision names the limiter that binds, and tells of all", () => {
   assert.is(allOf(everybody, users.for("a")).peek().policy, "user", "1 of 2 is less than 2 of 3");
 });
 
-test("without a limit there is no scarcity", () => {
+test("an unlimited limiter is never the scarcest", () => {
   const open = Limiter.create(smoothBursty({ permitsPerSecond: Infinity }), {
     clock: new FakeClock(),
   });
@@ -95,7 +95,7 @@ test("without a limit there is no scarcity", () => {
   assert.is(allOf(open, everybody).peek().limit, Infinity);
 });
 
-test("who waits goes when the last of them lets it", async () => {
+test("a waiter goes when the last of the limiters permits it", async () => {
   const { clock, everybody, slow } = inProcess();
   const limiter = allOf(everybody, slow);
   const waits = [1, 2, 3].map(() => watch(clock, limiter.acquire()));
@@ -107,7 +107,7 @@ test("who waits goes when the last of them lets it", async () => {
   );
 });
 
-test("tryAcquire with a wait: no trace where it would be too long", async () => {
+test("tryAcquire with a time-out changes nothing where the wait would be too long", async () => {
   const { clock, everybody, slow } = inProcess();
   const limiter = allOf(everybody, slow);
   assert.ok(await limiter.tryAcquire(1, 0));
@@ -118,7 +118,7 @@ test("tryAcquire with a wait: no trace where it would be too long", async () => 
   assert.equal([waited.at, waited.value], [1000, true]);
 });
 
-test("an abort gives everything back", async () => {
+test("an abort gives all permits back", async () => {
   const { clock, everybody, slow } = inProcess();
   const limiter = allOf(everybody, slow);
   slow.charge(1);
@@ -149,11 +149,11 @@ test("undo of a reservation of all gives back what each limiter took, waiting or
     assert.is(reservation.waitMs, taken * 1000);
     await reservation.undo();
     await reservation.undo();
-    assert.equal([everybody.peek(), slow.peek()], before, `${taken} taken before`);
+    assert.equal([everybody.peek(), slow.peek()], before, `${taken} already taken`);
   }
 });
 
-test("a reservation of all: cancelled, settled, or over", async () => {
+test("a reservation of all limiters that is cancelled, settled or due", async () => {
   const { clock, everybody, slow } = inProcess();
   const limiter = allOf(everybody, slow);
   const now = limiter.reserve();
@@ -170,7 +170,7 @@ test("a reservation of all: cancelled, settled, or over", async () => {
   assert.is(await due.ready(), 3000);
 });
 
-test("no room in one: nothing is taken from the others", async () => {
+test("a full queue in one limiter: nothing is taken from the others", async () => {
   const { everybody, slow } = inProcess({ maxWaiting: 0 });
   const limiter = allOf(everybody, slow);
   await limiter.acquire();
@@ -183,7 +183,7 @@ test("no room in one: nothing is taken from the others", async () => {
   assert.is(everybody.peek().remaining, 2);
 });
 
-test("charge, refund and pause are for each", async () => {
+test("charge, refund and pause apply to each limiter", async () => {
   const { clock, everybody, slow } = inProcess();
   const limiter = allOf(everybody, slow);
   limiter.charge(2);
@@ -197,7 +197,7 @@ test("charge, refund and pause are for each", async () => {
   assert.ok(limiter.tryAcquire());
 });
 
-test("what can never pass one of them is an error, before anything changed", async () => {
+test("a request that can never pass one of the limiters is an error, before anything changes", async () => {
   const { everybody, slow } = inProcess();
   const limiter = allOf(slow, everybody);
   for (const verb of [
@@ -215,20 +215,20 @@ test("what can never pass one of them is an error, before anything changed", asy
   }
 });
 
-test("in all of all: at once", () => {
+test("a combination of combinations answers at once", () => {
   const { everybody, users, slow } = inProcess();
   const limiter = allOf(allOf(everybody, users.for("a")), slow);
   assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
   assert.is(everybody.peek().remaining, 2);
 });
 
-test("refuses what is no limiter", () => {
+test("allOf refuses arguments that are no limiters", () => {
   assert.throws(() => allOf(), /allOf needs a limiter/);
   assert.throws(() => allOf(inProcess().slow, {} as LocalLimiter), /argument 2 must be a limiter/);
   assert.throws(() => allOf(null as unknown as LocalLimiter), /argument 1 must be a limiter/);
 });
 
-test("never more than the narrowest of them, and none is charged for the others", () => {
+test("the narrowest limiter bounds all requests, and its refusals charge none of the others", () => {
   const limits = fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 4 });
   const asks = fc.array(fc.integer({ min: 1, max: 3 }), { maxLength: 12 });
   const property = fc.property(limits, asks, (each, wanted) => {
@@ -250,7 +250,7 @@ test("never more than the narrowest of them, and none is charged for the others"
   void fc.assert(property, { numRuns: 300 });
 });
 
-test("a reservation that a key's full queue refuses says so, whether or not others wait", () => {
+test("a reservation that a key's full queue refuses reports this, with or without other waiters", () => {
   const clock = new FakeClock();
   const everybody = Limiter.create(window(9), { clock });
   const users = KeyedLimiter.create(steady, { clock, maxWaiting: 1, name: "users" });
@@ -272,10 +272,10 @@ test("a reservation that a key's full queue refuses says so, whether or not othe
   full({ permits: 2, waiting: 0 }, 2);
   limiter.reserve(1);
   full({ permits: 1, waiting: 1 }, 1);
-  assert.is(everybody.peek().remaining, 8, "the refused ones were not charged");
+  assert.is(everybody.peek().remaining, 8, "the refused requests were not charged");
 });
 
-test("a key whose caller was woken late lets in what is due since", async () => {
+test("a key whose waiter was released late grants what is due since then", async () => {
   const clock = new LateClock();
   const users = KeyedLimiter.create(smoothBursty({ permitsPerSecond: 5, burstSeconds: 0 }), {
     clock,
@@ -289,7 +289,7 @@ test("a key whose caller was woken late lets in what is due since", async () => 
   assert.is(limiter.decide().allowed, false);
 });
 
-test("the last place is not given twice to a request that names its limiter twice", () => {
+test("a request that names its limiter twice does not get the last permit twice", () => {
   const places = ConcurrencyLimiter.create(1);
   const limiter = allOf(places, places);
   assert.is(limiter.tryAcquire(), undefined);
@@ -299,7 +299,7 @@ test("the last place is not given twice to a request that names its limiter twic
 
 test.run();
 
-const elsewhere = suite("all of several limiters, elsewhere");
+const elsewhere = suite("all of several limiters on stores");
 let redis: Redis;
 
 elsewhere.before(async () => {
@@ -311,37 +311,40 @@ elsewhere.after(() => {
   redis.disconnect();
 });
 
-elsewhere("one script call for all on one Redis; what one refuses is given back", async () => {
-  let calls = 0;
-  const client = new Proxy(redis, {
-    get: (target, name) => {
-      if (name === "evalsha") calls += 1;
-      const value = Reflect.get(target, name);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
-  const hour = (limit: number) => window(limit, 3_600_000);
-  const everybody = RedisLimiter.create(client, "everybody", hour(3));
-  const users = RedisLimiter.create(client, "users", { user: hour(2) });
-  const limiter = allOf(everybody, users.for("a"));
-  assert.ok(await limiter.tryAcquire());
-  calls = 0;
-  assert.ok(await limiter.tryAcquire());
-  assert.is(calls, 1);
-  assert.not(await limiter.tryAcquire());
-  assert.is((await everybody.peek()).remaining, 1);
-  const decision = await limiter.decide();
-  assert.equal([decision.allowed, decision.policy], [false, "user"]);
-  assert.equal([(await everybody.peek()).remaining, decision.remaining], [1, 0]);
-  const other = await allOf(everybody, users.for("b")).decide();
-  assert.equal(
-    [other.allowed, other.waitMs, other.remaining, other.policy],
-    [true, 0, 0, "default"],
-  );
-  assert.is((await allOf(everybody, users.for("b")).peek()).allowed, false);
-});
+elsewhere(
+  "limiters of one Redis share one script call; a refusal gives everything back",
+  async () => {
+    let calls = 0;
+    const client = new Proxy(redis, {
+      get: (target, name) => {
+        if (name === "evalsha") calls += 1;
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const hour = (limit: number) => window(limit, 3_600_000);
+    const everybody = RedisLimiter.create(client, "everybody", hour(3));
+    const users = RedisLimiter.create(client, "users", { user: hour(2) });
+    const limiter = allOf(everybody, users.for("a"));
+    assert.ok(await limiter.tryAcquire());
+    calls = 0;
+    assert.ok(await limiter.tryAcquire());
+    assert.is(calls, 1);
+    assert.not(await limiter.tryAcquire());
+    assert.is((await everybody.peek()).remaining, 1);
+    const decision = await limiter.decide();
+    assert.equal([decision.allowed, decision.policy], [false, "user"]);
+    assert.equal([(await everybody.peek()).remaining, decision.remaining], [1, 0]);
+    const other = await allOf(everybody, users.for("b")).decide();
+    assert.equal(
+      [other.allowed, other.waitMs, other.remaining, other.policy],
+      [true, 0, 0, "default"],
+    );
+    assert.is((await allOf(everybody, users.for("b")).peek()).allowed, false);
+  },
+);
 
-elsewhere("here and there together", async () => {
+elsewhere("local limiters and limiters on a store together", async () => {
   const { clock, everybody } = inProcess();
   const there = onHand(window(1, 60_000), { clock });
   const limiter = allOf(everybody, there.limiter);
@@ -369,22 +372,19 @@ elsewhere("one after the other in one batch", async () => {
   assert.is(everybody.peek().remaining, 2);
 });
 
-elsewhere(
-  "one limiter twice: each look finds a permit, the second reservation does not",
-  async () => {
-    const bucket = gcra({ limit: 1, periodMs: 60_000 });
-    const { limiter } = onHand(bucket);
-    const twice = allOf(limiter, limiter);
-    assert.not((await twice.decide()).allowed);
-    assert.not(await twice.tryAcquire());
-    assert.ok(await limiter.tryAcquire(), "given back");
-    const here = Limiter.create(bucket, { clock: new FakeClock() });
-    assert.not(allOf(here, here).tryAcquire());
-    assert.ok(here.tryAcquire(), "given back");
-  },
-);
+elsewhere("one limiter twice: both peeks see a permit, one reservation gets it", async () => {
+  const bucket = gcra({ limit: 1, periodMs: 60_000 });
+  const { limiter } = onHand(bucket);
+  const twice = allOf(limiter, limiter);
+  assert.not((await twice.decide()).allowed);
+  assert.not(await twice.tryAcquire());
+  assert.ok(await limiter.tryAcquire(), "given back");
+  const here = Limiter.create(bucket, { clock: new FakeClock() });
+  assert.not(allOf(here, here).tryAcquire());
+  assert.ok(here.tryAcquire(), "given back");
+});
 
-elsewhere("what was granted is given back to its own window", async () => {
+elsewhere("permits are given back to the window from which they were taken", async () => {
   const clock = new FakeClock();
   const [there, other] = [onHand(window(1), { clock }), onHand(window(1, 60_000), { clock })];
   await other.limiter.acquire();
@@ -403,7 +403,7 @@ elsewhere("what was granted is given back to its own window", async () => {
   assert.is((await there.limiter.peek()).waitMs, 1000);
 });
 
-elsewhere("a store that is away takes nothing from those in this process", async () => {
+elsewhere("an unavailable store takes nothing from the local limiters", async () => {
   const { clock, everybody } = inProcess();
   const there = onHand(window(5), { clock });
   there.store.away = new Error("gone");

@@ -7,14 +7,16 @@ import { suite } from "../support/suite.ts";
 
 const test = suite("concurrency", { timeoutMs: 60_000 });
 
-/** Takes all that there is at once. */
+/** Takes all free places at once. */
 function takeAll(limiter: ConcurrencyLimiter): Lease[] {
   const leases: Lease[] = [];
   for (let lease = limiter.tryAcquire(); lease; lease = limiter.tryAcquire()) leases.push(lease);
   return leases;
 }
 
-/** A limiter whose places are all taken, and a list of who got a lease since, in order. */
+/**
+ * A limiter whose places are all taken, and the list of callers that got a lease since, in order.
+ */
 function full(limit: number, options: { maxWaiting?: number; name?: string } = {}) {
   const clock = new FakeClock();
   const limiter = ConcurrencyLimiter.create(limit, { ...options, clock });
@@ -37,7 +39,7 @@ function full(limit: number, options: { maxWaiting?: number; name?: string } = {
   return { clock, limiter, leases, went, failed, ask, releaseFirst };
 }
 
-test("as many as the limit at once, and no more", async () => {
+test("as many leases as the limit at once, and no more", async () => {
   const { limiter, leases } = full(3);
   assert.is(leases.length, 3);
   assert.equal([limiter.limit, limiter.active, limiter.waiting], [3, 3, 0]);
@@ -62,7 +64,7 @@ test("first in, first out; a newcomer does not overtake", async () => {
   for (const who of ["a", "b", "c"]) ask(who);
   assert.is(limiter.waiting, 3);
   leases[0]?.release();
-  // handed over already, though nobody has run on yet
+  // the place is handed over already, though the waiter's promise has not resolved yet
   assert.is(limiter.tryAcquire(), undefined);
   ask("d");
   await turn();
@@ -73,7 +75,7 @@ test("first in, first out; a newcomer does not overtake", async () => {
   assert.equal([limiter.active, limiter.waiting], [2, 0]);
 });
 
-test("using and await using release", async () => {
+test("leave a block with `using` or `await using`: the lease is released", async () => {
   const limiter = ConcurrencyLimiter.create(1);
   {
     using _lease = await limiter.acquire();
@@ -87,7 +89,7 @@ test("using and await using release", async () => {
   assert.is(limiter.active, 0);
 });
 
-test("run passes on what comes of it, and always releases", async () => {
+test("run returns the function's result or error, and always releases", async () => {
   const limiter = ConcurrencyLimiter.create(1);
   const error = new Error("no");
   assert.is(await limiter.run(() => limiter.active), 1);
@@ -107,7 +109,7 @@ test("run passes on what comes of it, and always releases", async () => {
   assert.is(limiter.active, 0);
 });
 
-test("run does not call what was given up while waiting", async () => {
+test("run does not call a function whose wait was aborted", async () => {
   const { limiter } = full(1);
   const controller = new AbortController();
   const run = limiter.run(() => assert.unreachable(), { signal: controller.signal });
@@ -132,7 +134,7 @@ test("an abort leaves no gap and rejects with the signal's own reason", async ()
   assert.ok(failed.every((error) => error === reason));
 });
 
-test("an abort before, and one after the lease was granted", async () => {
+test("an abort before the call, and one after the lease was granted", async () => {
   const { limiter, leases } = full(1);
   const reason = new Error("enough");
   const signal = AbortSignal.abort(reason);
@@ -141,7 +143,7 @@ test("an abort before, and one after the lease was granted", async () => {
   const controller = new AbortController();
   const granted = limiter.acquire({ signal: controller.signal });
   leases[0]?.release();
-  // free again if the lease had been refused, but it was granted before
+  // the place would be free again if the lease had been refused, but the grant came first
   controller.abort(reason);
   (await granted).release();
   assert.equal([limiter.active, limiter.waiting], [0, 0]);
@@ -149,7 +151,7 @@ test("an abort before, and one after the lease was granted", async () => {
   assert.is(limiter.active, 0);
 });
 
-test("tryAcquire with a time waits as long as that", async () => {
+test("tryAcquire with a time-out waits for that long at most", async () => {
   const { clock, limiter, leases } = full(1);
   const table: [wait: Parameters<typeof limiter.tryAcquire>[0] & {}, at: number | undefined][] = [
     [0, 0],
@@ -175,7 +177,7 @@ test("tryAcquire with a time waits as long as that", async () => {
   assert.is(limiter.waiting, 1);
 });
 
-test("a time-out that is over does not take the place of the next", async () => {
+test("an expired waiter does not take the next one's place", async () => {
   const { clock, limiter, leases, went, ask } = full(1);
   const tried = watch(clock, limiter.tryAcquire(10));
   const granted = watch(clock, limiter.tryAcquire({ timeoutMs: 30 }));
@@ -216,7 +218,7 @@ test("no timer outlives its waiter", async () => {
   assert.is(timers.size, 0);
 });
 
-test("tryAcquire with a time takes a free place at once, or gives up by its signal", async () => {
+test("tryAcquire with a time-out takes a free place at once; its signal ends the wait", async () => {
   const limiter = ConcurrencyLimiter.create(1);
   const lease = await limiter.tryAcquire(0);
   assert.ok(lease);
@@ -227,7 +229,7 @@ test("tryAcquire with a time takes a free place at once, or gives up by its sign
   assert.is(limiter.waiting, 0);
 });
 
-test("maxWaiting: a further acquire is an error, a further try undefined", async () => {
+test("maxWaiting: one acquire more is an error, one tryAcquire more resolves to undefined", async () => {
   const { clock, limiter, ask, releaseFirst } = full(2, { maxWaiting: 1, name: "pages" });
   ask("a");
   const error = (await failure(() => limiter.acquire())) as QueueFullError;
@@ -244,7 +246,7 @@ test("maxWaiting: a further acquire is an error, a further try undefined", async
   assert.is(await waits, undefined);
 });
 
-test("maxWaiting 0: nobody waits, and free places are given", async () => {
+test("maxWaiting 0: no caller waits, and free places are granted", async () => {
   const limiter = ConcurrencyLimiter.create(1, { maxWaiting: 0 });
   const lease = await limiter.acquire();
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
@@ -252,7 +254,7 @@ test("maxWaiting 0: nobody waits, and free places are given", async () => {
   await limiter.acquire();
 });
 
-test("a higher limit lets those who wait go at once, in order", async () => {
+test("a higher limit releases waiters at once, in order", async () => {
   const { limiter, went, ask } = full(1);
   for (const who of ["a", "b", "c"]) ask(who);
   limiter.setLimit(3);
@@ -261,7 +263,7 @@ test("a higher limit lets those who wait go at once, in order", async () => {
   assert.equal(went, ["a", "b"]);
 });
 
-test("a lower limit interrupts nobody, and lets nobody in before enough have gone", async () => {
+test("a lower limit ends no lease, and grants none before enough were released", async () => {
   const { limiter, went, ask, releaseFirst } = full(3);
   ask("a");
   limiter.setLimit(1);
@@ -274,7 +276,7 @@ test("a lower limit interrupts nobody, and lets nobody in before enough have gon
   assert.equal(went, ["a"]);
 });
 
-test("bad arguments are named, and change nothing", async () => {
+test("error messages name bad arguments, and nothing changes", async () => {
   const { limiter, leases } = full(1);
   for (const bad of [0, -1, 1.5, Number.NaN, Infinity, "1", null, undefined] as number[]) {
     assert.throws(() => ConcurrencyLimiter.create(bad), /limit must be a whole number, 1 or more/);
@@ -304,7 +306,7 @@ test("bad arguments are named, and change nothing", async () => {
   assert.is(limiter.active, 0);
 });
 
-test("100 000 who wait: all cancelled, by one signal or each by its own, and all granted", async () => {
+test("100 000 waiters: all cancelled by one signal, all cancelled by their own signals, and all granted", async () => {
   const count = 100_000;
   for (const makeSignals of [
     () => Array(count).fill(new AbortController()),
@@ -332,13 +334,13 @@ test("100 000 who wait: all cancelled, by one signal or each by its own, and all
   assert.equal(went.slice(-2), [`${count - 2}`, `${count - 1}`]);
 });
 
-/** One step of a history; `pick` chooses among those whom it could be about. */
+/** One step of a history; `pick` selects one of the waiters or leases that it could concern. */
 const step = fc.record({
   deed: fc.constantFrom("acquire", "try", "tryWait", "abort", "release", "setLimit", "advance"),
   pick: fc.nat(1000),
 });
 
-test("random histories agree with a model: the limit, the order, nothing leaked", async () => {
+test("random histories agree with a model: the limit holds, the order is kept, no place leaks", async () => {
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 4 }), fc.array(step), async (first, steps) => {
       const clock = new FakeClock();
@@ -346,7 +348,7 @@ test("random histories agree with a model: the limit, the order, nothing leaked"
       const leases: Lease[] = [];
       const log: string[] = [];
       const controllers = new Map<number, AbortController>();
-      // the model: who waits, until when; how many run
+      // the model: which callers wait, until when, and how many leases are held
       const line: { id: number; until: number }[] = [];
       const expected: string[] = [];
       let limit = first;

@@ -22,7 +22,7 @@ function pair() {
 
 const one = suite("decision, one policy");
 
-one("the whole of it, allowed and refused, at every moment", async () => {
+one("all fields, allowed and refused, at every moment", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(5, { clock, burstSeconds: 2, prefilled: true });
   const told = (allowed: boolean, waitMs: number, remaining: number, resetMs: number): Decision => {
@@ -46,7 +46,7 @@ one("the whole of it, allowed and refused, at every moment", async () => {
   assert.equal(limiter.peek(1), told(true, 0, 2, 1800));
 });
 
-one("a warming-up limiter lets go one at a time and is as before when it is cold", () => {
+one("a warming-up limiter grants one at a time and is full again when it is cold", () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(5, { clock, warmupMs: 1000 });
   const { limit, remaining, resetMs } = limiter.peek();
@@ -63,7 +63,7 @@ one("an infinite rate has no limit", () => {
   assert.is(policies.default?.windowMs, 0);
 });
 
-one("while others wait nothing remains, and the wait is that behind all of them", async () => {
+one("with waiters in the queue nothing remains, and the wait is behind all of them", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, burstSeconds: 10, prefilled: true });
   limiter.pause(1000);
@@ -76,7 +76,7 @@ one("while others wait nothing remains, and the wait is that behind all of them"
   assert.is(limiter.decide(5).allowed, true);
 });
 
-one("under a pause nothing remains, though all is stored", () => {
+one("under a pause nothing remains, even when the store is full", () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { clock, prefilled: true });
   limiter.pause(250);
@@ -88,7 +88,7 @@ one.run();
 
 const several = suite("decision, several policies");
 
-several("names the one that makes it wait, with its numbers, and lists all", () => {
+several("a refusal names the policy that binds, with its numbers, and lists all policies", () => {
   const { limiter } = pair();
   assert.is(limiter.tryAcquire({ requests: 1, tokens: 50 }), true);
   const refused = limiter.decide({ requests: 1, tokens: 1 });
@@ -100,11 +100,11 @@ several("names the one that makes it wait, with its numbers, and lists all", () 
     },
   });
   const { policy, waitMs, policies } = limiter.decide({ requests: 1 });
-  assert.ok(policies.tokens?.allowed, "a policy that is not asked lets the request pass");
+  assert.ok(policies.tokens?.allowed, "a policy that is not requested does not bind");
   assert.equal([policy, waitMs], ["requests", 100]);
 });
 
-several("the first of those that make it wait alike", () => {
+several("with equal waits the first policy is named", () => {
   const policies = { a: bursty(10), b: bursty(5), c: bursty(5) };
   const limiter = Limiter.create(policies, { clock: new FakeClock() });
   limiter.charge(1);
@@ -112,7 +112,7 @@ several("the first of those that make it wait alike", () => {
   assert.is(limiter.peek({ c: 1, a: 1 }).policy, "c");
 });
 
-several("allowed, it names the one that has the smallest share left", () => {
+several("a grant names the policy with the smallest share left", () => {
   const clock = new FakeClock();
   const policy = (permitsPerSecond: number) =>
     smoothBursty({ permitsPerSecond, prefilled: true, burstSeconds: 1 });
@@ -123,14 +123,14 @@ several("allowed, it names the one that has the smallest share left", () => {
   assert.equal([binding, limit, remaining], ["few", 10, 1]);
 });
 
-several("allowed, it does not name one that was not asked", () => {
+several("a grant does not name a policy that was not requested", () => {
   const { limiter } = pair();
   limiter.charge({ tokens: 50 });
   const { allowed, policy, remaining, policies } = limiter.peek({ requests: 1 });
   assert.equal([allowed, policy, remaining, policies.tokens?.remaining], [true, "requests", 1, 0]);
 });
 
-several("all or none: a refusal by one charges none", async () => {
+several("all or none: a refusal by one policy charges none", async () => {
   const { clock, limiter } = pair();
   limiter.charge({ tokens: 50 });
   const before = limiter.peek();
@@ -145,7 +145,7 @@ several("all or none: a refusal by one charges none", async () => {
   assert.is(limiter.tryAcquire(), true);
 });
 
-several("all agree on one instant, and each is taken from at that instant", async () => {
+several("the policies agree on one instant, and each is charged at that instant", async () => {
   const clock = new FakeClock();
   const policies = {
     stored: bursty(10, 1),
@@ -154,18 +154,18 @@ several("all agree on one instant, and each is taken from at that instant", asyn
   };
   const limiter = Limiter.create(policies, { clock });
   limiter.charge({ stored: 5, slow: 2, cold: 1 });
-  // stored is free at 500, slow at 2000, cold at 520
+  // stored is ready at 500, slow at 2000, cold at 520
   const reservation = limiter.reserve();
   assert.is(reservation.waitMs, 2000);
   await clock.advance(2000);
-  // from 500 to 2000 ten were stored, all that there is room for, and one of them went
+  // from 500 to 2000 ten permits were stored, which is the capacity, and one of them was used
   assert.is(limiter.peek().policies.stored?.remaining, 10);
   assert.is(limiter.peek({ slow: 1 }).waitMs, 1000);
   // cold again after a second and a half: the first permit costs 520
   assert.is(limiter.peek({ cold: 1 }).waitMs, 520);
 });
 
-several("a policy that is not asked has no say", async () => {
+several("a policy that is not requested has no influence", async () => {
   const { clock, limiter } = pair();
   limiter.charge({ tokens: 1000 });
   assert.is(limiter.decide({ requests: 1 }).allowed, true);
@@ -176,7 +176,7 @@ several("a policy that is not asked has no say", async () => {
 });
 
 several(
-  "waits are honest whatever the numbers: a microsecond before it is no, then yes",
+  "the wait is exact for any numbers: refused a microsecond earlier, then granted",
   async () => {
     for (const permits of [1, 7, 0.3, 1 / 3]) {
       const clock = new FakeClock();

@@ -4,7 +4,7 @@ import { suite } from "../support/suite.ts";
 
 const test = suite("fifo");
 
-test("first in, first out, also after it was empty, and for who came back", () => {
+test("a Fifo is first in, first out, also after it was empty and for an item that is added again", () => {
   const line = new Fifo<string>();
   assert.is(line.shift(), undefined);
   for (const name of ["a", "b", "c", "d"]) line.append(name);

@@ -32,13 +32,13 @@ for (const [name, policies] of [
   const kind = { policies: policies(7), faster: policies(11), slower: policies(2) };
   const make = (clock: FakeClock, options = {}) =>
     KeyedLimiter.create(policies(7), { ...options, clock }).for("somebody");
-  limiterSuite(`of a key, ${name}`, make, kind);
-  localLimiterSuite(`of a key, ${name}`, make, kind);
+  limiterSuite(`limiter of a key, ${name}`, make, kind);
+  localLimiterSuite(`limiter of a key, ${name}`, make, kind);
 }
 
 const test = suite("keyed limiters");
 
-test("each key has its own permits, whatever it is called", () => {
+test("each key has its own permits, whatever its name", () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1), { clock });
   const names = ["a", "b", "", "__proto__", "constructor", "toString", "\u0000", "a".repeat(1e5)];
@@ -51,10 +51,10 @@ test("each key has its own permits, whatever it is called", () => {
     );
   }
   assert.is(keyed.size, names.length);
-  assert.not(keyed.for("__proto__").tryAcquire(), "another handle, the same key");
+  assert.not(keyed.for("__proto__").tryAcquire(), "two handles of one key share its permits");
 });
 
-test("who asks for a key and takes nothing leaves nothing", async () => {
+test("a key that is looked up and never used keeps no state", async () => {
   const keyed = KeyedLimiter.create(joint(1), { clock: new FakeClock() });
   const limiter = keyed.for("a");
   limiter.peek();
@@ -64,7 +64,7 @@ test("who asks for a key and takes nothing leaves nothing", async () => {
   assert.is(keyed.size, 0);
 });
 
-test("no timer unless somebody waits", () => {
+test("no timer runs unless a caller waits", () => {
   const clock = {
     now: () => 0,
     wakeAt: () => {
@@ -81,19 +81,19 @@ test("no timer unless somebody waits", () => {
   }
 });
 
-test("what is full again is dropped by those who come", async () => {
+test("calls for new keys drop keys that are full again", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1), { clock });
   for (let key = 0; key < 1000; key++) keyed.for(`old ${key}`).tryAcquire();
   await clock.advance(999);
   for (let key = 0; key < 500; key++) keyed.for(`new ${key}`).tryAcquire();
-  assert.is(keyed.size, 1500, "none is full a moment before");
+  assert.is(keyed.size, 1500, "no key is full a moment before");
   await clock.advance(1);
   for (let key = 500; key < 1250; key++) keyed.for(`new ${key}`).tryAcquire();
   assert.is(keyed.size, 1250);
 });
 
-test("and by those who are there, of whom every sixteenth looks at one", async () => {
+test("calls for known keys drop full keys too: every sixteenth call checks one", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1), { clock });
   for (let key = 0; key < 100; key++) keyed.for(`${key}`).tryAcquire();
@@ -103,7 +103,7 @@ test("and by those who are there, of whom every sixteenth looks at one", async (
   assert.not(keyed.for("50").tryAcquire());
 });
 
-test("a limiter that was kept is as good as a new one", async () => {
+test("a handle works after its key was dropped", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1), { clock });
   const kept = keyed.for("a");
@@ -111,14 +111,14 @@ test("a limiter that was kept is as good as a new one", async () => {
   await clock.advance(5000);
   keyed.for("b").tryAcquire();
   keyed.for("c").tryAcquire();
-  assert.is(keyed.size, 2, "a has been dropped");
+  assert.is(keyed.size, 2, "key a has been dropped");
   assert.equal(
     [1, 2, 3].map(() => kept.tryAcquire()),
     [true, true, false],
   );
 });
 
-test("no room: new keys are refused, old ones are not, until one is full again", async () => {
+test("a full table refuses new keys, not known ones, until one key is full again", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1), {
     clock,
@@ -131,7 +131,10 @@ test("no room: new keys are refused, old ones are not, until one is full again",
   assert.not(late.tryAcquire());
   assert.not(await late.tryAcquire(1, 1000));
   assert.not(late.decide().allowed);
-  assert.ok(late.peek().allowed, "its permits are there, but no room for its state");
+  assert.ok(
+    late.peek().allowed,
+    "its permits are available, but the table has no room for its state",
+  );
   for (const verb of [
     () => late.acquire(),
     () => late.reserve(),
@@ -150,7 +153,7 @@ test("no room: new keys are refused, old ones are not, until one is full again",
   assert.ok(late.tryAcquire());
 });
 
-test("no room, evict: the nearest to being full goes, but nobody who waits", async () => {
+test("evict: the key that is nearest to full is dropped, but never one with waiters", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1, 10), { clock, maxKeys: 3, whenFull: "evict" });
   const waited = keyed.for("waited");
@@ -166,7 +169,7 @@ test("no room, evict: the nearest to being full goes, but nobody who waits", asy
   assert.is(waiter.at, 1000);
 });
 
-test("no room at all: those who wait are all there are", () => {
+test("evict: a new key is refused while the only key is paused", () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1), { clock, maxKeys: 1, whenFull: "evict" });
   keyed.for("a").pause(1000);
@@ -185,7 +188,7 @@ test("waiters of each key are released in order, each key by itself", async () =
   assert.is(keyed.size, 2);
 });
 
-test("maxWaiting is each key's own", async () => {
+test("maxWaiting applies to each key separately", async () => {
   const keyed = KeyedLimiter.create(bursty(1, 0), {
     clock: new FakeClock(),
     maxWaiting: 1,
@@ -199,7 +202,7 @@ test("maxWaiting is each key's own", async () => {
   }
 });
 
-test("a reservation is settled after its key has gone to sleep, or was forgotten", async () => {
+test("a reservation can be settled after its key became idle or was dropped", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1, 10), { clock });
   const limiter = keyed.for("a");
@@ -216,7 +219,7 @@ test("a reservation is settled after its key has gone to sleep, or was forgotten
   assert.is(limiter.peek().remaining, 9);
 });
 
-test("settled while somebody waits: they follow", async () => {
+test("settled while callers wait: they are re-timed", async () => {
   const clock = new FakeClock();
   const limiter = KeyedLimiter.create(bursty(1, 0), { clock }).for("a");
   const reservation = limiter.reserve(2);
@@ -229,7 +232,7 @@ test("settled while somebody waits: they follow", async () => {
   assert.is(waiter.at, 2999);
 });
 
-test("forgets a key, but not one for which somebody waits", async () => {
+test("forget drops a key, but not one with waiters", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1, 0), { clock });
   assert.not(keyed.forget("a"));
@@ -243,7 +246,7 @@ test("forgets a key, but not one for which somebody waits", async () => {
   assert.ok(keyed.forget("a"));
 });
 
-test("update holds for every key, also for those that nobody touches for long", async () => {
+test("update applies to every key, also to those that have been idle for long", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1, 10), { clock });
   const [a, b, c] = ["a", "b", "c"].map((key) => keyed.for(key)) as [
@@ -268,7 +271,7 @@ test("update holds for every key, also for those that nobody touches for long", 
   assert.throws(() => keyed.update(joint(1)), /must keep names and algorithms/);
 });
 
-test("keys that are older than the numbers are kept, found, brought and dropped like others", async () => {
+test("keys that are older than the current policies are kept, found, updated and dropped like others", async () => {
   const clock = new FakeClock();
   const keyed = KeyedLimiter.create(bursty(1, 10), { clock });
   for (let key = 0; key < 100; key++) keyed.for(`${key}`).charge(5);
@@ -282,7 +285,7 @@ test("keys that are older than the numbers are kept, found, brought and dropped 
   assert.is(keyed.size, 60);
 });
 
-test("a clock that steps back holds nobody up", async () => {
+test("a clock that steps back delays no caller", async () => {
   const clock = new SteppingClock();
   const keyed = KeyedLimiter.create(bursty(1, 0), { clock });
   const limiter = keyed.for("a");
@@ -327,7 +330,7 @@ for (const [option, message] of [
   });
 }
 
-// -- one limiter for many keys does what a limiter for each would do --
+// -- one limiter for many keys behaves like one limiter for each key --
 
 type Op =
   | { op: "advance"; ms: number }
@@ -396,10 +399,10 @@ async function play(
   return told;
 }
 
-test("does what a limiter for each key would do", async () => {
+test("a keyed limiter behaves like one limiter for each key", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(op, { maxLength: 40, size: "max" }), async (ops) => {
-      // intervals of whole microseconds: each counts its time from where it began
+      // intervals of whole microseconds: each limiter counts its time from its own beginning
       const policies = bursty(5, 3);
       const [here, there] = [new FakeClock(), new FakeClock()];
       const keyed = KeyedLimiter.create(policies, { clock: here });

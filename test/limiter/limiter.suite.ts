@@ -14,25 +14,25 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { failure, instants, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
-/** A fresh limiter on that clock, sharing nothing with those made before. */
+/** A fresh limiter on that clock, which shares nothing with earlier ones. */
 export type MakeLimiter<L extends Limiter = Limiter> = (
   clock: FakeClock,
   options?: Pick<LimiterOptions, "maxWaiting" | "name">,
 ) => L | Promise<L>;
 
-/** What the suite has to know of the limiters that it is given. */
+/** What the suite needs to know about the limiters that it is given. */
 export interface Kind {
   /**
-   * The policies that they are made with. Single permits, taken one after the other at one instant,
-   * are refused sooner or later.
+   * Their policies. Single permits, taken one after the other at one instant, are refused sooner
+   * or later.
    */
   readonly policies: Policies;
-  /** For `update`: the same policies, but letting through more, and less. */
+  /** For `update`: the same policies with higher and with lower rates. */
   readonly faster: Policies;
   readonly slower: Policies;
   /**
-   * The clock that `makeLimiter` gets; one whose `advance` waits for what is under way where verbs
-   * take their time.
+   * The clock for `makeLimiter`; its `advance` waits for requests in flight where verbs answer
+   * later.
    */
   readonly makeClock?: () => FakeClock;
   /** How many permits come back at one instant, after they were drained at one; default 1. */
@@ -51,8 +51,8 @@ function namesOf(policies: Policies): string[] {
 }
 
 /**
- * Takes single permits until one is refused; how many went, and how long the next one would wait,
- * ms.
+ * Takes single permits until one is refused. Returns the number of grants and how long the next
+ * permit would wait, ms.
  */
 async function drain(limiter: Limiter): Promise<{ taken: number; waitMs: number }> {
   for (let taken = 0; taken < 1000; taken++) {
@@ -63,7 +63,7 @@ async function drain(limiter: Limiter): Promise<{ taken: number; waitMs: number 
 }
 
 /**
- * What every limiter must answer, wherever its state lives. The verbs are awaited, for some answer
+ * What every limiter must do, wherever its state lives. The verbs are awaited, since some answer
  * later.
  */
 export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind): void {
@@ -83,8 +83,8 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
   }
 
   /**
-   * How long each of `count` single permits has to wait, by reservation, after that was done to a
-   * drained limiter.
+   * How long each of `count` single permits has to wait, by reservation, after `change` was done
+   * to a drained limiter.
    */
   async function waits(count: number, deed?: (limiter: Limiter) => unknown): Promise<number[]> {
     const { limiter } = await makeDrained();
@@ -94,7 +94,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     return told;
   }
 
-  test("acquire answers how long it waited, and goes exactly when peek says", async () => {
+  test("acquire resolves to how long it waited, exactly at the instant that peek shows", async () => {
     const { clock, limiter } = await make();
     assert.is(await limiter.acquire(), 0);
     await drain(limiter);
@@ -107,7 +107,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(waited, { at: waitMs, value: waitMs, error: undefined });
   });
 
-  test("waiters go in their order, at the instants that reservations are told", async () => {
+  test("waiters are released in order, at the instants that reservations show", async () => {
     const told = await waits(6);
     assert.ok(told.every((waitMs, i) => waitMs >= (told[i - 1] ?? 0)));
     const { clock, limiter } = await makeDrained();
@@ -124,7 +124,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(order, [0, 1, 2, 3, 4, 5]);
   });
 
-  test("tryAcquire never waits, and a refused one takes nothing", async () => {
+  test("tryAcquire never waits, and takes nothing when it refuses", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     for (let i = 0; i < 5; i++) assert.is(await limiter.tryAcquire(), false);
     await clock.advance(waitMs - MICRO);
@@ -133,7 +133,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await limiter.tryAcquire(), true);
   });
 
-  test("tryAcquire with a time-out: false at once where it is too short, else true in time", async () => {
+  test("tryAcquire with a time-out answers false at once where it is too short, else true in time", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     for (const wait of [-Infinity, -FAR, 0, waitMs - MICRO, { timeoutMs: waitMs - MICRO }]) {
       assert.is(await limiter.tryAcquire(1, wait), false);
@@ -150,7 +150,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await limiter.tryAcquire(1, 0), true);
   });
 
-  test("tryAcquire with options alone asks for one permit", async () => {
+  test("tryAcquire with options alone requests one permit", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     const { signal } = new AbortController();
     assert.is(await limiter.tryAcquire({ timeoutMs: waitMs - MICRO }), false);
@@ -169,7 +169,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await failure(() => limiter.tryAcquire({ signal: aborted })), reason);
   });
 
-  test("options in the place of permits, and a bare signal, say where they belong", async () => {
+  test("error messages show where misplaced options and a bare signal belong", async () => {
     const { limiter } = await make();
     const before = await limiter.peek();
     const { signal } = new AbortController();
@@ -190,7 +190,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(await limiter.peek(), before);
   });
 
-  test("reserve tells the wait, and ready keeps it", async () => {
+  test("reserve shows the wait, and ready() keeps it", async () => {
     const { clock, limiter } = await make();
     const first = await limiter.reserve();
     assert.equal([first.permits, first.waitMs, await first.ready()], [1, 0, 0]);
@@ -205,7 +205,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await second.ready(), waitMs);
   });
 
-  test("a cancelled reservation is over, and one that has come cannot be cancelled", async () => {
+  test("a cancelled reservation is over, and a due one cannot be cancelled", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     const kept = await limiter.reserve();
     const dropped = await limiter.reserve();
@@ -220,7 +220,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await kept.ready(), waitMs);
   });
 
-  test("undo cancels a reservation that waits, and settles one whose time has come at 0", async () => {
+  test("undo cancels a reservation that waits, and settles a due one at 0", async () => {
     for (const isLate of [false, true]) {
       const [one, twin] = [await makeDrained(), await makeDrained()];
       const undone = await one.limiter.reserve();
@@ -233,7 +233,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     }
   });
 
-  test("settle: more is as if more had been charged, less as if it had been refunded", async () => {
+  test("settle: more permits count as a charge, fewer as a refund", async () => {
     for (const actual of [0, 1, 3]) {
       const { limiter } = await make();
       const reservation = await limiter.reserve(1);
@@ -248,7 +248,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     }
   });
 
-  test("decide takes what it allows, and tells the wait of what it refuses", async () => {
+  test("decide takes what it allows, and shows the wait of what it refuses", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     const refused = await limiter.decide();
     assert.equal([refused.allowed, refused.waitMs], [false, waitMs]);
@@ -283,7 +283,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(decisions.at(-1)?.remaining, 0);
   });
 
-  test("peek gives decide's answer and takes nothing", async () => {
+  test("peek shows decide's answer and takes nothing", async () => {
     const { limiter } = await make();
     const { taken } = await makeDrained();
     for (let i = 0; i < 3 * taken; i++) {
@@ -295,7 +295,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(await limiter.peek(), refused);
   });
 
-  test("charge takes whatever the state, as if that many had been let in", async () => {
+  test("charge takes permits in any state, as if they had been granted", async () => {
     const { taken, waitMs } = await makeDrained();
     const { clock, limiter } = await make();
     for (let i = 0; i < taken; i++) await limiter.charge(1);
@@ -305,7 +305,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await limiter.tryAcquire(), false);
   });
 
-  test("refund shortens the wait, and never gives more than there is room for", async () => {
+  test("refund shortens the wait, and never exceeds the capacity", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     await limiter.refund(1);
     assert.ok((await limiter.peek()).waitMs < waitMs);
@@ -317,7 +317,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is((await drain(limiter)).taken, taken);
   });
 
-  test("pause: nobody goes before its end, and a shorter one does not end it", async () => {
+  test("no caller is released before a pause ends, and a shorter pause does not end it", async () => {
     const { clock, limiter } = await make();
     await limiter.pause(1000);
     await limiter.pause(10);
@@ -332,7 +332,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(waited.value, 1000);
   });
 
-  test("reset: as if new, with the numbers in force, whatever was used, charged or paused", async () => {
+  test("reset makes the limiter as new, with the policies in force, whatever was used, charged or paused", async () => {
     const { taken } = await makeDrained();
     const { clock, limiter } = await makeDrained();
     await limiter.charge(2);
@@ -352,7 +352,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal([limit, windowMs], [told.limit, told.windowMs]);
   });
 
-  test("reset: callers that wait go as they would on a new limiter, and in their order", async () => {
+  test("after a reset waiters are released as on a new limiter, in their order", async () => {
     const fresh = await make();
     const told: number[] = [];
     for (let i = 0; i < 6; i++) told.push((await fresh.limiter.reserve()).waitMs);
@@ -372,7 +372,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(order, [0, 1, 2, 3, 4, 5]);
   });
 
-  test("update: other numbers, no fresh burst, and the same numbers change nothing", async () => {
+  test("update applies new numbers without a fresh burst, and equal numbers change nothing", async () => {
     const before = await waits(12);
     assert.equal(await waits(12, (limiter) => limiter.update(kind.policies)), before);
     assert.ok(last(await waits(12, (limiter) => limiter.update(kind.faster))) < last(before));
@@ -382,7 +382,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await limiter.tryAcquire(), false);
   });
 
-  test("update refuses what is not the same policies with other numbers", async () => {
+  test("update refuses arguments that are not the same policies with other numbers", async () => {
     const { limiter } = await makeDrained();
     const before = await limiter.peek();
     const other = smoothBursty({ permitsPerSecond: 1 });
@@ -410,7 +410,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(await reservation.cancel(), false);
   });
 
-  test("a signal ends the wait with its own reason, now and not later", async () => {
+  test("a signal ends the wait at once, with its own reason", async () => {
     const { clock, limiter } = await makeDrained();
     const controller = new AbortController();
     const { signal } = controller;
@@ -455,7 +455,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal([first.error, third.value], [undefined, true]);
   });
 
-  test("bad arguments are refused before anything changed", async () => {
+  test("bad arguments are refused before anything changes", async () => {
     const { limiter } = await make();
     const before = await limiter.peek();
     const strange: readonly unknown[] = [
@@ -527,7 +527,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.is(waited.at, waitMs);
     await limiter.charge(one);
     await limiter.refund(one);
-    // the waiter and the reservation have had one each
+    // the waiter and the reservation have taken one each
     for (let i = 2; i < together; i++) assert.is(await limiter.tryAcquire(one), true);
     assert.is((await limiter.decide(one)).allowed, false);
   });
@@ -544,8 +544,7 @@ function namedBy<T>(names: readonly string[], value: T): Record<string, T> {
 }
 
 /**
- * What only a limiter in this process can do: answer at once, and re-time everyone who waits to the
- * microsecond.
+ * What only a local limiter can do: answer at once, and re-time every waiter to the microsecond.
  */
 export function localLimiterSuite(
   name: string,
@@ -562,8 +561,8 @@ export function localLimiterSuite(
   }
 
   /**
-   * When each of `count` waiters goes, where `deed` is done to the limiter at once after they
-   * asked.
+   * When each of `count` waiters is released, where `change` is done to the limiter right after
+   * they called.
    */
   async function releases(count: number, deed?: (limiter: LocalLimiter) => void) {
     const { clock, limiter } = await makeDrained();
@@ -573,7 +572,7 @@ export function localLimiterSuite(
     return instants(waiting) as number[];
   }
 
-  test("the quick verbs answer now", () => {
+  test("the quick verbs answer synchronously", () => {
     const limiter = makeLimiter(new FakeClock());
     const reservation = limiter.reserve();
     assert.is(limiter.peek().waitMs >= 0, true);
@@ -592,7 +591,7 @@ export function localLimiterSuite(
     assert.ok(done.every((answer) => answer === undefined));
   });
 
-  test("refusals and looks leave no trace", async () => {
+  test("refusals and peeks change nothing", async () => {
     const [plain, looked] = [await makeDrained(), await makeDrained()];
     const look = () => {
       const { limiter } = looked;
@@ -614,7 +613,7 @@ export function localLimiterSuite(
     assert.equal(told[0], told[1]);
   });
 
-  test("a cancelled waiter leaves no gap, whoever it was and however it went", async () => {
+  test("a cancelled waiter leaves no gap, at any place and by any way of cancelling", async () => {
     const told = await releases(5);
     for (const gone of [0, 2, 5]) {
       for (const how of ["signal", "reservation", "awaited reservation"]) {
@@ -640,7 +639,7 @@ export function localLimiterSuite(
     }
   });
 
-  test("a reservation that is cancelled at once was never there", async () => {
+  test("a reservation that is cancelled at once leaves no trace", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     await clock.advance(waitMs / 3);
     const before = limiter.peek();
@@ -648,7 +647,7 @@ export function localLimiterSuite(
     assert.equal(limiter.peek(), before);
   });
 
-  test("whoever waits is re-timed by update, charge, refund and pause", async () => {
+  test("update, charge, refund and pause re-time every waiter", async () => {
     const told = await releases(12);
     const { together = 1 } = kind;
     assert.ok(last(await releases(12, (limiter) => limiter.update(kind.faster))) < last(told));
@@ -679,7 +678,7 @@ export function localLimiterSuite(
     }
   });
 
-  test("nobody overtakes those who wait", async () => {
+  test("no caller overtakes the waiters", async () => {
     const { clock, limiter, waitMs } = await makeDrained();
     const first = watch(clock, limiter.acquire());
     limiter.refund(1);

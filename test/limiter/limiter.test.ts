@@ -25,7 +25,7 @@ const local =
   (clock, options) =>
     Limiter.create(policies, { ...options, clock });
 
-/** 7 a second: an interval that no number of microseconds is. */
+/** 7 a second: its interval is no whole number of microseconds. */
 const kinds: [string, Make, (permitsPerSecond: number) => Kind["policies"], number | undefined][] =
   [
     [
@@ -54,7 +54,7 @@ for (const [name, make, policies, together = 1] of kinds) {
   localLimiterSuite(name, make, kind);
 }
 
-/** Bursty, but one that does not lend: it never lets through more at once than its limit. */
+/** Bursty, but without lending: it never grants more at once than its limit. */
 const bounded: Algorithm<SmoothPolicy> = {
   ...(smooth as Algorithm<SmoothPolicy>),
   name: "bounded",
@@ -75,7 +75,7 @@ const impossible = suite("requests that can never pass");
 const alone = { policy: "default", permits: 6, capacity: 5 };
 const joint = { policy: "large", permits: 6, capacity: 5 };
 
-impossible("every verb says so, and which policy it is, before anything changed", async () => {
+impossible("every verb throws, and names the policy, before anything changes", async () => {
   const cases: [Policies, typeof alone][] = [
     [holds(5), alone],
     [{ open: bursty(1000), large: holds(5), small: holds(3) }, joint],
@@ -115,7 +115,7 @@ impossible.run();
 
 const creating = suite("Limiter.create");
 
-creating("refuses what is no policy, no policies, and options that nobody reads", () => {
+creating("create refuses values that are no policy, an empty list, and unknown options", () => {
   const strange = [null, undefined, 5, "bursty", [], [bursty(1)], { algorithm: {} }, { a: {} }];
   for (const policies of strange as never[]) {
     assert.throws(() => Limiter.create(policies), /polic/);
@@ -136,7 +136,7 @@ creating("refuses what is no policy, no policies, and options that nobody reads"
 });
 
 creating("several policies are asked until all agree on one instant", async () => {
-  /** Open for a second at each multiple of so many seconds. */
+  /** Open for a second at each multiple of this many seconds. */
   const openEach = (seconds: number): Policy => {
     const period = seconds * 1e6;
     const gate: Algorithm<SmoothPolicy> = {
@@ -149,14 +149,14 @@ creating("several policies are asked until all agree on one instant", async () =
   const clock = new FakeClock();
   const limiter = Limiter.create({ two: openEach(2), three: openEach(3) }, { clock });
   await clock.advance(1500);
-  // two is open at 2, three at 3, two at 4, three at 6: and there is two
+  // two is open at 2, three at 3, two at 4, three at 6, and two is open at 6 as well
   assert.is(limiter.reserve().waitMs, 4500);
   const waited = limiter.acquire();
   await clock.advance(4500);
   assert.is(await waited, 4500);
 });
 
-creating("a policy that is named default is the same as one without a name", () => {
+creating("a policy with the name default is the same as one without a name", () => {
   const clock = new FakeClock();
   const [named, unnamed] = [
     Limiter.create({ default: bursty(5) }, { clock }),
@@ -169,7 +169,7 @@ creating("a policy that is named default is the same as one without a name", () 
   assert.equal(named.peek(), unnamed.peek());
 });
 
-creating("update names the policies that it keeps and those that it got", () => {
+creating("the error of update names the policies of the limiter and those that it got", () => {
   const limiter = Limiter.create({ requests: bursty(5), tokens: bursty(50) });
   const words = /requests: smooth, tokens: smooth.*tokens: smooth, requests: bounded/;
   assert.throws(() => limiter.update({ tokens: bursty(5), requests: holds(5) }), words);

@@ -5,14 +5,14 @@ import { cpuMs } from "../support/cpu.ts";
 import { turn } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
-/** A limiter with so many waiters, of which one in `share` has no signal. */
+/** A limiter with `count` waiters, of which one in `share` has no signal. */
 function crowd(count: number, makeSignal: () => AbortController, share = 2) {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(1_000_000, { burstSeconds: 0, clock });
   limiter.charge(1000);
   const controllers = new Set<AbortController>();
   let rejected = 0;
-  /** Who went, and when, in order: two numbers each. */
+  /** The released callers and their instants, in order: two numbers each. */
   const went: number[] = [];
   for (let place = 0; place < count; place++) {
     if (place % share === 0) {
@@ -34,7 +34,7 @@ function crowd(count: number, makeSignal: () => AbortController, share = 2) {
   return { clock, limiter, went, abort, rejected: () => rejected };
 }
 
-/** How much processor time it takes to cancel half of so many waiters, ms. */
+/** How much processor time it takes to cancel half of `count` waiters, ms. */
 async function timeToCancel(count: number): Promise<number> {
   const shared = new AbortController();
   const { abort, rejected } = crowd(count, () => shared);
@@ -46,9 +46,9 @@ async function timeToCancel(count: number): Promise<number> {
   return ms;
 }
 
-const test = suite("waiters by the thousand", { timeoutMs: 60_000 });
+const test = suite("thousands of waiters", { timeoutMs: 60_000 });
 
-test("100 000 of 200 000 by one signal: the others go in order, at moved-up instants", async () => {
+test("one signal cancels 100 000 of 200 000: the others go in order, at earlier instants", async () => {
   const shared = new AbortController();
   const { clock, limiter, went, abort, rejected } = crowd(200_000, () => shared);
   await clock.advance(0.5);
@@ -66,8 +66,9 @@ test("100 000 of 200 000 by one signal: the others go in order, at moved-up inst
 });
 
 /**
- * Checks that four times as many take at most 8 times as long; a quadratic cost would make it 16. The best
- * of some attempts counts: a garbage collection may spoil an attempt, a quadratic cost spoils all.
+ * Checks that four times as many waiters take at most 8 times as long; a quadratic cost would make
+ * it 16. The best of several attempts counts: a garbage collection may spoil one attempt, a
+ * quadratic cost spoils all.
  */
 async function checkLinear(count: number, time: (count: number) => Promise<number>): Promise<void> {
   await time(count / 4);
@@ -79,12 +80,13 @@ async function checkLinear(count: number, time: (count: number) => Promise<numbe
     if (Math.min(...ratios) <= 8) return;
   }
   const found = ratios.map((ratio) => ratio.toFixed(1));
-  assert.unreachable(`four times as many took ${found} times as long`);
+  assert.unreachable(`four times as many waiters took ${found} times as long`);
 }
 
-test("cancelling takes time linear in their number", () => checkLinear(100_000, timeToCancel));
+test("the cost of cancelling waiters by one signal is linear", () =>
+  checkLinear(100_000, timeToCancel));
 
-test("most of them, by a signal each, is linear too", () =>
+test("the cost of cancelling most waiters, each by its own signal, is linear", () =>
   checkLinear(20_000, async (count) => {
     const { abort, rejected } = crowd(count, () => new AbortController(), 10);
     const start = cpuMs();
@@ -94,7 +96,7 @@ test("most of them, by a signal each, is linear too", () =>
     return cpuMs() - start;
   }));
 
-test("reservations with a setRate behind them, one by one, are linear too", async () => {
+test("the cost of cancelling reservations one by one, with a setRate behind them, is linear", async () => {
   for (const how of ["cancel", "ready"] as const) {
     for (const order of ["first to last", "last to first"]) {
       await checkLinear(10_000, async (count) => {
@@ -114,7 +116,7 @@ test("reservations with a setRate behind them, one by one, are linear too", asyn
   }
 });
 
-test("coming to stand behind a reservation and a setRate is linear, too", () =>
+test("the cost of joining a queue behind a reservation and a setRate is linear", () =>
   checkLinear(16_000, async (count) => {
     const limiter = RateLimiter.create(1_000_000, { clock: new FakeClock() });
     limiter.charge(1000);

@@ -36,7 +36,7 @@ function api({ permitsPerSecond = 10, maxWaiting = Infinity } = {}) {
 
 const nothing = { granted: 0, refused: 0, cancelled: 0, waiting: 0 };
 
-test("what is let in at once is counted, and told to nobody", async () => {
+test("an immediate grant is counted, and sends no event", async () => {
   const { limiter, clock } = api();
   await clock.advance(1000);
   await limiter.acquire();
@@ -49,7 +49,7 @@ test("what is let in at once is counted, and told to nobody", async () => {
   assert.equal(heard(), []);
 });
 
-test("a wait is told when it is over, with how long it was", async () => {
+test("a wait sends an event when it is over, with its length", async () => {
   const { limiter, clock } = api();
   const all = [limiter.acquire(3), limiter.acquire(), limiter.tryAcquire(2, 1000)];
   assert.equal(limiter.stats, { ...nothing, granted: 1, waiting: 2 });
@@ -62,7 +62,7 @@ test("a wait is told when it is over, with how long it was", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 3 });
 });
 
-test("a reservation's wait is told at once", async () => {
+test("a reservation's wait sends its event at once", async () => {
   const { limiter, clock } = api();
   limiter.reserve(5);
   const reservation = limiter.reserve(2);
@@ -79,7 +79,7 @@ test("a reservation's wait is told at once", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 2, cancelled: 1 });
 });
 
-test("a refusal tells how long the wait would have been, and the policy", async () => {
+test("the event of a refusal carries how long the wait would have been, and the policy", async () => {
   const { limiter } = api();
   limiter.tryAcquire(3);
   const refused = {
@@ -99,7 +99,7 @@ test("a refusal tells how long the wait would have been, and the policy", async 
   assert.equal(limiter.stats, { ...nothing, granted: 1, refused: 4 });
 });
 
-test("several policies: the permits by name, and which of them refused", () => {
+test("several policies: events carry the permits by name, and which policy refused", () => {
   const limiter = Limiter.create(
     {
       requests: gcra({ limit: 100, periodMs: 1000 }),
@@ -137,13 +137,13 @@ test("a full queue refuses acquire, reserve and a try with a time-out", async ()
   assert.equal(limiter.stats, { ...nothing, granted: 1, refused: 3, waiting: 1 });
 });
 
-test("who waits in vain, since the pace has changed, is told with its wait", async () => {
+test("a waiter whose time-out a setRate breaks sends an event with its wait", async () => {
   const { limiter, clock } = api();
   limiter.tryAcquire(5);
   const tried = [limiter.tryAcquire(1, 600), limiter.tryAcquire(1, 700)];
   await clock.advance(100);
   limiter.pause(650);
-  assert.equal(heard(), [], "not in the midst of it");
+  assert.equal(heard(), [], "not during the call");
   await turn();
   assert.equal(heard(), [
     ["refused", { limiter: "api", permits: 1, reason: "too-long", waitedMs: 100 }],
@@ -153,7 +153,7 @@ test("who waits in vain, since the pace has changed, is told with its wait", asy
   assert.equal(limiter.stats, { ...nothing, granted: 1, refused: 2 });
 });
 
-test("a signal ends a wait: who, after how long, and why", async () => {
+test("the event of an aborted wait carries the limiter, the wait and the reason", async () => {
   const { limiter, clock } = api();
   limiter.tryAcquire(5);
   const [one, two] = [new AbortController(), new AbortController()];
@@ -178,7 +178,7 @@ test("a signal ends a wait: who, after how long, and why", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 2, cancelled: 3 });
 });
 
-test("of a wait of hours the length is told, though time is counted anew when nobody waits", async () => {
+test("a wait of hours has its full length, although time is counted anew while no caller waits", async () => {
   const { limiter, clock } = api({ permitsPerSecond: 1e-4 });
   const hours = 2 * 3_600_000;
   limiter.tryAcquire();
@@ -198,7 +198,7 @@ test("of a wait of hours the length is told, though time is counted anew when no
   );
 });
 
-test("bad arguments and requests that can never pass are no refusals", async () => {
+test("bad arguments and requests that can never pass are not counted as refusals", async () => {
   const limiter = Limiter.create(gcra({ limit: 2, periodMs: 1000 }), { clock: new FakeClock() });
   await failure(() => limiter.acquire(3));
   await failure(() => limiter.tryAcquire(-1));
@@ -207,7 +207,7 @@ test("bad arguments and requests that can never pass are no refusals", async () 
   assert.equal(heard(), []);
 });
 
-test("of a limiter for each key the key is told; the counters are of all together", async () => {
+test("events of a keyed limiter carry the key; its counters sum up all keys", async () => {
   const clock = new FakeClock();
   const policy = fixedWindow({ limit: 1, windowMs: 1000, align: "first" });
   const users = KeyedLimiter.create(policy, { clock, name: "users" });
@@ -232,7 +232,7 @@ test("of a limiter for each key the key is told; the counters are of all togethe
   assert.equal(users.stats, { ...nothing, granted: 5, refused: 3 });
 });
 
-test("no room for a new key is a refusal, by whichever verb", async () => {
+test("a full table of keys counts as a refusal, for every verb", async () => {
   const clock = new FakeClock();
   const users = KeyedLimiter.create(gcra({ limit: 2, periodMs: 1000 }), {
     ...{ clock, maxKeys: 1, name: "users", whenFull: "refuse" },
@@ -251,11 +251,11 @@ test("no room for a new key is a refusal, by whichever verb", async () => {
     Array.from({ length: 5 }, () => ["refused", { ...refused, waitedMs: 0 }]),
   );
   assert.instance(await failure(() => carl.pause(1)), TooManyKeysError);
-  assert.equal(heard(), [], "nobody asked for permits");
+  assert.equal(heard(), [], "requests for no permits are not counted");
   assert.equal(users.stats, { ...nothing, granted: 1, refused: 5 });
 });
 
-test("several as one: those tell which refuse", async () => {
+test("combinations: the limiters that refuse send the events", async () => {
   const clock = new FakeClock();
   const everybody = RateLimiter.create(1000, { clock, name: "everybody" });
   const users = KeyedLimiter.create(gcra({ limit: 1, periodMs: 1000 }), { clock, name: "users" });
@@ -280,7 +280,7 @@ test("several as one: those tell which refuse", async () => {
   assert.equal(users.stats, { ...nothing, granted: 1, refused: 3 });
 });
 
-test("places: waits, refusals, time-outs, cancellations", async () => {
+test("leases: waits, refusals, time-outs, cancellations", async () => {
   const clock = new FakeClock();
   const limiter = ConcurrencyLimiter.create(1, { clock, maxWaiting: 2, name: "reports" });
   const lease = await limiter.acquire();
@@ -314,7 +314,7 @@ test("places: waits, refusals, time-outs, cancellations", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 2, refused: 5, cancelled: 1 });
 });
 
-test("who listens may ask the limiter, also from the midst of a release", async () => {
+test("a subscriber may call the limiter, also during a release", async () => {
   const { limiter, clock } = api();
   const asked: Promise<unknown>[] = [];
   let answers = 0;
@@ -342,10 +342,10 @@ test("who listens may ask the limiter, also from the midst of a release", async 
   assert.equal([cancelled, waiting], [1, 0]);
   assert.is(granted + refused + cancelled, asked.length + 1);
   const waits = heard().filter(([event]) => event === "wait");
-  assert.is(waits.length, granted - 1, "each of them waited, but the first");
+  assert.is(waits.length, granted - 1, "every caller but the first has waited");
 });
 
-test("a subscriber that throws disturbs nobody but the process", async () => {
+test("a subscriber that throws disturbs no caller: its error is uncaught", async () => {
   const { limiter, clock } = api();
   const fail = () => {
     throw new Error("a bad subscriber");
@@ -373,9 +373,9 @@ test("a subscriber that throws disturbs nobody but the process", async () => {
   assert.equal(limiter.stats, { ...nothing, granted: 2, refused: 1 });
 });
 
-const silent = suite("meter, nobody listens");
+const silent = suite("meter without subscribers");
 
-silent("no message is made, and all is counted", async () => {
+silent("without subscribers no message is built, and everything is counted", async () => {
   const channels = Object.values(diagnostics);
   let published = 0;
   for (const channel of channels) {

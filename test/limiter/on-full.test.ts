@@ -52,7 +52,7 @@ test("drop-oldest: the callers that waited longest make room, and those behind t
   assert.equal(limiter.stats, { granted: 3, refused: 2, cancelled: 0, waiting: 0 });
 });
 
-test("drop-oldest: a tryAcquire that waited answers no, and drops nothing itself", async () => {
+test("drop-oldest: a waiting tryAcquire that is dropped answers false, and drops no other caller", async () => {
   const { clock, limiter, acquire } = busy({ maxWaiting: 1, onFull: "drop-oldest" });
   const tried = watch(clock, limiter.tryAcquire(1, 5000));
   const later = acquire();
@@ -61,7 +61,7 @@ test("drop-oldest: a tryAcquire that waited answers no, and drops nothing itself
   assert.equal([tried.value, tried.at, later.value], [false, 0, 100]);
 });
 
-test("drop-oldest: reservations stay, and a request for which there can be no room drops nobody", async () => {
+test("drop-oldest: reservations stay, and a request that can never fit drops no caller", async () => {
   const { clock, limiter, acquire } = busy({ maxWaiting: 3, onFull: "drop-oldest" });
   const reservation = limiter.reserve(2);
   const waits = acquire();
@@ -138,7 +138,7 @@ test("ConcurrencyLimiter: reject, drop-oldest, wait", async () => {
   assert.instance(await failure(() => refusing.acquire()), QueueFullError);
 
   const [first, second, third] = [1, 2, 3].map(() => watch(clock, dropping.acquire()));
-  assert.is(await dropping.tryAcquire(1000), undefined, "tryAcquire drops nobody");
+  assert.is(await dropping.tryAcquire(1000), undefined, "tryAcquire drops no caller");
   leases[1]?.release();
   await clock.advance(0);
   for (const dropped of [first, second]) assert.instance(dropped?.error, QueueFullError);
@@ -163,7 +163,7 @@ test("ConcurrencyLimiter: a tryAcquire that is dropped gets no lease", async () 
   assert.equal([tried.at, tried.value, limiter.waiting], [0, undefined, 1]);
 });
 
-test("ConcurrencyLimiter, none may wait: there is nothing to drop", async () => {
+test("ConcurrencyLimiter with maxWaiting 0: there is no waiter to drop", async () => {
   const limiter = ConcurrencyLimiter.create(1, { maxWaiting: 0, onFull: "drop-oldest" });
   limiter.tryAcquire();
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
@@ -191,7 +191,7 @@ test("ConcurrencyLimiter.clear: callers that wait reject, leases and later calle
   assert.equal(limiter.stats, { granted: 2, refused: 0, cancelled: 3, waiting: 0 });
 });
 
-test("bad values are named; a limiter on Redis refuses the option", () => {
+test("error messages name bad values; a limiter on Redis refuses the option", () => {
   assert.throws(
     () => RateLimiter.create(1, { onFull: "drop" as "wait" }),
     /onFull must be one of reject, drop-oldest, wait, got "drop"/,

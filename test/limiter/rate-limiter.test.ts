@@ -3,7 +3,9 @@ import { type LocalLimiter, RateLimiter, smoothBursty } from "../../src/index.ts
 import { FakeClock } from "../../src/testing/index.ts";
 import { suite } from "../support/suite.ts";
 
-/** How long each of these requests waits where it is made as soon as the one before went, ms. */
+/**
+ * How long each of these requests waits if it is made as soon as the one before was granted, ms.
+ */
 async function waits(clock: FakeClock, limiter: LocalLimiter, ...permits: number[]) {
   const waited: number[] = [];
   for (const n of permits) {
@@ -31,7 +33,7 @@ creating("without a warm-up it is bursty, with one it warms up", () => {
   assert.is(wait(RateLimiter.create(5)) <= 200, true);
 });
 
-creating("burstSeconds and prefilled say what is stored", async () => {
+creating("burstSeconds and prefilled determine what is stored", async () => {
   for (const [options, first, later] of [
     [{}, 1, 6],
     [{ prefilled: true }, 6, 6],
@@ -52,7 +54,7 @@ creating("burstSeconds and prefilled say what is stored", async () => {
   }
 });
 
-creating("undefined is as if it were not there", () => {
+creating("an option that is undefined counts as absent", () => {
   const clock = new FakeClock();
   const options = { warmupMs: undefined, coldFactor: undefined, burstSeconds: undefined };
   const rest = { prefilled: undefined, maxWaiting: undefined, name: undefined };
@@ -62,7 +64,7 @@ creating("undefined is as if it were not there", () => {
   );
 });
 
-creating("names what is wrong, its bound and what it got", () => {
+creating("an error message names the bad argument, its bound and the value it got", () => {
   const cases: [args: unknown[], words: RegExp, type: typeof RangeError | typeof TypeError][] = [
     [[0], /permitsPerSecond.*above 0.*got 0/, RangeError],
     [[-0], /permitsPerSecond.*got -0/, RangeError],
@@ -95,7 +97,7 @@ creating("names what is wrong, its bound and what it got", () => {
   }
 });
 
-creating("bad numbers are refused where they would not matter, too", () => {
+creating("bad numbers are refused even where they would have no effect", () => {
   for (const [options, words] of [
     [{ warmupMs: 1000, burstSeconds: -1 }, /burstSeconds/],
     [{ coldFactor: 0 }, /coldFactor/],
@@ -107,9 +109,9 @@ creating("bad numbers are refused where they would not matter, too", () => {
 
 creating.run();
 
-const pace = suite("RateLimiter, the pace");
+const pace = suite("RateLimiter, rate");
 
-pace("getRate is exactly the number that was set", () => {
+pace("getRate returns exactly the number that was set", () => {
   const limiter = RateLimiter.create(0.1 + 0.2, { clock: new FakeClock() });
   assert.is(limiter.getRate(), 0.1 + 0.2);
   for (const rate of [1 / 3, 1e-9, 123_456_789.123, Infinity, Number.MIN_VALUE, 7]) {
@@ -118,7 +120,7 @@ pace("getRate is exactly the number that was set", () => {
   }
 });
 
-pace("a rate that is none is refused, and the pace stays", () => {
+pace("an invalid rate is refused, and the rate stays", () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(5, { clock });
   limiter.tryAcquire();
@@ -128,7 +130,7 @@ pace("a rate that is none is refused, and the pace stays", () => {
   assert.equal([limiter.getRate(), limiter.peek().waitMs], [5, 200]);
 });
 
-pace("update sets it too, and getRate tells", () => {
+pace("update sets the rate too, and getRate returns it", () => {
   const limiter = RateLimiter.create(5, { clock: new FakeClock() });
   limiter.update(smoothBursty({ permitsPerSecond: 20 }));
   assert.is(limiter.getRate(), 20);
@@ -151,32 +153,26 @@ pace("setRate: stored permits keep their share, bursty and warming up", async ()
   }
 });
 
-pace(
-  "update to another burst: the store keeps its share of what there is room for now",
-  async () => {
-    const clock = new FakeClock();
-    const limiter = RateLimiter.create(10, { clock });
-    await clock.advance(500);
-    limiter.update(smoothBursty({ permitsPerSecond: 10, burstSeconds: 2 }));
-    assert.is(limiter.peek().remaining, 11);
-    limiter.update(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0.5 }));
-    assert.is(limiter.peek().remaining, 3);
-    await clock.advance(1000);
-    assert.is(limiter.peek().remaining, 6);
-  },
-);
+pace("update to another burst: the store keeps its share of the new capacity", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(10, { clock });
+  await clock.advance(500);
+  limiter.update(smoothBursty({ permitsPerSecond: 10, burstSeconds: 2 }));
+  assert.is(limiter.peek().remaining, 11);
+  limiter.update(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0.5 }));
+  assert.is(limiter.peek().remaining, 3);
+  await clock.advance(1000);
+  assert.is(limiter.peek().remaining, 6);
+});
 
-pace(
-  "setRate: what was let in is deficit at the old pace, what comes costs the new one",
-  async () => {
-    const clock = new FakeClock();
-    const limiter = RateLimiter.create(5, { clock, burstSeconds: 0 });
-    limiter.charge(5);
-    limiter.setRate(1);
-    assert.equal(await waits(clock, limiter, 1, 1), [1000, 1000]);
-    limiter.setRate(100);
-    assert.equal(await waits(clock, limiter, 1, 1), [1000, 10]);
-  },
-);
+pace("setRate: a deficit stays at the old rate, later permits cost the new rate", async () => {
+  const clock = new FakeClock();
+  const limiter = RateLimiter.create(5, { clock, burstSeconds: 0 });
+  limiter.charge(5);
+  limiter.setRate(1);
+  assert.equal(await waits(clock, limiter, 1, 1), [1000, 1000]);
+  limiter.setRate(100);
+  assert.equal(await waits(clock, limiter, 1, 1), [1000, 10]);
+});
 
 pace.run();

@@ -5,7 +5,7 @@ import { FakeClock } from "../../src/testing/index.ts";
 import { failure, instants, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
-/** 10 a second, nothing stored, and the first permit is gone. */
+/** 10 a second, nothing stored, and the first permit is used. */
 function started() {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(10, { burstSeconds: 0, clock });
@@ -23,7 +23,7 @@ function pair() {
 
 const waiting = suite("reservation, ready");
 
-waiting("tells what was asked for and how long it takes", async () => {
+waiting("a reservation shows its permits and its wait", async () => {
   const { clock, limiter } = started();
   const permits = { default: 3 };
   const reservation = limiter.reserve(permits);
@@ -36,7 +36,7 @@ waiting("tells what was asked for and how long it takes", async () => {
   assert.equal([ready.at, ready.value], [100, 100]);
 });
 
-waiting("answers since reserve(), also when asked late, and the same to everybody", async () => {
+waiting("ready() resolves to the wait since reserve(), for every caller, also late", async () => {
   const { clock, limiter } = started();
   const reservation = limiter.reserve();
   const early = [watch(clock, reservation.ready()), watch(clock, reservation.ready())];
@@ -46,7 +46,7 @@ waiting("answers since reserve(), also when asked late, and the same to everybod
   assert.equal([unseen.waitMs, await unseen.ready()], [0, 0]);
 });
 
-waiting("comes earlier than told when somebody ahead leaves, later under a pause", async () => {
+waiting("the instant is earlier when a waiter ahead leaves, and later under a pause", async () => {
   const { clock, limiter } = started();
   const ahead = limiter.reserve(5);
   const reservation = limiter.reserve();
@@ -58,7 +58,7 @@ waiting("comes earlier than told when somebody ahead leaves, later under a pause
   assert.equal([reservation.waitMs, ready.at, ready.value], [600, 300, 300]);
 });
 
-waiting("two calls with different signals: each ends the wait of both", async () => {
+waiting("two ready() calls with different signals: each signal ends both waits", async () => {
   for (const which of [0, 1]) {
     const { clock, limiter } = started();
     const controllers = [new AbortController(), new AbortController()];
@@ -76,7 +76,7 @@ waiting("two calls with different signals: each ends the wait of both", async ()
   }
 });
 
-waiting("two calls with one signal, and none of them holds on to it afterwards", async () => {
+waiting("two calls of ready() with one signal leave no listener on it afterwards", async () => {
   const { clock, limiter } = started();
   const { signal } = new AbortController();
   const reservation = limiter.reserve();
@@ -86,28 +86,25 @@ waiting("two calls with one signal, and none of them holds on to it afterwards",
   assert.equal(getEventListeners(signal, "abort"), []);
 });
 
-waiting(
-  "two calls with different signals, and none of the signals matters afterwards",
-  async () => {
-    const { clock, limiter } = started();
-    const controllers = [new AbortController(), new AbortController()];
-    for (const how of ["released", "cancelled"]) {
-      const reservation = limiter.reserve();
-      const calls = controllers.map(({ signal }) => watch(clock, reservation.ready({ signal })));
-      for (const { signal } of controllers) assert.is(getEventListeners(signal, "abort").length, 1);
-      if (how === "cancelled") reservation.cancel();
-      await clock.advance(100);
-      assert.ok(calls.every(({ at }) => at !== undefined));
-      for (const { signal } of controllers) assert.is(getEventListeners(signal, "abort").length, 0);
-    }
-    const behind = watch(clock, limiter.acquire(2));
-    for (const controller of controllers) controller.abort();
-    await clock.advance(1000);
-    assert.is(behind.at, 200);
-  },
-);
+waiting("two calls of ready() with different signals: a later abort has no effect", async () => {
+  const { clock, limiter } = started();
+  const controllers = [new AbortController(), new AbortController()];
+  for (const how of ["released", "cancelled"]) {
+    const reservation = limiter.reserve();
+    const calls = controllers.map(({ signal }) => watch(clock, reservation.ready({ signal })));
+    for (const { signal } of controllers) assert.is(getEventListeners(signal, "abort").length, 1);
+    if (how === "cancelled") reservation.cancel();
+    await clock.advance(100);
+    assert.ok(calls.every(({ at }) => at !== undefined));
+    for (const { signal } of controllers) assert.is(getEventListeners(signal, "abort").length, 0);
+  }
+  const behind = watch(clock, limiter.acquire(2));
+  for (const controller of controllers) controller.abort();
+  await clock.advance(1000);
+  assert.is(behind.at, 200);
+});
 
-waiting("a signal that is aborted already cancels it, unless its time has come", async () => {
+waiting("a signal that is aborted already cancels the reservation, unless it is due", async () => {
   const { clock, limiter } = started();
   const reason = new Error("before");
   const signal = AbortSignal.abort(reason);
@@ -124,7 +121,7 @@ waiting("a signal that is aborted already cancels it, unless its time has come",
   assert.is(limiter.peek().waitMs, 100);
 });
 
-waiting("a signal aborted after the time has come changes nothing", async () => {
+waiting("a signal aborted after the due instant changes nothing", async () => {
   const { clock, limiter } = started();
   const controller = new AbortController();
   const reservation = limiter.reserve();
@@ -140,7 +137,7 @@ waiting.run();
 
 const cancelling = suite("reservation, cancel");
 
-cancelling("true before its time, false at it, after it, and when it was over before", async () => {
+cancelling("cancel returns true before the due instant, otherwise false", async () => {
   const { clock, limiter } = started();
   const [early, punctual, late] = [limiter.reserve(), limiter.reserve(), limiter.reserve()];
   assert.equal([early.cancel(), early.cancel()], [true, false]);
@@ -152,7 +149,7 @@ cancelling("true before its time, false at it, after it, and when it was over be
   assert.is(limiter.reserve().cancel(), false);
 });
 
-cancelling("rejects everybody who awaits it, at once", async () => {
+cancelling("cancel rejects every pending ready() at once", async () => {
   const { clock, limiter } = started();
   const reservation = limiter.reserve();
   const ready = [watch(clock, reservation.ready()), watch(clock, reservation.ready())];
@@ -168,19 +165,18 @@ cancelling.run();
 
 const settling = suite("reservation, settle");
 
-settling(
-  "permits that could be used at once: ready heeds its signal, cancel answers false",
-  async () => {
-    const limiter = RateLimiter.create(1);
-    const reservation = limiter.reserve();
-    assert.equal([await reservation.ready(), await reservation.ready({})], [0, 0]);
-    assert.is(await failure(() => reservation.ready({ signal: AbortSignal.abort("no") })), "no");
-    assert.instance(await failure(() => reservation.ready({ signals: 5 } as object)), TypeError);
-    assert.is(reservation.cancel(), false);
-  },
-);
+settling("permits usable at once: ready() obeys its signal, cancel returns false", async () => {
+  const limiter = RateLimiter.create(1);
+  const reservation = limiter.reserve();
+  assert.equal([await reservation.ready(), await reservation.ready({})], [0, 0]);
+  assert.is(await failure(() => reservation.ready({ signal: AbortSignal.abort("no") })), "no");
+  assert.instance(await failure(() => reservation.ready({ signals: 5 } as object)), TypeError);
+  assert.is(reservation.cancel(), false);
+});
 
-/** The wait of the next one, where a reservation of 10 is settled like that at that time, ms. */
+/**
+ * The wait of the next caller, where a reservation of 10 is settled in this way at that time, ms.
+ */
 async function nextAfter(at: number, ...actuals: number[]): Promise<number> {
   const { clock, limiter } = started();
   const reservation = limiter.reserve(10);
@@ -189,35 +185,35 @@ async function nextAfter(at: number, ...actuals: number[]): Promise<number> {
   return clock.now() + limiter.peek().waitMs;
 }
 
-settling("more is charged to those who come next", async () => {
+settling("settle with more permits charges later callers", async () => {
   for (const at of [0, 50, 100, 150]) assert.is(await nextAfter(at, 15), 1600, `at ${at}`);
 });
 
-settling("less is given back", async () => {
+settling("settle with fewer permits gives the rest back", async () => {
   for (const at of [0, 50, 100, 150]) assert.is(await nextAfter(at, 4), 500, `at ${at}`);
 });
 
-settling("nothing at all is given back, too", async () => {
+settling("settle with 0 gives all permits back", async () => {
   for (const at of [0, 50, 100]) assert.is(await nextAfter(at, 0), 100, `at ${at}`);
 });
 
-settling("the same is no change", async () => {
+settling("settle with the same number changes nothing", async () => {
   for (const at of [0, 50, 100, 150]) assert.is(await nextAfter(at, 10), 1100, `at ${at}`);
 });
 
-settling("again and again: the last one counts", async () => {
+settling("settle again and again: the last call counts", async () => {
   for (const at of [0, 50, 100, 150]) {
     assert.is(await nextAfter(at, 15, 15), 1600);
     assert.is(await nextAfter(at, 15, 4), 500);
   }
-  // what was given back at 150 is time that is not stored: only before its time is it as if it had
-  // never been
+  // permits given back at 150 are time that is not stored: only before the due instant is it as if
+  // they had never been taken
   for (const at of [0, 50, 100]) {
     assert.is(await nextAfter(at, 0, 3, 12), 1300);
   }
 });
 
-settling("across its time: before it an estimate, after it what was used", async () => {
+settling("settle before the due instant to an estimate, afterwards to the actual use", async () => {
   const { clock, limiter } = started();
   const reservation = limiter.reserve(10);
   reservation.settle(20);
@@ -227,7 +223,7 @@ settling("across its time: before it an estimate, after it what was used", async
   assert.is(limiter.peek().waitMs, 500);
 });
 
-settling("of one that could be used at once", () => {
+settling("settle works on a reservation that was usable at once", () => {
   const { limiter } = started();
   const clock = new FakeClock();
   const fresh = RateLimiter.create(10, { burstSeconds: 0, clock });
@@ -238,7 +234,7 @@ settling("of one that could be used at once", () => {
   assert.equal(fresh.peek(), limiter.peek());
 });
 
-settling("re-times those who wait behind it, not itself", async () => {
+settling("settle re-times the waiters behind the reservation, not the reservation", async () => {
   const { clock, limiter } = started();
   const reservation = limiter.reserve(2);
   const ready = watch(clock, reservation.ready());
@@ -252,7 +248,7 @@ settling("re-times those who wait behind it, not itself", async () => {
   assert.equal([ready.at, behind[0]?.at], [100, 200]);
 });
 
-settling("after a cancel: what was used nevertheless is charged", () => {
+settling("settle after cancel charges what was used nevertheless", () => {
   const { limiter } = started();
   const reservation = limiter.reserve(10);
   reservation.cancel();
@@ -263,7 +259,7 @@ settling("after a cancel: what was used nevertheless is charged", () => {
   assert.is(limiter.peek().waitMs, 100);
 });
 
-settling("by name: the policies that are not named stay as they are", async () => {
+settling("settle by name: the policies that are not named stay as they are", async () => {
   const { clock, limiter } = pair();
   const reservation = limiter.reserve({ requests: 1, tokens: 500 });
   const waits = () => [
@@ -283,25 +279,22 @@ settling("by name: the policies that are not named stay as they are", async () =
   assert.is(limiter.peek({ requests: 1 }).waitMs, 0);
 });
 
-settling(
-  "by name, one that was not asked before is charged now, and changes no instant that was told",
-  async () => {
-    const { clock, limiter } = pair();
-    limiter.charge({ requests: 1, tokens: 5000 });
-    const reservation = limiter.reserve({ requests: 1 });
-    const ready = watch(clock, reservation.ready());
-    assert.is(reservation.waitMs, 100);
-    reservation.settle({ tokens: 100 });
-    await clock.advance(100);
-    assert.is(ready.at, 100);
-    assert.equal(
-      [limiter.peek({ requests: 1 }).waitMs, limiter.peek({ tokens: 1 }).waitMs],
-      [100, 5000],
-    );
-  },
-);
+settling("settle by name charges a policy not requested before, and moves no instant", async () => {
+  const { clock, limiter } = pair();
+  limiter.charge({ requests: 1, tokens: 5000 });
+  const reservation = limiter.reserve({ requests: 1 });
+  const ready = watch(clock, reservation.ready());
+  assert.is(reservation.waitMs, 100);
+  reservation.settle({ tokens: 100 });
+  await clock.advance(100);
+  assert.is(ready.at, 100);
+  assert.equal(
+    [limiter.peek({ requests: 1 }).waitMs, limiter.peek({ tokens: 1 }).waitMs],
+    [100, 5000],
+  );
+});
 
-settling("by name, one that is not needed after all lets it go earlier, from now on", async () => {
+settling("settle by name: dropping a policy releases the reservation from now on", async () => {
   const { clock, limiter } = pair();
   limiter.charge({ tokens: 5000 });
   const reservation = limiter.reserve({ requests: 1, tokens: 10 });

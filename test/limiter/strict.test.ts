@@ -14,7 +14,7 @@ import { suite } from "../support/suite.ts";
 const LIMIT = 10;
 const WINDOW_MS = 100;
 
-/** Each timer is late by another time, in turns. */
+/** Each timer has another lateness, in turn. */
 class LateClock extends FakeClock {
   readonly #lateMs: readonly number[];
   #timers = 0;
@@ -30,7 +30,7 @@ class LateClock extends FakeClock {
   }
 }
 
-/** The most that lie within less than a window. */
+/** The most starts that lie within less than a window. */
 function mostInAWindow(starts: readonly number[]): number {
   return Math.max(
     ...starts.map((from) => starts.filter((at) => at >= from && at < from + WINDOW_MS).length),
@@ -64,7 +64,7 @@ for (const [verb, ask] of Object.entries(verbs)) {
   const lateness = [6, 0, 13, 1, 25];
   const numbers = { limit: LIMIT, windowMs: WINDOW_MS };
 
-  test(`late timers let no more than the limit start in a window: ${verb}`, async () => {
+  test(`late timers never let more starts than the limit into a window: ${verb}`, async () => {
     const strict = slidingLog({ ...numbers, strict: true });
     const one = new LateClock(lateness);
     assert.is(
@@ -82,14 +82,14 @@ for (const [verb, ask] of Object.entries(verbs)) {
     assert.is(mostInAWindow(await startsOf(joint, two, ask)), LIMIT);
   });
 
-  test(`by default the starts of a window and the lateness can fall in one: ${verb}`, async () => {
+  test(`without strict, a window can hold more starts than the limit by the lateness: ${verb}`, async () => {
     const clock = new LateClock([6, 0]);
     const limiter = Limiter.create(slidingLog(numbers), { clock });
     assert.ok(mostInAWindow(await startsOf(limiter, clock, ask)) > LIMIT);
   });
 }
 
-test("those behind a late start are told the later instants", async () => {
+test("callers behind a late start get the later instants", async () => {
   const clock = new LateClock([0, 6, 0]);
   const limiter = Limiter.create(slidingLog({ limit: 1, windowMs: 100, strict: true }), { clock });
   const calls = [1, 2, 3].map(() => watch(clock, limiter.acquire()));
@@ -102,7 +102,7 @@ test("those behind a late start are told the later instants", async () => {
   assert.is(calls[2]?.at, late + 100);
 });
 
-test("a reservation that is not awaited is charged at its booked instant", async () => {
+test("a reservation that is not awaited is charged at its reserved instant", async () => {
   const clock = new FakeClock();
   const limiter = Limiter.create(slidingLog({ limit: 1, windowMs: 100, strict: true }), { clock });
   limiter.tryAcquire();
@@ -111,7 +111,7 @@ test("a reservation that is not awaited is charged at its booked instant", async
   assert.is(limiter.peek().waitMs, 50);
 });
 
-test("strict comes and goes with update", async () => {
+test("update can turn strict on and off", async () => {
   const clock = new LateClock([6, 0]);
   const limiter = Limiter.create(slidingLog({ limit: 1, windowMs: 10 }), { clock });
   limiter.update(slidingLog({ limit: 1, windowMs: 10, strict: true }));
@@ -129,9 +129,9 @@ test("strict must be a boolean", () => {
   );
 });
 
-test("a store refuses it, at creation and in update", async () => {
+test("a store refuses strict, at creation and in update", async () => {
   const strict = slidingLog({ limit: 1, windowMs: 100, strict: true });
-  const runner = { runScript: () => Promise.reject(new Error("not to be asked")) };
+  const runner = { runScript: () => Promise.reject(new Error("must not be called")) };
   const message =
     'TypeError: policy "log" must not be strict on a store, which grants instants in advance and ' +
     "cannot move them when a caller starts late; leave out strict, or use Limiter.create, which is in this process";

@@ -22,7 +22,7 @@ function hourly(limit: number, clock = new FakeClock(), name = "hourly") {
   return Limiter.create(fixedWindow({ limit, windowMs: HOUR }), { clock, name });
 }
 
-test("each limiter gives its own permits", () => {
+test("each limiter grants its own permits", () => {
   const [requests, bytes] = [hourly(5), hourly(1000)];
   const { allowed, results } = takeFromAll([
     { limiter: requests },
@@ -38,7 +38,7 @@ test("each limiter gives its own permits", () => {
   );
 });
 
-test("a refusal takes from none, and each limiter says whether it was a reason", () => {
+test("a refusal takes from none, and each limiter's result shows whether it refused", () => {
   const [one, two] = [hourly(5), hourly(1)];
   const refused: string[] = [];
   const listener = ({ limiter }: { limiter: string }) => void refused.push(limiter);
@@ -52,7 +52,7 @@ test("a refusal takes from none, and each limiter says whether it was a reason",
   assert.equal(refused, ["small"]);
 });
 
-test("an optional limiter is charged if it lets the request pass, and refuses no request", () => {
+test("an optional limiter is charged if it grants the request, and refuses no request", () => {
   const [must, may] = [hourly(5), hourly(1)];
   const ask = () => takeFromAll([{ limiter: must }, { limiter: may, optional: true }]);
   assert.equal(
@@ -86,7 +86,7 @@ test("with a time-out the permits are reserved, and undo gives all of them back"
   assert.is(await waited, 1000);
 });
 
-test("limiters of a store answer a promise; an optional one that cannot be asked has no result", async () => {
+test("limiters of a store answer with a promise; an optional one that cannot be asked has no result", async () => {
   const clock = new FakeClock();
   const store = memoryStore({ clock });
   const policy = fixedWindow({ limit: 5, windowMs: HOUR });
@@ -116,7 +116,7 @@ test("combinations and tables of keys are limiters too", () => {
   assert.is(both.peek().remaining, 1);
 });
 
-test("bad arguments throw before anything has changed", () => {
+test("bad arguments throw before anything changes", () => {
   const limiter = hourly(5);
   const places = ConcurrencyLimiter.create(1);
   const wrong: [requests: unknown, error: RegExp | typeof PermitsExceedCapacityError][] = [

@@ -6,8 +6,8 @@ import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
 /**
- * Time stands where it is put, also further back, and nobody is woken but by `wake`: early, late,
- * or never.
+ * Time stays where it is set, also further back, and no waiter is woken except by `wake`: early,
+ * late, or never.
  */
 class ManualClock implements Clock {
   ms = 0;
@@ -36,20 +36,20 @@ class ManualClock implements Clock {
     await turn();
   }
 
-  /** The instants at which timers are set. */
+  /** The instants for which timers are set. */
   get set(): number[] {
     return [...this.timers.values()];
   }
 }
 
-/** A limiter that stores nothing, 10 a second if not told otherwise, whose first permit is gone. */
+/** A limiter that stores nothing, 10 a second by default, whose first permit is used. */
 function started(permitsPerSecond = 10, startMs = 0) {
   const clock = new ManualClock();
   clock.ms = startMs;
   const limiter = RateLimiter.create(permitsPerSecond, { burstSeconds: 0, clock });
   limiter.charge(1);
   const acquire = (signal?: AbortSignal) => watch(clock, limiter.acquire(1, { signal }));
-  /** How many go at this instant. */
+  /** The number of releases at this instant. */
   const burst = () => {
     let went = 0;
     while (limiter.tryAcquire()) went += 1;
@@ -60,7 +60,7 @@ function started(permitsPerSecond = 10, startMs = 0) {
 
 const timer = suite("waiter queue, the timer");
 
-timer("is one whatever the number of waiters, for the head", async () => {
+timer("one timer, for the head, serves any number of waiters", async () => {
   const { clock, acquire } = started();
   const waiting = Array.from({ length: 1000 }, () => acquire());
   assert.equal([clock.set, clock.armed], [[100], 1]);
@@ -69,7 +69,7 @@ timer("is one whatever the number of waiters, for the head", async () => {
   assert.is(waiting[0]?.at, 100);
 });
 
-timer("is set anew once for many who are cancelled in one turn", async () => {
+timer("the timer is set anew once when many are cancelled in one turn", async () => {
   const { clock, acquire } = started();
   const controllers = Array.from({ length: 100 }, () => new AbortController());
   for (const { signal } of controllers) acquire(signal);
@@ -81,7 +81,7 @@ timer("is set anew once for many who are cancelled in one turn", async () => {
   assert.equal([last.at, clock.set, clock.armed], [100, [], 1]);
 });
 
-timer("is not needed for reservations that nobody awaits", async () => {
+timer("reservations that are not awaited need no timer", async () => {
   const { clock, limiter, acquire } = started();
   const [first, second] = [limiter.reserve(), limiter.reserve()];
   assert.equal(clock.set, []);
@@ -99,7 +99,7 @@ timer("is not needed for reservations that nobody awaits", async () => {
   assert.is(first.waitMs, 100);
 });
 
-timer("goes when the last one is gone, and comes back", async () => {
+timer("the timer is removed with the last waiter, and set again for the next", async () => {
   const { clock, acquire } = started();
   acquire();
   await clock.wake(100);
@@ -108,7 +108,7 @@ timer("goes when the last one is gone, and comes back", async () => {
   assert.equal(clock.set, [200]);
 });
 
-timer("that comes early is set again", async () => {
+timer("a timer that fires early is set again", async () => {
   const { clock, acquire } = started();
   const [first, second] = [acquire(), acquire()];
   for (const early of [0, 50, 99.9989]) {
@@ -119,7 +119,7 @@ timer("that comes early is set again", async () => {
   assert.equal([first.at, second.at, clock.set], [100, undefined, [200]]);
 });
 
-timer("is set to the instant that setRate, pause, charge and refund make of it", () => {
+timer("the timer follows setRate, pause, charge and refund", () => {
   const { clock, limiter, acquire } = started();
   acquire();
   limiter.charge(1);
@@ -132,7 +132,7 @@ timer("is set to the instant that setRate, pause, charge and refund make of it",
   assert.equal(clock.set, [150]);
 });
 
-timer("is on the clock's scale, wherever that begins", () => {
+timer("the timer is on the clock's scale, wherever that begins", () => {
   const start = 1_700_000_000_000.123;
   const { clock, limiter, acquire } = started(10, start);
   acquire();
@@ -142,7 +142,7 @@ timer("is on the clock's scale, wherever that begins", () => {
   assert.is(limiter.peek().waitMs, 100);
 });
 
-timer("is on the clock's scale, also below 0", async () => {
+timer("the timer is on the clock's scale, also below 0", async () => {
   const { clock, limiter, acquire } = started(10, -1000);
   const waited = acquire();
   assert.equal(clock.set, [-900]);
@@ -156,7 +156,7 @@ timer.run();
 
 const late = suite("waiter queue, late timers");
 
-late("release all who are due, in order, each accounted for at its instant", async () => {
+late("a late timer releases all due waiters in order, each charged at its instant", async () => {
   const { clock, limiter, acquire } = started();
   const waiting = [1, 2, 3, 4, 5].map(acquire.bind(undefined, undefined));
   const reservation = limiter.reserve();
@@ -169,7 +169,7 @@ late("release all who are due, in order, each accounted for at its instant", asy
   assert.is(await reservation.ready(), 600);
 });
 
-late("cost whoever asks again at once nothing", async () => {
+late("a late timer costs a caller that asks again at once nothing", async () => {
   const { clock, limiter, acquire } = started(1000);
   for (let ms = 1; ms <= 50; ms++) {
     const waited = acquire();
@@ -180,7 +180,7 @@ late("cost whoever asks again at once nothing", async () => {
   assert.ok(Math.abs(limiter.peek().waitMs - 0.1) < 1e-9);
 });
 
-late("credit no more than 10 ms, however late they were", async () => {
+late("a late timer gives a credit of at most 10 ms", async () => {
   const { clock, acquire, burst } = started(1000);
   acquire();
   await clock.wake(5000);
@@ -192,11 +192,11 @@ late("credit no more than 10 ms, however late they were", async () => {
   assert.is(burst(), 1);
 });
 
-late("credit no more than their lateness, and only as long as they were late", async () => {
+late("a late timer's credit is at most its lateness, and expires after as long", async () => {
   const { clock, acquire, burst } = started(1000);
   acquire();
   await clock.wake(4);
-  // the one waited for went at 1; 2, 3, 4 are left
+  // the waiter went at 1; 2, 3, 4 are left
   assert.is(burst(), 3);
   clock.ms = 6.999;
   assert.is(burst(), 2);
@@ -204,7 +204,7 @@ late("credit no more than their lateness, and only as long as they were late", a
   assert.is(burst(), 1);
 });
 
-late("credit that is not used is gone: it never adds up", async () => {
+late("a credit that is not used expires: credits never add up", async () => {
   const { clock, acquire, burst } = started(1000);
   for (const start of [100, 200, 300, 400]) {
     clock.ms = start;
@@ -212,12 +212,12 @@ late("credit that is not used is gone: it never adds up", async () => {
     acquire();
     await clock.wake(start + 4);
   }
-  // the last one was late by 3: as if it were 403.9, and three more after that
+  // the last timer was late by 3: as if it were 403.9, and three more after that
   clock.ms = 406.9;
   assert.is(burst(), 4);
 });
 
-late("credit is not left over for the next hours", async () => {
+late("a credit does not last for hours", async () => {
   const { clock, acquire, burst } = started(1000);
   acquire();
   await clock.wake(9);
@@ -227,7 +227,7 @@ late("credit is not left over for the next hours", async () => {
   }
 });
 
-late("release nobody before its instant", async () => {
+late("a late timer releases no waiter before its instant", async () => {
   const { clock, limiter, acquire } = started();
   const [first, second] = [acquire(), acquire()];
   await clock.wake(108);
@@ -237,14 +237,14 @@ late("release nobody before its instant", async () => {
   assert.is(second.at, undefined);
 });
 
-late("still answer true to a timed tryAcquire that was due in time", async () => {
+late("a timed tryAcquire that was due in time answers true despite a late timer", async () => {
   const { clock, limiter } = started();
   const timed = watch(clock, limiter.tryAcquire(1, 100));
   await clock.wake(5000);
   assert.equal([timed.at, timed.value], [5000, true]);
 });
 
-late("are made up for by whoever asks before they come", async () => {
+late("a caller that comes before the late timer is credited too", async () => {
   const { clock, limiter, acquire } = started();
   const waiting = [acquire(), acquire(), acquire()];
   clock.ms = 250;
@@ -255,7 +255,7 @@ late("are made up for by whoever asks before they come", async () => {
   assert.equal(clock.set, [300]);
 });
 
-late("cost those behind nothing when a head leaves before they come", async () => {
+late("a head that leaves before a late timer fires costs later waiters nothing", async () => {
   const { clock, acquire } = started();
   const controller = new AbortController();
   const head = acquire(controller.signal);
@@ -277,7 +277,7 @@ late.run();
 
 const back = suite("waiter queue, a clock that steps back");
 
-back("mints nothing and does not lock up", async () => {
+back("a clock that steps back creates no permits and does not lock up", async () => {
   const { clock, limiter, burst } = started(10, 1e6);
   clock.ms = 1e6 + 50;
   assert.is(limiter.peek().waitMs, 50);
@@ -290,7 +290,7 @@ back("mints nothing and does not lock up", async () => {
   assert.is(burst(), 1);
 });
 
-back("sets the timer anew, so that those who wait go when that much time has passed", async () => {
+back("a step back sets the timer anew: waiters are released after the time left", async () => {
   const { clock, limiter, acquire } = started(10, 1000);
   const waiting = [acquire(), acquire()];
   assert.equal(clock.set, [1100]);
@@ -307,7 +307,7 @@ back("sets the timer anew, so that those who wait go when that much time has pas
   assert.equal(instants(waiting), [570, 670]);
 });
 
-back("that is first seen on waking, too", async () => {
+back("a step back that is first seen on waking sets the timer anew too", async () => {
   const { clock, acquire } = started(10, 1000);
   const waited = acquire();
   await clock.wake(400);
@@ -316,7 +316,7 @@ back("that is first seen on waking, too", async () => {
   assert.equal([waited.at, waited.value], [500, 100]);
 });
 
-back("to no time at all is an error that changes nothing", async () => {
+back("a clock that returns no time is an error that changes nothing", async () => {
   const { clock, limiter } = started();
   for (const strange of [Number.NaN, Infinity, -Infinity]) {
     clock.ms = strange;
@@ -331,7 +331,7 @@ back.run();
 
 const listeners = suite("waiter queue, listeners on signals");
 
-listeners("one for all who wait with a signal, removed when the last is released", async () => {
+listeners("waiters of one signal share a listener, removed with the last of them", async () => {
   const { clock, limiter, acquire } = started();
   const { signal } = new AbortController();
   const count = () => getEventListeners(signal, "abort").length;
@@ -349,7 +349,7 @@ listeners("one for all who wait with a signal, removed when the last is released
   assert.is(count(), 1);
 });
 
-listeners("none for whoever need not wait, is refused, or was aborted before", async () => {
+listeners("a caller that is served at once, refused or aborted adds no listener", async () => {
   const { clock, limiter } = started();
   const controller = new AbortController();
   const { signal } = controller;
@@ -363,31 +363,28 @@ listeners("none for whoever need not wait, is refused, or was aborted before", a
   assert.is(count(), 0);
 });
 
-listeners(
-  "removed when a time-out can no longer be met, when one is cancelled, when it is aborted",
-  async () => {
-    const { clock, limiter, acquire } = started();
-    const [timed, cancelled, aborted] = [1, 2, 3].map(() => new AbortController());
-    const counts = () =>
-      [timed, cancelled, aborted].map((controller) =>
-        controller ? getEventListeners(controller.signal, "abort").length : Number.NaN,
-      );
-    const refused = watch(clock, limiter.tryAcquire(1, { timeoutMs: 100, signal: timed?.signal }));
-    const reservation = limiter.reserve();
-    watch(clock, reservation.ready({ signal: cancelled?.signal }));
-    acquire(aborted?.signal);
-    assert.equal(counts(), [1, 1, 1]);
-    limiter.pause(500);
-    await turn();
-    assert.equal([refused.value, ...counts()], [false, 0, 1, 1]);
-    reservation.cancel();
-    assert.equal(counts(), [0, 0, 1]);
-    aborted?.abort();
-    assert.equal(counts(), [0, 0, 0]);
-  },
-);
+listeners("the listener is removed on a missed time-out, on cancel, and on abort", async () => {
+  const { clock, limiter, acquire } = started();
+  const [timed, cancelled, aborted] = [1, 2, 3].map(() => new AbortController());
+  const counts = () =>
+    [timed, cancelled, aborted].map((controller) =>
+      controller ? getEventListeners(controller.signal, "abort").length : Number.NaN,
+    );
+  const refused = watch(clock, limiter.tryAcquire(1, { timeoutMs: 100, signal: timed?.signal }));
+  const reservation = limiter.reserve();
+  watch(clock, reservation.ready({ signal: cancelled?.signal }));
+  acquire(aborted?.signal);
+  assert.equal(counts(), [1, 1, 1]);
+  limiter.pause(500);
+  await turn();
+  assert.equal([refused.value, ...counts()], [false, 0, 1, 1]);
+  reservation.cancel();
+  assert.equal(counts(), [0, 0, 1]);
+  aborted?.abort();
+  assert.equal(counts(), [0, 0, 0]);
+});
 
-listeners("a signal that many limiters share is heeded by each", async () => {
+listeners("each of many limiters obeys a signal that they share", async () => {
   const [one, two] = [started(), started()];
   const controller = new AbortController();
   const waiting = [one.acquire(controller.signal), two.acquire(controller.signal)];
@@ -404,7 +401,7 @@ listeners.run();
 
 const long = suite("waiter queue, long waits");
 
-long("of years come to their instant", async () => {
+long("waiters of years are released at their instants", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(1 / 86_400, { clock, burstSeconds: 0 });
   limiter.charge(1000);
@@ -415,41 +412,38 @@ long("of years come to their instant", async () => {
   assert.is(waited.value, 86_400_000_000);
 });
 
-long(
-  "lives through hours: debts, pauses and waiters are as exact as in the first minute",
-  async () => {
-    const clock = new FakeClock(12_345.678);
-    const limiter = RateLimiter.create(3, { clock, burstSeconds: 0 });
-    for (let hour = 0; hour < 30; hour += 5) {
-      // without waiters nothing is owed
-      await clock.advance(5 * 3_600_000 - 10_000);
-      assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
-      assert.is(limiter.peek().waitMs, 333.334);
-      await clock.advance(10_000);
-      // a debt of two hours, in which somebody waits all the time
-      limiter.charge(2 * 3600 * 3);
-      const debtor = watch(clock, limiter.acquire());
-      const start = clock.now();
-      await clock.advance(2 * 3_600_000 - 0.001);
-      assert.is(debtor.at, undefined);
-      await clock.advance(1000.001);
-      assert.is(debtor.at, start + 2 * 3_600_000);
-      // a debt and a pause of two hours, in which nobody does
-      for (const deed of ["pause", "charge"] as const) {
-        if (deed === "pause") limiter.pause(2 * 3_600_000);
-        else limiter.charge(2 * 3600 * 3);
-        await clock.advance(3_599_999);
-        assert.is(limiter.peek().waitMs, 3_600_001, deed);
-        await clock.advance(3_600_000.999);
-        assert.is(limiter.decide().waitMs, 0.001, deed);
-        await clock.advance(0.001);
-        assert.is(limiter.peek().waitMs, 0, deed);
-      }
+long("after hours, debts, pauses and waiters are as exact as in the first minute", async () => {
+  const clock = new FakeClock(12_345.678);
+  const limiter = RateLimiter.create(3, { clock, burstSeconds: 0 });
+  for (let hour = 0; hour < 30; hour += 5) {
+    // without waiters nothing is owed
+    await clock.advance(5 * 3_600_000 - 10_000);
+    assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
+    assert.is(limiter.peek().waitMs, 333.334);
+    await clock.advance(10_000);
+    // a debt of two hours, with a waiter all the time
+    limiter.charge(2 * 3600 * 3);
+    const debtor = watch(clock, limiter.acquire());
+    const start = clock.now();
+    await clock.advance(2 * 3_600_000 - 0.001);
+    assert.is(debtor.at, undefined);
+    await clock.advance(1000.001);
+    assert.is(debtor.at, start + 2 * 3_600_000);
+    // a debt and a pause of two hours, without a waiter
+    for (const deed of ["pause", "charge"] as const) {
+      if (deed === "pause") limiter.pause(2 * 3_600_000);
+      else limiter.charge(2 * 3600 * 3);
+      await clock.advance(3_599_999);
+      assert.is(limiter.peek().waitMs, 3_600_001, deed);
+      await clock.advance(3_600_000.999);
+      assert.is(limiter.decide().waitMs, 0.001, deed);
+      await clock.advance(0.001);
+      assert.is(limiter.peek().waitMs, 0, deed);
     }
-  },
-);
+  }
+});
 
-long("does not make it inexact: after a year the pace is what it was", async () => {
+long("the rate stays exact after a year", async () => {
   const clock = new FakeClock();
   const limiter = RateLimiter.create(3_000_000, { clock, burstSeconds: 0 });
   await clock.advance(365 * 86_400_000);
@@ -457,7 +451,7 @@ long("does not make it inexact: after a year the pace is what it was", async () 
   assert.is(limiter.peek().waitMs, 10);
 });
 
-long("of several policies are those on which all agree", async () => {
+long("long waits for several policies end when all policies agree", async () => {
   const clock = new FakeClock();
   const policy = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
   const limiter = Limiter.create({ a: policy(3), b: policy(7) }, { clock });

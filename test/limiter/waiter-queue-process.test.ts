@@ -4,7 +4,9 @@ import { suite } from "../support/suite.ts";
 
 const SOURCES = new URL("../../src/", import.meta.url).href;
 
-/** Runs a program in a process of its own; what it printed, line by line, and how it ended. */
+/**
+ * Runs a program in a process of its own. Returns what it printed, line by line, and how it ended.
+ */
 function run(program: string): Promise<{ lines: string[]; status: number | null }> {
   const source = `
     import { RateLimiter, Limiter, smoothBursty } from "${SOURCES}index.ts";
@@ -32,20 +34,23 @@ function run(program: string): Promise<{ lines: string[]; status: number | null 
 
 const alive = suite("waiter queue, the process");
 
-alive("lives while somebody waits, and an idle limiter does not keep it alive", async () => {
-  const { lines, status } = await run(`
+alive(
+  "the process stays alive while a caller waits, and an idle limiter does not keep it alive",
+  async () => {
+    const { lines, status } = await run(`
     const limiter = RateLimiter.create(10, { burstSeconds: 0 });
     await limiter.acquire();
     limiter.acquire().then(() => console.log("acquired"));
     limiter.tryAcquire(1, 1000).then((ok) => console.log("tried", ok));
     limiter.reserve().ready().then(() => console.log("ready"));
   `);
-  assert.equal(lines, ["acquired", "tried true", "ready", "exit"]);
-  assert.is(status, 0);
-});
+    assert.equal(lines, ["acquired", "tried true", "ready", "exit"]);
+    assert.is(status, 0);
+  },
+);
 
 alive(
-  "ends, for nobody waits: neither a debt, nor a pause, nor one that was cancelled",
+  "the process ends if no caller waits: debts, pauses and cancelled waiters do not keep it alive",
   async () => {
     const { lines, status } = await run(`
     const limiter = RateLimiter.create(1);
@@ -67,9 +72,7 @@ alive(
 
 alive.run();
 
-/**
- * How many of those that `keep` was given are still held after a collection, as a program's text.
- */
+/** The number of objects given to `keep` that survive a collection, as a program's text. */
 const WATCHED = `
   const watched = [];
   const keep = (object) => void watched.push(new WeakRef(object));
@@ -87,7 +90,7 @@ const WATCHED = `
 
 const memory = suite("waiter queue, memory");
 
-memory("cancelled waiters behind one that waits long are dropped", async () => {
+memory("cancelled waiters behind a long wait are dropped", async () => {
   const { lines } = await run(`${WATCHED}
     for (let i = 0; i < 5000; i++) limiter.acquire();
     await clock.advance(10_000);
@@ -113,12 +116,10 @@ memory("cancelled waiters behind one that waits long are dropped", async () => {
   assert.equal(lines, ["true", "object 1001", "exit"]);
 });
 
-memory(
-  "one that is over and still in somebody's hand does not hold those who came after it",
-  async () => {
-    const ends = ["", "first.cancel();", "third.cancel(); second.cancel(); first.cancel();"];
-    for (const over of ends) {
-      const { lines } = await run(`${WATCHED}
+memory("a reservation that is over and still referenced does not retain later ones", async () => {
+  const ends = ["", "first.cancel();", "third.cancel(); second.cancel(); first.cancel();"];
+  for (const over of ends) {
+    const { lines } = await run(`${WATCHED}
       const before = limiter.acquire();
       const first = limiter.reserve();
       const [second, third] = [limiter.reserve(), limiter.reserve()];
@@ -135,9 +136,8 @@ memory(
       await clock.advance(500);
       console.log((await held()) <= 510, typeof before, first.waitMs);
     `);
-      assert.equal(lines, ["true object 1001", "exit"], over || "released");
-    }
-  },
-);
+    assert.equal(lines, ["true object 1001", "exit"], over || "released");
+  }
+});
 
 memory.run();

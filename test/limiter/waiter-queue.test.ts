@@ -12,7 +12,7 @@ import { failure, instants, turn, watch } from "../support/limiter/watch.ts";
 import { suite } from "../support/suite.ts";
 
 /**
- * A limiter whose first permit is gone: it stores nothing, and the next ones go every 1000 /
+ * A limiter whose first permit is used: it stores nothing, and the next ones are due every 1000 /
  * permitsPerSecond ms.
  */
 function started(permitsPerSecond = 10, options: RateLimiterOptions = {}) {
@@ -26,7 +26,7 @@ function started(permitsPerSecond = 10, options: RateLimiterOptions = {}) {
 
 const order = suite("waiter queue, order");
 
-order("first in, first out, whichever verb and however many", async () => {
+order("waiters are first in, first out, for every verb and every number of permits", async () => {
   const { clock, limiter, acquire } = started();
   const waiting = [
     acquire(1),
@@ -43,7 +43,7 @@ order("first in, first out, whichever verb and however many", async () => {
   );
 });
 
-order("those who are released at one instant go on in the order in which they asked", async () => {
+order("promises that are released at one instant resolve in the order of the calls", async () => {
   const { clock, limiter } = started(10, { burstSeconds: 1, prefilled: true });
   limiter.pause(1000);
   const went: number[] = [];
@@ -61,7 +61,7 @@ order("those who are released at one instant go on in the order in which they as
   assert.equal(went, [0, 1, 2, 3, 4, 5]);
 });
 
-order("nobody who asks later overtakes, though it could go now by the numbers", async () => {
+order("a later caller never overtakes, even if the policy would allow it now", async () => {
   const clock = new FakeClock();
   const policy = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
   const limiter = Limiter.create({ slow: policy(1), fast: policy(100) }, { clock });
@@ -91,7 +91,7 @@ order.run();
 
 const cancelling = suite("waiter queue, cancelling");
 
-cancelling("by signal: those behind move up, whatever the place", async () => {
+cancelling("a cancel by signal moves up the waiters behind, at any place", async () => {
   for (const gone of [0, 1, 2, 3]) {
     const { clock, acquire } = started();
     const controller = new AbortController();
@@ -110,28 +110,25 @@ cancelling("by signal: those behind move up, whatever the place", async () => {
   }
 });
 
-cancelling(
-  "by reservation.cancel, awaited or not, and a newcomer gets the place at the end",
-  async () => {
-    for (const awaited of [true, false]) {
-      const { clock, limiter, acquire } = started();
-      const first = acquire();
-      const reservation = limiter.reserve(5);
-      const ready = awaited ? watch(clock, reservation.ready()) : undefined;
-      const third = acquire();
-      await clock.advance(99);
-      assert.is(reservation.cancel(), true);
-      const { waitMs } = limiter.reserve();
-      const last = acquire();
-      await clock.advance(5000);
-      assert.equal(instants([first, third, last]), [100, 200, 400]);
-      assert.is(waitMs, 201);
-      if (ready) assert.instance(ready.error, ReservationCancelledError);
-    }
-  },
-);
+cancelling("reservation.cancel moves up later waiters, and newcomers join at the end", async () => {
+  for (const awaited of [true, false]) {
+    const { clock, limiter, acquire } = started();
+    const first = acquire();
+    const reservation = limiter.reserve(5);
+    const ready = awaited ? watch(clock, reservation.ready()) : undefined;
+    const third = acquire();
+    await clock.advance(99);
+    assert.is(reservation.cancel(), true);
+    const { waitMs } = limiter.reserve();
+    const last = acquire();
+    await clock.advance(5000);
+    assert.equal(instants([first, third, last]), [100, 200, 400]);
+    assert.is(waitMs, 201);
+    if (ready) assert.instance(ready.error, ReservationCancelledError);
+  }
+});
 
-cancelling("many in one turn, each by a signal of its own", async () => {
+cancelling("many waiters are cancelled in one turn, each by its own signal", async () => {
   const { clock, acquire } = started();
   const controllers = Array.from({ length: 40 }, () => new AbortController());
   const waiting = controllers.map(({ signal }) => acquire(1, signal));
@@ -153,21 +150,18 @@ cancelling("many in one turn, each by a signal of its own", async () => {
   );
 });
 
-cancelling(
-  "the last one who waits for the head's place, in the turn in which the head leaves",
-  async () => {
-    const { clock, limiter, acquire } = started();
-    const controller = new AbortController();
-    const waiting = [acquire(1, controller.signal), acquire(1, controller.signal)];
-    controller.abort("both");
-    assert.is(limiter.peek().waitMs, 100);
-    const third = acquire();
-    await clock.advance(1000);
-    assert.equal(instants([...waiting, third]), [0, 0, 100]);
-  },
-);
+cancelling("the last waiter behind the head leaves in the same turn as the head", async () => {
+  const { clock, limiter, acquire } = started();
+  const controller = new AbortController();
+  const waiting = [acquire(1, controller.signal), acquire(1, controller.signal)];
+  controller.abort("both");
+  assert.is(limiter.peek().waitMs, 100);
+  const third = acquire();
+  await clock.advance(1000);
+  assert.equal(instants([...waiting, third]), [0, 0, 100]);
+});
 
-cancelling("those at the end: newcomers stand behind those who are left", async () => {
+cancelling("the waiters at the end leave: newcomers stand behind the remaining ones", async () => {
   for (let count = 1; count <= 6; count++) {
     const { clock, limiter, acquire } = started();
     const waiting = [acquire()];
@@ -181,7 +175,7 @@ cancelling("those at the end: newcomers stand behind those who are left", async 
   }
 });
 
-cancelling("a head that kept others from going leaves them the present, not the past", async () => {
+cancelling("a head that delayed others leaves: they are served from now on", async () => {
   const clock = new FakeClock();
   const policy = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
   const limiter = Limiter.create({ slow: policy(1), fast: policy(100) }, { clock });
@@ -198,41 +192,35 @@ cancelling.run();
 
 const retiming = suite("waiter queue, re-timing");
 
-retiming(
-  "setRate re-times everyone who waits; what was let in is deficit at the old pace",
-  async () => {
-    const { clock, limiter, acquire } = started();
-    const waiting = [
-      acquire(),
-      watch(clock, limiter.reserve().ready()),
-      watch(clock, limiter.tryAcquire(1, 10_000)),
-      acquire(),
-    ];
-    await clock.advance(50);
-    limiter.setRate(20);
-    await clock.advance(70);
-    assert.equal(instants(waiting), [100, undefined, undefined, undefined]);
-    limiter.setRate(2);
-    await clock.advance(5000);
-    assert.equal(instants(waiting), [100, 150, 650, 1150]);
-  },
-);
+retiming("setRate re-times all waiters; the deficit stays at the old rate", async () => {
+  const { clock, limiter, acquire } = started();
+  const waiting = [
+    acquire(),
+    watch(clock, limiter.reserve().ready()),
+    watch(clock, limiter.tryAcquire(1, 10_000)),
+    acquire(),
+  ];
+  await clock.advance(50);
+  limiter.setRate(20);
+  await clock.advance(70);
+  assert.equal(instants(waiting), [100, undefined, undefined, undefined]);
+  limiter.setRate(2);
+  await clock.advance(5000);
+  assert.equal(instants(waiting), [100, 150, 650, 1150]);
+});
 
-retiming(
-  "setRate to infinity lets all go once the debt is paid, and back again stores a burst",
-  async () => {
-    const { clock, limiter, acquire } = started();
-    const waiting = [acquire(), acquire(), acquire()];
-    limiter.setRate(Infinity);
-    await clock.advance(1000);
-    assert.equal(instants(waiting), [100, 100, 100]);
-    assert.equal([limiter.tryAcquire(1000), limiter.tryAcquire(1000)], [true, true]);
-    limiter.setRate(10);
-    assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
-  },
-);
+retiming("an infinite rate releases all after the debt; a finite one starts full", async () => {
+  const { clock, limiter, acquire } = started();
+  const waiting = [acquire(), acquire(), acquire()];
+  limiter.setRate(Infinity);
+  await clock.advance(1000);
+  assert.equal(instants(waiting), [100, 100, 100]);
+  assert.equal([limiter.tryAcquire(1000), limiter.tryAcquire(1000)], [true, true]);
+  limiter.setRate(10);
+  assert.equal([limiter.tryAcquire(), limiter.tryAcquire()], [true, false]);
+});
 
-retiming("pause holds everyone who waits, and the pace goes on from its end", async () => {
+retiming("pause delays all waiters, and the rate continues from its end", async () => {
   const { clock, limiter, acquire } = started();
   const waiting = [acquire(), watch(clock, limiter.reserve().ready()), acquire()];
   await clock.advance(50);
@@ -243,47 +231,41 @@ retiming("pause holds everyone who waits, and the pace goes on from its end", as
   assert.equal(instants(waiting), [1050, 1150, 1250, 1350]);
 });
 
-retiming(
-  "a timed tryAcquire answers false as soon as its time-out can no longer be met",
-  async () => {
-    const deeds: [name: string, deed: (limiter: RateLimiter) => void, rest: number[]][] = [
-      ["setRate", (limiter) => limiter.setRate(5), [100, 300, 500]],
-      ["pause", (limiter) => limiter.pause(200), [250, 350, 450]],
-      ["charge", (limiter) => limiter.charge(1), [200, 300, 400]],
-    ];
-    for (const [name, deed, rest] of deeds) {
-      const { clock, limiter, acquire } = started();
-      const [first, second] = [acquire(), acquire()];
-      const timed = watch(clock, limiter.tryAcquire(1, 300));
-      const behind = acquire();
-      const patient = watch(clock, limiter.tryAcquire(1, 5000));
-      await clock.advance(50);
-      assert.is(timed.at, undefined);
-      deed(limiter);
-      await clock.advance(0);
-      assert.equal([timed.at, timed.value], [50, false], name);
-      await clock.advance(5000);
-      const [a = 0, b = 0, c = 0] = rest;
-      assert.equal(instants([first, second, behind, patient]), [a, b, c, c + b - a], name);
-    }
-  },
-);
-
-retiming(
-  "one that gives up makes room for the one behind, whose time-out then is met",
-  async () => {
+retiming("a timed tryAcquire answers false once its time-out can no longer be met", async () => {
+  const deeds: [name: string, deed: (limiter: RateLimiter) => void, rest: number[]][] = [
+    ["setRate", (limiter) => limiter.setRate(5), [100, 300, 500]],
+    ["pause", (limiter) => limiter.pause(200), [250, 350, 450]],
+    ["charge", (limiter) => limiter.charge(1), [200, 300, 400]],
+  ];
+  for (const [name, deed, rest] of deeds) {
     const { clock, limiter, acquire } = started();
-    acquire();
-    const big = watch(clock, limiter.tryAcquire(9, 250));
-    const small = watch(clock, limiter.tryAcquire(1, 1100));
+    const [first, second] = [acquire(), acquire()];
+    const timed = watch(clock, limiter.tryAcquire(1, 300));
+    const behind = acquire();
+    const patient = watch(clock, limiter.tryAcquire(1, 5000));
     await clock.advance(50);
-    limiter.charge(2);
+    assert.is(timed.at, undefined);
+    deed(limiter);
+    await clock.advance(0);
+    assert.equal([timed.at, timed.value], [50, false], name);
     await clock.advance(5000);
-    assert.equal([big.at, big.value, small.at, small.value], [50, false, 400, true]);
-  },
-);
+    const [a = 0, b = 0, c = 0] = rest;
+    assert.equal(instants([first, second, behind, patient]), [a, b, c, c + b - a], name);
+  }
+});
 
-retiming("those behind one that gave up go from now on, not from when they asked", async () => {
+retiming("a waiter that times out makes room: the next one's time-out is met", async () => {
+  const { clock, limiter, acquire } = started();
+  acquire();
+  const big = watch(clock, limiter.tryAcquire(9, 250));
+  const small = watch(clock, limiter.tryAcquire(1, 1100));
+  await clock.advance(50);
+  limiter.charge(2);
+  await clock.advance(5000);
+  assert.equal([big.at, big.value, small.at, small.value], [50, false, 400, true]);
+});
+
+retiming("waiters behind one that timed out are served from now on", async () => {
   const clock = new FakeClock();
   const policy = (permitsPerSecond: number) => smoothBursty({ permitsPerSecond, burstSeconds: 0 });
   const limiter = Limiter.create({ slow: policy(1), fast: policy(10) }, { clock });
@@ -303,7 +285,7 @@ retiming("those behind one that gave up go from now on, not from when they asked
   assert.equal(instants(waiting), [500, 600]);
 });
 
-retiming("a refund lets those who wait go from now on: the past is over", async () => {
+retiming("a refund releases waiters from now on, not from the past", async () => {
   const { clock, limiter } = started(1);
   limiter.charge(10);
   const waiting = [1, 2, 3, 4].map(() => watch(clock, limiter.acquire()));
@@ -313,44 +295,38 @@ retiming("a refund lets those who wait go from now on: the past is over", async 
   assert.equal(instants(waiting), [5000, 6000, 7000, 8000]);
 });
 
-retiming(
-  "a charge is at the pace of its day, though a told reservation still stands before it",
-  async () => {
-    for (const [verb, waitMs] of [
-      ["charge", 1100],
-      ["refund", 0],
-    ] as const) {
-      const { clock, limiter } = started();
-      const told = limiter.reserve();
-      limiter.setRate(1);
-      limiter[verb](1);
-      told.cancel();
-      assert.is(limiter.peek().waitMs, waitMs, verb);
-      await clock.advance(waitMs);
-      assert.is(limiter.tryAcquire(), true);
-    }
-  },
-);
+retiming("a charge has the rate of its time, even behind an idle reservation", async () => {
+  for (const [verb, waitMs] of [
+    ["charge", 1100],
+    ["refund", 0],
+  ] as const) {
+    const { clock, limiter } = started();
+    const told = limiter.reserve();
+    limiter.setRate(1);
+    limiter[verb](1);
+    told.cancel();
+    assert.is(limiter.peek().waitMs, waitMs, verb);
+    await clock.advance(waitMs);
+    assert.is(limiter.tryAcquire(), true);
+  }
+});
 
 retiming.run();
 
-const told = suite("waiter queue, reservations that nobody awaits");
+const told = suite("waiter queue, reservations that are not awaited");
 
-told(
-  "keep the instant that they were told against setRate; those behind pay the new pace",
-  async () => {
-    const { clock, limiter, acquire } = started();
-    const [first, second] = [limiter.reserve(), limiter.reserve()];
-    const waiting = [acquire(), acquire()];
-    await clock.advance(50);
-    limiter.setRate(1);
-    await clock.advance(10_000);
-    assert.equal([await first.ready(), await second.ready()], [100, 200]);
-    assert.equal(instants(waiting), [300, 1300]);
-  },
-);
+told("setRate keeps their instants; requests behind them pay the new rate", async () => {
+  const { clock, limiter, acquire } = started();
+  const [first, second] = [limiter.reserve(), limiter.reserve()];
+  const waiting = [acquire(), acquire()];
+  await clock.advance(50);
+  limiter.setRate(1);
+  await clock.advance(10_000);
+  assert.equal([await first.ready(), await second.ready()], [100, 200]);
+  assert.equal(instants(waiting), [300, 1300]);
+});
 
-told("follow the limiter once somebody awaits them", async () => {
+told("a reservation follows the limiter once it is awaited", async () => {
   const { clock, limiter } = started();
   const [first, second] = [limiter.reserve(), limiter.reserve()];
   limiter.setRate(1);
@@ -359,7 +335,7 @@ told("follow the limiter once somebody awaits them", async () => {
   assert.equal(instants(ready), [1100, 100]);
 });
 
-told("are re-timed in the very turn in which somebody awaits them", async () => {
+told("a reservation is re-timed in the same turn in which it is awaited", async () => {
   const { limiter, acquire } = started();
   const [, second] = [limiter.reserve(), limiter.reserve()];
   limiter.setRate(1);
@@ -371,7 +347,7 @@ told("are re-timed in the very turn in which somebody awaits them", async () => 
   assert.is(limiter.peek().waitMs, 2200);
 });
 
-told("when one is awaited behind one that is not, only those behind it are re-timed", async () => {
+told("awaiting a reservation behind another one re-times only what is behind it", async () => {
   const { clock, limiter, acquire } = started();
   const [first, second, third] = [limiter.reserve(), limiter.reserve(), limiter.reserve()];
   limiter.setRate(1);
@@ -381,7 +357,7 @@ told("when one is awaited behind one that is not, only those behind it are re-ti
   assert.equal(instants(waiting), [300, 1300]);
 });
 
-told("cancelled after setRate, the history is the one without it", async () => {
+told("cancel after setRate: as if the reservation had never been made", async () => {
   const { clock, limiter, acquire } = started();
   const gone = limiter.reserve(3);
   const waiting = [acquire(), acquire()];
@@ -394,47 +370,44 @@ told("cancelled after setRate, the history is the one without it", async () => {
   assert.equal(instants(waiting), [100, 300, 500]);
 });
 
-told(
-  "several of them and several changes: each keeps what it was told, until it leaves",
-  async () => {
-    for (const [gone, expected] of [
-      [[], [100, 200, 600, 800, 2800]],
-      [["b"], [100, undefined, 200, 400, 2400]],
-      [["a"], [undefined, 100, 500, 700, 2700]],
-      [["c"], [100, 200, undefined, 600, 2600]],
-      [
-        ["a", "b"],
-        [undefined, undefined, 100, 300, 2300],
-      ],
-      [
-        ["b", "c"],
-        [100, undefined, undefined, 200, 2200],
-      ],
-      [
-        ["a", "b", "c"],
-        [undefined, undefined, undefined, 100, 2100],
-      ],
-    ] as [string[], (number | undefined)[]][]) {
-      const { clock, limiter, acquire } = started();
-      const a = limiter.reserve();
-      limiter.setRate(5);
-      const b = limiter.reserve(2);
-      const c = limiter.reserve();
-      limiter.setRate(0.5);
-      const waiting = [acquire(), acquire()];
-      assert.equal([a.waitMs, b.waitMs, c.waitMs], [100, 200, 600]);
-      await clock.advance(50);
-      const all = Object.entries({ a, b, c });
-      for (const [name, reservation] of all) if (gone.includes(name)) reservation.cancel();
-      await clock.advance(10_000);
-      const kept = all.map(([, reservation]) => reservation.ready().catch(() => undefined));
-      const found = [...(await Promise.all(kept)), ...instants(waiting)];
-      assert.equal(found, expected, `without ${gone.join(" and ")}`);
-    }
-  },
-);
+told("several reservations and changes: each keeps its instant until one leaves", async () => {
+  for (const [gone, expected] of [
+    [[], [100, 200, 600, 800, 2800]],
+    [["b"], [100, undefined, 200, 400, 2400]],
+    [["a"], [undefined, 100, 500, 700, 2700]],
+    [["c"], [100, 200, undefined, 600, 2600]],
+    [
+      ["a", "b"],
+      [undefined, undefined, 100, 300, 2300],
+    ],
+    [
+      ["b", "c"],
+      [100, undefined, undefined, 200, 2200],
+    ],
+    [
+      ["a", "b", "c"],
+      [undefined, undefined, undefined, 100, 2100],
+    ],
+  ] as [string[], (number | undefined)[]][]) {
+    const { clock, limiter, acquire } = started();
+    const a = limiter.reserve();
+    limiter.setRate(5);
+    const b = limiter.reserve(2);
+    const c = limiter.reserve();
+    limiter.setRate(0.5);
+    const waiting = [acquire(), acquire()];
+    assert.equal([a.waitMs, b.waitMs, c.waitMs], [100, 200, 600]);
+    await clock.advance(50);
+    const all = Object.entries({ a, b, c });
+    for (const [name, reservation] of all) if (gone.includes(name)) reservation.cancel();
+    await clock.advance(10_000);
+    const kept = all.map(([, reservation]) => reservation.ready().catch(() => undefined));
+    const found = [...(await Promise.all(kept)), ...instants(waiting)];
+    assert.equal(found, expected, `without ${gone.join(" and ")}`);
+  }
+});
 
-told("a setRate after one left stands where it would stand without it", async () => {
+told("setRate after one left applies where it would apply without it", async () => {
   const { clock, limiter, acquire } = started();
   const waiting = [acquire()];
   const gone = limiter.reserve();
@@ -447,28 +420,25 @@ told("a setRate after one left stands where it would stand without it", async ()
   assert.equal(instants(waiting), [100, 600, 1100]);
 });
 
-told(
-  "when one leaves, a time-out that the change behind it breaks is refused at once",
-  async () => {
-    for (const how of ["cancel", "ready"] as const) {
-      const { clock, limiter, acquire } = started();
-      const first = acquire();
-      const reservation = limiter.reserve();
-      const timed = watch(clock, limiter.tryAcquire(1, 300));
-      limiter.setRate(1);
-      await clock.advance(10);
-      assert.is(timed.at, undefined);
-      if (how === "cancel") reservation.cancel();
-      else watch(clock, reservation.ready());
-      await clock.advance(0);
-      assert.equal([timed.at, timed.value], [10, false], how);
-      await clock.advance(10_000);
-      assert.is(first.at, 100);
-    }
-  },
-);
+told("when one leaves, a time-out that a change behind it breaks ends at once", async () => {
+  for (const how of ["cancel", "ready"] as const) {
+    const { clock, limiter, acquire } = started();
+    const first = acquire();
+    const reservation = limiter.reserve();
+    const timed = watch(clock, limiter.tryAcquire(1, 300));
+    limiter.setRate(1);
+    await clock.advance(10);
+    assert.is(timed.at, undefined);
+    if (how === "cancel") reservation.cancel();
+    else watch(clock, reservation.ready());
+    await clock.advance(0);
+    assert.equal([timed.at, timed.value], [10, false], how);
+    await clock.advance(10_000);
+    assert.is(first.at, 100);
+  }
+});
 
-told("when one leaves, those whom a refund behind it sets free go from now on", async () => {
+told("when one leaves, a refund behind it releases waiters from now on", async () => {
   for (const how of ["cancel", "ready"] as const) {
     const clock = new FakeClock();
     const policy = (permitsPerSecond: number) =>
@@ -489,7 +459,7 @@ told("when one leaves, those whom a refund behind it sets free go from now on", 
   }
 });
 
-told("give no credit for a lateness that was nobody's timer's", async () => {
+told("a reservation without a timer gives no credit for lateness", async () => {
   const { clock, limiter } = started(1000);
   const reservation = limiter.reserve();
   await clock.advance(5);
@@ -501,7 +471,7 @@ told.run();
 
 const room = suite("waiter queue, maxWaiting");
 
-room("counts permits, and those who left make room at once", async () => {
+room("maxWaiting counts permits, and waiters that leave make room at once", async () => {
   const { clock, limiter, acquire } = started(10, { maxWaiting: 5, name: "jobs" });
   const controller = new AbortController();
   const [two, three] = [acquire(2), acquire(3, controller.signal)];
@@ -531,14 +501,14 @@ room("counts permits, and those who left make room at once", async () => {
   assert.equal(instants([three, late, last]), [0, 300, 700]);
 });
 
-room("0: whoever would have to wait is refused, whoever need not is let in", async () => {
+room("maxWaiting 0 refuses callers that would have to wait, and serves the others", async () => {
   const { clock, limiter } = started(10, { maxWaiting: 0 });
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
   await clock.advance(100);
   assert.is(await limiter.acquire(1000), 0);
 });
 
-room("counts the largest number of a request for several policies", async () => {
+room("maxWaiting counts the largest number of a request for several policies", async () => {
   const clock = new FakeClock();
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
   const limiter = Limiter.create({ a: policy, b: policy }, { clock, maxWaiting: 10 });

@@ -24,6 +24,8 @@ function documented(section: string): string[] {
 
 /** What users pass on as it is: the fields are internal. */
 const OPAQUE = /^(\w*Policy|Store|MemoryStore)$/;
+/** What other libraries' clients are like: these explain their methods. */
+const FOREIGN = /^\w+Subscriber$/;
 
 const api = suite("docs/api.md");
 
@@ -51,6 +53,15 @@ for (const [entry, file] of entries()) {
         .map((member) => `${name}.${member}`),
     );
     assert.equal(missing, []);
+  });
+
+  api(`each export of ${entry}, and each member of it, has a doc comment`, () => {
+    assert.equal(
+      exported.flatMap(({ name, undocumented }) =>
+        undocumented.filter((each) => each === name || !(OPAQUE.test(name) || FOREIGN.test(name))),
+      ),
+      [],
+    );
   });
 
   api(`${entry} exports the values that its source declares`, async () => {

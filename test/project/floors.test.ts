@@ -113,6 +113,11 @@ const rooms: Room[] = [
     refused: ["smooth-limiter/testing", "../../../../src/index.ts", "ioredis"],
   },
   {
+    file: "gateway/src/cli/redis/entries.ts",
+    allowed: ["commander", "../io.ts", "smooth-limiter", "smooth-limiter/redis", "ioredis"],
+    refused: ["smooth-limiter/testing", "../../../../src/index.ts"],
+  },
+  {
     file: "src/testing/fake-clock.ts",
     allowed: ["../ground/clock.ts", "./index.ts", "../stores/frame-store.ts"],
     refused: [

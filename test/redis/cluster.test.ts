@@ -70,8 +70,9 @@ for (const [name, open] of Object.entries(clients)) {
       const { client, close } = await open();
       const [silent, ...others] = cluster.masters as [RedisServer, RedisServer, RedisServer];
       try {
-        const policy = smoothBursty({ permitsPerSecond: 1000 });
-        const options = { timeoutMs: 300, ...mode };
+        // full again soon: what a key has used and not regained is sent to its node when that is back
+        const policy = smoothBursty({ permitsPerSecond: 1000, burstSeconds: 0.01 });
+        const options = { timeoutMs: 600, ...mode };
         const limiter = RedisLimiter.create(
           client,
           `${name} ${mode.whenUnavailable}`,

@@ -307,7 +307,7 @@ limits("Redis answers and saves what TypeScript does, whatever the keys hold", a
         i % 13 === 7 ? { verb: "unset" } : { verb: "refund", amount: asked },
       ];
       const now = 1_800_000_000_000_000 + i * 300_000;
-      const expected = twin.batchId("a", numbers, requests, now, keys);
+      const expected = twin.runBatch("a", numbers, requests, now, keys);
       assert.equal(await store.run(numbers, numbers, requests, now), expected, `${numbers}, ${i}`);
       const bytes = await redis.getBuffer(`kept:${numbers}`);
       assert.ok(bytes?.equals(twin.saved("a")?.bytes ?? new Uint8Array()), `${numbers}, ${i}`);

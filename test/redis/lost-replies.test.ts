@@ -155,7 +155,7 @@ test("a combination takes from all its limiters once", async () => {
   assert.is(await nextFree(other), 2000);
 });
 
-test('with "wait" every caller is served, and at most one batchId more is taken', async () => {
+test('with "wait" every caller is served, and at most one batch more is taken', async () => {
   const { limiter, clock } = await warm({ whenUnavailable: "wait" });
   await limiter.charge(RATE);
   const began = clock.now();

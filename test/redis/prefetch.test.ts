@@ -46,22 +46,22 @@ for (const [name, { at: policies, together = 1 }] of pacedPolicies) {
 const own = suite("prefetching limiters on Redis, by the server's clock");
 
 /** How many scripts travel. */
-function counted(): { readonly redis: ScriptRunner; readonly batchIds: number } {
-  let batchIds = 0;
+function counted(): { readonly redis: ScriptRunner; readonly batches: number } {
+  let batches = 0;
   const runScript: ScriptRunner["runScript"] = (...args) => {
-    batchIds += 1;
+    batches += 1;
     return watched.runner.runScript(...args);
   };
   return {
     redis: { runScript },
-    get batchIds() {
-      return batchIds;
+    get batches() {
+      return batches;
     },
   };
 }
 
 for (const prefetch of [{ permits: 2000 }, "auto"] as const) {
-  own(`the mean rate is kept with few batchIds: ${JSON.stringify(prefetch)}`, async () => {
+  own(`the mean rate is kept with few batches: ${JSON.stringify(prefetch)}`, async () => {
     const client = counted();
     const rate = 20_000;
     const limiter = RedisRateLimiter.create(client.redis, watched.fresh(), rate, {
@@ -77,7 +77,7 @@ for (const prefetch of [{ permits: 2000 }, "auto"] as const) {
     }
     // a busy machine may lose some
     assert.ok(used > 0.3 * rate * 0.6, `${used}`);
-    assert.ok(client.batchIds < used / 50, `${client.batchIds} batchIds for ${used}`);
+    assert.ok(client.batches < used / 50, `${client.batches} batches for ${used}`);
     await limiter.close();
   });
 }

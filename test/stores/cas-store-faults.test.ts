@@ -95,9 +95,9 @@ test("each batch is charged at most once, and what was granted is charged", asyn
     await Promise.all(
       amounts.map(async (own) => {
         const store = casStore(backend);
-        const batchIds = new BatchCounter();
+        const counter = new BatchCounter();
         for (const amount of own) {
-          const batchId = batchIds.next();
+          const batchId = counter.next();
           asked.set(JSON.stringify(batchId), amount);
           const verb: StoreRequest = { verb: "reserve", amount, longest: 0, late: 0, count: 1 };
           try {

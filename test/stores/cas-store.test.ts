@@ -53,12 +53,12 @@ const take = (amount = 1): StoreRequest => {
   return { verb: "reserve", amount, longest: 0, late: 0, count: 1 };
 };
 
-let batchIds = 0;
+let batches = 0;
 
 /** A batch as limiters number them. */
 function batchId(caller = "caller-a") {
-  batchIds += 1;
-  return { caller, number: batchIds };
+  batches += 1;
+  return { caller, number: batches };
 }
 
 async function used(backend: CasBackend, key = "key"): Promise<number> {

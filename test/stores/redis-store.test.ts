@@ -183,7 +183,7 @@ expiry("a state remembers 64 callers, whichever path writes it", async () => {
     const batchId = { caller: `caller${10 + i}`, number: 1 };
     const now = 1_800_000_000_000_000 + i;
     await store.run("shared", "s5", [request], now, batchId);
-    frame.batchId("shared", "s5", [request], now, [], batchId);
+    frame.runBatch("shared", "s5", [request], now, [], batchId);
     const bytes = frame.saved("shared")?.bytes ?? [];
     assert.ok(Buffer.from(bytes).equals((await redis.getBuffer("l:shared")) as Buffer), `${i}`);
   }
@@ -270,7 +270,7 @@ expiry("a key that lapsed never lets more through than one that stayed", async (
           pause: { verb: "pause", micros: Math.round(permits * interval) },
         };
         for (const key of [stays, lapses]) await store.run(key, declared, [request[verb]], now);
-        frame.batchId(lapses, declared, [request[verb]], now);
+        frame.runBatch(lapses, declared, [request[verb]], now);
       }
       // by the server's own clock it lives a second longer than this
       const { lifeMs = 0 } = frame.saved(lapses) ?? {};
@@ -782,7 +782,8 @@ faults("nobody there: refused, and a closed client says so", async () => {
 });
 
 faults("an answer that is none is an error that says what it was", async () => {
-  for (const strange of [null, undefined, 7, [], "s5", "s5\t0\t0"]) {
+  const wrongCounts = ["0*2", "0*0", "0*-1", "0*x", "0*1e15", "0 0", "s5\t0*1e15"];
+  for (const strange of [null, undefined, 7, [], "", "s5", "s5\t0\t0", ...wrongCounts]) {
     const limiter = RedisRateLimiter.create({ runScript: async () => strange }, "troubled", 5);
     await trouble(
       () => limiter.acquire(),

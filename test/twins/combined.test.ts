@@ -14,7 +14,7 @@ import { samplePolicies } from "../support/algorithms/samples.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
-const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 10) * 60;
+const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 7) * 60;
 const PREFIX = "twins-combined:";
 
 // -- what histories are made of --
@@ -231,7 +231,7 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
     const granted = other.verb === "back" && grant?.member === member ? grant.declared : undefined;
     const declared = granted ?? numbers(member, 0);
     const batchId = { caller: "process0", number: ++number };
-    const own = () => frame.batchId(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
+    const own = () => frame.runBatch(key(member), declared, [request()], now, LIMIT_KEYS, batchId);
     const store = stores[member] as RedisStore;
     const run = () => store.run(key(member), declared, [request()], now, batchId);
     for (let i = 1; i < other.times; i++) await run();

@@ -1,7 +1,7 @@
 /**
- * HTTP servers beside each other in one process, on sockets in the memory. There is no network and no
- * client, so what one adds to another is seen to some hundredths of a microsecond; the caches of the
- * processor are warmer than in a server, so it is the least that it costs.
+ * Compares HTTP servers in one process, on sockets in memory. Without a network and a client the
+ * difference between two servers is precise to some hundredths of a microsecond. It is a lower bound:
+ * the processor's caches are warmer than in a real server.
  */
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
@@ -15,7 +15,7 @@ const REQUESTS = 200;
 
 const REQUEST = Buffer.from("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
 
-/** What a server needs of a socket. */
+/** A socket in memory with what an HTTP server needs. */
 class MemorySocket extends Duplex {
   readonly remoteAddress = "127.0.0.1";
   #answered = () => {};
@@ -40,8 +40,8 @@ class MemorySocket extends Duplex {
 }
 
 /**
- * Microseconds of processor time that each adds to a request, set against the first. The best tenth
- * of many short rounds counts: it hardly knows whether the machine is busy.
+ * Returns the microseconds of processor time that each server adds to a request, compared with the first
+ * server. The best tenth of many short rounds counts, which a busy machine hardly changes.
  */
 export async function addedMicros(
   servers: ReadonlyMap<string, Server>,

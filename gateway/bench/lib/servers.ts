@@ -1,9 +1,8 @@
 /**
- * HTTP servers beside each other. Each is a process of its own, and autocannon asks them in short
- * turns, in an order that is drawn anew for each round. What counts is the server's own processor
- * time for a request, which the client's does not hide; ratios are taken within a round. A process
- * keeps for its life what memory and machine code it happened to get, so all are started anew a few
- * times.
+ * Compares HTTP servers, each in its own process. autocannon sends requests to them in short turns, in a
+ * new random order in each round. The measure is the server's own processor time for a request, because it
+ * does not include the client's; ratios are taken within a round. The memory layout and machine code of a
+ * process vary by chance and then stay, so all servers are restarted a few times.
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
@@ -17,15 +16,15 @@ import { type Interval, median, medianWithin, quantile } from "../../../bench/li
 const STARTS = short ? 1 : 3;
 const ROUNDS = short ? 8 : 20;
 const SECONDS = 0.1;
-/** Before that, so that all is compiled: counted, for on a busy machine a second may be few. */
+/** Warm-up turns, so that all code is compiled. They count requests, because a busy machine serves few in a second. */
 const WARM_UPS = 4;
 const WARM_UP_REQUESTS = short ? 3000 : 8000;
 const CONNECTIONS = 50;
 
-/** Makes a server that does not listen yet. */
+/** Creates a server that does not listen yet. */
 export type MakeServer = () => Server | Promise<Server>;
 
-/** In the process of a server: it tells its port and, when it is asked, what time it has taken. */
+/** In the process of a server: sends the port to the parent and, on each message, the processor time used so far. */
 export async function serveIfApart(
   servers: Readonly<Record<string, MakeServer>>,
 ): Promise<boolean> {
@@ -44,11 +43,11 @@ export async function serveIfApart(
 
 interface Turns {
   readonly perSecond: number[];
-  /** Of the server's processor time, for a request. */
+  /** Microseconds of the server's processor time for a request. */
   readonly micros: number[];
 }
 
-/** What came of it. */
+/** The results of a comparison. */
 export class Comparison {
   readonly #turns = new Map<string, Turns>();
 
@@ -65,12 +64,12 @@ export class Comparison {
     return median(this.#of(name).perSecond);
   }
 
-  /** At its best: much makes a server slower than it is, and nothing makes it faster. */
+  /** Returns the value of the best turns: disturbances only ever make a server slower. */
   micros(name: string): number {
     return quantile(this.#of(name).micros, 0.1);
   }
 
-  /** How many requests the one answers in the time in which the other answers one. */
+  /** Returns how many requests the one answers in the time in which the other answers one. */
   speed(name: string, other: string): Interval {
     const others = this.#of(other).micros;
     const ratios = this.#of(name).micros.map((micros, i) => (others[i] ?? Number.NaN) / micros);
@@ -84,7 +83,7 @@ export class Comparison {
   }
 }
 
-/** @param env for the processes of the servers, beside this one's */
+/** @param env environment variables for the servers' processes, added to this process' */
 export async function compareServers(
   names: readonly string[],
   env: Readonly<Record<string, string>>,

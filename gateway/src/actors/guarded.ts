@@ -1,11 +1,12 @@
 /**
- * Wraps an actor of the application for the filter. The wrapped actor always settles with a text or
- * nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
+ * Wraps an actor of the application for the filter, and other functions that are called for each
+ * request. The wrapped actor always settles with a text or nothing. An actor that throws, rejects, takes too long or returns something else has failed: the
  * error is reported, and the request counts as one without a value. So a broken token does not
  * exempt a request from other rules.
  */
 import { type Clock, systemClock } from "smooth-limiter";
 import { show } from "../ground/check.ts";
+import { isThenable, type Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import { type Actor, isOwnActor } from "./actor.ts";
 import { warn } from "./warn.ts";
@@ -13,17 +14,24 @@ import { warn } from "./warn.ts";
 /** Receives the error of a failed actor. */
 export type Report = (error: unknown, request: GatewayRequest) => void;
 
-export type GuardedActor = (
-  request: GatewayRequest,
-  report?: Report,
-) => string | undefined | Promise<string | undefined>;
+export type GuardedActor = GuardedCall<string>;
 
-/**
- * Wraps an actor; returns an actor of this package unchanged, because it does not fail.
- *
- * @param name for messages
- * @param timeoutMs how long the actor's promise may take, ms
- */
+/** A function of the application, wrapped: it settles with a value, or undefined if it has failed. */
+export type GuardedCall<T> = (request: GatewayRequest, report?: Report) => Maybe<T | undefined>;
+
+export interface GuardOptions<T> {
+  /** The function's name, for messages. */
+  readonly name: string;
+  /** The consequence of a failure, for the warning: "the request counts as …". */
+  readonly instead: string;
+  /** Returns the value, checked; throws if it cannot be used. */
+  readonly read: (value: unknown) => T | undefined;
+  /** How long the function's promise may take, ms. */
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/** Wraps an actor; returns an actor of this package unchanged, because it does not fail. */
 export function guarded(
   name: string,
   actor: Actor,
@@ -31,6 +39,22 @@ export function guarded(
   clock: Clock = systemClock,
 ): GuardedActor {
   if (isOwnActor(actor)) return actor;
+  const instead = "the request counts as one without a value";
+  const read = (value: unknown) => textOf(name, value);
+  return guardedCall((request) => actor(new Proxy(request, DETACHABLE)), {
+    name,
+    instead,
+    read,
+    timeoutMs,
+    clock,
+  });
+}
+
+/** Wraps a function of the application that is called for each request. */
+export function guardedCall<T>(
+  call: (request: GatewayRequest) => unknown,
+  { name, instead, read, timeoutMs, clock }: GuardOptions<T>,
+): GuardedCall<T> {
   let hasWarned = false;
 
   const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
@@ -40,7 +64,7 @@ export function guarded(
       hasWarned = true;
       warn(
         "SMOOTH_LIMITER_ACTOR_FAILED",
-        `${name} failed, so the request counts as one without a value: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
+        `${name} failed, so ${instead}: ${error}. Further failures are not reported; pass a function as onError to see all of them`,
       );
     }
     return undefined;
@@ -48,11 +72,10 @@ export function guarded(
 
   return (request, report) => {
     try {
-      const value: unknown = actor(new Proxy(request, DETACHABLE));
-      if (typeof value === "string" || value === undefined) return value;
-      if (!isThenable(value)) return textOf(name, value);
+      const value = call(request);
+      if (!isThenable(value)) return read(value);
       return within(value, timeoutMs, clock)
-        .then((later) => textOf(name, later))
+        .then(read)
         .catch((error: unknown) => failed(error, request, report));
     } catch (error) {
       return failed(error, request, report);
@@ -65,10 +88,6 @@ function textOf(name: string, value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (value === undefined || value === null) return undefined;
   throw new TypeError(`${name} must return a text or undefined, got ${show(value)}`);
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return typeof (value as Partial<PromiseLike<unknown>> | null)?.then === "function";
 }
 
 /** Rejects with a TimeoutError if there is no result in time. */

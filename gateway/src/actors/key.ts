@@ -14,3 +14,16 @@ export function keyOf(value: string, scope: "local" | "global"): string {
   if (scope === "local" && value.length <= LONGEST_LOCAL && !value.startsWith("#")) return value;
   return `#${sha256(value)}`;
 }
+
+/**
+ * Returns the text whose key is used: it differs for a value and for its replacement. The value
+ * itself where possible: V8 hashes each newly created string again.
+ *
+ * @param isKnown whether the value is the request's own, and not a replacement for a missing one
+ * @param isAlwaysMarked whether a value is marked even if it is not ambiguous
+ */
+export function markedKey(value: string, isKnown: boolean, isAlwaysMarked = false): string {
+  if (!isKnown) return `?${value}`;
+  const isMarked = value.startsWith("=") || value.startsWith("?");
+  return isMarked || isAlwaysMarked ? `=${value}` : value;
+}

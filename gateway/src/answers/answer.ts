@@ -1,5 +1,6 @@
 /** The response to a refused request. */
 import { type Bound, checkNumber, checkOneOf, checkText, show } from "../ground/check.ts";
+import type { Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CheckResult } from "./checker.ts";
 import { DIALECTS, type Dialect, type Field, seconds } from "./fields.ts";
@@ -25,13 +26,13 @@ export interface AnswerOptions {
    *
    * @param usual the default response
    * @param verdict the gateway's verdict with the reasons
-   * @returns the response, for example a changed copy of `usual`. If the function throws, or
-   *   returns a response that cannot be sent, the default is sent and `onError` gets the error
+   * @returns the response, or a promise of it, for example a changed copy of `usual`. If the function
+   *   throws, or returns a response that cannot be sent, the default is sent and `onError` gets the error
    * @example
    * answer: (usual) => ({ ...usual, body: "slow down" })
    */
   readonly answer?:
-    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => Answer)
+    | ((usual: Answer, verdict: CheckResult, request: GatewayRequest) => Maybe<Answer>)
     | undefined;
 }
 

@@ -5,6 +5,9 @@ import type { Rule } from "../rules/rule.ts";
 
 /** A filter of requests: a `Gateway`, or what `limitConnections` returns. */
 export interface Checker {
+  /** The limiter from which it takes, if it takes from one: a second use of it is noticed. */
+  readonly limiter?: object | undefined;
+
   /** As `check` of a gateway. */
   check(
     request: GatewayRequest,

@@ -87,7 +87,7 @@ function isShown({ rule }: PolicyOutcome): boolean {
 const LARGEST = 999_999_999_999_999;
 
 /** Converts permits to requests. */
-function requests(permits: number, { rule }: PolicyOutcome): number {
+export function requests(permits: number, { rule }: PolicyOutcome): number {
   return Math.min(LARGEST, Math.max(0, Math.floor(permits / rule.cost)));
 }
 

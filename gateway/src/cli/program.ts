@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { type CheckOptions, check } from "./check/check.ts";
 import { CliError, colorsOf, type Io, printable } from "./io.ts";
+import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
 import { replay } from "./replay/replay.ts";
 
@@ -35,7 +36,9 @@ export async function run(args: readonly string[], io: Io): Promise<number> {
 
 function newProgram(io: Io, exit: (code: number) => void): Command {
   const program = new Command("smooth-limiter-gateway")
-    .description("Checks rules of the gateway, and replays access logs against them.")
+    .description(
+      "Checks rules of the gateway, replays access logs against them, and shows limiters on Redis.",
+    )
     .version(version())
     .exitOverride()
     .configureOutput({
@@ -80,6 +83,7 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
       const fields = withFields(field);
       exit(await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io));
     });
+  addRedisCommands(program, io, exit);
   return program;
 }
 

@@ -10,3 +10,7 @@ export function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
     ? Promise.all(answers)
     : (answers as readonly T[]);
 }
+
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as Partial<PromiseLike<unknown>> | null | undefined)?.then === "function";
+}

@@ -1,6 +1,17 @@
+import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import type { RateLimited } from "./limit.ts";
+import { limitFilter } from "./limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { carryOut, NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+
+declare global {
+  namespace Express {
+    // merged with the requests of @types/express, if the application has them
+    interface Request extends RateLimited {}
+  }
+}
 
 /** The members of an Express request that the adapter uses. */
 export interface ExpressRequest extends NodeRequest {
@@ -23,8 +34,31 @@ export function expressGateway(
   gateway: Checker,
   options: HostOptions = {},
 ): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {
-  const guard = new HostFilter(gateway, options);
-  return (req, res, next) => {
+  return middleware(new HostFilter(gateway, options));
+}
+
+/**
+ * Creates a middleware for Express and its relatives that limits requests by a limiter, without rules.
+ * Used in several places, it is one limit: a request that passes two of them is counted once.
+ *
+ * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
+ *   requests together
+ * @param options see `LimitOptions` and `HostOptions`. Handlers find the verdict as `req.rateLimit`
+ * @returns a middleware, for the application, a router or a route
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * app.use("/api", expressLimit(users, { key: (req: Request) => req.user?.id }));
+ */
+export function expressLimit<Req extends ExpressRequest = ExpressRequest>(
+  limiter: Limiter | LimiterByKey,
+  options: HostLimitOptions<Req> = {},
+): (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void) => void {
+  return middleware(limitFilter(limiter, options));
+}
+
+function middleware(guard: HostFilter) {
+  return (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void): void => {
     const go = (ruling: HostAction) => {
       if (carryOut(ruling, res)) next();
     };

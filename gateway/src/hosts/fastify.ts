@@ -1,5 +1,9 @@
+import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
+import { checkOneOf } from "../ground/check.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import { limitFilter } from "./limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
@@ -11,6 +15,8 @@ export interface FastifyGatewayOptions extends HostOptions {
 export interface FastifyRequest {
   readonly raw: NodeRequest;
   readonly originalUrl: string;
+  /** `config: { rateLimit: false }` leaves the route out of a limit for the whole application. */
+  readonly routeOptions?: { readonly config?: { readonly rateLimit?: unknown } | undefined };
 }
 
 /** The members of a Fastify reply that the adapter uses. */
@@ -29,10 +35,16 @@ type Done = (error?: Error) => void;
 /** The members of a Fastify instance that the adapter uses. */
 export interface FastifyInstance {
   addHook(
-    name: "onRequest",
-    hook: (request: FastifyRequest, reply: FastifyReply, done: Done) => void,
+    name: "onRequest" | "preParsing" | "preValidation" | "preHandler",
+    hook: FastifyHook,
   ): unknown;
 }
+
+/** As fastify-plugin does: the hook applies to the whole application, not only to this plugin. */
+const WHOLE_APPLICATION = {
+  [Symbol.for("skip-override")]: true,
+  [Symbol.for("fastify.display-name")]: "smooth-limiter",
+};
 
 /**
  * A plugin for Fastify 5 that filters all requests, including those without a route.
@@ -49,26 +61,95 @@ export const fastifyGateway: (
   instance: FastifyInstance,
   options: FastifyGatewayOptions,
   done: Done,
-) => void = Object.assign(plug, {
-  // as fastify-plugin does: the hook applies to the whole application, not only to this plugin
-  [Symbol.for("skip-override")]: true,
-  [Symbol.for("fastify.display-name")]: "smooth-limiter",
-});
+) => void = Object.assign(plug, WHOLE_APPLICATION);
 
 function plug(
   instance: FastifyInstance,
   { gateway, ...options }: FastifyGatewayOptions,
   done: Done,
 ): void {
-  let guard: HostFilter;
+  plugWith(() => instance.addHook("onRequest", hookOf(new HostFilter(gateway, options))), done);
+}
+
+/** Runs the work of a plugin: an error that it throws would end the process. */
+function plugWith(work: () => unknown, done: Done): void {
   try {
-    guard = new HostFilter(gateway, options);
+    work();
   } catch (error) {
-    // an error thrown by a plugin would end the process
     done(error as Error);
     return;
   }
-  instance.addHook("onRequest", (request, reply, next) => {
+  done();
+}
+
+/** The hooks in which a limit may stand. */
+const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
+
+export interface FastifyLimitOptions<Req = FastifyRequest> extends HostLimitOptions<Req> {
+  /** The limiter: see `fastifyLimit`. */
+  readonly limiter: Limiter | LimiterByKey;
+  /**
+   * The hook in which requests are counted. Default "onRequest", before bodies are read; behind an
+   * authentication in an earlier hook, "preValidation" or "preHandler".
+   */
+  readonly hook?: (typeof HOOKS)[number] | undefined;
+}
+
+/** A hook of Fastify. `preParsing` gets the payload before `done`. */
+export type FastifyHook = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  ...more: readonly [...unknown[], Done]
+) => void;
+
+/**
+ * Limits requests by a limiter, without rules. Called with a limiter, it returns a hook, for a route
+ * or for `addHook`. Registered as a plugin with `{ limiter }`, it limits the whole application, except
+ * routes with `config: { rateLimit: false }`. One hook in several places is one limit: a request that
+ * passes two of them is counted once.
+ *
+ * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
+ *   requests together
+ * @param options see `LimitOptions` and `HostOptions`. Handlers find the verdict as
+ *   `request.rateLimit`
+ * @returns a hook for onRequest, preParsing, preValidation or preHandler
+ * @throws RangeError or TypeError that names the option, its bound and what it got; as a plugin, as a
+ *   rejection of `register`
+ * @example
+ * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * await app.register(fastifyLimit, { limiter: users });
+ * const limit = fastifyLimit(searches, { key: (request: FastifyRequest) => request.user.id });
+ * app.get("/search", { preHandler: limit }, search);
+ */
+export const fastifyLimit: {
+  <Req extends FastifyRequest = FastifyRequest>(
+    limiter: Limiter | LimiterByKey,
+    options?: HostLimitOptions<Req>,
+  ): FastifyHook;
+  (instance: FastifyInstance, options: FastifyLimitOptions<never>, done: Done): void;
+} = Object.assign(limitOrPlug, WHOLE_APPLICATION) as never;
+
+function limitOrPlug(
+  of: Limiter | LimiterByKey | FastifyInstance,
+  options: HostLimitOptions<FastifyRequest> | FastifyLimitOptions = {},
+  done?: Done,
+): FastifyHook | undefined {
+  if (done === undefined) return hookOf(limitFilter(of as Limiter | LimiterByKey, options));
+  const { limiter, hook = "onRequest", ...rest } = options as FastifyLimitOptions;
+  plugWith(() => {
+    checkOneOf("hook", hook, HOOKS);
+    const limit = hookOf(limitFilter(limiter, rest));
+    (of as FastifyInstance).addHook(hook, (request, reply, ...more) => {
+      if (request.routeOptions?.config?.rateLimit !== false) limit(request, reply, ...more);
+      else (more.at(-1) as Done)();
+    });
+  }, done);
+  return undefined;
+}
+
+function hookOf(guard: HostFilter): FastifyHook {
+  return (request, reply, ...more) => {
+    const next = more.at(-1) as Done;
     const go = (ruling: HostAction) => {
       if (carryOut(ruling, reply)) next();
     };
@@ -76,8 +157,7 @@ function plug(
     const ruling = guard.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request), raw);
     if (ruling instanceof Promise) ruling.then(go, next);
     else go(ruling);
-  });
-  done();
+  };
 }
 
 function carryOut(ruling: HostAction, reply: FastifyReply): boolean {

@@ -2,12 +2,16 @@
  * For handlers that take a `Request` and return a `Response`: Deno, Bun, Workers, Next and others.
  */
 
+import type { Limiter } from "smooth-limiter";
 import type { Answer } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import type { Field } from "../answers/fields.ts";
 import { checkFunction } from "../ground/check.ts";
 import { HostFilter, type HostOptions, type HostRequest } from "./host-filter.ts";
 import { isOver, overSignal, whenOver } from "./lifetime.ts";
+import type { RateLimited } from "./limit.ts";
+import { limitFilter } from "./limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import type { NodeRequest, NodeResponse } from "./node.ts";
 
 export interface FetchHostOptions<Context extends readonly unknown[]> extends HostOptions {
@@ -44,7 +48,46 @@ export function fetchGateway<
   handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: FetchHostOptions<Context> = {},
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
-  const guard = new HostFilter(gateway, options, ["remoteAddress"]);
+  return wrap(new HostFilter(gateway, options, MORE), handler, options);
+}
+
+/** See `FetchHostOptions`. */
+export interface FetchLimitOptions<Context extends readonly unknown[]>
+  extends HostLimitOptions<Request>,
+    Pick<FetchHostOptions<Context>, "remoteAddress"> {}
+
+/**
+ * Wraps a handler in the style of `fetch` with a limit, without rules.
+ *
+ * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
+ *   requests together
+ * @param handler receives the requests that pass, with the verdict as `request.rateLimit`, and the
+ *   platform's other arguments
+ * @param options see `LimitOptions` and `FetchHostOptions`
+ * @returns a handler
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const clients = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * Deno.serve(fetchLimit(clients, () => new Response("hello")));
+ */
+export function fetchLimit<
+  Context extends readonly unknown[],
+  Answered extends Response | undefined = Response,
+>(
+  limiter: Limiter | LimiterByKey,
+  handler: (request: Request & RateLimited, ...context: Context) => Answered | Promise<Answered>,
+  options: FetchLimitOptions<Context> = {},
+): (request: Request, ...context: Context) => Promise<Answered | Response> {
+  return wrap(limitFilter(limiter, options, { more: MORE }), handler, options);
+}
+
+const MORE = ["remoteAddress"];
+
+function wrap<Context extends readonly unknown[], Answered extends Response | undefined>(
+  guard: HostFilter,
+  handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
+  options: Pick<FetchHostOptions<Context>, "remoteAddress">,
+): (request: Request, ...context: Context) => Promise<Answered | Response> {
   checkFunction("handler", handler);
   const { remoteAddress = peerOf } = options;
   checkFunction("remoteAddress", remoteAddress);
@@ -64,7 +107,7 @@ export function fetchGateway<
       seen.close();
       return response;
     } catch (error) {
-      seen.close();
+      seen.fail();
       throw error;
     }
   };
@@ -106,6 +149,7 @@ export class FetchGatewayRequest implements HostRequest {
   readonly #peer: () => string | null | undefined;
   readonly #context: readonly unknown[];
   readonly #listeners: (() => void)[] = [];
+  readonly #answered: ((status: number | undefined) => void)[] = [];
   #signal: AbortSignal | undefined;
 
   /** @param context the platform's argument beside the request */
@@ -167,14 +211,30 @@ export class FetchGatewayRequest implements HostRequest {
     signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
+  /** The status is known when the handler has returned, even if the client disconnects meanwhile. */
+  onAnswered(answered: (status: number | undefined) => void): void {
+    this.#answered.push(answered);
+  }
+
   close(): void {
     for (const closed of this.#listeners.splice(0)) closed();
+  }
+
+  /** The handler has thrown: the platform responds with a server error. */
+  fail(): void {
+    this.#answer(500);
+    this.close();
+  }
+
+  #answer(status: number): void {
+    for (const answered of this.#answered.splice(0)) answered(status);
   }
 
   /**
    * Returns the response; where the end of the request is not reported, the end of its body counts.
    */
   closing<R extends Response>(response: R): R | Response {
+    this.#answer(response.status);
     if (this.#listeners.length === 0) return response;
     // the body of a response to HEAD is never read
     if (response.body === null || this.method === "HEAD") {

@@ -1,3 +1,4 @@
+import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
 import {
@@ -8,6 +9,8 @@ import {
   SWITCHING_PROTOCOLS,
 } from "./fetch.ts";
 import { HostFilter, type HostOptions } from "./host-filter.ts";
+import { limitFilter } from "./limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 
 /** The members of a Hono context that the adapter uses. */
 export interface HonoContext {
@@ -43,10 +46,47 @@ export function honoGateway(
   gateway: Checker,
   options: HonoGatewayOptions = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  const guard = new HostFilter(gateway, options, ["remoteAddress"]);
+  return middleware(new HostFilter(gateway, options, MORE), options);
+}
+
+/** See `HonoGatewayOptions`. */
+export interface HonoLimitOptions<Context>
+  extends HostLimitOptions<Context>,
+    Pick<HonoGatewayOptions, "remoteAddress"> {}
+
+/**
+ * Creates a middleware for Hono that limits requests by a limiter, without rules. Used in several
+ * places, it is one limit: a request that passes two of them is counted once.
+ *
+ * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
+ *   requests together
+ * @param options see `LimitOptions` and `HonoGatewayOptions`. Handlers find the verdict as
+ *   `context.get("rateLimit")`
+ * @returns a middleware
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * app.use("/api/*", honoLimit(users, { key: (context: Context) => context.get("user")?.id }));
+ */
+export function honoLimit<Context extends HonoContext = HonoContext>(
+  limiter: Limiter | LimiterByKey,
+  options: HonoLimitOptions<Context> = {},
+): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
+  const guard = limitFilter(limiter, options, {
+    more: MORE,
+    attach: (raw, verdict) => {
+      (raw as { set(name: string, value: unknown): void }).set("rateLimit", verdict);
+    },
+  });
+  return middleware(guard, options);
+}
+
+const MORE = ["remoteAddress"];
+
+function middleware(guard: HostFilter, options: Pick<HonoGatewayOptions, "remoteAddress">) {
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
-  return async (context, next) => {
+  return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { req, env } = context;
     const peer = () => remoteAddress(context);
     const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
@@ -56,7 +96,7 @@ export function honoGateway(
     try {
       await next();
     } catch (error) {
-      seen.close();
+      seen.fail();
       throw error;
     }
     // set afterwards, because a handler may have returned a Response of its own

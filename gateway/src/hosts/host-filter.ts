@@ -16,8 +16,9 @@ import {
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { type Field, fieldsOf } from "../answers/fields.ts";
 import { checkOptions, show } from "../ground/check.ts";
-import type { Maybe } from "../ground/maybe.ts";
+import { isThenable, type Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
+import { warnOfSecondUse } from "./second-use.ts";
 
 /** A request as the server adapters pass it in. */
 export interface HostRequest extends GatewayRequest {
@@ -55,6 +56,9 @@ export interface HostOptions extends AnswerOptions {
 
 export const HOST_OPTIONS = [...ANSWER_OPTIONS, "onError"] as const;
 
+/** Puts the verdict where handlers find it. */
+export type Attach = (raw: unknown, verdict: CheckResult) => void;
+
 /** What the adapter must do; undefined: nothing, because the request is over. */
 export type HostAction = Passage | Refusal | undefined;
 
@@ -74,8 +78,18 @@ export class HostFilter {
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
   /** Receives errors that do not change the ruling. */
   readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
+  readonly #attach: Attach | undefined;
 
-  constructor(screen: Checker, options: HostOptions, more: readonly string[] = []) {
+  /**
+   * @param more names of options that the adapter reads itself
+   * @param attach puts the verdict where handlers find it
+   */
+  constructor(
+    screen: Checker,
+    options: HostOptions,
+    more: readonly string[] = [],
+    attach?: Attach,
+  ) {
     checkOptions("options", options, [...HOST_OPTIONS, ...more]);
     if (screen instanceof Promise) {
       throw new TypeError(
@@ -92,6 +106,7 @@ export class HostFilter {
     this.#screen = screen;
     this.#style = checkAnswerOptions(options);
     this.#onError = onError;
+    this.#attach = attach;
     if (typeof onError !== "function") return;
     this.#report = (error, request) => void this.#judge(error, request).catch(() => {});
   }
@@ -128,22 +143,36 @@ export class HostFilter {
       }
     }
     const verdict = this.#screen.check(request, this.#report);
+    for (let seen = before; seen !== undefined; seen = seen.before) {
+      const { limiter } = this.#screen;
+      const isSecond = seen.screen !== this.#screen && seen.screen.limiter === limiter;
+      if (limiter !== undefined && isSecond) warnOfSecondUse(limiter, [seen.verdict, verdict]);
+    }
     carrier[SEEN] = { screen: this.#screen, request, verdict, before };
     return verdict;
   }
 
-  #rule(verdict: CheckResult, request: GatewayRequest): HostAction {
+  #rule(verdict: CheckResult, request: HostRequest): Maybe<HostAction> {
     const { dialects, status, answer } = this.#style;
+    if (verdict.outcomes.length > 0) this.#attach?.(request.raw, verdict);
     const fields = fieldsOf(verdict, dialects);
     if (verdict.allowed) return { fields };
     const usual = refusal(verdict, status, fields);
     if (answer === undefined) return { answer: usual };
-    try {
-      return { answer: checkAnswer(answer(usual, verdict, request)) };
-    } catch (error) {
-      // the request stays refused; only the application's response is missing
+    // if it fails, the request stays refused; only the application's response is missing
+    const failed = (error: unknown): HostAction => {
       this.#report?.(error, request);
       return { answer: usual };
+    };
+    try {
+      const given = answer(usual, verdict, request);
+      if (!isThenable(given)) return { answer: checkAnswer(given) };
+      return Promise.resolve(given)
+        .then((late): HostAction => ({ answer: checkAnswer(late) }))
+        .catch(failed)
+        .then((action) => (request.isOver ? undefined : action));
+    } catch (error) {
+      return failed(error);
     }
   }
 

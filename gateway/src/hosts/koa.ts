@@ -1,5 +1,8 @@
+import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
+import { limitFilter } from "./limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
 
 /** The members of a Koa context that the adapter uses. */
@@ -28,8 +31,38 @@ export function koaGateway(
   gateway: Checker,
   options: HostOptions = {},
 ): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
-  const guard = new HostFilter(gateway, options);
-  return (context, next) => {
+  return middleware(new HostFilter(gateway, options));
+}
+
+/**
+ * Creates a middleware for Koa that limits requests by a limiter, without rules. Used in several
+ * places, it is one limit: a request that passes two of them is counted once.
+ *
+ * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
+ *   requests together
+ * @param options see `LimitOptions` and `HostOptions`. Handlers find the verdict as
+ *   `context.state.rateLimit`
+ * @returns a middleware
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * app.use(koaLimit(users, { key: (context: Context) => context.state.user?.id }));
+ */
+export function koaLimit<Context extends KoaContext = KoaContext>(
+  limiter: Limiter | LimiterByKey,
+  options: HostLimitOptions<Context> = {},
+): (context: KoaContext, next: () => Promise<unknown>) => Promise<unknown> {
+  return middleware(
+    limitFilter(limiter, options, {
+      attach: (raw, verdict) => {
+        (raw as { state: Record<string, unknown> }).state.rateLimit = verdict;
+      },
+    }),
+  );
+}
+
+function middleware(guard: HostFilter) {
+  return (context: KoaContext, next: () => Promise<unknown>): Promise<unknown> => {
     const go = (ruling: HostAction) => (carryOut(ruling, context) ? next() : Promise.resolve());
     const { req, res, originalUrl } = context;
     const ruling = guard.ask(new NodeGatewayRequest(req, res, originalUrl, context), req);

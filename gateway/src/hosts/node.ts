@@ -1,5 +1,5 @@
 /** For Node's own `http`, `https` and `http2`, and the part that servers built on these share. */
-
+import type { Limiter } from "smooth-limiter";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
@@ -11,6 +11,9 @@ import {
   overSignal,
   whenOver,
 } from "./lifetime.ts";
+import type { RateLimited } from "./limit.ts";
+import { limitFilter } from "./limit-filter.ts";
+import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
 
 /** The used members of an `http.IncomingMessage`, or of an `http2.Http2ServerRequest`. */
 export interface NodeRequest extends ConnectedRequest {
@@ -19,10 +22,15 @@ export interface NodeRequest extends ConnectedRequest {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** The used members of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
-export interface NodeResponse extends ClosingResponse {
-  statusCode: number;
+/** A response whose status can be read. */
+interface AnsweringResponse extends ClosingResponse {
+  readonly statusCode: number;
   readonly headersSent: boolean;
+}
+
+/** The used members of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
+export interface NodeResponse extends AnsweringResponse {
+  statusCode: number;
   setHeader(name: string, value: string): unknown;
   end(body: string): unknown;
 }
@@ -44,7 +52,34 @@ export function nodeGateway<Req extends NodeRequest, Res extends NodeResponse>(
   handler: (req: Req, res: Res) => unknown,
   options: HostOptions = {},
 ): (req: Req, res: Res) => void {
-  const guard = new HostFilter(gateway, options);
+  return listener(new HostFilter(gateway, options), handler);
+}
+
+/**
+ * Wraps a handler of Node's `http` with a limit, without rules.
+ *
+ * @param limiter a `KeyedLimiter`, a `RedisLimiter` or another limiter by key, or one limiter for all
+ *   requests together
+ * @param handler receives the requests that pass, with the verdict as `req.rateLimit`
+ * @param options see `LimitOptions` and `HostOptions`
+ * @returns a listener for `createServer`
+ * @throws RangeError or TypeError that names the option, its bound and what it got
+ * @example
+ * const clients = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * createServer(nodeLimit(clients, (req, res) => res.end("hello"))).listen(3000);
+ */
+export function nodeLimit<Req extends NodeRequest, Res extends NodeResponse>(
+  limiter: Limiter | LimiterByKey,
+  handler: (req: Req & RateLimited, res: Res) => unknown,
+  options: HostLimitOptions<Req> = {},
+): (req: Req, res: Res) => void {
+  return listener(limitFilter(limiter, options), handler);
+}
+
+function listener<Req extends NodeRequest, Res extends NodeResponse>(
+  guard: HostFilter,
+  handler: (req: Req, res: Res) => unknown,
+): (req: Req, res: Res) => void {
   checkFunction("handler", handler);
   return (req, res) => {
     const go = (ruling: HostAction) => {
@@ -85,7 +120,7 @@ export class NodeGatewayRequest implements HostRequest {
   readonly url: string;
   readonly raw: unknown;
   readonly #req: NodeRequest;
-  readonly #res: ClosingResponse | undefined;
+  readonly #res: AnsweringResponse | undefined;
   #signal: AbortSignal | undefined;
 
   /**
@@ -95,7 +130,7 @@ export class NodeGatewayRequest implements HostRequest {
    */
   constructor(
     req: NodeRequest,
-    res: ClosingResponse | undefined,
+    res: AnsweringResponse | undefined,
     url: string | undefined,
     raw: unknown = req,
   ) {
@@ -126,5 +161,10 @@ export class NodeGatewayRequest implements HostRequest {
 
   onClose(closed: () => void): void {
     whenOver(this.#req, this.#res, closed);
+  }
+
+  onAnswered(answered: (status: number | undefined) => void): void {
+    const res = this.#res;
+    whenOver(this.#req, res, () => answered(res?.headersSent ? res.statusCode : undefined));
   }
 }

@@ -1,12 +1,17 @@
-/** Reads rules from YAML, or lists what is wrong, each problem with its line and column. */
+/**
+ * Reads rules from YAML or plain objects, or lists what is wrong, each problem with its line and
+ * column, or its path.
+ */
 
 import { Limiter, PermitsExceedCapacityError } from "smooth-limiter";
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../ground/check.ts";
+import { isThenable } from "../ground/maybe.ts";
 import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
+import { ObjectMistake, treeOf } from "./object-tree.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
-import { BUILT_IN, type Entry, entrySchema, type Names } from "./schema.ts";
+import { BUILT_IN, type Entry, entrySchema, type Names, type UrlRules } from "./schema.ts";
 import { keyAt, nodeAt, readYaml, YamlMistake, type YamlNode } from "./yaml-tree.ts";
 
 export interface ReadOptions extends Partial<Names> {
@@ -23,21 +28,28 @@ const MOST_PROBLEMS = 20;
 /**
  * Reads rules.
  *
- * @param text YAML (JSON included): a URL with its rules, a list of these, or several documents of
- *   either; at most 524 288 characters
- * @param options.source the name of the text in messages
+ * @param rules YAML (JSON included): a URL with its rules, a list of these, or several documents of
+ *   either; at most 524 288 characters. Or the same as plain objects
+ * @param options.source the name of the text or of the objects in messages
  * @param options.actors names of actors besides all, account and device
  * @param options.algorithms algorithms besides the built-in ones, by name
  * @returns the rules, in the order of the text; none for an empty list
- * @throws RulesError that lists what is wrong, with line and column; TypeError on a bad argument
+ * @throws RulesError that lists what is wrong, with line and column, or with the path in the
+ *   objects; TypeError on a bad argument
  * @example
  * const rules = readRules(await readFile("rules.yaml", "utf8"), { source: "rules.yaml" });
  */
-export function readRules(text: string, options: ReadOptions = {}): readonly Rule[] {
-  checkText("text", text);
-  if (A_PATH.test(text)) {
+export function readRules(
+  rules: string | UrlRules | readonly UrlRules[],
+  options: ReadOptions = {},
+): readonly Rule[] {
+  const isNoObject = Object(rules) !== rules || ArrayBuffer.isView(rules);
+  if (typeof rules !== "string" && (isNoObject || isThenable(rules))) {
+    throw new TypeError(`rules must be a text or plain objects, got ${show(rules)}`);
+  }
+  if (typeof rules === "string" && A_PATH.test(rules)) {
     throw new TypeError(
-      `text must be the rules themselves, got a file's name ${show(text)}: read the file first, or give createGateway fileSource(${show(text)})`,
+      `rules must be the rules themselves, got a file's name ${show(rules)}: read the file first, or give createGateway fileSource(${show(rules)})`,
     );
   }
   checkOptions("options", options, ["source", "actors", "algorithms"]);
@@ -52,19 +64,22 @@ export function readRules(text: string, options: ReadOptions = {}): readonly Rul
     actors: [...BUILT_IN.actors, ...actors],
     algorithms: { ...BUILT_IN.algorithms, ...algorithms },
   };
-  return new Reader(text, source, names).read();
+  return new Reader(rules, source, names).read();
 }
 
 class Reader {
-  readonly #text: string;
+  readonly #given: string | object;
   readonly #source: string;
   readonly #names: Names;
+  /** Of objects: the path of each node. */
+  #paths: readonly string[] | undefined;
   /** Where each line begins, in characters. */
   readonly #lineStarts: readonly number[];
   readonly #problems: Problem[] = [];
 
-  constructor(text: string, source: string, names: Names) {
-    this.#text = text;
+  constructor(given: string | object, source: string, names: Names) {
+    this.#given = given;
+    const text = typeof given === "string" ? given : "";
     this.#lineStarts = [
       0,
       ...[...text.slice(0, LONGEST).matchAll(/\n/g)].map(({ index }) => index + 1),
@@ -86,12 +101,14 @@ class Reader {
 
   /** Returns the documents that are not empty. */
   #parse(): readonly YamlNode[] {
-    if (this.#text.length > LONGEST) {
-      this.#wrong(0, `found ${this.#text.length} characters, allowed: at most ${LONGEST}`);
+    const given = this.#given;
+    if (typeof given !== "string") return this.#parseObjects(given);
+    if (given.length > LONGEST) {
+      this.#wrong(0, `found ${given.length} characters, allowed: at most ${LONGEST}`);
       return [];
     }
     try {
-      const documents = readYaml(this.#text).filter(({ value }) => value !== null);
+      const documents = readYaml(given).filter(({ value }) => value !== null);
       if (documents.length === 0) {
         this.#wrong(0, "found nothing, allowed: a url with rules, a list, or []");
       }
@@ -99,6 +116,19 @@ class Reader {
     } catch (error) {
       if (!(error instanceof YamlMistake)) throw error;
       this.#wrong(error.at, error.message);
+      return [];
+    }
+  }
+
+  #parseObjects(given: object): readonly YamlNode[] {
+    try {
+      const { root, paths } = treeOf(given);
+      this.#paths = paths;
+      return [root];
+    } catch (error) {
+      if (!(error instanceof ObjectMistake)) throw error;
+      this.#paths = [""];
+      this.#wrong(0, error.message);
       return [];
     }
   }
@@ -154,7 +184,10 @@ class Reader {
       (value, key) => (Object(value) as Record<PropertyKey, unknown>)[key],
       data,
     );
-    const where = issue.path.length > 0 ? `${issue.path.join(".")}: ` : "";
+    // the place of an object is its path already, except for what is missing
+    const path =
+      this.#paths === undefined ? issue.path : found === undefined ? issue.path.slice(-1) : [];
+    const where = path.length > 0 ? `${path.join(".")}: ` : "";
     const what = found === undefined ? "nothing" : show(found);
     const at = nodeAt(document, [...base, ...issue.path]).at;
     this.#wrong(at, `${where}found ${what}, allowed: ${issue.message}`);
@@ -214,12 +247,15 @@ class Reader {
       }
       this.#problems.push({
         ...rule.place,
-        message: `found a second rule ${show(rule.name)}, the first is in line ${other.place.line}: give one of them a name`,
+        message: `found a second rule ${show(rule.name)}, the first is ${this.#paths === undefined ? `in line ${other.place.line}` : other.place.source}: give one of them a name`,
       });
     }
   }
 
   #place(at: number): Place {
+    if (this.#paths !== undefined) {
+      return { source: `${this.#source}${this.#paths[at]}`, line: 0, column: 0 };
+    }
     let line = 0;
     for (let after = this.#lineStarts.length; after - line > 1; ) {
       const middle = (line + after) >> 1;

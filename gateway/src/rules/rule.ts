@@ -65,7 +65,10 @@ export interface Rule extends RuleNumbers {
   readonly place: Place;
 }
 
-/** A place in a file; lines and columns count from 1. */
+/**
+ * A place in a file; lines and columns count from 1. In rules that are objects both are 0, and the
+ * source contains the path: "rules[0].rules[1]".
+ */
 export interface Place {
   readonly source: string;
   readonly line: number;

@@ -10,8 +10,8 @@ export interface Problem extends Place {
 /** Rules that are invalid. None of them is applied; the rules before them stay in force. */
 export class RulesError extends LimiterError<{ readonly problems: readonly Problem[] }> {
   constructor(problems: readonly Problem[]) {
-    const lines = problems.map(
-      ({ source, line, column, message }) => `${source}:${line}:${column}: ${message}`,
+    const lines = problems.map(({ source, line, column, message }) =>
+      line === 0 ? `${source}: ${message}` : `${source}:${line}:${column}: ${message}`,
     );
     super("RULES_INVALID", lines.join("\n"), { problems });
   }

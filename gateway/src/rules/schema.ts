@@ -165,6 +165,9 @@ export function entrySchema(names: Names) {
 
 export type Entry = z.output<ReturnType<typeof entrySchema>>;
 
+/** A URL and its rules as a plain object, with the fields that rules have in a file. */
+export interface UrlRules extends Readonly<z.input<ReturnType<typeof entrySchema>>> {}
+
 /** Returns the JSON Schema of a file, for editors: one entry, or a list of entries. */
 export function rulesJsonSchema(): object {
   const options = { io: "input", unrepresentable: "any" } as const;

@@ -19,10 +19,10 @@ import {
 import { show } from "../ground/check.ts";
 
 /** Rules need five levels; a registered algorithm may need some more. */
-const DEEPEST = 32;
+export const DEEPEST = 32;
 const MOST_ALIASES = 100;
 /** More than 9 000 rules need. Bounds what aliases can multiply. */
-const MOST_NODES = 400_000;
+export const MOST_NODES = 400_000;
 const MOST_DOCUMENTS = 10_000;
 
 export interface YamlNode {

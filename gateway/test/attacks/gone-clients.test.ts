@@ -8,6 +8,7 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
   type Actor,
+  type Checker,
   createGateway,
   type Gateway,
   nodeGateway,
@@ -207,7 +208,7 @@ test("a request that something else has answered leaves the line", () =>
   attacked(
     async (gateway) => {
       let served = 0;
-      const listener = nodeGateway(gateway, (_, res) => {
+      const listener = nodeGateway(gateway as Checker, (_, res) => {
         served += 1;
         res.end("hello");
       });

@@ -450,7 +450,9 @@ test("a name is printable ASCII, whatever the actor and the algorithm are called
 test("bad arguments are named", () => {
   const refuses = (says: RegExp, ...args: unknown[]) =>
     assert.throws(() => readRules(...(args as Parameters<typeof readRules>)), says);
-  refuses(/text must be a string, got an object/, Buffer.from("[]"));
+  refuses(/rules must be a text or plain objects, got an object/, Buffer.from("[]"));
+  refuses(/rules must be a text or plain objects, got a promise/, Promise.resolve("[]"));
+  refuses(/rules must be a text or plain objects, got 5/, 5);
   refuses(/options must be an object, got null/, "[]", null);
   refuses(/options has no "actor"; expected one of source, actors, algorithms/, "[]", {
     actor: [],
@@ -473,7 +475,7 @@ test("limitKey is for global rules", () => {
 
 test("the name of a file in place of its text is named as such", () => {
   for (const path of ["rules.yaml", "./conf/rules.yml", "C:\\\\rules.json"]) {
-    assert.throws(() => readRules(path), /text must be the rules themselves.*fileSource/);
+    assert.throws(() => readRules(path), /rules must be the rules themselves.*fileSource/);
   }
 });
 

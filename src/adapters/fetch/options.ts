@@ -13,6 +13,7 @@ import { checkPermits } from "../correct.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 
+/** The options of `limitedFetch`. */
 export interface LimitedFetchOptions extends SharedBy<[request: Request]> {
   /**
    * The permits of a request, or a function that returns them. The function receives a copy of the

@@ -1,6 +1,7 @@
 import { checkFunction, checkNumber, checkOptions, wholeAtLeastOne } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 
+/** The options of `perKey` and `perOrigin`. */
 export interface PerKeyOptions {
   /**
    * How many limiters are kept. A whole number, 1 or more, default 1000. Beyond that the limiter

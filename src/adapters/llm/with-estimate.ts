@@ -7,6 +7,7 @@ import { checkPermits, correct } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 
+/** The options of `withEstimate`. */
 export interface EstimateOptions extends ShareOptions {
   /**
    * Ends the wait: the promise rejects with `signal.reason`. It does not interrupt the function

@@ -36,6 +36,7 @@ import { type BareJob, type JobOptions, type PacedAddOptions, type PacedJob, Ran
 import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 
+/** The options of `PacedQueue`: those of `PQueue` that it supports, and a limiter. */
 export interface PacedQueueOptions {
   /** The limiter that sets the pace of the jobs; other code may share it. */
   readonly limiter: Limiter;
@@ -67,9 +68,11 @@ export interface PacedQueueOptions {
    * of the lowest priority from the share that waits for most permits (`"drop-lowest-priority"`).
    */
   readonly fair?: boolean | undefined;
-  /** The share of the whole queue in a fair limiter; so are `weight` and `priority`. */
+  /** The share of the whole queue in a fair limiter. Default "". */
   readonly share?: string | undefined;
+  /** The weight of that share, above 0. Default 1. */
   readonly weight?: number | undefined;
+  /** The priority of the whole queue in a fair limiter. Default: the lowest. */
   readonly priority?: string | undefined;
 }
 

@@ -12,6 +12,7 @@ import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { CallLine } from "./call-line.ts";
 
+/** The options of `pace`. */
 export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]>
   extends SharedBy<Args> {
   /** The cost of a call: permits, or a function of the call's arguments that returns them. Default 1. */

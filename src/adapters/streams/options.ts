@@ -10,6 +10,7 @@ import {
 import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 
+/** The options of functions that pace streams. */
 export interface PaceOptions extends ShareOptions {
   /**
    * The longest time that a piece is worth at the limiter's pace, ms: larger chunks are cut. Above 0,
@@ -35,6 +36,7 @@ export interface WeighedOptions<T> extends PaceOptions {
 
 const OPTIONS = ["pieceMs", "freeBytes", "policy", "signal", "weigh"] as const;
 
+/** Returns how many permits a chunk needs: a finite number, 0 or more. */
 export type Weigh<T> = (chunk: T) => number;
 
 export interface CheckedOptions<T> {

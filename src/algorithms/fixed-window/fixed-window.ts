@@ -39,6 +39,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
+/** What `fixedWindow` returns: so many permits in each window. */
 export interface FixedWindowPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */

@@ -47,6 +47,7 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { DEEP, FAR, HOUR, LARGEST } from "../constants.ts";
 
+/** What `gcra`, `leakyBucket` and a `tokenBucket` without steps return. */
 export interface GcraPolicy extends Policy {
   /** The most permits that are available at once. */
   readonly capacity: number;

@@ -49,6 +49,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
+/** What `slidingLog` returns: so many permits in every interval as long as the window. */
 export interface SlidingLogPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */

@@ -41,6 +41,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
+/** What `slidingWindow` returns: so many permits in a window that moves on by a bucket. */
 export interface SlidingWindowPolicy extends Policy {
   readonly limit: number;
   readonly buckets: number;

@@ -75,6 +75,7 @@ import { toMillis } from "../../ground/clock.ts";
 import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { HOUR, LARGEST, SECOND } from "../constants.ts";
 
+/** What `smoothBursty` and `smoothWarmingUp` return: Guava's smooth limiters. */
 export interface SmoothPolicy extends Policy {
   readonly permitsPerSecond: number;
   /** Whether stored permits have a price in time; with a bursty policy they are free. */

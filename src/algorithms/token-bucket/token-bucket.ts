@@ -35,6 +35,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { DEEP, FAR, LARGEST } from "../constants.ts";
 import { type GcraPolicy, gcraAlgorithm } from "../gcra/gcra.ts";
 
+/** What `tokenBucket` returns with `stepped: true`. */
 export interface SteppedBucketPolicy extends Policy {
   /** The most tokens that are kept. */
   readonly capacity: number;
@@ -222,6 +223,7 @@ export function tokenBucket(numbers: TokenBucketNumbers): TokenBucketPolicy {
     : gcraAlgorithm.policy([capacity, refill, everyMs]);
 }
 
+/** What `tokenBucket` returns. */
 export type TokenBucketPolicy = GcraPolicy | SteppedBucketPolicy;
 
 interface TokenBucketNumbers {

@@ -24,9 +24,11 @@ import type { LeaseHost, ThrowWhenUnavailable } from "./when-unavailable.ts";
 
 /** The status of a limiter, for all processes together. */
 export interface ConcurrencyStatus {
+  /** How many leases may be held at once. */
   readonly limit: number;
-  /** How many leases are held, and how many callers wait for one. */
+  /** How many leases are held. */
   readonly active: number;
+  /** How many callers wait for a lease. */
   readonly waiting: number;
 }
 

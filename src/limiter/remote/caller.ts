@@ -32,8 +32,6 @@ export const TRIED: Outcome<boolean> = {
 
 /** A caller of `acquire` or `tryAcquire`, which sleeps in the line until its permits can be used. */
 export class Caller<T> extends RemoteWaiter implements Sleeper {
-  readonly isAwaited = true;
-  readonly size: number;
   due = 0;
   readonly #outcome: Outcome<T>;
   readonly #resolve: (outcome: T | PromiseLike<T>) => void;
@@ -46,10 +44,17 @@ export class Caller<T> extends RemoteWaiter implements Sleeper {
     resolve: (outcome: T | PromiseLike<T>) => void,
   ) {
     super(host, wanted);
-    this.size = sizeOf(wanted.amount);
     this.#outcome = outcome;
     this.#resolve = resolve;
     host.parts.meter.enqueued();
+  }
+
+  override get isAwaited(): boolean {
+    return true;
+  }
+
+  get size(): number {
+    return sizeOf(this.amount);
   }
 
   // -- outcomes --

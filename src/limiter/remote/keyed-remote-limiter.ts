@@ -20,9 +20,9 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;
     // shared, so that this process has one entry in a key's state however often its limiter is made anew
-    const batchIds = new BatchCounter();
+    const batchCounter = new BatchCounter();
     this.#make = (key) => {
-      const counted = { outageStats, processes, batchIds: batchIds.forKey() };
+      const counted = { outageStats, processes, batchCounter: batchCounter.forKey() };
       const own = { name: `${options.name}[${key}`, key, ...counted };
       return new RemoteLimiter(store, `${ownKey}[${key}`, policies, { ...options, ...own });
     };

@@ -12,8 +12,9 @@ export type StoreState = "ready" | "unavailable" | "closed";
 export interface RemoteStats extends LimiterStats {
   /** Calls that ended in a StoreUnavailableError. */
   readonly failed: number;
-  /** The number of outages and their total duration, ms; both include an outage in progress. */
+  /** The number of outages, with the one in progress. */
   readonly outages: number;
+  /** How long all outages lasted together, ms; with the one in progress. */
   readonly unavailableMs: number;
   /** How many permits this process granted without the store, during outages. */
   readonly grantedInOutages: number;
@@ -47,19 +48,19 @@ interface Outage {
 /** Shared by a limiter and the limiters of its keys, which use one store. */
 export class OutageStats {
   readonly counts = new RemoteCounts();
-  readonly #teller: DiagnosticsSource;
+  readonly #source: DiagnosticsSource;
   readonly #processes: ProcessCounter | undefined;
   #outage: Outage | undefined;
   #ended = false;
 
   constructor(limiter: string, processes?: ProcessCounter) {
-    this.#teller = { limiter };
+    this.#source = { limiter };
     this.#processes = processes;
   }
 
   /** Returns the meter of the limiter, or of one of its keys. @param names the names of the policies */
   meter(names: readonly string[], key: string | undefined): Meter {
-    const meter = new Meter(this.#teller, names, this.counts);
+    const meter = new Meter(this.#source, names, this.counts);
     return key === undefined ? meter : meter.of(key);
   }
 
@@ -79,7 +80,7 @@ export class OutageStats {
     this.counts.outages += 1;
     this.#outage = { cause, startedAt: performance.now(), before: { ...this.counts } };
     if (!diagnostics.unavailable.hasSubscribers) return;
-    const message = { ...this.#teller, cause };
+    const message = { ...this.#source, cause };
     queueMicrotask(() => diagnostics.unavailable.publish(message));
   }
 
@@ -95,7 +96,7 @@ export class OutageStats {
     queueMicrotask(() => {
       const { grantedInOutages, refused, failed } = this.counts;
       diagnostics.recovered.publish({
-        ...this.#teller,
+        ...this.#source,
         cause,
         durationMs,
         granted: grantedInOutages - before.grantedInOutages,

@@ -34,7 +34,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #strategy: ThrowWhenUnavailable;
   readonly #declared: string;
   /** Numbers the batches. */
-  readonly #batchIds: BatchCounter;
+  readonly #batchCounter: BatchCounter;
 
   constructor(store: Store, key: string, parts: Parts, strategy: ThrowWhenUnavailable) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
@@ -45,7 +45,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     this.#parts = parts;
     this.#strategy = strategy;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
-    this.#batchIds = parts.batchIds ?? new BatchCounter();
+    this.#batchCounter = parts.batchCounter ?? new BatchCounter();
   }
 
   override now(): number {
@@ -64,7 +64,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
     deadlineMs: number,
   ): Promise<readonly (Answer | undefined)[]> {
     const packed = pack(requests, this.#parts.line.lateBy());
-    return this.#run(packed, sentAt, deadlineMs, this.#batchIds.next());
+    return this.#run(packed, sentAt, deadlineMs, this.#batchCounter.next());
   }
 
   /** A pause of length 0 is a write that changes nothing: it shows that the store accepts writes. */
@@ -96,7 +96,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   /** Processes the number of a batch that has its reply. */
   #confirm(batchId: BatchId, requests: readonly StoreRequest[], reply: StoreReply): void {
     const hasChanged = changesState(requests, reply.answers);
-    const lost = this.#batchIds.replied(batchId, hasChanged, reply.remembered);
+    const lost = this.#batchCounter.replied(batchId, hasChanged, reply.remembered);
     if (lost > 0) this.#parts.stats.rolledBack(this.#parts.name, lost);
   }
 

@@ -33,7 +33,7 @@ export interface RemoteOptions {
   /** For a limiter of one key: counts the processes for all keys together. */
   readonly processes?: ProcessCounter | undefined;
   /** For a limiter of one key: numbers the batches of all limiters of that key. */
-  readonly batchIds?: BatchCounter;
+  readonly batchCounter?: BatchCounter;
 }
 
 /** Rejects strict policies: a store grants instants in advance and cannot move them for a late caller. */

@@ -5,6 +5,7 @@
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { AbortGroups } from "../../ground/abort-groups.ts";
 import { LimiterClosedError, QueueFullError } from "../../ground/errors.ts";
+import { LinkedList } from "../../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
 import { mostWaiting } from "../options.ts";
@@ -32,7 +33,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   readonly link: PermitLink;
   readonly prefetcher: Prefetcher | undefined;
   readonly #source: PermitSource;
-  readonly #waiters = new Set<RemoteWaiter>();
+  readonly #waiters = new LinkedList<RemoteWaiter>();
   readonly #signals = new AbortGroups<RemoteWaiter>((waiter, reason) => waiter.leave(reason));
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
   readonly #reserved = new Set<Reserved>();
@@ -118,7 +119,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   async #close(error: Error): Promise<void> {
-    for (const waiter of [...this.#waiters]) waiter.leave(error);
+    for (const waiter of this.#waiters.toArray()) waiter.leave(error);
     this.prefetcher?.close();
     // the line redistributes its instants first, and returns the permits that are left over
     await Promise.resolve();
@@ -136,7 +137,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   }
 
   untrack(waiter: RemoteWaiter, signal: AbortSignal | undefined): void {
-    this.#waiters.delete(waiter);
+    this.#waiters.remove(waiter);
     if (signal !== undefined) this.#signals.delete(signal, waiter);
   }
 

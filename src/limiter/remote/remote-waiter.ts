@@ -11,6 +11,7 @@
  */
 import type { RefusedMessage } from "../../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
+import type { Linked } from "../../ground/linked-list.ts";
 import type { Amount, Permits } from "../../ground/permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Parts } from "./parts.ts";
@@ -54,9 +55,9 @@ export interface Grant extends Promised {
   readonly answer: Answer;
 }
 
-export abstract class RemoteWaiter implements PermitRequest, Visitor {
-  abstract readonly isAwaited: boolean;
-  readonly isRepeatable = true;
+export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<RemoteWaiter> {
+  before: RemoteWaiter | undefined;
+  after: RemoteWaiter | undefined;
   readonly amount: Amount;
   gone = false;
   /** Called once, when the request has ended: answered, failed or cancelled. */
@@ -78,6 +79,12 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor {
     this.#signal = signal;
     this.asked = host.parts.line.now();
     host.track(this, signal);
+  }
+
+  abstract get isAwaited(): boolean;
+
+  get isRepeatable(): boolean {
+    return true;
   }
 
   /** Called when the permits are promised, to be used after `wait` microseconds. */

@@ -166,13 +166,14 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   // -- for the batcher --
 
   answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
-    const lost: Request[] = [];
+    let lost: Request[] | undefined;
     for (let i = 0; i < requests.length; i++) {
       const request = requests[i] as Request;
       const answer = answers[i];
       if (request.gone) {
         if (answer !== undefined) request.returnToStore?.(answer);
       } else if (answer === undefined) {
+        lost ??= [];
         lost.push(request);
       } else {
         this.#strategy.answered(request, answer);
@@ -183,7 +184,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     // a reply in time shows that the store is not away
     const breaker = this.#joined ?? this.#findBreaker();
     if (breaker.isOpen) breaker.close();
-    if (lost.length > 0) this.failed(lost, new LostReplyError(), false);
+    if (lost !== undefined) this.failed(lost, new LostReplyError(), false);
   }
 
   answeredLate(

@@ -12,6 +12,7 @@ import type { ScriptRunner } from "./script-runner.ts";
 export type { Script, ScriptRunner } from "./script-runner.ts";
 export type { BunRedisLike, IoredisLike, NodeRedisLike, UpstashLike };
 
+/** A client of Redis that limiters accept, or anything with `runScript`. */
 export type RedisClient = IoredisLike | NodeRedisLike | BunRedisLike | UpstashLike | ScriptRunner;
 
 const adapters = /* @__PURE__ */ oncePerProcess(

@@ -111,11 +111,11 @@ export class RedisCombiningStore implements CombiningStore {
 
   #send(script: Script, batch: readonly Pending[]): void {
     const keys = batch.flatMap((request) => request.keys);
-    const batchIds = this.#idle.pop() ?? new BatchCounter();
-    const args = batch.flatMap((request) => encode(request, batchIds.next()));
+    const counter = this.#idle.pop() ?? new BatchCounter();
+    const args = batch.flatMap((request) => encode(request, counter.next()));
     callScript(this.#runner, script, keys, args).then(
       (replies) => {
-        this.#idle.push(batchIds);
+        this.#idle.push(counter);
         const isList = Array.isArray(replies) && replies.length === batch.length;
         const wrong = () =>
           new TypeError(`the script answered ${show(replies)} to ${batch.length} combinations`);
@@ -125,7 +125,7 @@ export class RedisCombiningStore implements CombiningStore {
         });
       },
       (error: unknown) => {
-        this.#idle.push(batchIds);
+        this.#idle.push(counter);
         const isScattered = /CROSSSLOT|same slot/.test(String(error));
         if (isScattered) this.#hasSlots = true;
         for (const request of batch) {

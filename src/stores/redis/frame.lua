@@ -36,7 +36,8 @@
 --          value; then for each request numbers (%.17g, microseconds):
 --            reserve        for each the wait, "no" (longer than longest) or "never" (more than the capacity);
 --                           after the wait ":" and the receipts, if not all are 0; for a wait above 0 also the instants
---                           (epoch microseconds) up to which permits are then promised
+--                           (epoch microseconds) up to which permits are then promised. Equal neighbours may be one,
+--                           followed by "*" and their number
 --            decide, peek   the wait ("inf": the permits may not wait), the policy that rejects them or else is slowest,
 --                           and for each policy limit, remaining, reset, window, and 1 if it alone would grant them now,
 --                           else 0; or "never"
@@ -79,6 +80,9 @@ end
 
 --> hot
 
+-- the twins of the algorithms, by their codes
+local algorithms = {}
+--> twins
 -- the index of the next argument to read
 local position
 -- times are microseconds after base; no request is granted before paused_until
@@ -340,27 +344,27 @@ while short or position <= last do
       local earliest, take, receipt_is_time = kind.earliest, kind.take, kind.receipt_is_time
       position = position + 1
 --> grants
-      local last_wait, last_receipt, last_promised
+      -- how many answers in a row are equal to the last one
+      local equal, last_wait, last_receipt, last_promised = 0, nil, nil, nil
       for i = 1, times do
         local at = earliest(policy, state, from, permits)
-        local wait = 0
-        if at > now then
-          wait = math.ceil(at - now)
-          if wait == INFINITE or wait > longest then
-            answer = wait == INFINITE and "never" or "no"
+        local wait, receipt, up_to = 0, 0, 0
+        if at > now then wait = math.ceil(at - now) end
+        local refused = wait == INFINITE and "never" or wait > longest and "no"
+        local open = wait > 0 and not receipt_is_time
+        if not refused then
+          changed = true
+          receipt = take(policy, state, at, permits)
+          if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
+        end
+        if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_promised or refused then
+          if answers and equal > 0 then answers[#answers + 1] = equal > 1 and answer .. "*" .. equal or answer end
+          if refused then
             -- no later request is granted earlier
-            if answers then
-              for j = i, times do answers[j] = answer end
-            end
+            answer, equal = refused, times - i + 1
             break
           end
-        end
-        local receipt = take(policy, state, at, permits)
-        local open, up_to = wait > 0 and not receipt_is_time, 0
-        if open then up_to = math.floor(earliest(policy, state, now, TINY)) + base end
-        changed = true
-        if wait ~= last_wait or receipt ~= last_receipt or up_to ~= last_promised then
-          last_wait, last_receipt, last_promised = wait, receipt, up_to
+          equal, last_wait, last_receipt, last_promised = 0, wait, receipt, up_to
           if receipt_is_time then receipt = receipt + base end
           if receipt == 1 and wait == 0 then
             answer = "0:1"
@@ -372,8 +376,9 @@ while short or position <= last do
             end
           end
         end
-        if answers then answers[i] = answer end
+        equal = equal + 1
       end
+      if answers then answers[#answers + 1] = equal > 1 and answer .. "*" .. equal or answer end
 --> granted
     else
       local permits = {}

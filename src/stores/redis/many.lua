@@ -3,6 +3,21 @@
 -- ARGV    for each group of keys with equal arguments: how many keys, how many arguments, these, and each key's batch
 -- reply   for each key the frame's reply, or "-" and the error for this key
 
+local frame
+-- runs once in a call, for the first key that the hot path does not answer
+local function make()
+--> made
+  return function()
+--> run
+  end
+end
+
+local function run()
+--> key
+  frame = frame or make()
+  return frame()
+end
+
 -- `shared`: the last key of the group with the current arguments; `position`: the next argument to read
 local outcomes, at, shared, position = {}, 1, 0, 1
 

@@ -7,6 +7,8 @@
 --
 -- Uses only GET, SET and TIME: Redis users of limiters need the rights to call these anyway.
 
+local key, key_at, first, last, batch_id_at
+--> run
 local time = redis.call("TIME")
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, lapse = ARGV[first], now + ARGV[first + 1]

@@ -106,8 +106,8 @@ export class RedisStore implements Store {
         const keys = [fullKey, ...this.#limitKeys];
         explain(this.#runner, LIMITER_STATE, keys, error).then(reject, reject);
       };
-      const pending = { key: fullKey, args, own: encodeBatchId(batchId), replied, failed };
-      this.#coalescer.send(script, pending, this.#limitKeys);
+      const pending = { script, key: fullKey, args, own: encodeBatchId(batchId), replied, failed };
+      this.#coalescer.send(pending, this.#limitKeys);
     });
   }
 
@@ -179,47 +179,82 @@ function decodeReply(
   reply: unknown,
 ): StoreReply {
   if (reply === REPEATED) throw new LostReplyError();
-  const whole = String(reply);
+  const whole = typeof reply === "string" ? reply : "";
   // the number of the caller's last batch that the state remembers
   const after = whole.startsWith("~") ? whole.indexOf("~", 1) : -1;
   const all = after < 0 ? whole : whole.slice(after + 1);
   const end = all.indexOf("\t");
-  // the hot path omits the head: its numbers are the declared ones, and it has no notes
-  const isHot = end < 0 && requests[0]?.verb === "reserve" && /^[\dn]/.test(all);
-  const head = isHot ? "" : all.slice(0, end);
-  // for a short text `split` costs more than the rest of the decoding
-  const isOne = end === all.lastIndexOf("\t");
-  const texts = isOne ? [all.slice(end + 1)] : all.slice(end + 1).split("\t");
-  if (typeof reply !== "string" || (end < 0 && !isHot) || texts.length !== requests.length) {
+  const answers: Answer[] = [];
+  const decoded: Writable<StoreReply> = { inForce: declared, answers };
+  if (
+    !(end < 0 ? decodeHot(all, requests, answers) : decodeAll(all, end, requests, decoded, answers))
+  ) {
     throw new TypeError(`the script answered ${show(reply)} to ${requests.length} requests`);
   }
-  const answers: Answer[] = [];
-  for (let i = 0; i < requests.length; i++) {
-    const text = String(texts[i]);
-    const verb = requests[i]?.verb;
-    if (verb === "reserve") decodeGrants(text, answers);
-    else if (verb === "decide" || verb === "peek") answers.push(decodeStanding(text));
-    else if (verb === "deficit") answers.push(decodeDeficit(text));
-    else if (verb === "set" || verb === "unset") answers.push({ ...AT_ONCE, writtenUnder: text });
-    else answers.push(AT_ONCE);
-  }
-  const { inForce, notes } = decodeNotes(head);
-  const decoded: Writable<StoreReply> = { inForce: inForce === "" ? declared : inForce, answers };
-  if (notes !== undefined) decoded.notes = notes;
   if (after >= 0) decoded.remembered = Number(whole.slice(1, after));
   return decoded;
+}
+
+/** Decodes the reply of the hot path: its numbers are the declared ones, and it has no notes. */
+function decodeHot(text: string, requests: readonly StoreRequest[], answers: Answer[]): boolean {
+  const [request] = requests;
+  if (requests.length !== 1 || request?.verb !== "reserve" || !/^[\dn]/.test(text)) return false;
+  return decodeGrants(text, request.count, answers);
+}
+
+/** Decodes the reply of the frame, with the answers from `end` on. */
+function decodeAll(
+  all: string,
+  end: number,
+  requests: readonly StoreRequest[],
+  decoded: Writable<StoreReply>,
+  answers: Answer[],
+): boolean {
+  const { inForce, notes } = decodeNotes(all.slice(0, end));
+  if (inForce !== "") decoded.inForce = inForce;
+  if (notes !== undefined) decoded.notes = notes;
+  // for a short text `split` costs more than the rest of the decoding
+  const rest = all.slice(end + 1);
+  const texts = rest.includes("\t") ? rest.split("\t") : [rest];
+  if (texts.length !== requests.length) return false;
+  return requests.every((request, i) => {
+    const text = String(texts[i]);
+    if (request.verb === "reserve") return decodeGrants(text, request.count, answers);
+    answers.push(decodeAnswer(request.verb, text));
+    return true;
+  });
+}
+
+function decodeAnswer(verb: StoreRequest["verb"], text: string): Answer {
+  switch (verb) {
+    case "decide":
+    case "peek":
+      return decodeStanding(text);
+    case "deficit":
+      return decodeDeficit(text);
+    case "set":
+    case "unset":
+      return { ...AT_ONCE, writtenUnder: text };
+    default:
+      return AT_ONCE;
+  }
 }
 
 /** Caches the last grant: most grants have the same text as the previous one. */
 let lastText = "0";
 let lastGrant = AT_ONCE;
 
-function decodeGrants(texts: string, answers: Answer[]): void {
-  if (!texts.includes(" ")) {
-    answers.push(knownGrant(texts));
-    return;
+/** Decodes grants: equal neighbours are one text, "*" and their number. Returns whether they are `count`. */
+function decodeGrants(texts: string, count: number, answers: Answer[]): boolean {
+  const end = answers.length + count;
+  for (const text of texts.includes(" ") ? texts.split(" ") : [texts]) {
+    const star = text.indexOf("*");
+    const grant = knownGrant(star < 0 ? text : text.slice(0, star));
+    const times = star < 0 ? 1 : Number(text.slice(star + 1));
+    if (!(answers.length + times <= end)) return false;
+    for (let i = 0; i < times; i++) answers.push(grant);
   }
-  for (const text of texts.split(" ")) answers.push(knownGrant(text));
+  return answers.length === end;
 }
 
 function knownGrant(text: string): Answer {

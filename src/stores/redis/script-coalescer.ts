@@ -14,12 +14,13 @@ const MOST_KEYS = 64;
 
 /** A script call for a key that has not been sent yet, and the callbacks for its result. */
 export interface PendingScript {
+  readonly script: KeyScript;
   readonly key: string;
   readonly args: readonly string[];
   /** Arguments of this key only: they follow `args`, which several keys may share. */
   readonly own: readonly string[];
-  replied(reply: unknown): void;
-  failed(error: unknown): void;
+  readonly replied: (reply: unknown) => void;
+  readonly failed: (error: unknown) => void;
 }
 
 const coalescers = /* @__PURE__ */ oncePerProcess(
@@ -34,7 +35,7 @@ const coalescers = /* @__PURE__ */ oncePerProcess(
  */
 export class ScriptCoalescer {
   readonly #runner: ScriptRunner;
-  readonly #pending = new Map<KeyScript, PendingScript[]>();
+  #pending: PendingScript[] = [];
   #apart = false;
 
   /** Returns the coalescer of a client: one for all its stores. */
@@ -58,47 +59,43 @@ export class ScriptCoalescer {
     own: readonly string[],
   ): Promise<unknown> {
     return new Promise((replied, failed) => {
-      this.send(script, { key, args, own, replied, failed });
+      this.send({ script, key, args, own, replied, failed });
     });
   }
 
   /** @param others further keys that the script reads: with any, the script is sent by itself */
-  send(script: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
-    if (this.#apart || others.length > 0) {
-      this.#sendAlone(script, pending, others);
-      return;
-    }
-    if (this.#pending.size === 0) atEndOfTurn(this.#sendAll);
-    const waiting = this.#pending.get(script);
-    if (waiting === undefined) this.#pending.set(script, [pending]);
-    else waiting.push(pending);
+  send(pending: PendingScript, others: readonly string[] = []): void {
+    if (this.#apart || others.length > 0) this.#sendAlone(pending, others);
+    else if (this.#pending.push(pending) === 1) atEndOfTurn(this.#sendAll);
   }
 
   readonly #sendAll = (): void => {
-    for (const [script, pending] of this.#pending) {
-      this.#pending.delete(script);
-      if (pending.length <= MOST_KEYS) {
-        this.#sendTogether(script, pending);
-        continue;
-      }
-      for (let from = 0; from < pending.length; from += MOST_KEYS) {
-        this.#sendTogether(script, pending.slice(from, from + MOST_KEYS));
+    let rest: readonly PendingScript[] = this.#pending;
+    this.#pending = [];
+    while (rest.length > 1) {
+      const script = rest[0]?.script;
+      const alike = rest.filter((pending) => pending.script === script);
+      rest = rest.filter((pending) => pending.script !== script);
+      for (let from = 0; from < alike.length; from += MOST_KEYS) {
+        this.#sendTogether(alike.slice(from, from + MOST_KEYS));
       }
     }
+    for (const pending of rest) this.#sendAlone(pending);
   };
 
-  #sendTogether(script: KeyScript, pending: readonly PendingScript[]): void {
-    if (pending.length === 1) {
-      for (const each of pending) this.#sendAlone(script, each);
+  #sendTogether(pending: readonly PendingScript[]): void {
+    const [first] = pending;
+    if (first === undefined || pending.length === 1) {
+      for (const each of pending) this.#sendAlone(each);
       return;
     }
     const keys = pending.map(({ key }) => key);
-    this.#call(script.many, keys, shareArguments(pending)).then(
+    this.#call(first.script.many, keys, shareArguments(pending)).then(
       (replies) => settleAll(pending, replies),
       (error: unknown) => {
         if (/CROSSSLOT|same slot/.test(String(error))) {
           this.#apart = true;
-          for (const each of pending) this.#sendAlone(script, each);
+          for (const each of pending) this.#sendAlone(each);
         } else {
           for (const each of pending) each.failed(error);
         }
@@ -106,11 +103,9 @@ export class ScriptCoalescer {
     );
   }
 
-  #sendAlone({ one }: KeyScript, pending: PendingScript, others: readonly string[] = []): void {
-    this.#call(one, [pending.key, ...others], [...pending.args, ...pending.own]).then(
-      (reply) => pending.replied(reply),
-      (error: unknown) => pending.failed(error),
-    );
+  #sendAlone(pending: PendingScript, others: readonly string[] = []): void {
+    const { script, key, args, own, replied, failed } = pending;
+    this.#call(script.one, [key, ...others], [...args, ...own]).then(replied, failed);
   }
 
   #call(script: Script, keys: readonly string[], args: readonly string[]): Promise<unknown> {

@@ -18,23 +18,37 @@ export interface Script {
  * can be read: also if the client throws, returns no promise, replies with something else, or rejects with
  * something that is not an Error.
  */
-export async function callScript(
+export function callScript(
   runner: ScriptRunner,
-  ...call: Parameters<ScriptRunner["runScript"]>
+  script: Script,
+  keys: readonly string[],
+  args: readonly string[],
 ): Promise<string | readonly string[]> {
   try {
-    return textsOf(await runner.runScript(...call));
+    return Promise.resolve(runner.runScript(script, keys, args)).then(textsOf, fail);
   } catch (reason) {
-    throw readable(reason);
+    return Promise.reject(readable(reason));
   }
 }
 
 function textsOf(reply: unknown): string | readonly string[] {
   if (typeof reply === "string") return reply;
+  try {
+    return listOf(reply);
+  } catch (reason) {
+    return fail(reason);
+  }
+}
+
+function listOf(reply: unknown): readonly string[] {
   // a copy: what a client does to its list later has no effect
   const texts: unknown[] = Array.isArray(reply) ? [...reply] : [];
   if (Array.isArray(reply) && texts.every((text) => typeof text === "string")) return texts;
   throw new TypeError(`the script answered ${show(reply)}, which is not a text or a list of texts`);
+}
+
+function fail(reason: unknown): never {
+  throw readable(reason);
 }
 
 /** Returns the error, or an Error for what is none or throws when it is read. */
@@ -69,7 +83,7 @@ export function runByHash(byHash: Send, whole: Send): ScriptRunner {
     if (typeof reply?.then !== "function") {
       throw notAClient(`a client that answers with ${show(reply)} where a promise is expected`);
     }
-    return Promise.resolve(reply).catch((error: unknown) => {
+    return Promise.resolve(reply).then(undefined, (error: unknown) => {
       if (!readable(error).message.includes("NOSCRIPT")) throw error;
       return whole(lua, keys, args);
     });

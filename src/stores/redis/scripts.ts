@@ -4,6 +4,7 @@ import {
   combined as combinedLua,
   frame as frameLua,
   many as manyLua,
+  one as oneLua,
   processes as processesLua,
   verbs as verbsLua,
 } from "./lua.gen.ts";
@@ -29,9 +30,8 @@ export function scriptFor(twins: readonly LuaTwin[], hasVerbs: boolean): KeyScri
   const name = `${nameOf(used)}${hasVerbs ? ":verbs" : ""}`;
   const known = scripts.get(name);
   if (known !== undefined) return known;
-  const { head, frame, run } = stepsOf(hasVerbs ? verbsLua : "");
-  const hot = hotPathOf(hasVerbs ? [] : used);
-  const script = keyScript(name, head, hot, twinsOf(used) + frame, run);
+  const { head, frame, run } = stepsOf(used, hasVerbs ? verbsLua : "");
+  const script = keyScript(name, head, hotPathOf(hasVerbs ? [] : used), frame, run);
   scripts.set(name, script);
   return script;
 }
@@ -42,25 +42,21 @@ export function scriptFor(twins: readonly LuaTwin[], hasVerbs: boolean): KeyScri
  * @param run the code that runs for each such key
  */
 function keyScript(name: string, head: string, hot: HotPath, made: string, run: string): KeyScript {
-  const one = `do\n${hot.make}${hot.args}${hot.key}end\n${made}${run}`;
-  const lazy = `local frame\nlocal function make()\n${made}return function()\n${run}end\nend\n`;
-  const each = `local function run()\n${hot.key}frame = frame or make()\nreturn frame()\nend\n`;
-  const many = each + manyLua.replace("--> arguments\n", () => hot.args);
-  const open = "key, key_at, first, last, batch_id_at = KEYS[1], 1, 1, #ARGV - 2, #ARGV - 1\n";
+  const one = withSteps(oneLua, { hot: hot.make + hot.args + hot.key }) + made + run;
+  const many = withSteps(manyLua, { made, run, key: hot.key, arguments: hot.args });
   return {
-    one: { name, lua: head + open + one },
-    many: { name: `${name}:many`, lua: head + hot.make + lazy + many },
+    one: { name, lua: head + one },
+    many: { name: `${name}:many`, lua: head + hot.make + many },
   };
 }
 
 /** The script that counts processes. */
-export const processScript: KeyScript = keyScript(
-  "smoothLimiter:processes",
-  "local key, key_at, first, last, batch_id_at\n",
-  { make: "", args: "", key: "" },
-  "",
-  processesLua,
-);
+export const processScript: KeyScript = processesScript();
+
+function processesScript(): KeyScript {
+  const [head = "", run = ""] = processesLua.split("--> run\n");
+  return keyScript("smoothLimiter:processes", head, { make: "", args: "", key: "" }, "", run);
+}
 
 /** Returns the script for requests to several limiters each, with algorithms among these. */
 export function combinedScriptFor(twins: readonly LuaTwin[]): Script {
@@ -68,9 +64,8 @@ export function combinedScriptFor(twins: readonly LuaTwin[]): Script {
   const name = `${nameOf(used)}:combined`;
   const known = combinedScripts.get(name);
   if (known !== undefined) return known;
-  const { head, frame, load, save } = stepsOf(verbsLua);
-  const combined = combinedLua.replace("--> load\n", () => load).replace("--> save\n", () => save);
-  const script = { name, lua: head + twinsOf(used) + frame + combined };
+  const { head, frame, load, save } = stepsOf(used, verbsLua);
+  const script = { name, lua: head + frame + withSteps(combinedLua, { load, save }) };
   combinedScripts.set(name, script);
   return script;
 }
@@ -85,14 +80,15 @@ function nameOf(twins: readonly LuaTwin[]): string {
   return `smoothLimiter:${twins.map(({ name }) => name).join("+")}`;
 }
 
-function twinsOf(twins: readonly LuaTwin[]): string {
-  return `local algorithms = {}\n${twins.map(({ lua }) => `do\n${lua}end\n`).join("")}`;
+/** Returns the code with these steps in place of the marks with their names. */
+function withSteps(lua: string, steps: Readonly<Record<string, string>>): string {
+  return lua.replace(/--> (\w+)\n/g, (mark, name: string) => steps[name] ?? mark);
 }
 
 /** Returns the steps of the frame, divided at its marks: `run` is everything after `frame`. */
-function stepsOf(verbs: string) {
-  const text = frameLua.replace("--> verbs\n", () => verbs);
-  const steps = text.split(/--> (?:hot|load|requests|save|reply)\n/);
+function stepsOf(used: readonly LuaTwin[], verbs: string) {
+  const twins = used.map(({ lua }) => `do\n${lua}end\n`).join("");
+  const steps = withSteps(frameLua, { twins, verbs }).split(/--> \w+\n/);
   const [head = "", frame = "", load = "", requests = "", save = "", reply = ""] = steps;
   return { head, frame, load, save, run: load + requests + save + reply };
 }
@@ -100,6 +96,6 @@ function stepsOf(verbs: string) {
 /** Returns the steps of the algorithm's hot path; empty for several algorithms, or without a hot path. */
 function hotPathOf(twins: readonly LuaTwin[]): HotPath {
   const text = twins.length === 1 ? twins[0]?.hot : undefined;
-  const [make = "", args = "", key = ""] = text?.split(/--> (?:arguments|key)\n/) ?? [];
+  const [make = "", args = "", key = ""] = text?.split(/--> \w+\n/) ?? [];
   return { make, args, key };
 }

@@ -18,6 +18,7 @@ export interface NodeRedisSubscriber {
   unsubscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
 }
 
+/** A connected client for subscriptions. */
 export type RedisSubscriber = IoredisSubscriber | NodeRedisSubscriber;
 
 /** Opens subscriptions on a client, which is shared and stays open. */

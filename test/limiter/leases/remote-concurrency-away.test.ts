@@ -13,10 +13,10 @@ import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-/** What a listener of a breaker does that has nothing to do. */
+/** The callbacks of a breaker listener that do nothing in these tests. */
 const QUIET = { isIdle: true, isPermanent: () => false, found: () => {}, forgotten: () => {} };
 
-const test = suite("remote concurrency, the store away");
+const test = suite("remote concurrency, store unavailable");
 let clock: FakeTimers.Clock;
 
 test.before.each(() => {
@@ -28,7 +28,10 @@ test.after.each(() => {
 });
 
 const AWAY = new Error("away");
-/** Longer than the longest pause before a store is looked for, and another until all have found it. */
+/**
+ * Longer than the longest pause between two probes, plus the time until all processes have noticed
+ * the recovery.
+ */
 const SOON = 2100;
 
 type Mode = "throw" | "wait" | "allow" | "local";
@@ -70,13 +73,13 @@ function open(mode: Mode, limit: number, opened: Opened = {}) {
     for (const who of whom) ask(who, of);
     await settled();
   };
-  /** What has come since the last time. */
+  /** The events since the last call. */
   const news = () => went.splice(0).join(" ");
   const lease = (who: string) => leases[who] as RemoteLease;
   return { store, limiters, limiter, ask, askAll, news, lease };
 }
 
-test("throw: after the first time-out calls fail at once, and are served when it is back", async () => {
+test("throw: after the first time-out calls fail at once, and are served after recovery", async () => {
   const { store, limiter, askAll, news } = open("throw", 2);
   store.held = true;
   await askAll("a");
@@ -84,13 +87,13 @@ test("throw: after the first time-out calls fail at once, and are served when it
   assert.is(news(), "");
   await clock.tickAsync(1);
   assert.is(news(), "a: STORE_UNAVAILABLE");
-  const batchIds = store.batchIds.length;
+  const batches = store.batches.length;
   await askAll("bc");
   const error = await failure(() => limiter.peek());
   assert.instance(error, StoreUnavailableError);
   assert.match(`${error}`, "no answer within 100 ms");
   assert.is(news(), "b: STORE_UNAVAILABLE c: STORE_UNAVAILABLE");
-  assert.is(store.batchIds.length, batchIds);
+  assert.is(store.batches.length, batches);
   await store.deliver();
   await clock.tickAsync(SOON);
   await askAll("de");
@@ -98,7 +101,7 @@ test("throw: after the first time-out calls fail at once, and are served when it
   assert.equal([store.leases.size, limiter.active], [2, 2]);
 });
 
-test("throw: what is held is lost when it may have lapsed; who waits is told", async () => {
+test("throw: leases that may have lapsed are lost, and waiters are rejected", async () => {
   const { store, askAll, news, lease } = open("throw", 1);
   await askAll("ab");
   store.held = true;
@@ -110,7 +113,7 @@ test("throw: what is held is lost when it may have lapsed; who waits is told", a
   assert.is(news(), "b: STORE_UNAVAILABLE");
 });
 
-test("one breaker for all limiters of a client: nobody pays for what another has paid", async () => {
+test("one breaker for all limiters of a client: each outage costs one time-out in all", async () => {
   const breaker = new Breaker();
   const one = open("throw", 1, { breaker });
   const other = open("local", 4, { breaker, processes: 2 });
@@ -120,14 +123,14 @@ test("one breaker for all limiters of a client: nobody pays for what another has
   await other.askAll("ab");
   await other.askAll("c");
   assert.is(other.news(), "a b");
-  assert.equal(other.store.batchIds, []);
+  assert.equal(other.store.batches, []);
   await one.store.deliver();
   await clock.tickAsync(SOON);
   assert.equal(other.store.leases.size, 3);
   assert.is(other.news(), "c");
 });
 
-test("a batch that is under way answers in time: it was not away at all", async () => {
+test("a batch in flight that answers in time: there was no outage at all", async () => {
   const breaker = new Breaker();
   const { store, limiter, askAll, news, lease } = open("local", 1, { breaker, processes: 2 });
   store.held = true;
@@ -146,7 +149,7 @@ test("a batch that is under way answers in time: it was not away at all", async 
   await store.deliver();
   await settled();
   assert.not(breaker.isOpen);
-  // what would be more than its share is given back
+  // leases beyond its share are given back
   assert.equal([news(), store.leases.size, limiter.waiting], ["", 1, 1]);
   await clock.tickAsync(SOON);
   assert.equal([store.leases.size, store.tickets.size], [1, 1]);
@@ -155,7 +158,7 @@ test("a batch that is under way answers in time: it was not away at all", async 
   assert.is(news(), "a");
 });
 
-test("back before those who failed know of it: they ask again", async () => {
+test("back before the failed callers know of the outage: they ask again", async () => {
   const breaker = new Breaker();
   const { store, askAll, ask, news } = open("wait", 2);
   store.away = AWAY;
@@ -173,13 +176,13 @@ test("back before those who failed know of it: they ask again", async () => {
   breaker.close();
   await settled();
   assert.is(other.news(), "b");
-  assert.equal(other.store.batchIds, ["acquire 1"]);
+  assert.equal(other.store.batches, ["acquire 1"]);
   ask("c");
   await settled();
   assert.is(news(), "c");
 });
 
-test("gone in the turn in which it was asked: nothing leaves", async () => {
+test("a caller that aborts in the turn of its request sends nothing", async () => {
   const breaker = new Breaker();
   const { store, limiter, ask, news } = open("throw", 1, { breaker });
   ask("a");
@@ -190,10 +193,10 @@ test("gone in the turn in which it was asked: nothing leaves", async () => {
   ask("b");
   await settled();
   assert.is(news(), "a: STORE_UNAVAILABLE b: STORE_UNAVAILABLE");
-  assert.equal([store.batchIds, limiter.active], [[], 0]);
+  assert.equal([store.batches, limiter.active], [[], 0]);
 });
 
-test("close: what was asked before is answered, what comes later is refused", async () => {
+test("close: earlier calls are answered, later ones are refused", async () => {
   const { limiter } = open("wait", 1);
   const peek = limiter.peek();
   await limiter.close();
@@ -201,7 +204,7 @@ test("close: what was asked before is answered, what comes later is refused", as
   assert.instance(await failure(() => limiter.peek()), LimiterClosedError);
 });
 
-test("close waits for what is being released: no ticket is left behind", async () => {
+test("close waits for releases in flight: no ticket is left behind", async () => {
   const { store, limiter, askAll, news } = open("throw", 1);
   await askAll("a");
   const controller = new AbortController();
@@ -221,7 +224,7 @@ test("close waits for what is being released: no ticket is left behind", async (
   assert.equal([isClosed, store.tickets.size, news()], [true, 0, "a"]);
 });
 
-test("local: a message lets no more go than the share", async () => {
+test("local: a message grants no more than the share", async () => {
   const { store, limiter, askAll, news, lease } = open("local", 2, { instances: () => 2 });
   await askAll("abc");
   store.away = AWAY;
@@ -239,20 +242,20 @@ test("local: a message lets no more go than the share", async () => {
   assert.equal([news(), limiter.active, store.leases.size], ["c", 2, 2]);
 });
 
-test("the client says that it has no connection: here at once, without a batch", async () => {
+test("the client reports that it has no connection: local grants start at once, without a batch", async () => {
   const breaker = new Breaker();
   const { store, askAll, news } = open("local", 1, { breaker });
   breaker.disconnected(AWAY);
   await askAll("ab");
   assert.is(news(), "a");
-  assert.equal(store.batchIds, []);
+  assert.equal(store.batches, []);
   breaker.reconnected();
   await settled();
-  assert.equal(store.batchIds[0], "probe ");
+  assert.equal(store.batches[0], "probe ");
   assert.equal([store.leases.size, store.tickets.size], [1, 1]);
 });
 
-test("wait: calls wait until it is back, in order; with a time or a signal no longer", async () => {
+test("wait: calls wait for recovery, in order; a time-out or a signal ends the wait", async () => {
   for (const how of ["fails", "is silent"]) {
     const { store, limiter, ask, askAll, news, lease } = open("wait", 2);
     await askAll("ab");
@@ -294,11 +297,11 @@ test("wait: calls wait until it is back, in order; with a time or a signal no lo
   }
 });
 
-test("wait: an answer that is late each time is as good as one in time", async () => {
+test("wait: a reply that is late each time still counts", async () => {
   const { store, limiter, askAll, news, lease } = open("wait", 1);
   const run = store.run.bind(store);
-  store.run = async (...batchId) => {
-    const reply = await run(...batchId);
+  store.run = async (...batch) => {
+    const reply = await run(...batch);
     await new Promise((resolve) => {
       setTimeout(resolve, 150);
     });
@@ -317,7 +320,7 @@ test("wait: an answer that is late each time is as good as one in time", async (
   assert.is(news(), "b");
 });
 
-test("wait: a message lets somebody go while nobody can be asked", async () => {
+test("wait: a message grants a lease while the store cannot be asked", async () => {
   const { store, limiter, askAll, news, lease } = open("wait", 1);
   await askAll("ab");
   await clock.tickAsync(10);
@@ -330,14 +333,14 @@ test("wait: a message lets somebody go while nobody can be asked", async () => {
   await settled();
   assert.is(news(), "a b");
   assert.equal([limiter.waiting, limiter.active], [0, 2]);
-  // what the store does not know any more is lost
+  // a lease that the store no longer knows is lost
   store.away = undefined;
   await clock.tickAsync(SOON);
   assert.ok(lease("a").signal.aborted);
   assert.not(lease("b").signal.aborted);
 });
 
-test("allow: everybody at once; nobody else is let in until enough have released", async () => {
+test("allow: grants all callers at once; after recovery none is granted until enough leases are released", async () => {
   const { store, limiters, limiter, askAll, news, lease } = open("allow", 2, { processes: 2 });
   const other = limiters[1] as RemoteConcurrency;
   await askAll("ab");
@@ -365,7 +368,7 @@ test("allow: everybody at once; nobody else is let in until enough have released
   assert.is(news(), "x y");
 });
 
-test("local: as many as the share, what was held counts, the others wait in order", async () => {
+test("local: grants the share, counts leases held before, and other callers wait in order", async () => {
   const { store, limiters, limiter, ask, askAll, news, lease } = open("local", 5, {
     processes: 2,
     maxWaiting: 4,
@@ -389,7 +392,7 @@ test("local: as many as the share, what was held counts, the others wait in orde
   await lease("f").release();
   await settled();
   assert.is(news(), "g");
-  // the other still holds more than its share
+  // the other process still holds more than its share
   await askAll("x", other);
   await lease("a").release();
   await lease("b").release();
@@ -401,7 +404,7 @@ test("local: as many as the share, what was held counts, the others wait in orde
   assert.is(news(), "x");
   store.away = undefined;
   await clock.tickAsync(SOON);
-  // c lapsed there long ago, and 1 place is free
+  // lease c lapsed in the store long ago, and 1 place is free
   assert.is(news(), "h");
   assert.equal([store.leases.size, store.tickets.size], [5, 1]);
   assert.equal([limiter.active, other.active], [3, 2]);
@@ -410,7 +413,7 @@ test("local: as many as the share, what was held counts, the others wait in orde
   assert.is(news(), "i");
 });
 
-test("local: a share is 1 at least, and counted anew every second", async () => {
+test("local: a share is at least 1, and is computed anew every second", async () => {
   let instances = 9;
   const { store, limiter, askAll, news } = open("local", 6, { instances: () => instances });
   store.away = AWAY;
@@ -426,7 +429,7 @@ test("local: a share is 1 at least, and counted anew every second", async () => 
   assert.equal([news(), limiter.active], ["", 3]);
 });
 
-test("local: those who are let in by a late answer or a message stand in no line", async () => {
+test("local: callers that are granted by a late reply or a message leave the queue", async () => {
   const { store, limiter, askAll, news, lease } = open("local", 4, { instances: () => 2 });
   await askAll("a");
   store.held = true;
@@ -442,7 +445,7 @@ test("local: those who are let in by a late answer or a message stand in no line
   await clock.tickAsync(SOON);
   assert.equal([news(), store.leases.size, store.tickets.size], ["e", 3, 0]);
 
-  // those who were on the way come before those who were to follow
+  // callers in flight come before callers that came later
   const other = open("local", 4, { instances: () => 2 });
   other.store.held = true;
   await other.askAll("abc");
@@ -459,7 +462,7 @@ test("local: those who are let in by a late answer or a message stand in no line
   assert.equal([other.news(), other.store.leases.size, other.limiter.active], ["e", 2, 2]);
 });
 
-test("local: a release while it is away is delivered, unless it never knew of the lease", async () => {
+test("local: a release during an outage is delivered later, unless the store never knew the lease", async () => {
   const { store, askAll, lease } = open("local", 2);
   await askAll("a");
   store.away = AWAY;
@@ -468,20 +471,20 @@ test("local: a release while it is away is delivered, unless it never knew of th
   await lease("a").release();
   await lease("b").release();
   assert.is(store.leases.size, 1);
-  store.batchIds.length = 0;
+  store.batches.length = 0;
   store.away = undefined;
   await clock.tickAsync(500);
-  assert.equal(store.batchIds.slice(-2), ["probe ", "release 1"]);
+  assert.equal(store.batches.slice(-2), ["probe ", "release 1"]);
   assert.is(store.leases.size, 0);
   assert.is(clock.countTimers(), 0);
 });
 
-test("local: a lease that could not be renewed in time, though nobody said why", async () => {
+test("local: a lease that could not be renewed in time although no batch failed", async () => {
   const { store, limiter, askAll, lease } = open("local", 1);
   await askAll("a");
   store.held = true;
   await clock.tickAsync(300);
-  // this process was suspended: its time-outs come late, and its deadline has passed
+  // this process was suspended: its time-outs fire late, and its deadline has passed
   const { now } = performance;
   performance.now = () => now() + 5000;
   await clock.tickAsync(0);
@@ -491,13 +494,13 @@ test("local: a lease that could not be renewed in time, though nobody said why",
   await store.deliver();
   await clock.tickAsync(SOON);
   assert.equal([limiter.active, store.leases.size], [1, 1]);
-  // it lapses while everything works
+  // the lease lapses while the store is available
   clock.jump(5000);
   await clock.tickAsync(1);
   assert.ok(lease("a").signal.aborted);
 });
 
-test("refused for good: an error whatever the mode, and no outage", async () => {
+test("a permanent refusal is an error in every mode, and no outage", async () => {
   for (const mode of ["throw", "wait", "allow", "local"] as const) {
     const { store, limiter, askAll, news, lease } = open(mode, 1);
     await askAll("a");
@@ -512,7 +515,7 @@ test("refused for good: an error whatever the mode, and no outage", async () => 
   }
 });
 
-test("close while it is away: all are told, and what is released afterwards is told at once", async () => {
+test("close during an outage: all waiters are rejected, and later releases are sent at once", async () => {
   for (const mode of ["wait", "local"] as const) {
     const { store, limiter, askAll, news, lease } = open(mode, 1);
     await askAll("a");
@@ -541,7 +544,7 @@ const step = fc.record({
   pick: fc.nat(1500),
 });
 
-test("random outages: nobody is forgotten, nothing leaks, and the formula holds", async () => {
+test("random outages: every caller is answered, no place leaks, and the formula holds", async () => {
   const modes = fc.constantFrom("throw", "wait", "allow", "local");
   await fc.assert(
     fc.asyncProperty(
@@ -555,7 +558,8 @@ test("random outages: nobody is forgotten, nothing leaks, and the formula holds"
         const held = new Set<RemoteLease>();
         let asked = 0;
         let answered = 0;
-        // if some sleep through an outage, a process may be given all places that others hold
+        // if some processes are suspended through an outage, one process may be given all places
+        // that the others hold
         const most = { throw: limit, wait: limit, allow: Infinity, local: processes * limit }[mode];
         const believers = () => [...held].filter(({ signal }) => !signal.aborted).length;
         for (const { deed, pick } of steps) {
@@ -595,7 +599,7 @@ test("random outages: nobody is forgotten, nothing leaks, and the formula holds"
           await settled();
           assert.ok(
             believers() <= most,
-            `${believers()} of ${most} believe that they hold a lease`,
+            `${believers()} of ${most} callers hold a lease in their own view`,
           );
         }
         store.away = undefined;
@@ -627,7 +631,7 @@ const moment = fc.record({
 });
 const moments = fc.array(moment, { maxLength: 25, size: "max" });
 
-test("an outage that all notice: limit + max(limit, N) during it, and while they come back", async () => {
+test("an outage that all processes notice: at most limit + max(limit, N) leases, also during recovery", async () => {
   const outage = fc.record({
     limit: fc.integer({ min: 1, max: 6 }),
     processes: fc.integer({ min: 1, max: 5 }),
@@ -683,7 +687,7 @@ test("an outage that all notice: limit + max(limit, N) during it, and while they
     }),
     { numRuns: Number(process.env.RUNS ?? 40), endOnFailure: true },
   );
-  // more than the limit did run: the bound is not idle
+  // more leases than the limit were held: the bound is reached
   assert.ok(highest > 1);
 });
 

@@ -58,7 +58,7 @@ async function full(limit: number, options: Parameters<typeof open>[1] = {}) {
   return { ...opened, holder: opened.leases[0] as RemoteLease };
 }
 
-test("first in, first out across processes; nobody overtakes", async () => {
+test("first in, first out across processes; no caller overtakes another", async () => {
   const { limiter, limiters, went, leases, ask } = await full(2, { processes: 2 });
   const [one, other] = limiters;
   for (const [who, where] of [
@@ -80,28 +80,28 @@ test("first in, first out across processes; nobody overtakes", async () => {
   assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 0 });
 });
 
-test("what is asked in one turn shares a batch, what comes meanwhile the next", async () => {
+test("calls of one turn share a batch, calls during the round trip take the next one", async () => {
   const { limiter, store, ask } = open(2);
   store.held = true;
   for (const who of ["a", "b", "c"]) ask(who);
   await settled();
   ask("d");
   await settled();
-  assert.equal(store.batchIds, ["acquire 1, acquire 2, acquire 3"]);
+  assert.equal(store.batches, ["acquire 1, acquire 2, acquire 3"]);
   await store.deliver();
-  assert.is(store.batchIds[1], "acquire 4");
+  assert.is(store.batches[1], "acquire 4");
   assert.equal([limiter.active, limiter.waiting], [2, 2]);
 });
 
-test("more than a script should do at once takes several batches", async () => {
+test("more requests than one script call should run take several batches", async () => {
   const { store, ask, limiter } = open(3000);
   for (let i = 0; i < 2500; i++) ask(`${i}`);
   await settled();
-  assert.is(store.batchIds.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(limiter.active, 2500);
 });
 
-test("release and dispose, twice: one place, once", async () => {
+test("a second release or dispose frees no second place", async () => {
   const { limiter, store, holder } = await full(1);
   await Promise.all([holder.release(), holder.release()]);
   {
@@ -109,11 +109,11 @@ test("release and dispose, twice: one place, once", async () => {
     assert.is(limiter.active, 1);
   }
   await holder.release();
-  assert.equal(store.batchIds.slice(1), ["release 1", "try 2", "release 2"]);
+  assert.equal(store.batches.slice(1), ["release 1", "try 2", "release 2"]);
   assert.is(limiter.active, 0);
 });
 
-test("run releases however it ends, and passes on what comes of it", async () => {
+test("run releases however the function ends, and returns its result or error", async () => {
   const { limiter } = open(1);
   const error = new Error("no");
   assert.is(await limiter.run(({ signal }) => signal.aborted), false);
@@ -130,11 +130,11 @@ test("leases and tickets are renewed by one batch, every third of the lease", as
   const { limiter, store, went, holder, ask } = await full(2);
   ask("a");
   await clock.tickAsync(0);
-  store.batchIds.length = 0;
+  store.batches.length = 0;
   await clock.tickAsync(300);
-  assert.equal(store.batchIds, ["keep 1, keep 2, keep 3"]);
+  assert.equal(store.batches, ["keep 1, keep 2, keep 3"]);
   await clock.tickAsync(60_000);
-  assert.is(store.batchIds.length, 201);
+  assert.is(store.batches.length, 201);
   assert.equal([holder.signal.aborted, limiter.active, limiter.waiting], [false, 2, 1]);
   await holder.release();
   await settled();
@@ -144,7 +144,7 @@ test("leases and tickets are renewed by one batch, every third of the lease", as
   assert.is(store.listening, 0);
 });
 
-test("nothing held, nothing asked: no timer", async () => {
+test("no timer runs while there are no leases and no waiters", async () => {
   const { holder, limiter, ask, leases } = await full(1);
   ask("a");
   await settled();
@@ -156,11 +156,11 @@ test("nothing held, nothing asked: no timer", async () => {
   assert.is(limiter.active, 0);
 });
 
-test("a dead process's places come back when they lapse, in order, with no message", async () => {
+test("a dead process's places are granted when they lapse, in order, without a message", async () => {
   const { store, leases, ask, went, limiters } = await full(2, { processes: 2 });
   const [, other] = limiters;
   store.deaf = true;
-  // the first process is dead from now on: only the other asks
+  // the first process is dead from now on: only the other one calls
   clock.uninstall();
   clock = FakeTimers.install({
     now: 0,
@@ -177,7 +177,7 @@ test("a dead process's places come back when they lapse, in order, with no messa
   assert.is(leases.length, 4);
 });
 
-test("who comes shortly before a dead process's lease lapses goes when it does", async () => {
+test("a caller that comes shortly before a dead process's lease lapses is granted when it does", async () => {
   const { store, ask, went } = open(1);
   store.unheard = NO_ANSWER;
   store.leases.set("900:1:dead:1", 100);
@@ -188,7 +188,7 @@ test("who comes shortly before a dead process's lease lapses goes when it does",
   assert.equal(went, ["a"]);
 });
 
-test("a lost message costs a third of the lease, not more", async () => {
+test("a lost message costs a third of the lease at most", async () => {
   const { store, ask, went, holder } = await full(1);
   ask("a");
   await clock.tickAsync(10);
@@ -200,7 +200,7 @@ test("a lost message costs a third of the lease, not more", async () => {
   assert.equal(went, ["a"]);
 });
 
-test("a lease without a message: a connection that does not answer is replaced, once", async () => {
+test("a grant without a message: a connection that does not answer is replaced once", async () => {
   const { store, ask, went, holder, leases } = await full(1);
   store.check = () => new Promise(() => {});
   ask("a");
@@ -210,7 +210,7 @@ test("a lease without a message: a connection that does not answer is replaced, 
   await holder.release();
   await clock.tickAsync(300);
   assert.equal([went, store.subscriptions, store.listening], [["a"], 1, 1]);
-  // timeoutMs without an answer to the check
+  // timeoutMs without a reply to the check
   store.deaf = false;
   store.check = () => Promise.resolve();
   await clock.tickAsync(110);
@@ -221,7 +221,7 @@ test("a lease without a message: a connection that does not answer is replaced, 
 });
 
 for (const check of [() => Promise.resolve(), undefined]) {
-  test(`a lease without a message: ${check ? "one that answers" : "a shared one"} stays`, async () => {
+  test(`a grant without a message: ${check ? "an answering" : "a shared"} connection stays`, async () => {
     const { store, ask, went, holder } = await full(1);
     store.check = check;
     ask("a");
@@ -234,7 +234,7 @@ for (const check of [() => Promise.resolve(), undefined]) {
   });
 }
 
-test("several leases without a message: one check; a connection without use is not replaced", async () => {
+test("several grants without a message: one check; a connection that receives none is not replaced", async () => {
   const { store, ask, went, leases } = await full(2);
   let checks = 0;
   store.check = () => {
@@ -252,7 +252,7 @@ test("several leases without a message: one check; a connection without use is n
   assert.equal([store.subscriptions, store.listening], [1, 0]);
 });
 
-test("a connection that opens when its limiter is closed reports nothing", async () => {
+test("a connection that opens after its limiter was closed reports nothing", async () => {
   const { store, limiter, ask } = await full(1);
   let open: () => void = () => {};
   store.opening = new Promise((resolve) => {
@@ -261,16 +261,16 @@ test("a connection that opens when its limiter is closed reports nothing", async
   ask("a");
   await clock.tickAsync(10);
   await limiter.close();
-  const batchIds = store.batchIds.length;
+  const batches = store.batches.length;
   open();
   await clock.tickAsync(100);
-  assert.equal([store.batchIds.length, store.listening], [batchIds, 0]);
+  assert.equal([store.batches.length, store.listening], [batches, 0]);
 });
 
-test("a connection that has not opened by then is replaced, if a caller still waits", async () => {
+test("a connection that has not opened in time is replaced if a caller still waits", async () => {
   for (const stays of [true, false]) {
     const { store, limiter, ask, went, holder } = await full(1);
-    store.check = () => Promise.reject(new Error("not asked before it is open"));
+    store.check = () => Promise.reject(new Error("not checked before it is open"));
     store.opening = new Promise(() => {});
     ask("a");
     await clock.tickAsync(10);
@@ -279,7 +279,7 @@ test("a connection that has not opened by then is replaced, if a caller still wa
     await clock.tickAsync(300);
     assert.equal([went, store.subscriptions], [["a"], 1]);
     if (stays) ask("b");
-    // the listening ends by itself a second after the last one who waits
+    // the subscription ends a second after the last waiter has left
     await clock.tickAsync(stays ? 5000 : 500);
     if (stays) {
       assert.equal([store.subscriptions, store.listening], [2, 1]);
@@ -291,7 +291,7 @@ test("a connection that has not opened by then is replaced, if a caller still wa
   }
 });
 
-test("who cannot subscribe waits nevertheless, and tries again", async () => {
+test("a caller whose limiter cannot subscribe waits nevertheless, and the limiter tries again", async () => {
   const { store, ask, went, holder } = await full(1);
   store.unheard = NO_ANSWER;
   ask("a");
@@ -303,12 +303,12 @@ test("who cannot subscribe waits nevertheless, and tries again", async () => {
   ask("b");
   store.unheard = undefined;
   await settled();
-  // at the time, and when somebody came
+  // at the set time, and when another caller came
   assert.is(store.subscriptions, 3);
   assert.is(store.listening, 1);
 });
 
-test("what was granted before the subscription stood is found at once", async () => {
+test("a grant before the subscription opened is found at once", async () => {
   const { store, limiter, ask, went, holder } = await full(1);
   store.held = true;
   ask("a");
@@ -345,7 +345,7 @@ test("a message may be faster than the reply", async () => {
   await holder.release();
 });
 
-test("a lease that the store does not know any more is lost, and told so", async () => {
+test("a lease that the store no longer knows is lost, and its holder is notified", async () => {
   const { store, limiter, holder, ask, went } = await full(1);
   ask("a");
   await settled();
@@ -356,34 +356,34 @@ test("a lease that the store does not know any more is lost, and told so", async
   const error = signal.reason as LeaseLostError;
   assert.instance(error, LeaseLostError);
   assert.equal([error.code, error.facts.leaseMs], ["LEASE_LOST", 900]);
-  // who waited asks again
+  // the caller that waits asks again
   assert.equal(went, ["a"]);
   await holder.release();
   assert.is(limiter.active, 1);
 });
 
-test("Redis away while renewing: tried again until the lease may have lapsed", async () => {
+test("Redis is unavailable during a renewal: retried until the lease may have lapsed", async () => {
   const { store, holder, leases } = await full(2);
   const { signal } = holder;
   await clock.tickAsync(100);
   store.away = NO_ANSWER;
   await clock.tickAsync(799);
   assert.not(signal.aborted);
-  assert.ok(store.batchIds.length > 5);
+  assert.ok(store.batches.length > 5);
   await clock.tickAsync(1);
   assert.ok(signal.aborted);
-  // asked for only afterwards
+  // asked only afterwards
   assert.ok(leases[1]?.signal.aborted);
   assert.is(leases[1]?.signal, leases[1]?.signal);
-  // told again until the place has lapsed anyway
-  const before = store.batchIds.length;
+  // sent again until the place has lapsed anyway
+  const before = store.batches.length;
   await clock.tickAsync(5000);
-  assert.match(store.batchIds.at(-1) ?? "", /release 1, release 2/);
-  assert.ok(store.batchIds.length - before < 15);
+  assert.match(store.batches.at(-1) ?? "", /release 1, release 2/);
+  assert.ok(store.batches.length - before < 15);
   assert.is(clock.countTimers(), 0);
 });
 
-test("back in time: nothing is lost", async () => {
+test("available again in time: no lease is lost", async () => {
   const { store, holder } = await full(1);
   store.away = NO_ANSWER;
   await clock.tickAsync(800);
@@ -392,7 +392,7 @@ test("back in time: nothing is lost", async () => {
   assert.not(holder.signal.aborted);
 });
 
-test("a release that cannot be told resolves, and is told later", async () => {
+test("a release that cannot be sent resolves, and is sent later", async () => {
   const { store, limiter, holder } = await full(1);
   store.away = NO_ANSWER;
   await holder.release();
@@ -403,7 +403,7 @@ test("a release that cannot be told resolves, and is told later", async () => {
   assert.is(store.leases.size, 0);
 });
 
-test("released while it is being renewed: it stays released", async () => {
+test("a lease that is released while it is renewed stays released", async () => {
   const { store, limiter, holder } = await full(1);
   store.held = true;
   await clock.tickAsync(300);
@@ -411,16 +411,16 @@ test("released while it is being renewed: it stays released", async () => {
   await store.deliver();
   await released;
   assert.equal([store.leases.size, limiter.active], [0, 0]);
-  assert.equal(store.batchIds.slice(1), ["keep 1", "release 1"]);
+  assert.equal(store.batches.slice(1), ["keep 1", "release 1"]);
 });
 
-test("a process that was suspended: leases are lost, those who wait ask anew", async () => {
+test("a process that was suspended loses its leases, and its waiters ask again", async () => {
   const { store, limiter, holder, ask, went } = await full(1);
   ask("a");
   await clock.tickAsync(10);
   const [a] = store.tickets.keys();
   const { signal } = holder;
-  // time has passed, and stale news come before any timer
+  // time has passed, and outdated messages come before any timer
   const { now } = performance;
   performance.now = () => now() + 5000;
   store.tell(String(a));
@@ -434,20 +434,20 @@ test("a process that was suspended: leases are lost, those who wait ask anew", a
   assert.is(limiter.active, 1);
 });
 
-test("stale news do not end a wait", async () => {
+test("outdated messages do not end a wait", async () => {
   const { store, limiter, ask, went } = await full(1);
   ask("a");
   await clock.tickAsync(10);
   const [a] = store.tickets.keys();
   const run = store.run.bind(store);
-  store.run = (...batchId) => {
-    store.held = batchId[2].some(({ verb }) => verb === "acquire");
-    return run(...batchId);
+  store.run = (...batch) => {
+    store.held = batch[2].some(({ verb }) => verb === "acquire");
+    return run(...batch);
   };
   store.flush();
   store.leases.set("10000:1:other:1", 10_000);
   await clock.tickAsync(295);
-  assert.match(store.batchIds.at(-1) ?? "", /acquire 2/);
+  assert.match(store.batches.at(-1) ?? "", /acquire 2/);
   store.tell(String(a));
   await settled();
   assert.equal(went, []);
@@ -455,7 +455,7 @@ test("stale news do not end a wait", async () => {
   assert.equal([went.length, limiter.waiting], [0, 1]);
 });
 
-test("no answer in time, or an error: StoreUnavailableError, and nothing leaks", async () => {
+test("no reply in time, or an error: StoreUnavailableError, and no place leaks", async () => {
   const { store, limiter } = open(1);
   store.away = NO_ANSWER;
   for (const deed of [
@@ -477,12 +477,12 @@ test("no answer in time, or an error: StoreUnavailableError, and nothing leaks",
   await clock.tickAsync(100);
   for (const call of silent) assert.match(`${await call}`, "no answer within 100 ms");
   await store.deliver();
-  // when the store is looked for
+  // when the store is probed
   await clock.tickAsync(1000);
   assert.equal([store.leases.size, limiter.active], [0, 0]);
 });
 
-test("what is granted so late that its release has overtaken it is given back", async () => {
+test("a grant so late that its release has overtaken it is given back", async () => {
   const { store, limiter } = open(1);
   store.held = true;
   const late = failure(() => limiter.acquire());
@@ -497,10 +497,10 @@ test("what is granted so late that its release has overtaken it is given back", 
   await store.deliver();
   await settled();
   assert.is(store.leases.size, 0);
-  assert.equal(store.batchIds, ["acquire 1", "probe ", "release 1", "release 1"]);
+  assert.equal(store.batches, ["acquire 1", "probe ", "release 1", "release 1"]);
 });
 
-test("an error that comes too late is nobody's", async () => {
+test("an error that comes too late reaches no caller", async () => {
   const { store, limiter } = open(1);
   let fail = (_: Error) => {};
   const run = store.run;
@@ -513,7 +513,7 @@ test("an error that comes too late is nobody's", async () => {
   assert.instance(await call, StoreUnavailableError);
   store.run = run;
   await clock.tickAsync(25);
-  store.batchIds.length = 0;
+  store.batches.length = 0;
   store.held = true;
   const calls = [limiter.peek()];
   await settled();
@@ -522,12 +522,12 @@ test("an error that comes too late is nobody's", async () => {
   // one batch at a time
   calls.push(limiter.peek());
   await settled();
-  assert.equal(store.batchIds, ["look "]);
+  assert.equal(store.batches, ["look "]);
   await store.deliver();
   for (const each of calls) assert.is((await each).active, 0);
 });
 
-test("an abort: before, while it is asked, while it waits, and after", async () => {
+test("an abort before the call, in flight, while waiting, and after the grant", async () => {
   const { store, limiter, holder, ask, went } = await full(1);
   const reason = { why: "enough" };
   const gone = AbortSignal.abort(reason);
@@ -579,7 +579,7 @@ test("an abort while the store is silent: what it grants is given back", async (
   assert.is(clock.countTimers(), 0);
 });
 
-test("tryAcquire with a time", async () => {
+test("tryAcquire with a time-out", async () => {
   const { store, limiter, holder } = await full(1);
   const ends: string[] = [];
   const watch = (who: string, call: Promise<RemoteLease | undefined>) => {
@@ -617,7 +617,7 @@ test("tryAcquire with a time", async () => {
   }
 });
 
-test("tryAcquire over time while the store is asked: its answer counts", async () => {
+test("a tryAcquire whose time-out ends in flight: the reply counts", async () => {
   for (const free of [true, false]) {
     const { store, limiter, holder } = await full(1);
     if (free) await holder.release();
@@ -633,7 +633,7 @@ test("tryAcquire over time while the store is asked: its answer counts", async (
   }
 });
 
-test("over time, a message that is faster than the answer changes nothing", async () => {
+test("a message that is faster than the reply to a timed-out tryAcquire changes nothing", async () => {
   const { store, limiter, ask, went } = await full(1);
   ask("a");
   await settled();
@@ -648,7 +648,7 @@ test("over time, a message that is faster than the answer changes nothing", asyn
   assert.equal([went.length, store.tickets.size, limiter.active], [0, 1, 1]);
 });
 
-test("maxWaiting: a further acquire is an error, a further try undefined", async () => {
+test("maxWaiting: one acquire more is an error, one tryAcquire more resolves to undefined", async () => {
   const { limiter, store, ask, leases } = await full(1, { maxWaiting: 2 });
   const calls = [limiter.acquire(), limiter.acquire(), limiter.acquire(), limiter.tryAcquire(50)];
   const ends = calls.map((call) => call.catch((error: unknown) => error));
@@ -667,7 +667,7 @@ test("maxWaiting: a further acquire is an error, a further try undefined", async
   assert.is(limiter.waiting, 2);
 });
 
-test("a limit that is set holds for all, and lets those who wait go", async () => {
+test("setLimit applies to all processes, and releases waiters", async () => {
   const { limiters, ask, went } = await full(1, { processes: 2 });
   const [one, other] = limiters;
   for (const who of ["a", "b", "c"]) ask(who, other);
@@ -684,7 +684,7 @@ test("a limit that is set holds for all, and lets those who wait go", async () =
   }
 });
 
-test("close: who waits is told, what is held is no longer renewed", async () => {
+test("close: waiters are rejected, leases are no longer renewed", async () => {
   const { store, limiter, holder, ask, went } = await full(1);
   ask("a");
   await clock.tickAsync(10);
@@ -695,7 +695,7 @@ test("close: who waits is told, what is held is no longer renewed", async () => 
   assert.equal(went, ["a: LIMITER_CLOSED", "b: LIMITER_CLOSED"]);
   assert.instance(signal.reason, LimiterClosedError);
   assert.equal([store.tickets.size, store.leases.size, store.listening], [0, 1, 0]);
-  assert.is(clock.countTimers(), 1); // the one that would end listening
+  assert.is(clock.countTimers(), 1); // the timer that would end the subscription
   for (const deed of [
     () => limiter.acquire(),
     () => limiter.tryAcquire(),
@@ -713,7 +713,7 @@ test("close: who waits is told, what is held is no longer renewed", async () => 
   assert.is(clock.countTimers(), 0);
 });
 
-test("those who come and go do not end the listening for those who stay", async () => {
+test("callers that come and leave do not end the subscription for the others", async () => {
   const { store, holder, ask, leases } = await full(1);
   ask("a");
   await settled();
@@ -737,7 +737,7 @@ const step = fc.record({
   pick: fc.nat(1000),
 });
 
-test("random histories with faults: the limit holds, nobody is forgotten, nothing leaks", async () => {
+test("random histories with faults: the limit holds, every caller is answered, no place leaks", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 80, size: "max" }), async (steps) => {
       const limit = 2;
@@ -786,20 +786,23 @@ test("random histories with faults: the limit holds, nobody is forgotten, nothin
           flushed = true;
         }
         await settled();
-        // lost state is a fault that the limit cannot stand
-        assert.ok(flushed || believers() <= limit, `${believers()} believe that they hold a lease`);
+        // lost state is a fault against which the limit cannot hold
+        assert.ok(
+          flushed || believers() <= limit,
+          `${believers()} callers hold a lease in their own view`,
+        );
       }
       store.away = undefined;
       store.deaf = false;
       await store.deliver();
-      // every turn lets at least one go
+      // each turn grants at least one lease
       for (let i = 0; i < asked + 5; i++) {
         await clock.tickAsync(1000);
         for (const lease of held) void lease.release();
         held.clear();
       }
       assert.is(answered, asked);
-      // the store drops what has lapsed when it is next asked
+      // the store drops lapsed leases at its next call
       await limiters[0]?.peek();
       assert.equal([store.leases.size, store.tickets.size, store.listening], [0, 0, 0]);
       for (const { active, waiting } of limiters) assert.equal([active, waiting], [0, 0]);

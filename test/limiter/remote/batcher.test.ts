@@ -86,7 +86,7 @@ test("requests of one turn leave together, in the handler's order, one batch at 
   assert.is(timers.countTimers(), 0);
 });
 
-test("a reply that comes after the deadline is late; held, nothing leaves", async () => {
+test("a reply after the deadline is late; while the batcher is held nothing leaves", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));
   await microtasks();
@@ -104,7 +104,7 @@ test("a reply that comes after the deadline is late; held, nothing leaves", asyn
   assert.is(handler.news.at(-1), "sent b");
 });
 
-test("after a return the overdue batch is not the latest any more", async () => {
+test("after a recovery the overdue batch is no longer the latest", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));
   await microtasks();
@@ -134,7 +134,7 @@ test("a busy event loop is no outage: a reply that waits to be read counts as in
   assert.is(handler.news.at(-1), "answered 2");
 });
 
-test("a silent store is an outage nevertheless, one poll phase later", async () => {
+test("a busy event loop does not hide a silent store for longer than one poll phase", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));
   await microtasks();
@@ -152,11 +152,11 @@ for (const [fault, send, message] of [
     },
     "broken",
   ],
-  ["gives too few answers", async () => ["1"], "the store gave 1 answers to 2 requests"],
-  ["gives no promise", () => ["1", "2"], undefined],
-  ["gives nothing", () => undefined, "the store gave undefined answers to 2 requests"],
+  ["gives too few replies", async () => ["1"], "the store gave 1 answers to 2 requests"],
+  ["returns no promise", () => ["1", "2"], undefined],
+  ["resolves to nothing", () => undefined, "the store gave undefined answers to 2 requests"],
 ] as const) {
-  test(`a client that ${fault} leaves neither an exception nor an open request`, async () => {
+  test(`a client that ${fault} causes neither an exception nor an open request`, async () => {
     const { handler, batcher } = make();
     handler.send = send as unknown as Handler["send"];
     batcher.add(request("a"));
@@ -174,7 +174,7 @@ for (const [fault, send, message] of [
 
 const many = (count: number) => Array.from({ length: count }, () => request("x"));
 
-/** Two batches may be under way; replies are given in the order in which batches left. */
+/** Two batches may be in flight; replies are delivered in the order in which the batches left. */
 function makeOrdered() {
   const made = make({ isOrdered: true, mostRequests: 1000 });
   const replies: (() => void)[] = [];
@@ -196,7 +196,7 @@ test("with an ordered store many requests leave in two halves, one step apart", 
   assert.equal(sizes(), [50, 50]);
   // the handler reverses each batch
   assert.match(String(handler.news[0]), /^sent y/);
-  // two are the most
+  // at most two batches are in flight
   for (const each of many(40)) batcher.add(each);
   await microtasks();
   assert.equal(sizes(), [50, 50]);
@@ -205,7 +205,7 @@ test("with an ordered store many requests leave in two halves, one step apart", 
   assert.equal(sizes(), [50, 50, 40]);
 });
 
-test("a second batch of a few requests stays and grows; without an order there is none", async () => {
+test("a second batch of a few requests waits and grows; an unordered store gets no second batch", async () => {
   const { batcher, replies, sizes } = makeOrdered();
   batcher.add(request("a"));
   await microtasks();
@@ -227,7 +227,7 @@ test("a second batch of a few requests stays and grows; without an order there i
   assert.is(handler.news.length, 1);
 });
 
-test("a second batch has its full time though the timer was set for the first", async () => {
+test("a second batch has its full time although the timer was set for the first", async () => {
   const { batcher, handler, replies } = makeOrdered();
   for (const text of "ab") {
     for (let i = 0; i < 32; i++) batcher.add(request(text));
@@ -240,7 +240,7 @@ test("a second batch has its full time though the timer was set for the first", 
   assert.match(String(handler.news.at(-1)), /^overdue b/);
 });
 
-test("all that is under way is overdue with the oldest; the last late reply is the latest", async () => {
+test("all batches in flight become overdue with the oldest; the last late reply is the latest", async () => {
   const { batcher, handler, replies } = makeOrdered();
   for (const text of "ab") {
     for (let i = 0; i < 32; i++) batcher.add(request(text));
@@ -262,7 +262,7 @@ test("all that is under way is overdue with the oldest; the last late reply is t
   assert.ok(batcher.isDrained);
 });
 
-test("one of two batches fails: the other is answered in its time", async () => {
+test("one of two batches fails: the other is answered in time", async () => {
   const { batcher, handler, replies } = makeOrdered();
   const { send } = handler;
   for (let i = 0; i < 32; i++) batcher.add(request("a"));
@@ -278,7 +278,7 @@ test("one of two batches fails: the other is answered in its time", async () => 
   assert.is(timers.countTimers(), 0);
 });
 
-test("abandoned: what was under way or queued is handed back, and a reply is late", async () => {
+test("abandon returns requests in flight or queued, and their reply is late", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));
   await microtasks();
@@ -293,7 +293,7 @@ test("abandoned: what was under way or queued is handed back, and a reply is lat
   assert.is(timers.countTimers(), 0);
 });
 
-test("what is held before it has left does not leave with what comes later", async () => {
+test("a request that is withheld before its batch leaves is not sent with later ones", async () => {
   const { handler, batcher } = make();
   const early = request("a");
   batcher.add(early);

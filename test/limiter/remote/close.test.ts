@@ -31,7 +31,7 @@ const closing = suite("remote limiters, close");
 for (const prefetch of [undefined, { permits: 10, maxAgeMs: 1000 }]) {
   const which = prefetch === undefined ? "" : ", with prefetch";
 
-  closing(`who waits is rejected, and what they were promised is given back${which}`, async () => {
+  closing(`waiters are rejected, and their promised permits are given back${which}`, async () => {
     const { clock, store, limiter } = onHand(unsaving(10), { prefetch });
     const other = onHand(unsaving(10), { clock, store }).limiter;
     await limiter.acquire();
@@ -59,16 +59,16 @@ for (const prefetch of [undefined, { permits: 10, maxAgeMs: 1000 }]) {
     const { store, limiter } = onHand(unsaving(10), { prefetch });
     await limiter.acquire();
     await limiter.close();
-    const { length } = store.batchIds;
+    const { length } = store.batches;
     for (const verb of everyVerb(limiter)) {
       assert.instance(await failure(verb), LimiterClosedError, String(verb));
     }
     await turn();
-    assert.is(store.batchIds.length, length);
+    assert.is(store.batches.length, length);
     assert.is(limiter.stats.waiting, 0);
   });
 
-  closing(`what is under way is awaited, and goes to nobody${which}`, async () => {
+  closing(`close awaits requests in flight, and gives their permits back${which}`, async () => {
     const { clock, store, limiter } = onHand(unsaving(10), { prefetch });
     const other = onHand(unsaving(10), { clock, store }).limiter;
     await limiter.charge(1);
@@ -92,7 +92,7 @@ for (const prefetch of [undefined, { permits: 10, maxAgeMs: 1000 }]) {
   });
 }
 
-closing("what lies here goes back, and so does a run that comes after that", async () => {
+closing("prefetched permits go back, and so does a refill that arrives later", async () => {
   const { clock, store, limiter } = onHand(unsaving(10), {
     prefetch: { permits: 10, maxAgeMs: 5000 },
   });
@@ -100,7 +100,7 @@ closing("what lies here goes back, and so does a run that comes after that", asy
   await limiter.acquire();
   await turn();
   store.held = true;
-  // half of it, so that the next run is under way
+  // half of it, so that the next refill is in flight
   const used = Array.from({ length: 5 }, () => limiter.tryAcquire(1, 1e6).catch(() => {}));
   await turn();
   assert.match(store.sent(), /^reserve 1 within \d+ x5$/);
@@ -111,7 +111,7 @@ closing("what lies here goes back, and so does a run that comes after that", asy
   assert.is((await other.peek()).waitMs, 100);
 });
 
-closing("a reservation for which nobody waits stays its holder's", async () => {
+closing("a reservation without a waiter stays valid after close", async () => {
   const { clock, limiter } = onHand(unsaving(10));
   const [now, later] = [await limiter.reserve(), await limiter.reserve()];
   await limiter.close();
@@ -122,29 +122,29 @@ closing("a reservation for which nobody waits stays its holder's", async () => {
   assert.is(await later.ready(), 100);
 });
 
-closing("a second time is the first, and `await using` is it too", async () => {
+closing("a second close returns the same promise, and `await using` closes too", async () => {
   const { store, limiter } = onHand(unsaving(10), { prefetch: { permits: 5, maxAgeMs: 1000 } });
   {
     await using same = limiter;
     await same.acquire();
   }
   assert.match(store.sent(), /^back /);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await Promise.all([limiter.close(), limiter.close()]);
   assert.is(limiter.close(), limiter.close());
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
 closing("a limiter that was never used is closed at once", async () => {
   const { store, limiter } = onHand(unsaving(10));
   assert.is(limiter.state, "ready");
   await limiter.close();
-  assert.equal([limiter.state, store.batchIds.length], ["closed", 0]);
+  assert.equal([limiter.state, store.batches.length], ["closed", 0]);
 });
 
 closing.run();
 
-const away = suite("remote limiters, close while the store is away");
+const away = suite("remote limiters, close while the store is unavailable");
 let timers: FakeTimers.Clock;
 
 away.before.each(() => {
@@ -156,7 +156,7 @@ away.after.each(() => {
 });
 
 for (const patient of [false, true]) {
-  away(`it takes no longer than timeoutMs, and no timer is left; patient: ${patient}`, async () => {
+  away(`close takes at most timeoutMs, and leaves no timer; waitForStore: ${patient}`, async () => {
     const { store, limiter } = onHand(unsaving(10), {
       ...{
         whenUnavailable: patient ? "wait" : "throw",
@@ -188,13 +188,13 @@ for (const patient of [false, true]) {
       assert.instance(error, patient ? LimiterClosedError : StoreUnavailableError);
     }
     assert.is(timers.countTimers(), 0);
-    // a reply that comes now is for nobody, and sets nothing going
+    // a reply that comes now has no receiver, and starts nothing
     await store.deliver();
     await timers.tickAsync(5000);
     assert.is(timers.countTimers(), 0);
   });
 
-  away(`nor where it fails at once; patient: ${patient}`, async () => {
+  away(`close leaves no timer where a batch fails at once; waitForStore: ${patient}`, async () => {
     const { store, limiter } = onHand(unsaving(10), {
       ...{
         whenUnavailable: patient ? "wait" : "throw",
@@ -211,15 +211,15 @@ for (const patient of [false, true]) {
     await timers.tickAsync(300);
     await done;
     for (const { status } of await asked) assert.is(status, "rejected");
-    const { length } = store.batchIds;
+    const { length } = store.batches;
     await timers.tickAsync(5000);
-    assert.is(store.batchIds.length, length);
+    assert.is(store.batches.length, length);
     assert.is(timers.countTimers(), 0);
   });
 }
 
 for (const whenUnavailable of ["throw", "allow", "local"] as const) {
-  away(`those who share its connection look on for the store: ${whenUnavailable}`, async () => {
+  away(`other limiters of the connection go on probing: ${whenUnavailable}`, async () => {
     const clock = new FakeClock();
     const store = new HandStore(clock, new Breaker());
     const options = { clock, store, whenUnavailable, timeoutMs: 300, instances: () => 2 };
@@ -247,7 +247,7 @@ for (const whenUnavailable of ["throw", "allow", "local"] as const) {
 }
 
 for (const whenUnavailable of ["throw", "allow", "local"] as const) {
-  away(`nothing is awaited where nothing is under way: ${whenUnavailable}`, async () => {
+  away(`close waits for nothing when nothing is in flight: ${whenUnavailable}`, async () => {
     const store = new HandStore(new FakeClock(), new Breaker());
     const options = { store, whenUnavailable, timeoutMs: 300, instances: () => 2 };
     const { limiter } = onHand(unsaving(10), options);
@@ -270,7 +270,7 @@ for (const whenUnavailable of ["throw", "allow", "local"] as const) {
   });
 }
 
-away("a batch that leaves while it closes does not outlive it", async () => {
+away("a batch that leaves during close does not outlive it", async () => {
   const { store, limiter } = onHand(unsaving(10), { timeoutMs: 300 });
   store.held = true;
   const gone = failure(() => limiter.acquire());

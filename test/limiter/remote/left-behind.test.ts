@@ -1,4 +1,6 @@
-/** What aborted callers of one process cost the callers of other processes that wait behind them. */
+/**
+ * What aborted callers of one process cost the callers of other processes that wait behind them.
+ */
 import * as assert from "uvu/assert";
 import { StoreRateLimiter } from "../../../src/store.ts";
 import { FakeClock, memoryStore } from "../../../src/testing/index.ts";
@@ -7,7 +9,7 @@ import { suite } from "../../support/suite.ts";
 const RATE = 10;
 const ABORTED = 20;
 
-const test = suite("aborted callers in front of other processes");
+const test = suite("aborted callers ahead of other processes");
 
 async function make() {
   const clock = new FakeClock();
@@ -40,7 +42,7 @@ test("all permits come back if no other process waits behind them", async () => 
   assert.ok((await waitOf(there)) <= 1000 / RATE);
 });
 
-test("a caller behind them keeps its instant, and the next one follows it: nothing else is lost", async () => {
+test("a caller behind them keeps its instant, and the next caller follows it: nothing else is lost", async () => {
   const { there, leave, waitOf } = await make();
   const behind = await waitOf(there);
   assert.is(behind, ((ABORTED + 1) * 1000) / RATE);

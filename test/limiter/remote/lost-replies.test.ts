@@ -1,4 +1,4 @@
-/** The connection broke after the store had run a batch: the client sent it again. */
+/** The connection broke after the store had run a batch, and the client sent the batch again. */
 import FakeTimers from "@sinonjs/fake-timers";
 import * as assert from "uvu/assert";
 import { smoothBursty } from "../../../src/index.ts";
@@ -21,7 +21,7 @@ lost.after.each(() => {
   timers.uninstall();
 });
 
-/** A limiter that has been used for 10 permits a second, and has none left. */
+/** A limiter that has been used at 10 permits a second, and has none left. */
 async function make(options: Partial<RemoteOptions> = {}) {
   const ten = smoothBursty({ permitsPerSecond: 10 });
   const made = onHand(ten, { instances: () => 1, ...options });
@@ -52,7 +52,7 @@ lost("a request for permits fails, and is charged once", async () => {
   }
 });
 
-lost("a look fails where others of its batch had changed something", async () => {
+lost("a peek fails if other requests of its batch changed the state", async () => {
   const { limiter, store } = await make();
   store.lostReplies = 1;
   const [charged, looked] = await Promise.allSettled([limiter.charge(1), limiter.peek()]);
@@ -62,7 +62,7 @@ lost("a look fails where others of its batch had changed something", async () =>
   assert.is((await limiter.peek()).waitMs, 100);
 });
 
-lost("changes are done once, and resolve", async () => {
+lost("changes are made once, and resolve", async () => {
   const { limiter, store, nextFree } = await make();
   const reservation = await limiter.reserve(10);
   const changes = [
@@ -82,7 +82,7 @@ lost("changes are done once, and resolve", async () => {
   assert.is(await reservation.cancel(), true);
 });
 
-lost('with "wait" callers are served in order, and one batch more is taken at most', async () => {
+lost('with "wait" callers are served in order, and at most one batch more is charged', async () => {
   const { clock, limiter, store, pass } = await make({ whenUnavailable: "wait" });
   const began = clock.now();
   store.lostReplies = 1;
@@ -90,7 +90,7 @@ lost('with "wait" callers are served in order, and one batch more is taken at mo
   await Promise.resolve();
   const later = watch(clock, limiter.acquire(3));
   await pass(0);
-  // the store is looked for once more, since the connection has broken
+  // the store is probed once more, since the connection broke
   await pass(50);
   for (let i = 0; i < 20; i++) await pass(100);
   assert.equal(
@@ -111,7 +111,7 @@ lost('with "local" and "allow" callers are answered in this process', async () =
   }
 });
 
-lost("a caller that has left meanwhile stays gone", async () => {
+lost("a caller that left meanwhile is not served", async () => {
   const { limiter, store, nextFree } = await make();
   store.held = true;
   store.lostReplies = 1;
@@ -125,7 +125,7 @@ lost("a caller that has left meanwhile stays gone", async () => {
   assert.is(await nextFree(), 100);
 });
 
-lost("late: a change is done, and a request for permits is not granted", async () => {
+lost("a late reply: a change is made, and a request for permits is not granted", async () => {
   const { clock, limiter, store, pass } = await make({ whenUnavailable: "wait" });
   await limiter.charge(20);
   store.held = true;

@@ -26,7 +26,7 @@ const gone = new Error("gone");
 const none = { granted: 0, refused: 0, cancelled: 0, waiting: 0 };
 const calm = { failed: 0, outages: 0, unavailableMs: 0, grantedInOutages: 0, rollbacks: 0 };
 
-/** A limiter whose store is away while `store.away` is set; both clocks move together. */
+/** A limiter whose store is unavailable while `store.away` is set; both clocks move together. */
 function make(
   options: Partial<RemoteOptions> = {},
   policy = smoothBursty({ permitsPerSecond: 10 }),
@@ -40,7 +40,7 @@ function make(
   return { ...made, pass };
 }
 
-test("what the store grants and refuses is told as by a limiter in this process", async () => {
+test("a remote limiter reports the store's grants and refusals like a local one", async () => {
   const { limiter, pass } = make();
   const first = [limiter.acquire(3), limiter.acquire(), limiter.tryAcquire(2, 399)];
   assert.equal(limiter.stats, { ...none, ...calm, waiting: 3 });
@@ -63,7 +63,7 @@ test("what the store grants and refuses is told as by a limiter in this process"
   assert.equal([limiter.state, heard()], ["ready", []]);
 });
 
-test("on Redis, too: reservations, cancelled waits, a full queue", async () => {
+test("a limiter on Redis reports reservations, cancelled waits and a full queue too", async () => {
   const { limiter, pass } = make({ maxWaiting: 3 });
   await limiter.reserve(5);
   const reservation = await limiter.reserve(2);
@@ -97,7 +97,7 @@ test("on Redis, too: reservations, cancelled waits, a full queue", async () => {
   assert.equal(limiter.stats, { ...none, ...calm, granted: 2, refused: 2, cancelled: 2 });
 });
 
-test("throw: the first failure is told, and the first answer", async () => {
+test("throw: the first failure and the first reply are reported", async () => {
   const { limiter, store, pass } = make();
   await limiter.tryAcquire();
   store.away = gone;
@@ -121,7 +121,7 @@ test("throw: the first failure is told, and the first answer", async () => {
   assert.equal([limiter.state, limiter.stats.unavailableMs], ["ready", 500]);
 });
 
-test("throw: a store that does not answer in time is away, until a probe finds it", async () => {
+test("throw: a store that does not answer in time is unavailable until a probe finds it", async () => {
   const { limiter, store, pass } = make({ timeoutMs: 100 });
   store.held = true;
   const failed = failure(() => limiter.acquire());
@@ -138,10 +138,10 @@ test("throw: a store that does not answer in time is away, until a probe finds i
 
 for (const [whenUnavailable, granted, refused] of [
   ["allow", 15, 0],
-  // of the 10 permits in store one half is this process' own, and the next request is lent
+  // of the 10 stored permits this process owns one half, and the next request is lent
   ["local", 10, 1],
 ] as const) {
-  test(`${whenUnavailable}: tells what was granted meanwhile without the store`, async () => {
+  test(`${whenUnavailable}: reports what was granted during an outage`, async () => {
     const { limiter, store, pass } = make({ whenUnavailable, instances: () => 2 });
     await limiter.charge(1);
     await pass(10_000);
@@ -162,7 +162,7 @@ for (const [whenUnavailable, granted, refused] of [
   });
 }
 
-test("local: waits, reservations and cancellations of an outage are told, too", async () => {
+test("local: waits, reservations and cancellations during an outage are reported too", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "local", instances: () => 1 });
   store.away = gone;
   await limiter.acquire(2);
@@ -184,7 +184,7 @@ test("local: waits, reservations and cancellations of an outage are told, too", 
   ]);
 });
 
-test("local: who waits in vain since there is a pause is told with its wait", async () => {
+test("local: a waiter that a pause makes too late is reported with its wait", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "local", instances: () => 1 });
   store.away = gone;
   await limiter.acquire(5);
@@ -197,14 +197,14 @@ test("local: who waits in vain since there is a pause is told with its wait", as
   assert.equal(heard(), [["refused", refused]]);
 });
 
-test("who is due when the store comes back was granted meanwhile", async () => {
+test("a waiter that is due when the store recovers counts as granted in the outage", async () => {
   const { limiter, clock, store } = make({ whenUnavailable: "local", instances: () => 1 });
   store.away = gone;
   await limiter.acquire(2);
   const wait = limiter.acquire();
   await turn();
   store.away = undefined;
-  // the clock is there, its timers are not
+  // the clock is at the instant, its timers have not fired yet
   clock.now = () => 200;
   await timers.tickAsync(1000);
   await wait;
@@ -212,7 +212,7 @@ test("who is due when the store comes back was granted meanwhile", async () => {
   assert.equal([recovered?.[1].granted, limiter.stats.grantedInOutages], [3, 3]);
 });
 
-test("wait: who waited for the store is told to have waited; a try ends in time", async () => {
+test("wait: a caller that waited for the store is reported with its wait; a try ends in time", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "wait" });
   store.away = gone;
   const wait = limiter.acquire();
@@ -232,7 +232,7 @@ test("wait: who waited for the store is told to have waited; a try ends in time"
   });
 });
 
-test("wait: who gave up before the store was away is not told of when its time is over", async () => {
+test("wait: a waiter that left before the outage is not reported when its time-out ends", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "wait" });
   store.held = true;
   const first = limiter.acquire();
@@ -255,7 +255,7 @@ test("wait: who gave up before the store was away is not told of when its time i
   heard();
 });
 
-test("wait: nor is who was told an error", async () => {
+test("wait: a caller that got an error is not reported again", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "wait" });
   store.held = true;
   const first = limiter.acquire();
@@ -271,7 +271,7 @@ test("wait: nor is who was told an error", async () => {
   heard();
 });
 
-test("wait: a try that is asked for again still ends in time", async () => {
+test("wait: a try that is requested again still ends in time", async () => {
   const { limiter, store, pass } = make({ whenUnavailable: "wait", timeoutMs: 100 });
   await limiter.acquire(20);
   store.held = true;
@@ -289,7 +289,7 @@ test("wait: a try that is asked for again still ends in time", async () => {
   heard();
 });
 
-test("an error that waiting does not mend is no outage", async () => {
+test("an error that waiting cannot fix is no outage", async () => {
   for (const whenUnavailable of ["throw", "wait", "allow"] as const) {
     const { limiter, store } = make({ whenUnavailable });
     store.away = new Error("WRONGTYPE");
@@ -299,7 +299,7 @@ test("an error that waiting does not mend is no outage", async () => {
   assert.equal(heard(), []);
 });
 
-test("all keys of a limiter have one outage and one set of counters", async () => {
+test("all keys of a limiter share one outage and one set of counters", async () => {
   let away = false;
   const redis = {
     runScript: () => Promise.reject(away ? gone : new Error("WRONGTYPE")),
@@ -318,7 +318,7 @@ test("all keys of a limiter have one outage and one set of counters", async () =
   assert.equal([event, key], ["refused", "ann"]);
 });
 
-test("wait: of all keys for which somebody waits, one at a time looks for the store", async () => {
+test("wait: of all keys with waiters, one at a time probes the store", async () => {
   let probes = 0;
   const redis = {
     runScript: (_: unknown, __: unknown, args: readonly string[]) => {
@@ -340,7 +340,7 @@ test("wait: of all keys for which somebody waits, one at a time looks for the st
   heard();
 });
 
-test("an outage lasts no longer than the limiter", async () => {
+test("an outage ends with its limiter at the latest", async () => {
   const { limiter, store } = make();
   const leases = new HandLeaseStore();
   const places = new RemoteConcurrency(leases, "key", 1, {
@@ -360,7 +360,7 @@ test("an outage lasts no longer than the limiter", async () => {
   heard();
 });
 
-test("places: waits, refusals, cancellations, failures, outages", async () => {
+test("leases: waits, refusals, cancellations, failures, outages", async () => {
   const store = new HandLeaseStore();
   const limiter = new RemoteConcurrency(store, "key", 1, {
     ...{ name: "pages", leaseMs: 9000, maxWaiting: 2, timeoutMs: 100 },
@@ -412,7 +412,7 @@ test("places: waits, refusals, cancellations, failures, outages", async () => {
   assert.equal([limiter.state, limiter.stats.cancelled], ["closed", 2]);
 });
 
-test("places that are let in while the store is away are told when it is back", async () => {
+test("leases that are granted during an outage are reported after recovery", async () => {
   const store = new HandLeaseStore();
   const limiter = new RemoteConcurrency(store, "key", 2, {
     ...{ name: "pages", leaseMs: 9000, maxWaiting: 5, timeoutMs: 100 },

@@ -40,7 +40,7 @@ type Deed =
   | { readonly verb: "pass"; readonly ms: number }
   | { readonly verb: "ask"; readonly instance: number; readonly permits: number }
   | { readonly verb: "wait"; readonly instance: number; readonly permits: number }
-  /** All that there is. */
+  /** All permits that are available. */
   | { readonly verb: "drain"; readonly instance: number }
   | { readonly verb: "outage"; readonly cut: readonly boolean[] };
 
@@ -70,7 +70,10 @@ const deed: fc.Arbitrary<Deed> = fc.oneof(
   },
 );
 
-/** What was used in all, and when the last of it; and how often an instance went by its share. */
+/**
+ * The permits used in all, the instant of the last use, and how often an instance granted from its
+ * share.
+ */
 async function play(policy: Policy, deeds: readonly Deed[]) {
   const clock = new FakeClock();
   const store = new HandStore(clock);
@@ -97,7 +100,7 @@ async function play(policy: Policy, deeds: readonly Deed[]) {
     if (deed.verb === "pass") {
       await pass(deed.ms);
     } else if (deed.verb === "outage") {
-      // all have heard the same: what they do not know of each other comes on top
+      // all instances know the same last report: what they do not know of each other comes on top
       await pass(60);
       await Promise.all(limiters.map((limiter) => limiter.peek()));
       ways.forEach((way, i) => {
@@ -106,7 +109,7 @@ async function play(policy: Policy, deeds: readonly Deed[]) {
       });
       const cut = ways.filter(({ isCut }) => isCut).length;
       if (cut < INSTANCES) partial += cut;
-      // whoever is back has found out
+      // an instance that is back has noticed it
       if (!deed.cut.every((isCut) => isCut)) await pass(1000);
     } else if (deed.verb === "drain") {
       while (await limiters[deed.instance]?.tryAcquire()) used += 1;
@@ -141,9 +144,10 @@ outages.after.each(() => {
 });
 
 for (const [name, { at }] of pacedSamples) {
-  outages(`${name}: all together stay within the bound, through any outages`, async () => {
+  outages(`${name}: all instances together stay within the bound in any outage`, async () => {
     const policy = at(RATE);
-    // just after 0: an edge of a window may lie there. A queue that may be long bounds nothing here
+    // just after 0: the edge of a window may be there. A queue that may be long has no useful bound
+    // here
     const capacity = policy.algorithm.bound(policy, 1, LARGEST);
     if (capacity > 100) return;
     const history = fc.array(deed, { minLength: 5, maxLength: 25, size: "max" });

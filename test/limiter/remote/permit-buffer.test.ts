@@ -19,7 +19,7 @@ const told = (parts: readonly Part[]) => parts.map(({ chunk, permits }) => [chun
 
 const test = suite("permit buffer");
 
-test("the earliest goes first, however they came", () => {
+test("the earliest permits leave first, in whichever order they arrived", () => {
   const buffer = bufferOf([30, 1], [10, 2], [20, 3], [30, 4]);
   assert.is(buffer.left, 10);
   assert.equal(
@@ -39,7 +39,7 @@ test("the earliest goes first, however they came", () => {
   assert.equal([buffer.left, buffer.head?.due, buffer.head?.left], [6, 20, 1]);
 });
 
-test("what is put back lies where it lay", () => {
+test("permits that are put back return to their place", () => {
   const buffer = bufferOf([10, 2], [20, 3], [30, 1]);
   const parts: Part[] = [];
   buffer.draw(4, parts);
@@ -47,7 +47,7 @@ test("what is put back lies where it lay", () => {
   assert.equal([buffer.left, buffer.dueOf(2), buffer.dueOf(3), buffer.dueOf(6)], [6, 10, 20, 30]);
 });
 
-test("what is too much is taken away from the end", () => {
+test("surplus permits are removed from the end", () => {
   const buffer = bufferOf([10, 2], [20, 3], [30, 1]);
   assert.equal(told(buffer.dropBeyond(3)), [
     [30, 1],
@@ -61,7 +61,7 @@ test("what is too much is taken away from the end", () => {
   assert.equal([buffer.left, buffer.head, buffer.dropBeyond(0)], [0, undefined, []]);
 });
 
-test("neither mints nor loses, whatever happens in whichever order", async () => {
+test("random operations neither create nor lose permits", async () => {
   const size = fc.constantFrom(0.1, 0.3, 1, 2, 7);
   const step = fc.oneof(
     fc.record({ kind: fc.constant("add" as const), due: fc.nat(50), size }),

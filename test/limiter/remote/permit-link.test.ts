@@ -37,9 +37,9 @@ interface SentBatch {
   fail(error: unknown): void;
 }
 
-/** Answers when it is told to. */
+/** Answers when a test says so. */
 class HandStore implements Store {
-  readonly batchIds: SentBatch[] = [];
+  readonly batches: SentBatch[] = [];
   readonly breaker: Breaker | undefined;
 
   constructor(breaker?: Breaker) {
@@ -61,7 +61,7 @@ class HandStore implements Store {
     now: number | undefined,
   ): Promise<StoreReply> {
     return new Promise((resolve, reject) => {
-      this.batchIds.push({
+      this.batches.push({
         ...{ key, declared, requests, now, fail: reject },
         reply: (answers, inForce = declared) => resolve({ inForce, answers }),
       });
@@ -69,7 +69,7 @@ class HandStore implements Store {
   }
 
   get last(): SentBatch {
-    return this.batchIds.at(-1) as SentBatch;
+    return this.batches.at(-1) as SentBatch;
   }
 
   /** Grants everything. */
@@ -84,7 +84,7 @@ function countOf(request: StoreRequest): number {
   return request.verb === "reserve" ? request.count : 1;
 }
 
-/** What became of a request. */
+/** The outcome of a request. */
 class TestCall implements PermitRequest {
   gone = false;
   readonly told: Answer[] = [];
@@ -121,7 +121,7 @@ class TestCall implements PermitRequest {
   }
 }
 
-/** Fails, as "throw" does, at the first error and at the client's word. */
+/** Fails, as "throw" does, at the first error and when the client reports a lost connection. */
 class FailEarly extends ThrowWhenUnavailable {
   override readonly awayOnError = true;
   override readonly awayOnDisconnect = true;
@@ -205,13 +205,13 @@ function withTimers(title: string) {
 
 const sharing = withTimers("permit link, sharing");
 
-sharing("a lone call leaves with the microtasks of its turn", async () => {
+sharing("a lone call leaves in the microtasks of its turn", async () => {
   const { store, ask } = make();
   const call = new TestCall();
   ask(call);
-  assert.is(store.batchIds.length, 0);
+  assert.is(store.batches.length, 0);
   await Promise.resolve();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   const { key, declared, now, requests } = store.last;
   assert.equal([key, declared, now], ["key", "s5", undefined]);
   const request = { verb: "reserve", amount: 1, longest: Infinity, late: 0, count: 1 };
@@ -220,14 +220,14 @@ sharing("a lone call leaves with the microtasks of its turn", async () => {
   assert.equal([call.told, call.sentAt], [[GRANTED], 77]);
 });
 
-sharing("calls of one turn travel together, and each gets its own answer", async () => {
+sharing("calls of one turn share a batch, and each gets its own reply", async () => {
   const { store, ask, send } = make();
   const calls = [...many(3), new TestCall(2), new TestCall(2, 5), ...many(2)];
   ask(...calls.slice(0, 5));
   const charged = send(() => ({ verb: "charge", amount: 1 }));
   ask(...calls.slice(5));
   await microtasks();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(packed(store.last), "1x3 2x1 2x1 charge 1x2");
   const answers = Array.from({ length: 8 }, (_, i) => answerOf(i));
   store.last.reply(answers);
@@ -239,7 +239,7 @@ sharing("calls of one turn travel together, and each gets its own answer", async
   assert.equal((await charged).wait, 5);
 });
 
-sharing("neighbours are one request where they ask the same of each policy", async () => {
+sharing("neighbours become one request where they ask the same of each policy", async () => {
   const { store, ask } = make();
   const amounts: Amount[] = [
     [1, 2],
@@ -253,7 +253,7 @@ sharing("neighbours are one request where they ask the same of each policy", asy
   assert.is(packed(store.last), "1,2x2 1,x2 2,1x1");
 });
 
-sharing("calls that come during a batch take the next one, in their order", async () => {
+sharing("calls during a batch take the next one, in their order", async () => {
   const { store, ask } = make();
   ask(new TestCall(1));
   await microtasks();
@@ -261,21 +261,21 @@ sharing("calls that come during a batch take the next one, in their order", asyn
   await microtasks();
   ask(new TestCall(3), new TestCall(4));
   await microtasks();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   await store.grant();
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
   assert.is(packed(store.last), "2x1 3x1 4x1");
   await store.grant();
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
 });
 
-sharing("who has gone before the batch leaves does not travel", async () => {
+sharing("a call that is abandoned before the batch leaves is not sent", async () => {
   const { store, ask } = make();
   const calls = many(3);
   ask(...calls);
   for (const call of calls) call.gone = true;
   await microtasks();
-  assert.is(store.batchIds.length, 0);
+  assert.is(store.batches.length, 0);
   const [first, second, third] = many(3) as [TestCall, TestCall, TestCall];
   ask(first, second, third);
   second.gone = true;
@@ -288,7 +288,7 @@ sharing("who has gone before the batch leaves does not travel", async () => {
   assert.equal([third.told, third.undone], [[GRANTED], []]);
 });
 
-sharing("no batch is longer than 4096 calls; the rest takes the next ones", async () => {
+sharing("no batch is longer than 4096 calls; the others take the next batches", async () => {
   const { store, ask } = make();
   const calls = many(10_000);
   ask(...calls);
@@ -297,11 +297,11 @@ sharing("no batch is longer than 4096 calls; the rest takes the next ones", asyn
     assert.is(packed(store.last), expected);
     await store.grant();
   }
-  assert.is(store.batchIds.length, 3);
+  assert.is(store.batches.length, 3);
   assert.ok(calls.every(({ told }) => told.length === 1));
 });
 
-sharing("the time and the lateness are those of the departure", async () => {
+sharing("a batch carries the time and the lateness of its departure", async () => {
   let now = 5;
   let late = 3;
   const { store, ask } = make({ now: () => now, lateBy: () => late, epoch: 0 });
@@ -315,7 +315,7 @@ sharing("the time and the lateness are those of the departure", async () => {
   assert.is(call.sentAt, 5);
 });
 
-sharing("the numbers in force are those of the last reply", async () => {
+sharing("the policies in force are those of the last reply", async () => {
   const { store, inForce, ask } = make();
   assert.is(inForce.numbers, "s5");
   ask(new TestCall());
@@ -329,37 +329,34 @@ sharing.run();
 
 const trouble = withTimers("permit link, trouble");
 
-trouble(
-  "an error is everybody's who travelled, with its cause; the next batch leaves",
-  async () => {
-    const { store, ask } = make();
-    const calls = many(3);
-    ask(...calls);
-    await microtasks();
-    const waiting = new TestCall(2);
-    ask(waiting);
-    const [gone] = calls as [TestCall];
-    gone.gone = true;
-    const cause = new Error("WRONGTYPE");
-    store.last.fail(cause);
-    await microtasks();
-    assert.equal(
-      calls.map(({ failures }) => failures.length),
-      [0, 1, 1],
-    );
-    const [error] = (calls[1] as TestCall).failures as [StoreUnavailableError];
-    assert.is(error.cause, cause);
-    assert.is(error.code, "STORE_UNAVAILABLE");
-    assert.equal(error.facts, { limiter: "test", timeoutMs: 1000 });
-    assert.match(error.message, /"test".*WRONGTYPE/);
-    assert.is(packed(store.last), "2x1");
-    await store.grant();
-    assert.equal(waiting.told, [GRANTED]);
-    assert.is(timers.countTimers(), 0);
-  },
-);
+trouble("an error rejects each call of its batch with the cause; the next one leaves", async () => {
+  const { store, ask } = make();
+  const calls = many(3);
+  ask(...calls);
+  await microtasks();
+  const waiting = new TestCall(2);
+  ask(waiting);
+  const [gone] = calls as [TestCall];
+  gone.gone = true;
+  const cause = new Error("WRONGTYPE");
+  store.last.fail(cause);
+  await microtasks();
+  assert.equal(
+    calls.map(({ failures }) => failures.length),
+    [0, 1, 1],
+  );
+  const [error] = (calls[1] as TestCall).failures as [StoreUnavailableError];
+  assert.is(error.cause, cause);
+  assert.is(error.code, "STORE_UNAVAILABLE");
+  assert.equal(error.facts, { limiter: "test", timeoutMs: 1000 });
+  assert.match(error.message, /"test".*WRONGTYPE/);
+  assert.is(packed(store.last), "2x1");
+  await store.grant();
+  assert.equal(waiting.told, [GRANTED]);
+  assert.is(timers.countTimers(), 0);
+});
 
-trouble("nobody pays for the outage: late once, then at once, until it is back", async () => {
+trouble("an outage costs one time-out: later calls fail at once until recovery", async () => {
   const { store, link, inForce, ask } = make();
   const first = new TestCall();
   ask(first);
@@ -372,22 +369,26 @@ trouble("nobody pays for the outage: late once, then at once, until it is back",
   const [error] = first.failures as [StoreUnavailableError];
   assert.match(error.message, "no answer within 1000 ms");
   assert.is((error.cause as Error).name, "TimeoutError");
-  assert.is(second.failures.length, 1, "it has not left, and does not wait any longer");
+  assert.is(second.failures.length, 1, "it has not left, and fails without waiting");
   assert.ok(link.isAway);
   const third = new TestCall(3);
   ask(third);
   assert.equal(third.failures[0]?.cause, error.cause);
 
   first.returnToStore = (answer) => link.returnToStore(1, answer);
-  store.batchIds[0]?.reply([answerOf(5, [3])], "s6");
+  store.batches[0]?.reply([answerOf(5, [3])], "s6");
   await microtasks();
   assert.is(inForce.numbers, "s6");
-  assert.is(store.batchIds.length, 1, "too late an answer: it is away still");
+  assert.is(
+    store.batches.length,
+    1,
+    "the reply is too late: the store still counts as unavailable",
+  );
   await timers.tickAsync(25);
   assert.is(packed(store.last), "pause");
   await store.grant();
   assert.not(link.isAway);
-  // what is given back goes first
+  // give-backs are sent first
   assert.equal(store.last.requests, [{ verb: "back", amount: 1, receipts: [3] }]);
   await store.grant();
   const fourth = new TestCall(4);
@@ -397,17 +398,17 @@ trouble("nobody pays for the outage: late once, then at once, until it is back",
   assert.equal([fourth.told, fourth.failures], [[GRANTED], []]);
   assert.equal([second.told, second.undone, second.failures.length], [[], [], 1]);
   await timers.tickAsync(10_000);
-  assert.is(store.batchIds.length, 4);
+  assert.is(store.batches.length, 4);
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("looked for with longer and longer pauses; the first answer will do", async () => {
+trouble("probes have longer and longer pauses; the first reply ends the outage", async () => {
   const { store, ask } = make({ timeoutMs: 5000 });
   ask(new TestCall());
   await timers.tickAsync(5000);
   for (let probes = 1; probes <= 9; probes++) {
     const before = timers.now;
-    while (store.batchIds.length === probes) await timers.tickAsync(1);
+    while (store.batches.length === probes) await timers.tickAsync(1);
     const longest = Math.min(1000, 25 * 2 ** (probes - 1));
     const pause = timers.now - before;
     assert.ok(pause >= Math.floor(longest / 2) && pause <= longest + 1, `pause ${pause} ms`);
@@ -417,11 +418,11 @@ trouble("looked for with longer and longer pauses; the first answer will do", as
   }
   await timers.tickAsync(1000);
   await store.grant();
-  // neither a late grant nor a late failure of the lost batch matters to those who come now
+  // neither a late grant nor a late failure of the lost batch affects later calls
   const next = new TestCall(3);
   ask(next);
   await microtasks();
-  store.batchIds[0]?.fail(new Error("connection lost"));
+  store.batches[0]?.fail(new Error("connection lost"));
   await microtasks();
   await store.grant();
   assert.equal(next.told, [GRANTED]);
@@ -433,38 +434,38 @@ trouble("a probe that is not answered in time is followed by another", async () 
   const { store, ask, link } = make({ timeoutMs: 1e6 });
   ask(new TestCall());
   await timers.tickAsync(1e6 + 25);
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
   await timers.tickAsync(1e6 - 25);
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
   await timers.tickAsync(100);
-  assert.is(store.batchIds.length, 3);
-  // too slow is no better than away
-  store.batchIds[1]?.reply([]);
+  assert.is(store.batches.length, 3);
+  // a store that is too slow counts as unavailable
+  store.batches[1]?.reply([]);
   await microtasks();
   assert.ok(link.isAway);
-  store.batchIds[2]?.reply([]);
+  store.batches[2]?.reply([]);
   await microtasks();
   assert.not(link.isAway);
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("a probe tells all who share the connection, whoever has sent it", async () => {
+trouble("one probe informs all links of the connection, whichever link sent it", async () => {
   const store = new HandStore(new Breaker());
   const links = ["a", "b"].map((key) => make({ store, key }).link);
   const calls = many(3);
   links[0]?.send(calls[0] as TestCall);
   await timers.tickAsync(1000);
   links[1]?.send(calls[1] as TestCall);
-  assert.is(calls[1]?.failures.length, 1, "it does not try for itself");
-  assert.is(store.batchIds.length, 1);
+  assert.is(calls[1]?.failures.length, 1, "the second link fails without a try of its own");
+  assert.is(store.batches.length, 1);
   await timers.tickAsync(25);
-  assert.is(store.batchIds.length, 2, "one probe for both");
+  assert.is(store.batches.length, 2, "one probe for both");
   store.last.fail(new Error("refused"));
   await timers.tickAsync(50);
   assert.equal(
-    store.batchIds.slice(1).map(({ key }) => key),
+    store.batches.slice(1).map(({ key }) => key),
     ["a", "b"],
-    "by turns",
+    "in turn",
   );
   await store.grant();
   assert.equal(
@@ -478,7 +479,7 @@ trouble("a probe tells all who share the connection, whoever has sent it", async
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("whoever was about to leave when the store was lost stays", async () => {
+trouble("calls that were about to leave when the store was lost are not sent", async () => {
   const breaker = new Breaker();
   const { store, link } = make({ store: new HandStore(breaker), when: "early" });
   const calls = many(5) as [TestCall, TestCall, TestCall, TestCall, TestCall];
@@ -494,8 +495,8 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
     calls.map(({ failures }) => failures.length),
     [1, 1, 0, 0, 0],
   );
-  assert.is(store.batchIds.length, 0);
-  // found again within the same turn: one batch leaves, not two
+  assert.is(store.batches.length, 0);
+  // the store recovers within the same turn: one batch leaves, not two
   breaker.close();
   link.send(calls[2]);
   breaker.join(other, new Error("gone"));
@@ -503,13 +504,13 @@ trouble("whoever was about to leave when the store was lost stays", async () => 
   breaker.close();
   link.send(calls[4]);
   await microtasks();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   await store.grant();
   assert.is(calls[4].told.length, 1);
   breaker.leave(other);
 });
 
-trouble("who has only something to give back is not idle", async () => {
+trouble("a link with only give-backs left is not idle", async () => {
   const { store, link, ask } = make();
   ask(new TestCall());
   await timers.tickAsync(1000);
@@ -522,7 +523,7 @@ trouble("who has only something to give back is not idle", async () => {
   assert.ok(link.isIdle && !link.isAway);
 });
 
-trouble("who yields goes at the client's word, and at the first failure", async () => {
+trouble("failOnDisconnect: a call fails on a disconnect or at the first failure", async () => {
   const breaker = new Breaker();
   const { store, link: yielding } = make({ store: new HandStore(breaker), when: "early" });
   const { link: failing } = make({ store });
@@ -545,10 +546,10 @@ trouble("who yields goes at the client's word, and at the first failure", async 
 
   breaker.disconnected(new Error("closed"));
   failing.send(calls[2]);
-  assert.is(calls[2].failures.length, 0, "it may get through in time");
+  assert.is(calls[2].failures.length, 0, "the call may get through in time");
   yielding.send(calls[3]);
   assert.match(`${calls[3].failures[0]?.cause}`, "closed");
-  // the first answer shows that it is there
+  // the first reply shows that the store is available
   await microtasks();
   await store.grant();
   assert.equal([calls[2].told, yielding.isAway, breaker.isOpen], [[GRANTED], false, false]);
@@ -560,7 +561,7 @@ trouble("who yields goes at the client's word, and at the first failure", async 
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("a queue that never empties makes nobody's time run out", async () => {
+trouble("a queue that never empties makes no call time out", async () => {
   const { store, ask } = make();
   const calls = many(6000);
   ask(...calls);
@@ -568,7 +569,7 @@ trouble("a queue that never empties makes nobody's time run out", async () => {
     await timers.tickAsync(100);
     const { length } = calls.filter(({ failures }) => failures.length > 0);
     assert.is(length, 0, `${length} calls failed after ${round * 100} ms`);
-    // whoever is answered asks again at once
+    // each answered call is followed by a new one at once
     const next = many(4096);
     calls.push(...next);
     ask(...next);
@@ -576,7 +577,7 @@ trouble("a queue that never empties makes nobody's time run out", async () => {
   }
 });
 
-trouble("more than 2^31 ms is a long time too", async () => {
+trouble("a time-out of more than 2^31 ms is a long time too", async () => {
   const { store, ask } = make({ timeoutMs: 1e10 });
   const call = new TestCall();
   ask(call);
@@ -586,53 +587,47 @@ trouble("more than 2^31 ms is a long time too", async () => {
   assert.equal(call.told, [GRANTED]);
 });
 
-trouble(
-  "patient: looked for with longer and longer pauses, then asked again in their order",
-  async () => {
-    const { store, ask } = make({ when: "wait" });
-    const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
-    ask(...calls);
+trouble("waitForStore: probes have longer and longer pauses, then calls are resent", async () => {
+  const { store, ask } = make({ when: "wait" });
+  const calls = [new TestCall(1), new TestCall(2), new TestCall(3)];
+  ask(...calls);
+  await microtasks();
+  const pauses: number[] = [];
+  for (let i = 0; i < 9; i++) {
+    store.last.fail(new Error("away"));
     await microtasks();
-    const pauses: number[] = [];
-    for (let i = 0; i < 9; i++) {
-      store.last.fail(new Error("away"));
-      await microtasks();
-      if (i === 0) ask(new TestCall(4));
-      if (i === 1) (calls[1] as TestCall).gone = true;
-      const before = timers.now;
-      const { length } = store.batchIds;
-      while (store.batchIds.length === length) await timers.tickAsync(1);
-      assert.is(packed(store.last), "pause");
-      pauses.push(timers.now - before);
-    }
-    for (const [i, pause] of pauses.entries()) {
-      const mean = Math.min(1000, 25 * 2 ** i);
-      // the fake timers know whole milliseconds only
-      assert.ok(
-        pause >= Math.floor(mean / 2) && pause <= mean * 1.5 + 1,
-        `pause ${i}: ${pause} ms`,
-      );
-    }
-    await store.grant();
-    assert.is(packed(store.last), "1x1 3x1 4x1");
-    await store.grant();
-    assert.equal([calls[0]?.told, calls[0]?.failures], [[GRANTED], []]);
-    assert.equal([calls[1]?.told, calls[1]?.undone], [[], []]);
+    if (i === 0) ask(new TestCall(4));
+    if (i === 1) (calls[1] as TestCall).gone = true;
+    const before = timers.now;
+    const { length } = store.batches;
+    while (store.batches.length === length) await timers.tickAsync(1);
+    assert.is(packed(store.last), "pause");
+    pauses.push(timers.now - before);
+  }
+  for (const [i, pause] of pauses.entries()) {
+    const mean = Math.min(1000, 25 * 2 ** i);
+    // the fake timers count whole milliseconds only
+    assert.ok(pause >= Math.floor(mean / 2) && pause <= mean * 1.5 + 1, `pause ${i}: ${pause} ms`);
+  }
+  await store.grant();
+  assert.is(packed(store.last), "1x1 3x1 4x1");
+  await store.grant();
+  assert.equal([calls[0]?.told, calls[0]?.failures], [[GRANTED], []]);
+  assert.equal([calls[1]?.told, calls[1]?.undone], [[], []]);
 
-    ask(new TestCall(5));
-    await microtasks();
-    store.last.fail(new Error("away again"));
-    await microtasks();
-    const { length } = store.batchIds;
-    await timers.tickAsync(38);
-    assert.is(store.batchIds.length, length + 1);
-    await store.grant();
-    await store.grant();
-    assert.is(timers.countTimers(), 0);
-  },
-);
+  ask(new TestCall(5));
+  await microtasks();
+  store.last.fail(new Error("unavailable again"));
+  await microtasks();
+  const { length } = store.batches;
+  await timers.tickAsync(38);
+  assert.is(store.batches.length, length + 1);
+  await store.grant();
+  await store.grant();
+  assert.is(timers.countTimers(), 0);
+});
 
-trouble("patient: a late answer is as good as one in time", async () => {
+trouble("waitForStore: a late reply still counts", async () => {
   const { store, ask } = make({ when: "wait" });
   const [call, leaver] = [new TestCall(), new TestCall(2)];
   ask(call, leaver);
@@ -644,7 +639,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
   assert.is(behind.delays, 1);
   await timers.tickAsync(38);
   assert.is(packed(store.last), "pause");
-  store.batchIds[0]?.reply([answerOf(7), answerOf(8)]);
+  store.batches[0]?.reply([answerOf(7), answerOf(8)]);
   await microtasks();
   assert.equal([call.told, call.undone], [[answerOf(7)], []]);
   assert.equal([leaver.told, leaver.undone], [[], [answerOf(8)]]);
@@ -654,7 +649,7 @@ trouble("patient: a late answer is as good as one in time", async () => {
   assert.is(timers.countTimers(), 0);
 });
 
-trouble("patient: asked again if the store is back and the batch is lost", async () => {
+trouble("waitForStore: a batch that was lost is sent again after recovery", async () => {
   const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
@@ -662,53 +657,50 @@ trouble("patient: asked again if the store is back and the batch is lost", async
   store.last.reply([]);
   await microtasks();
   assert.is(packed(store.last), "1x1");
-  store.batchIds[0]?.reply([answerOf(7)]);
+  store.batches[0]?.reply([answerOf(7)]);
   await microtasks();
   assert.equal([call.told, call.undone], [[], [answerOf(7)]]);
   await store.grant();
   assert.equal(call.told, [GRANTED]);
 });
 
-trouble(
-  "an answer to who looked for the store before says nothing of the next silence",
-  async () => {
-    const { store, ask } = make({ when: "wait" });
-    const [first, second] = [new TestCall(1), new TestCall(2)];
-    ask(first);
-    await timers.tickAsync(1038);
-    assert.is(packed(store.last), "pause");
-    store.batchIds[0]?.reply([GRANTED]);
-    ask(second);
-    await microtasks();
-    assert.is(packed(store.last), "2x1");
-    await timers.tickAsync(1000);
-    store.batchIds[1]?.reply([]); // the probe of the first silence
-    await microtasks();
-    assert.is(store.batchIds.length, 3);
-    store.batchIds[2]?.reply([GRANTED]);
-    await microtasks();
-    assert.equal([first.told, second.told, second.undone], [[GRANTED], [GRANTED], []]);
-    assert.is(timers.countTimers(), 0);
-  },
-);
+trouble("a late probe reply from an earlier outage does not end the next one", async () => {
+  const { store, ask } = make({ when: "wait" });
+  const [first, second] = [new TestCall(1), new TestCall(2)];
+  ask(first);
+  await timers.tickAsync(1038);
+  assert.is(packed(store.last), "pause");
+  store.batches[0]?.reply([GRANTED]);
+  ask(second);
+  await microtasks();
+  assert.is(packed(store.last), "2x1");
+  await timers.tickAsync(1000);
+  store.batches[1]?.reply([]); // the probe of the first outage
+  await microtasks();
+  assert.is(store.batches.length, 3);
+  store.batches[2]?.reply([GRANTED]);
+  await microtasks();
+  assert.equal([first.told, second.told, second.undone], [[GRANTED], [GRANTED], []]);
+  assert.is(timers.countTimers(), 0);
+});
 
-trouble("the overdue reply and that of who looks for the store come together", async () => {
+trouble("the overdue reply and the probe's reply arrive together", async () => {
   const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1038);
-  store.batchIds[0]?.reply([answerOf(7)]);
-  store.batchIds[1]?.reply([]);
+  store.batches[0]?.reply([answerOf(7)]);
+  store.batches[1]?.reply([]);
   await microtasks();
-  assert.equal([call.told, call.undone, store.batchIds.length], [[answerOf(7)], [], 2]);
+  assert.equal([call.told, call.undone, store.batches.length], [[answerOf(7)], [], 2]);
 });
 
-trouble("patient: and if the batch fails after all", async () => {
+trouble("waitForStore: the overdue batch fails in the end", async () => {
   const { store, ask } = make({ when: "wait" });
   const call = new TestCall();
   ask(call);
   await timers.tickAsync(1000);
-  store.batchIds[0]?.fail(new Error("connection lost"));
+  store.batches[0]?.fail(new Error("connection lost"));
   await timers.tickAsync(38);
   assert.is(packed(store.last), "pause");
   await store.grant();
@@ -728,7 +720,7 @@ for (const fault of [
   "ERR user_script:235: bad argument #2 to 'unpack' (data string too short)",
   "user_script:70: attempt to compare number with nil",
 ]) {
-  trouble(`patient, but waiting does not mend ${fault}`, async () => {
+  trouble(`waitForStore: waiting does not fix ${fault}`, async () => {
     const { store, ask } = make({ when: "wait" });
     const [first, second] = [new TestCall(), new TestCall(2)];
     ask(first);
@@ -754,7 +746,7 @@ for (const fault of [
   "OOM command not allowed when used memory > 'maxmemory'. script: 477f, on @user_script:358.",
   "Too many Cluster redirections. Last error: ReplyError: MOVED 15307 127.0.0.1:18793",
 ]) {
-  trouble(`patient: waiting mends ${fault}`, async () => {
+  trouble(`waitForStore: waiting fixes ${fault}`, async () => {
     const { store, ask } = make({ when: "wait" });
     const call = new TestCall();
     ask(call);
@@ -767,7 +759,7 @@ for (const fault of [
   });
 }
 
-trouble("patient: many more than fit one batch come through after it was away", async () => {
+trouble("waitForStore: more calls than fit one batch succeed after an outage", async () => {
   const { store, ask } = make({ when: "wait" });
   const calls = many(5000);
   ask(...calls);
@@ -791,7 +783,7 @@ const messages = withTimers("permit link, calls");
 
 const decide = (late: number) => ({ verb: "decide", amount: 3, late }) as const;
 
-messages("the answer is the promise's", async () => {
+messages("the reply resolves the promise", async () => {
   const { store, send } = make();
   const arrival = send(decide, { taken: 3 });
   await microtasks();
@@ -799,7 +791,7 @@ messages("the answer is the promise's", async () => {
   assert.equal(await arrival, answerOf(5));
 });
 
-messages("what a late reply says that was taken is given back", async () => {
+messages("permits that a late reply grants are given back", async () => {
   const { store, send } = make();
   const failed = send(decide, { taken: 3 }).catch((error: StoreUnavailableError) => error.code);
   await timers.tickAsync(1000);
@@ -811,7 +803,7 @@ messages("what a late reply says that was taken is given back", async () => {
   await store.grant();
 });
 
-messages("what takes nothing is not given back", async () => {
+messages("a call that takes nothing gives nothing back", async () => {
   const { store, send } = make();
   const failed = send(() => ({ verb: "pause", micros: 5 })).catch(() => "failed");
   await timers.tickAsync(1000);
@@ -819,10 +811,10 @@ messages("what takes nothing is not given back", async () => {
   await store.grant();
   await timers.tickAsync(25);
   await store.grant(); // the probe
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
 });
 
-messages("what is given back in vain is an error for who wants to know", async () => {
+messages("a give-back that fails is an error for callers that await it", async () => {
   const { store, link } = make();
   const given = link.returnToStore(2, answerOf(0, [1])).catch((error) => error.code);
   await microtasks();
@@ -831,7 +823,7 @@ messages("what is given back in vain is an error for who wants to know", async (
   assert.is(await given, "STORE_UNAVAILABLE");
 });
 
-messages("patient: a message waits too", async () => {
+messages("waitForStore: a give-back waits too", async () => {
   const { store, send } = make({ when: "wait" });
   const arrival = send(decide, { taken: 3 });
   await microtasks();
@@ -842,7 +834,7 @@ messages("patient: a message waits too", async () => {
   assert.equal(await arrival, GRANTED);
 });
 
-messages("patient: what must not be done twice may be late, but not lost", async () => {
+messages("waitForStore: a call that must not run twice may be late, but is not lost", async () => {
   const { store, send } = make({ when: "wait" });
   const refund = () =>
     send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false })
@@ -856,11 +848,11 @@ messages("patient: what must not be done twice may be late, but not lost", async
   await timers.tickAsync(1038);
   await store.grant(); // the probe
   assert.is(await lost, "STORE_UNAVAILABLE");
-  assert.is(store.batchIds.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(timers.countTimers(), 0);
 });
 
-messages("patient: what must not be done twice is not asked for again", async () => {
+messages("waitForStore: a call that must not run twice is not sent again", async () => {
   const { store, send } = make({ when: "wait" });
   const refund = send(() => ({ verb: "back", amount: 1, receipts: [] }), { again: false }).catch(
     (error: StoreUnavailableError) => error.code,
@@ -869,7 +861,7 @@ messages("patient: what must not be done twice is not asked for again", async ()
   store.last.fail(new Error("connection lost"));
   assert.is(await refund, "STORE_UNAVAILABLE");
   await timers.tickAsync(10_000);
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
 });
 
 messages.run();

@@ -34,7 +34,7 @@ function open(
   return { ...made, other: onHand(policies, { clock, store }).limiter };
 }
 
-/** Acquires one after the other until then, ms; the instants at which they went. */
+/** Acquires one after the other for `ms`. Returns the instants of the grants. */
 async function drive(clock: FakeClock, limiter: RemoteLimiter, ms: number): Promise<number[]> {
   const instants: number[] = [];
   const end = clock.now() + ms;
@@ -53,58 +53,58 @@ async function drive(clock: FakeClock, limiter: RemoteLimiter, ms: number): Prom
 
 const serving = suite("prefetcher, serving");
 
-serving("one caller: the instants of single requests, and few batches", async () => {
+serving("one caller: the same instants as single requests, and few batches", async () => {
   const { clock, store, limiter } = open(unsaving(1000), 100);
   const instants = await drive(clock, limiter, 1000);
   assert.equal(
     instants.slice(0, 1000),
     Array.from({ length: 1000 }, (_, i) => i),
   );
-  assert.ok(store.batchIds.length <= 21, `${store.batchIds.length} batchIds`);
+  assert.ok(store.batches.length <= 21, `${store.batches.length} batches`);
   assert.is(store.sent(0), "reserve 1 within Infinity x1, reserve 1 within 1000000 x100");
-  // as far beyond those who wait here
+  // that far beyond the local waiters
   assert.is(store.sent(1), "reserve 1 within 1001000 x50");
 });
 
-serving("at a high rate in pieces of a millisecond, the mean exact", async () => {
+serving("a high rate is prefetched in chunks of a millisecond, and the mean is exact", async () => {
   const { clock, store, limiter } = open(unsaving(100_000), 5000);
   const instants = await drive(clock, limiter, 200);
   const used = instants.filter((at) => at < 200).length;
   assert.ok(used >= 20_000 - 100 && used <= 20_000 + 100, `${used}`);
-  // 2500 each time
-  assert.ok(store.batchIds.length <= 9, `${store.batchIds.length} batchIds`);
+  // 2500 in each refill
+  assert.ok(store.batches.length <= 9, `${store.batches.length} batches`);
   assert.is(store.sent(0), "reserve 1 within Infinity x1, reserve 100 within 1000000 x50");
 });
 
-serving("what is due goes at once, without a batch and without a timer", async () => {
+serving("a due permit is granted at once, without a batch and without a timer", async () => {
   const { store, limiter } = open(smoothBursty({ permitsPerSecond: 100, prefilled: true }), 50);
   await limiter.acquire();
   await turn();
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   assert.equal([await limiter.acquire(), await limiter.acquire(2)], [0, 0]);
   assert.equal(await Promise.all([limiter.tryAcquire(), limiter.tryAcquire(3, 0)]), [true, true]);
   assert.is(await limiter.acquire(1, {}), 0);
   assert.is(await limiter.tryAcquire(1, { timeoutMs: 5 }), true);
   assert.is((await limiter.reserve(2)).waitMs, 0);
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
-serving("what is not due in time is refused without a batch, and nothing is taken", async () => {
+serving("a permit that is not due in time is refused without a batch or a charge", async () => {
   const { clock, store, limiter } = open(unsaving(10), 4);
   await limiter.acquire();
   await turn();
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   assert.equal(
     [await limiter.tryAcquire(), await limiter.tryAcquire(1, 99), await limiter.tryAcquire(2, 199)],
     [false, false, false],
   );
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
   const just = watch(clock, limiter.tryAcquire(2, 200));
   await clock.advance(200);
   assert.equal([just.value, just.at], [true, 200]);
 });
 
-serving("several policies: one number for all is served, others are not", async () => {
+serving("several policies: only requests with one number for all use the buffer", async () => {
   const policies = { a: unsaving(10), b: unsaving(20) };
   const { clock, store, limiter } = open(policies, 4);
   await limiter.acquire();
@@ -112,28 +112,25 @@ serving("several policies: one number for all is served, others are not", async 
   assert.is(store.sent(), "reserve 1,1 within Infinity x1, reserve 1,1 within 1000000 x4");
   const same = [limiter.acquire(), limiter.acquire({ a: 1, b: 1 })].map((one) => watch(clock, one));
   await clock.advance(0);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   const different = watch(clock, limiter.acquire({ b: 1 }));
   await turn();
-  assert.is(store.batchIds.length, length + 1);
+  assert.is(store.batches.length, length + 1);
   await clock.advance(10_000);
   assert.equal(
     [...same, different].map(({ at }) => at),
-    // behind what was reserved: 5 pieces and 2 more
+    // behind the reserved permits: 5 chunks and 2 more
     [100, 200, 650],
   );
 });
 
-serving(
-  "a larger request than that goes by itself, and nothing is reserved behind it",
-  async () => {
-    const { store, limiter } = open(unsaving(10), 4);
-    await limiter.acquire(5);
-    assert.is(store.sent(), "reserve 5 within Infinity x1");
-  },
-);
+serving("a request larger than `permits` is sent alone, without a prefetch", async () => {
+  const { store, limiter } = open(unsaving(10), 4);
+  await limiter.acquire(5);
+  assert.is(store.sent(), "reserve 5 within Infinity x1");
+});
 
-serving("many callers share a run, and what is missing is one batch more", async () => {
+serving("many callers share a refill, and missing permits take one more batch", async () => {
   const { clock, store, limiter } = open(unsaving(1000), 20);
   const instants = Array.from({ length: 50 }, () => watch(clock, limiter.acquire()));
   await clock.advance(0);
@@ -151,7 +148,7 @@ serving("many callers share a run, and what is missing is one batch more", async
   );
 });
 
-serving("callers who wait in line far ahead are served by runs too", async () => {
+serving("refills also serve callers that wait in line far ahead", async () => {
   const { clock, store, limiter } = open(unsaving(100), 50, { maxAgeMs: 500 });
   let used = 0;
   const work = async () => {
@@ -162,15 +159,15 @@ serving("callers who wait in line far ahead are served by runs too", async () =>
   };
   for (let i = 0; i < 100; i++) work().catch(() => {});
   await clock.advance(1000);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   const before = used;
   await clock.advance(2000);
   assert.is(used - before, 200);
-  // not one for each
-  assert.ok(store.batchIds.length - length <= 20, `${store.batchIds.length - length} batchIds`);
+  // fewer batches than callers
+  assert.ok(store.batches.length - length <= 20, `${store.batches.length - length} batches`);
 });
 
-serving("pause defers what lies here", async () => {
+serving("pause delays prefetched permits", async () => {
   const { clock, limiter } = open(smoothBursty({ permitsPerSecond: 10, prefilled: true }), 4);
   await limiter.acquire();
   await turn();
@@ -185,26 +182,23 @@ serving("pause defers what lies here", async () => {
   assert.is(waited.at, 500);
 });
 
-serving(
-  "a new rate that is set here holds at once: what was reserved goes back first",
-  async () => {
-    const { clock, store, limiter } = open(unsaving(10), 4);
-    await limiter.acquire();
-    await turn();
-    await limiter.update(unsaving(1000));
-    assert.is(store.sent(), "back 1 (), back 1 (), back 1 (), back 1 (), set s1000 0 0");
-    const waited = [limiter.acquire(), limiter.acquire()].map((one) => watch(clock, one));
-    await clock.advance(1000);
-    assert.equal(
-      waited.map(({ at }) => at),
-      [100, 101],
-    );
-    await limiter.resetPolicies();
-    assert.match(store.sent(), /^back .*unset$/);
-  },
-);
+serving("a local setRate applies at once: prefetched permits go back first", async () => {
+  const { clock, store, limiter } = open(unsaving(10), 4);
+  await limiter.acquire();
+  await turn();
+  await limiter.update(unsaving(1000));
+  assert.is(store.sent(), "back 1 (), back 1 (), back 1 (), back 1 (), set s1000 0 0");
+  const waited = [limiter.acquire(), limiter.acquire()].map((one) => watch(clock, one));
+  await clock.advance(1000);
+  assert.equal(
+    waited.map(({ at }) => at),
+    [100, 101],
+  );
+  await limiter.resetPolicies();
+  assert.match(store.sent(), /^back .*unset$/);
+});
 
-serving("decide and peek: what lies here is not refused, and is told", async () => {
+serving("decide and peek: prefetched permits can be granted, and are counted", async () => {
   const { clock, limiter } = open(smoothBursty({ permitsPerSecond: 10, prefilled: true }), 6);
   await limiter.acquire();
   await turn();
@@ -228,7 +222,7 @@ serving("decide puts back what it took if the store cannot be asked", async () =
   assert.is(await limiter.tryAcquire(6), true);
 });
 
-serving("maxWaiting counts who waits, not what lies here", async () => {
+serving("maxWaiting counts waiters, not prefetched permits", async () => {
   const { clock, limiter } = open(unsaving(10), 8, { maxWaiting: 2 });
   await limiter.acquire();
   await turn();
@@ -246,32 +240,32 @@ serving.run();
 
 const bounds = suite("prefetcher, bounds");
 
-bounds("nothing is reserved further ahead than maxAgeMs", async () => {
+bounds("no permit is reserved further ahead than maxAgeMs", async () => {
   const { clock, store, limiter, other } = open(unsaving(10), 1000, { maxAgeMs: 500 });
   await limiter.acquire();
   await turn();
   assert.is((await other.peek()).waitMs, 600);
-  // cut short: not asked again at once
-  const { length } = store.batchIds;
+  // the reply is cut short: no second request follows at once
+  const { length } = store.batches;
   const waited = watch(clock, limiter.acquire());
   await clock.advance(100);
-  assert.equal([waited.at, store.batchIds.length], [100, length]);
+  assert.equal([waited.at, store.batches.length], [100, length]);
   await drive(clock, limiter, 1000);
   assert.ok((await other.peek()).waitMs <= 600);
 });
 
-bounds("a bucket that holds few gives few, and is not asked again and again", async () => {
+bounds("a bucket with little capacity gives few permits, and is not asked repeatedly", async () => {
   const { clock, store, limiter } = open(leakyBucket({ permitsPerSecond: 100, capacity: 5 }), 50);
   const instants = await drive(clock, limiter, 1000);
   assert.equal(
     instants.slice(0, 100),
     Array.from({ length: 100 }, (_, i) => 10 * i),
   );
-  const refused = store.batchIds.flat().filter(({ verb }) => verb === "reserve").length;
+  const refused = store.batches.flat().filter(({ verb }) => verb === "reserve").length;
   assert.ok(refused < 150, `${refused}`);
 });
 
-bounds("a run has at most 1024 pieces", async () => {
+bounds("a refill has at most 1024 chunks", async () => {
   const { store, limiter } = open(unsaving(10), 1e6, { maxAgeMs: 1e9 });
   await limiter.acquire();
   assert.is(store.sent(), "reserve 1 within Infinity x1, reserve 1 within 1000000000000 x1024");
@@ -279,7 +273,7 @@ bounds("a run has at most 1024 pieces", async () => {
 
 const KINDS: Record<string, Policies> = {
   smoothBursty: smoothBursty({ permitsPerSecond: 100 }),
-  "smoothBursty, in pieces": smoothBursty({ permitsPerSecond: 5000, prefilled: true }),
+  "smoothBursty, in chunks": smoothBursty({ permitsPerSecond: 5000, prefilled: true }),
   smoothWarmingUp: smoothWarmingUp({ permitsPerSecond: 5000, warmupMs: 100 }),
   gcra: gcra({ limit: 100, periodMs: 1000 }),
   tokenBucket: tokenBucket({ capacity: 5000, refill: 5000, everyMs: 1000 }),
@@ -291,28 +285,25 @@ const KINDS: Record<string, Policies> = {
 };
 
 for (const [name, policies] of Object.entries(KINDS)) {
-  bounds(
-    `what is not used goes back after maxAgeMs, and is as if never taken: ${name}`,
-    async () => {
-      const { clock, store, limiter } = open(policies, 60, { maxAgeMs: 200 });
-      const twin = onHand(policies);
-      // some of a piece, and not all of it
-      for (const permits of [1, 7, 2]) {
-        for (const each of [limiter, twin.limiter]) watch(clock, each.acquire(permits));
-        await clock.advance(0);
-      }
-      const { length } = store.batchIds;
-      await clock.advance(2000);
-      await twin.clock.advance(2000);
-      assert.is(store.batchIds.length, length + 1);
-      assert.match(store.sent(), /^back /);
-      const [mine, plain] = [await limiter.peek(), await twin.limiter.peek()];
-      assert.equal([mine.allowed, mine.remaining], [plain.allowed, plain.remaining]);
-    },
-  );
+  bounds(`unused permits go back after maxAgeMs, as if never taken: ${name}`, async () => {
+    const { clock, store, limiter } = open(policies, 60, { maxAgeMs: 200 });
+    const twin = onHand(policies);
+    // part of a chunk
+    for (const permits of [1, 7, 2]) {
+      for (const each of [limiter, twin.limiter]) watch(clock, each.acquire(permits));
+      await clock.advance(0);
+    }
+    const { length } = store.batches;
+    await clock.advance(2000);
+    await twin.clock.advance(2000);
+    assert.is(store.batches.length, length + 1);
+    assert.match(store.sent(), /^back /);
+    const [mine, plain] = [await limiter.peek(), await twin.limiter.peek()];
+    assert.equal([mine.allowed, mine.remaining], [plain.allowed, plain.remaining]);
+  });
 }
 
-bounds("while others wait, at most maxAgeMs after it could be used", async () => {
+bounds("while other processes wait, at most maxAgeMs after the permit could be used", async () => {
   const { clock, limiter, other } = open(fixedWindow({ limit: 10, windowMs: 3_600_000 }), 9, {
     maxAgeMs: 700,
   });
@@ -325,7 +316,7 @@ bounds("while others wait, at most maxAgeMs after it could be used", async () =>
   assert.is((await other.peek()).remaining, 9);
 });
 
-bounds("a process that stood still uses what lies here, however old, and no more", async () => {
+bounds("a suspended process uses prefetched permits of any age, and no more", async () => {
   const fake = new FakeClock();
   let stoodStill = 0;
   const clock = {
@@ -342,10 +333,10 @@ bounds("a process that stood still uses what lies here, however old, and no more
       (answers) => answers.filter((granted) => granted).length,
     );
   const [here, there] = [await at(limiter), await at(other)];
-  assert.is(here + there, 10 + 4, "the limit, and `permits` of before");
+  assert.is(here + there, 10 + 4, "the limit, and `permits` from before");
 });
 
-bounds("who uses it keeps it", async () => {
+bounds("a permit in use is kept", async () => {
   const { clock, store, limiter } = open(
     smoothBursty({ permitsPerSecond: 10, prefilled: true }),
     4,
@@ -358,7 +349,7 @@ bounds("who uses it keeps it", async () => {
     await clock.advance(200);
     assert.is(await limiter.tryAcquire(), true);
   }
-  assert.ok(store.batchIds.flat().every(({ verb }) => verb === "reserve"));
+  assert.ok(store.batches.flat().every(({ verb }) => verb === "reserve"));
 });
 
 bounds("an idle limiter has no timer", async () => {
@@ -385,94 +376,89 @@ bounds("an idle limiter has no timer", async () => {
   assert.is(alarms.size, 0);
 });
 
-bounds("auto: nothing for slow callers, and much for fast ones", async () => {
+bounds("auto: no prefetch for slow callers, much for fast ones", async () => {
   const slow = open(unsaving(5), "auto");
   await drive(slow.clock, slow.limiter, 5000);
-  assert.ok(
-    slow.store.batchIds.flat().every((each) => each.verb === "reserve" && each.count === 1),
-  );
+  assert.ok(slow.store.batches.flat().every((each) => each.verb === "reserve" && each.count === 1));
   const { clock, store, limiter } = open(unsaving(1000), "auto");
   await drive(clock, limiter, 1000);
-  assert.ok(store.batchIds.length < 80, `${store.batchIds.length} batchIds`);
-  const { length } = store.batchIds;
+  assert.ok(store.batches.length < 80, `${store.batches.length} batches`);
+  const { length } = store.batches;
   await drive(clock, limiter, 1000);
-  const batchIds = store.batchIds.length - length;
-  assert.ok(batchIds >= 8 && batchIds <= 45, `${batchIds} batchIds`);
-  // idle, it gives back; and begins small again
+  const batches = store.batches.length - length;
+  assert.ok(batches >= 8 && batches <= 45, `${batches} batches`);
+  // an idle limiter gives back its permits, and starts small again
   await clock.advance(5000);
   assert.match(store.sent(), /^back /);
-  const asked = store.batchIds.length;
+  const asked = store.batches.length;
   await limiter.acquire();
-  const [own, run] = store.batchIds[asked] ?? [];
+  const [own, run] = store.batches[asked] ?? [];
   assert.is(own?.verb, "reserve");
   assert.ok(run === undefined || (run.verb === "reserve" && run.count < 40));
 });
 
-/** Whatever several processes do, from the beginning until any instant. */
-bounds(
-  "in all never more than the limit lets through, and no more lost than `permits`",
-  async () => {
-    const step = fc.record({
-      who: fc.nat(2),
-      permits: fc.constantFrom(1, 1, 1, 2, 3, 30),
-      how: fc.constantFrom("acquire", "acquire", "tryAcquire", "within", "reserve", "abort"),
-      afterMs: fc.constantFrom(0, 0, 0, 1, 7, 40, 300),
-    });
-    const cases = fc.record({
-      rate: fc.constantFrom(20, 900, 7000),
-      burstSeconds: fc.constantFrom(0, 0.05),
-      permits: fc.constantFrom(1, 5, 40, "auto" as const),
-      maxAgeMs: fc.constantFrom(10, 200),
-      steps: fc.array(step, { minLength: 5, maxLength: 60 }),
-    });
-    await fc.assert(
-      fc.asyncProperty(cases, async ({ rate, burstSeconds, permits, maxAgeMs, steps }) => {
-        const policy = smoothBursty({ permitsPerSecond: rate, burstSeconds });
-        const first = open(policy, permits, { maxAgeMs });
-        const { clock, store } = first;
-        const limiters = [first.limiter, open(policy, permits, { maxAgeMs, clock, store }).limiter];
-        limiters.push(first.other);
-        let used = 0;
-        const piece = Math.max(1, Math.floor(rate / 1000));
-        const use = (count: number) => {
-          used += count;
-          const most = (rate * clock.now()) / 1000 + Math.max(30, piece);
-          assert.ok(used <= most + 1e-6, `${used} used after ${clock.now()} ms, at most ${most}`);
-        };
-        for (const { who, permits: count, how, afterMs } of steps) {
-          const limiter = limiters[who] as RemoteLimiter;
-          if (how === "acquire") void limiter.acquire(count).then(() => use(count));
-          if (how === "tryAcquire") void limiter.tryAcquire(count).then((ok) => ok && use(count));
-          if (how === "within") void limiter.tryAcquire(count, 50).then((ok) => ok && use(count));
-          if (how === "reserve") {
-            void limiter.reserve(count).then(async (one) => {
-              await one.ready();
-              use(count);
-            });
-          }
-          if (how === "abort") {
-            const controller = new AbortController();
-            limiter.acquire(count, { signal: controller.signal }).then(
-              () => use(count),
-              () => {},
-            );
-            if (afterMs > 0) void clock.advance(0).then(() => controller.abort());
-          }
-          await clock.advance(afterMs);
+/** The bound on all processes together, from the beginning until any instant. */
+bounds("all processes never exceed the limit, and lose at most `permits`", async () => {
+  const step = fc.record({
+    who: fc.nat(2),
+    permits: fc.constantFrom(1, 1, 1, 2, 3, 30),
+    how: fc.constantFrom("acquire", "acquire", "tryAcquire", "within", "reserve", "abort"),
+    afterMs: fc.constantFrom(0, 0, 0, 1, 7, 40, 300),
+  });
+  const cases = fc.record({
+    rate: fc.constantFrom(20, 900, 7000),
+    burstSeconds: fc.constantFrom(0, 0.05),
+    permits: fc.constantFrom(1, 5, 40, "auto" as const),
+    maxAgeMs: fc.constantFrom(10, 200),
+    steps: fc.array(step, { minLength: 5, maxLength: 60 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(cases, async ({ rate, burstSeconds, permits, maxAgeMs, steps }) => {
+      const policy = smoothBursty({ permitsPerSecond: rate, burstSeconds });
+      const first = open(policy, permits, { maxAgeMs });
+      const { clock, store } = first;
+      const limiters = [first.limiter, open(policy, permits, { maxAgeMs, clock, store }).limiter];
+      limiters.push(first.other);
+      let used = 0;
+      const piece = Math.max(1, Math.floor(rate / 1000));
+      const use = (count: number) => {
+        used += count;
+        const most = (rate * clock.now()) / 1000 + Math.max(30, piece);
+        assert.ok(used <= most + 1e-6, `${used} used after ${clock.now()} ms, at most ${most}`);
+      };
+      for (const { who, permits: count, how, afterMs } of steps) {
+        const limiter = limiters[who] as RemoteLimiter;
+        if (how === "acquire") void limiter.acquire(count).then(() => use(count));
+        if (how === "tryAcquire") void limiter.tryAcquire(count).then((ok) => ok && use(count));
+        if (how === "within") void limiter.tryAcquire(count, 50).then((ok) => ok && use(count));
+        if (how === "reserve") {
+          void limiter.reserve(count).then(async (one) => {
+            await one.ready();
+            use(count);
+          });
         }
-        await clock.advance(60_000);
-        // what was not used has come back, or was kept or lost; nothing was minted
-        const { waitMs, resetMs } = await first.other.peek();
-        const stored = rate * burstSeconds - ((resetMs - waitMs) * rate) / 1000;
-        const handedOut = (rate * (clock.now() + waitMs)) / 1000 - stored;
-        assert.ok(used <= handedOut + 1e-6, `${used} used of ${handedOut}`);
-      }),
-      { numRuns: 150 },
-    );
-  },
-);
+        if (how === "abort") {
+          const controller = new AbortController();
+          limiter.acquire(count, { signal: controller.signal }).then(
+            () => use(count),
+            () => {},
+          );
+          if (afterMs > 0) void clock.advance(0).then(() => controller.abort());
+        }
+        await clock.advance(afterMs);
+      }
+      await clock.advance(60_000);
+      // permits that were not used came back, or were kept or lost; none was created
+      const { waitMs, resetMs } = await first.other.peek();
+      const stored = rate * burstSeconds - ((resetMs - waitMs) * rate) / 1000;
+      const handedOut = (rate * (clock.now() + waitMs)) / 1000 - stored;
+      assert.ok(used <= handedOut + 1e-6, `${used} used of ${handedOut}`);
+    }),
+    { numRuns: 150 },
+  );
+});
 
-bounds("first in, first out, whatever their sizes and however long the store takes", async () => {
+bounds("first in, first out, for any sizes and any delay of the store", async () => {
   const step = fc.record({
     permits: fc.constantFrom(1, 1, 1, 2, 5, 20),
     held: fc.boolean(),
@@ -480,12 +466,13 @@ bounds("first in, first out, whatever their sizes and however long the store tak
   });
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
-      // nothing is cut short
+      // no reply is cut short
       const { clock, store, limiter } = open(unsaving(200), 10, { maxAgeMs: 1e6 });
       const order: number[] = [];
       const all = steps.map(() => 0);
       for (const [i, { permits, held, afterMs }] of steps.entries()) {
-        // (of two larger ones the store may let the later go at once when the reply of the first was late)
+        // (with two larger requests the store may grant the later one at once when the reply to the
+        // first was late)
         if (held && permits < 20) store.held = true;
         else await store.deliver();
         void limiter.acquire(permits).then(() => order.push(i));
@@ -502,59 +489,53 @@ bounds("first in, first out, whatever their sizes and however long the store tak
   );
 });
 
-bounds(
-  "who asks for more while a run is under way is not overtaken by those who come later",
-  async () => {
-    const { clock, store, limiter } = open(unsaving(100), 10);
-    await limiter.acquire();
-    await clock.advance(50);
-    store.held = true;
-    // half of it: the next run leaves
-    const waited = Array.from({ length: 5 }, () => limiter.acquire());
-    await Promise.all(waited);
-    await turn();
-    assert.match(store.sent(), /^reserve 1 within 1000000 x5$/);
-    const order: string[] = [];
-    void limiter.acquire(20).then(() => order.push("large"));
-    void limiter.acquire().then(() => order.push("small"));
-    void limiter.acquire(2).then(() => order.push("two"));
-    // the run arrives, and they leave
-    const delivered = store.deliver();
-    store.held = true;
-    await delivered;
-    assert.is(
-      store.sent(),
-      "reserve 20 within Infinity x1, reserve 1 within Infinity x1, reserve 2 within Infinity x1",
-    );
-    void limiter.acquire().then(() => order.push("late"));
-    await turn();
-    assert.equal(order, []);
-    await store.deliver();
-    await clock.advance(1000);
-    assert.equal(order, ["large", "small", "two", "late"]);
-  },
-);
+bounds("a large request made during a refill is not overtaken by later callers", async () => {
+  const { clock, store, limiter } = open(unsaving(100), 10);
+  await limiter.acquire();
+  await clock.advance(50);
+  store.held = true;
+  // half of it: the next refill leaves
+  const waited = Array.from({ length: 5 }, () => limiter.acquire());
+  await Promise.all(waited);
+  await turn();
+  assert.match(store.sent(), /^reserve 1 within 1000000 x5$/);
+  const order: string[] = [];
+  void limiter.acquire(20).then(() => order.push("large"));
+  void limiter.acquire().then(() => order.push("small"));
+  void limiter.acquire(2).then(() => order.push("two"));
+  // the refill arrives, and they are released
+  const delivered = store.deliver();
+  store.held = true;
+  await delivered;
+  assert.is(
+    store.sent(),
+    "reserve 20 within Infinity x1, reserve 1 within Infinity x1, reserve 2 within Infinity x1",
+  );
+  void limiter.acquire().then(() => order.push("late"));
+  await turn();
+  assert.equal(order, []);
+  await store.deliver();
+  await clock.advance(1000);
+  assert.equal(order, ["large", "small", "two", "late"]);
+});
 
-bounds(
-  "what is left of a piece comes back as what it was: fresh permits first, then stored ones",
-  async () => {
-    const policy = smoothBursty({ permitsPerSecond: 5000, burstSeconds: 0.0034, prefilled: true });
-    const { clock, store, limiter } = open(policy, 20);
-    await limiter.acquire();
-    await turn();
-    // 17 were stored: the first call took one, the first three pieces 5 each, the fourth one
-    assert.is(store.sent(), "reserve 1 within Infinity x1, reserve 5 within 1000000 x4");
-    await limiter.acquire(3);
-    await clock.advance(2000);
-    assert.is(store.sent(), "back 5 (5), back 5 (5), back 2 (2), back 5 (1)");
-  },
-);
+bounds("the rest of a chunk goes back: fresh permits first, then stored ones", async () => {
+  const policy = smoothBursty({ permitsPerSecond: 5000, burstSeconds: 0.0034, prefilled: true });
+  const { clock, store, limiter } = open(policy, 20);
+  await limiter.acquire();
+  await turn();
+  // 17 were stored: the first call took one, the first three chunks 5 each, the fourth one
+  assert.is(store.sent(), "reserve 1 within Infinity x1, reserve 5 within 1000000 x4");
+  await limiter.acquire(3);
+  await clock.advance(2000);
+  assert.is(store.sent(), "back 5 (5), back 5 (5), back 2 (2), back 5 (1)");
+});
 
 bounds.run();
 
-const giving = suite("prefetcher, giving up");
+const giving = suite("prefetcher, aborts");
 
-giving("who is aborted while it sleeps leaves its permits here, for those behind", async () => {
+giving("a caller that aborts its wait leaves its permits to the callers behind it", async () => {
   const { clock, store, limiter } = open(unsaving(10), 9);
   const controller = new AbortController();
   const { signal } = controller;
@@ -563,7 +544,7 @@ giving("who is aborted while it sleeps leaves its permits here, for those behind
   const gone = failure(() => limiter.acquire(1, { signal }));
   const behind = watch(clock, limiter.acquire());
   await turn();
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   controller.abort(new Error("enough"));
   await gone;
   await turn();
@@ -571,7 +552,7 @@ giving("who is aborted while it sleeps leaves its permits here, for those behind
   await clock.advance(1000);
   assert.equal([behind.at, next.at], [100, 200]);
   assert.is(
-    store.batchIds
+    store.batches
       .slice(length)
       .flat()
       .filter(({ verb }) => verb === "back").length,
@@ -580,7 +561,7 @@ giving("who is aborted while it sleeps leaves its permits here, for those behind
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
-giving("but never more lies here than `permits`: the last of it goes back", async () => {
+giving("the buffer never exceeds `permits`: the last permits go back", async () => {
   const { clock, store, limiter } = open(unsaving(10), 4);
   await limiter.acquire();
   await turn();
@@ -595,20 +576,20 @@ giving("but never more lies here than `permits`: the last of it goes back", asyn
   assert.is(store.sent(), "back 1 (), back 1 ()");
 });
 
-giving("a cancelled reservation lies here again", async () => {
+giving("permits of a cancelled reservation return to the buffer", async () => {
   const { clock, store, limiter } = open(unsaving(10), 4);
   await limiter.acquire();
   await turn();
   const reservation = await limiter.reserve();
   await turn();
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   assert.equal([reservation.waitMs, await reservation.cancel()], [100, true]);
   assert.is((await limiter.reserve()).waitMs, 100);
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
   await clock.advance(0);
 });
 
-giving("who is aborted before it was served takes nothing", async () => {
+giving("a caller that aborts before it was served takes nothing", async () => {
   const { clock, store, limiter } = open(unsaving(10), 4);
   store.held = true;
   const controller = new AbortController();
@@ -625,7 +606,7 @@ giving("who is aborted before it was served takes nothing", async () => {
 });
 
 let timers: FakeTimers.Clock;
-const away = suite("prefetcher, a store that is away");
+const away = suite("prefetcher, store unavailable");
 
 away.before.each(() => {
   timers = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
@@ -635,7 +616,7 @@ away.after.each(() => {
   timers.uninstall();
 });
 
-away("those who wait for a run that fails are told so, and what lies here is used", async () => {
+away("callers that wait for a failed refill reject, and prefetched permits are used", async () => {
   const { store, limiter } = open(smoothBursty({ permitsPerSecond: 10, prefilled: true }), 4);
   await limiter.acquire();
   await timers.tickAsync(0);
@@ -652,7 +633,7 @@ away("those who wait for a run that fails are told so, and what lies here is use
   assert.is(timers.countTimers(), 0);
 });
 
-away("no answer: in time, and a late run is given back", async () => {
+away("no reply: callers fail in time, and a late refill is given back", async () => {
   const { store, limiter, other } = open(unsaving(10), 4, { timeoutMs: 300 });
   await limiter.acquire(5);
   const before = await other.peek();
@@ -661,12 +642,12 @@ away("no answer: in time, and a late run is given back", async () => {
   await timers.tickAsync(300);
   for (const end of await told) assert.is(end.status, "rejected");
   await store.deliver();
-  // once the store is found again
+  // once the store is available again
   await timers.tickAsync(3000);
   assert.equal(await other.peek(), before);
 });
 
-away("patient: those who wait for the run wait for the store, each as long as it may", async () => {
+away("waitForStore: callers of a refill wait for the store until their time-out", async () => {
   const { clock, store, limiter } = open(
     smoothBursty({ permitsPerSecond: 1e3, prefilled: true }),
     4,
@@ -685,7 +666,7 @@ away("patient: those who wait for the run wait for the store, each as long as it
   assert.equal([await first, second.value], [0, 0]);
 });
 
-away("patient: a run that has not left is given up, and asked for anew", async () => {
+away("waitForStore: a refill that has not left is discarded, and requested anew", async () => {
   const policy = smoothBursty({ permitsPerSecond: 1e3, prefilled: true });
   const { clock, store, limiter } = open(policy, 4, { whenUnavailable: "wait", timeoutMs: 300 });
   store.held = true;
@@ -707,7 +688,7 @@ away("patient: a run that has not left is given up, and asked for anew", async (
 });
 
 for (const whenUnavailable of ["allow", "local"] as const) {
-  away(`${whenUnavailable}: what lies here is used first, then others let in`, async () => {
+  away(`${whenUnavailable}: prefetched permits are used first, then local grants`, async () => {
     const policy = smoothBursty({ permitsPerSecond: 10, prefilled: true });
     const { store, limiter } = open(policy, 4, { whenUnavailable, instances: () => 2 });
     await limiter.acquire();
@@ -720,7 +701,7 @@ for (const whenUnavailable of ["allow", "local"] as const) {
   });
 }
 
-away("callers that wait for a refill fail as it does where a retry does not help", async () => {
+away("a refill fails in a way that no retry fixes: its waiters fail alike", async () => {
   const { store, limiter } = open(smoothBursty({ permitsPerSecond: 10, prefilled: true }), 4, {
     whenUnavailable: "allow",
   });

@@ -17,7 +17,7 @@ const inForce = (numbers: string) => ({ numbers, policies: readPolicies(numbers)
 
 const test = suite("the size of a refill");
 
-test("a chunk is what the policies let go in a millisecond, and they can let it pass", () => {
+test("a chunk is what the policies release in a millisecond, and never more than they can grant", () => {
   const rows: [policies: Policy[], permits: number, chunk: number][] = [
     [[bursty(0.1)], 100, 1],
     [[bursty(999)], 100, 1],
@@ -27,10 +27,10 @@ test("a chunk is what the policies let go in a millisecond, and they can let it 
     [[smoothWarmingUp({ permitsPerSecond: 20_000, warmupMs: 50 })], 1000, 20],
     [[bursty(50_000), bursty(5000)], 1000, 5],
     [[fixedWindow({ limit: 6000, windowMs: 1000 })], 1000, 6],
-    // a burst of one: nothing larger ever passes
+    // a burst of one: nothing larger is ever granted
     [[gcra({ limit: 100_000, periodMs: 1000, burst: 0 })], 1000, 1],
     [[tokenBucket({ capacity: 30, refill: 100_000, everyMs: 1000 })], 1000, 25],
-    // at most half a run, and at least one
+    // at most half a refill, and at least one
     [[bursty(1e6)], 10, 5],
     [[bursty(1e6)], 3, 1],
     [[bursty(1e6)], 1, 1],
@@ -41,13 +41,13 @@ test("a chunk is what the policies let go in a millisecond, and they can let it 
   }
 });
 
-test("a refill has at most 1024 chunks, at the pace in force", () => {
+test("a refill has at most 1024 chunks, at the rate in force", () => {
   const size = new RefillSize(1e9);
   assert.equal(size.of(inForce("s10")), { permits: 1024, chunk: 1 });
   assert.equal(size.of(inForce("s100000")), { permits: 102_400, chunk: 100 });
 });
 
-test("auto: doubles while refills are short, halves while they are long", () => {
+test("auto: the size doubles while refills are used quickly, and halves while they last long", () => {
   const size = new RefillSize("auto");
   const after = (...micros: number[]) => micros.map((each) => grow(size, each));
   assert.equal(after(0, 25_001, 100_000), [0, 0, 0]);
@@ -58,7 +58,7 @@ test("auto: doubles while refills are short, halves while they are long", () => 
   assert.is(size.of(inForce("s1e9")).permits, 2 ** 20);
 });
 
-test("auto: what came back unused was too much", () => {
+test("auto: the size shrinks by the permits that came back unused", () => {
   const size = new RefillSize("auto");
   for (let i = 0; i < 8; i++) grow(size, 1);
   assert.is(size.of(inForce("s10")).permits, 64);
@@ -68,7 +68,7 @@ test("auto: what came back unused was too much", () => {
   assert.is(size.of(inForce("s10")).permits, 0);
 });
 
-test("a number stays what it is", () => {
+test("a fixed number stays what it is", () => {
   const size = new RefillSize(10);
   for (const each of [0, 1, 1e9]) grow(size, each);
   size.shrink(10);
@@ -78,7 +78,7 @@ test("a number stays what it is", () => {
 
 const clocks = new WeakMap<RefillSize, number>();
 
-/** The size after a run that is wanted so much later than the one before. */
+/** The size after a refill that is requested this much later than the one before. */
 function grow(size: RefillSize, micros: number): number {
   const now = (clocks.get(size) ?? 0) + micros;
   clocks.set(size, now);

@@ -24,16 +24,16 @@ import { suite } from "../../support/suite.ts";
 
 const slow = smoothBursty({ permitsPerSecond: 1 });
 
-/** A limiter of one a second, on which the next permit comes in a second. */
+/** A limiter of one a second, on which the next permit is due in a second. */
 async function makeUsed(options: Parameters<typeof onHand>[1] = {}) {
   const made = onHand(slow, options);
   await made.limiter.charge(1);
   return made;
 }
 
-const batchIds = suite("remote limiters, batches");
+const batches = suite("remote limiters, batches");
 
-batchIds("what is called in one turn travels together, in order, neighbours as one", async () => {
+batches("calls of one turn share a batch, in order, equal neighbours as one", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10 }));
   const [waited, tried, told, peeked] = await Promise.all([
     limiter.acquire(),
@@ -49,7 +49,7 @@ batchIds("what is called in one turn travels together, in order, neighbours as o
     limiter.tryAcquire(1, 5),
     limiter.tryAcquire(1, { timeoutMs: 5 }),
   ]);
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(
     store.sent(),
     [
@@ -60,7 +60,7 @@ batchIds("what is called in one turn travels together, in order, neighbours as o
   assert.equal([waited, tried, told.allowed, peeked.waitMs], [0, false, false, 100]);
 });
 
-batchIds("calls during a batch take the next one together", async () => {
+batches("calls during a batch take the next one together", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1000 }));
   store.held = true;
   const first = limiter.tryAcquire();
@@ -69,23 +69,23 @@ batchIds("calls during a batch take the next one together", async () => {
   await turn();
   rest.push(limiter.tryAcquire(2), limiter.tryAcquire());
   await turn();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   await store.deliver();
-  assert.is(store.batchIds.length, 2);
+  assert.is(store.batches.length, 2);
   assert.is(store.sent(), "reserve 2 within 0 x3, reserve 1 within 0 x1");
   assert.is(await first, true);
   assert.equal(await Promise.all(rest), [false, false, false, false]);
 });
 
-batchIds("a lone call leaves in the same turn", async () => {
+batches("a lone call leaves in the same turn", async () => {
   const { store, limiter } = onHand(slow);
   const waited = limiter.acquire();
   await Promise.resolve();
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(await waited, 0);
 });
 
-batchIds("no time travels where the store has a clock of its own", async () => {
+batches("requests carry no time where the store has a clock of its own", async () => {
   const told: unknown[] = [];
   const { limiter, store } = onHand(slow, { epoch: undefined });
   const { run } = store;
@@ -97,13 +97,13 @@ batchIds("no time travels where the store has a clock of its own", async () => {
   assert.equal(told, [["key", "s1", undefined]]);
 });
 
-batchIds.run();
+batches.run();
 
 // -- waiting --
 
 const waiting = suite("remote limiters, waiting");
 
-waiting("never early by the store's clock, however long the reply takes", async () => {
+waiting("no caller is released early by the store's clock, however late the reply", async () => {
   const { clock, store, limiter } = await makeUsed({ epoch: undefined });
   store.held = true;
   const acquired = watch(clock, limiter.acquire());
@@ -116,7 +116,7 @@ waiting("never early by the store's clock, however long the reply takes", async 
   assert.equal([acquired.at, acquired.value], [1400, 1400]);
 });
 
-waiting("what comes back is for who asked first, and nobody is bunched", async () => {
+waiting("refunded permits go to the earliest callers, and later ones keep the pace", async () => {
   const { clock, limiter } = await makeUsed();
   const acquired = Array.from({ length: 5 }, () => watch(clock, limiter.acquire()));
   await clock.advance(0);
@@ -129,7 +129,7 @@ waiting("what comes back is for who asked first, and nobody is bunched", async (
   );
 });
 
-waiting("an answer that was held up holds up nobody else", async () => {
+waiting("a delayed reply delays no other caller", async () => {
   const policy = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
   const { clock, store, limiter } = onHand(policy, { epoch: undefined });
   await limiter.charge(5);
@@ -145,7 +145,7 @@ waiting("an answer that was held up holds up nobody else", async () => {
   );
 });
 
-waiting("where the clock is the store's too, the reply may take its time for nothing", async () => {
+waiting("with a shared clock a slow reply costs no waiting time", async () => {
   const { clock, store, limiter } = await makeUsed();
   store.held = true;
   const acquired = watch(clock, limiter.acquire());
@@ -173,7 +173,7 @@ waiting("first in, first out, over several batches", async () => {
   assert.equal(order, [0, 1, 2, 3, 4]);
 });
 
-waiting("a late timer costs nobody anything: whoever it released asks as if on time", async () => {
+waiting("a late timer costs nothing: the next request counts as made on time", async () => {
   const rate = 200;
   const pace = async (lateMs: number) => {
     const clock = new LateClock(lateMs);
@@ -193,7 +193,7 @@ waiting("a late timer costs nobody anything: whoever it released asks as if on t
   assert.is(await pace(0), rate * 10 + 1);
   const late = await pace(3);
   assert.ok(late <= rate * 10 + 1 && late >= rate * 10 - 1, `${late}`);
-  // beyond 10 ms it is no late timer
+  // beyond 10 ms it no longer counts as a late timer
   assert.ok((await pace(40)) < rate * 9);
 });
 
@@ -210,7 +210,7 @@ class LateClock extends FakeClock {
   }
 }
 
-waiting("pause holds those who sleep here and whoever asks anywhere", async () => {
+waiting("pause delays local waiters and new callers of every process", async () => {
   const { clock, store, limiter } = await makeUsed();
   const other = onHand(slow, { clock, store }).limiter;
   const here = watch(clock, limiter.acquire());
@@ -222,11 +222,11 @@ waiting("pause holds those who sleep here and whoever asks anywhere", async () =
   assert.is(await other.tryAcquire(1, 4999), false);
   const later = watch(clock, other.acquire());
   await clock.advance(10_000);
-  // what the other one was told before stays
+  // the instant that the other process was promised before stays
   assert.equal([here.at, there.at, later.at], [5000, 2000, 5000]);
 });
 
-waiting("whose instants lie in a pause do not all go at its end", async () => {
+waiting("callers whose instants lie in a pause keep their distances after it", async () => {
   const { clock, store, limiter } = onHand(smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 }));
   const controller = new AbortController();
   const sleeping = [
@@ -237,54 +237,51 @@ waiting("whose instants lie in a pause do not all go at its end", async () => {
   ];
   await clock.advance(150);
   controller.abort(new Error("enough"));
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await limiter.pause(1000);
-  assert.is(store.batchIds.length, length + 1, "one batch");
+  assert.is(store.batches.length, length + 1, "one batch");
   await clock.advance(10_000);
   assert.equal(
     sleeping.map(({ at }) => at),
     [0, 100, 1150, 1250, 1350, 150, 150, 1450],
   );
-  assert.is(sleeping[6]?.value, false, "it cannot wait for so long");
+  assert.is(sleeping[6]?.value, false, "the caller cannot wait for that long");
   assert.is((await limiter.peek()).allowed, true);
 });
 
-waiting(
-  "a request that can never pass is told so by the verbs that ask, and those that tell",
-  async () => {
-    const { store, limiter } = onHand(holds(5));
-    const verbs: (() => Promise<unknown>)[] = [
-      () => limiter.charge(6),
-      () => limiter.refund(6),
-      async () => {
-        store.run = async () => {
-          const never: Answer = {
-            wait: Infinity,
-            receipts: [],
-            slowest: 0,
-            quotas: [],
-            deficit: [],
-          };
-          return { inForce: "s4", answers: [never] };
+waiting("a request that can never pass is an error, for every verb", async () => {
+  const { store, limiter } = onHand(holds(5));
+  const verbs: (() => Promise<unknown>)[] = [
+    () => limiter.charge(6),
+    () => limiter.refund(6),
+    async () => {
+      store.run = async () => {
+        const never: Answer = {
+          wait: Infinity,
+          receipts: [],
+          slowest: 0,
+          quotas: [],
+          deficit: [],
         };
-        return limiter.acquire(6);
-      },
-      () => limiter.tryAcquire(6),
-      () => limiter.tryAcquire(6, 100),
-      () => limiter.reserve(6),
-      () => limiter.decide(6),
-      () => limiter.peek(6),
-    ];
-    for (const verb of verbs) {
-      const error = await failure(verb);
-      assert.instance(error, PermitsExceedCapacityError, `${verb}`);
-      const { facts } = error as PermitsExceedCapacityError;
-      assert.equal(facts, { policy: "default", permits: 6, capacity: 5 });
-    }
-  },
-);
+        return { inForce: "s4", answers: [never] };
+      };
+      return limiter.acquire(6);
+    },
+    () => limiter.tryAcquire(6),
+    () => limiter.tryAcquire(6, 100),
+    () => limiter.reserve(6),
+    () => limiter.decide(6),
+    () => limiter.peek(6),
+  ];
+  for (const verb of verbs) {
+    const error = await failure(verb);
+    assert.instance(error, PermitsExceedCapacityError, `${verb}`);
+    const { facts } = error as PermitsExceedCapacityError;
+    assert.equal(facts, { policy: "default", permits: 6, capacity: 5 });
+  }
+});
 
-/** Bursty, but one that does not lend. */
+/** Bursty, but without lending. */
 function holds(capacity: number): Policy {
   const bounded: Algorithm<SmoothPolicy> = {
     ...(smooth as Algorithm<SmoothPolicy>),
@@ -295,7 +292,7 @@ function holds(capacity: number): Policy {
 
 waiting.run();
 
-// -- giving up --
+// -- aborting --
 
 const aborting = suite("remote limiters, aborting");
 
@@ -307,20 +304,20 @@ const WAITING = {
 };
 
 for (const [verb, wait] of Object.entries(WAITING)) {
-  aborting(`${verb}: before it leaves, nothing travels`, async () => {
+  aborting(`${verb}: an abort before the batch leaves sends nothing`, async () => {
     const { clock, store, limiter } = await makeUsed();
-    const { length } = store.batchIds;
+    const { length } = store.batches;
     const controller = new AbortController();
     const waited = watch<unknown>(clock, wait(limiter, controller.signal));
     const reason = new Error("enough");
     controller.abort(reason);
     await clock.advance(0);
     assert.is(waited.error, reason);
-    assert.is(store.batchIds.length, length);
+    assert.is(store.batches.length, length);
     assert.is(getEventListeners(controller.signal, "abort").length, 0);
   });
 
-  aborting(`${verb}: on the way, it ends at once and the grant is given back`, async () => {
+  aborting(`${verb}: an abort in flight rejects at once, and the grant is given back`, async () => {
     const prefilled = smoothBursty({ permitsPerSecond: 1, burstSeconds: 5, prefilled: true });
     for (const [policy, n, expected] of [
       [slow, 1, "back 1 ()"],
@@ -345,29 +342,26 @@ for (const [verb, wait] of Object.entries(WAITING)) {
     }
   });
 
-  aborting(
-    `${verb}: while it sleeps, those behind move up, and the last instant goes back`,
-    async () => {
-      const { clock, store, limiter } = await makeUsed();
-      const controller = new AbortController();
-      const first = watch(clock, limiter.acquire());
-      const waited = watch<unknown>(clock, wait(limiter, controller.signal));
-      const last = watch(clock, limiter.acquire());
-      await clock.advance(500);
-      const reason = new Error("enough");
-      controller.abort(reason);
-      await clock.advance(0);
-      assert.equal([waited.at, waited.error === reason], [500, true]);
-      assert.is(store.sent(), "back 1 ()");
-      assert.is((await limiter.peek()).waitMs, 2500);
-      await clock.advance(1e6);
-      assert.equal([first.at, last.at], [1000, 2000]);
-      assert.is(getEventListeners(controller.signal, "abort").length, 0);
-    },
-  );
+  aborting(`${verb}: an abort while waiting moves up later callers`, async () => {
+    const { clock, store, limiter } = await makeUsed();
+    const controller = new AbortController();
+    const first = watch(clock, limiter.acquire());
+    const waited = watch<unknown>(clock, wait(limiter, controller.signal));
+    const last = watch(clock, limiter.acquire());
+    await clock.advance(500);
+    const reason = new Error("enough");
+    controller.abort(reason);
+    await clock.advance(0);
+    assert.equal([waited.at, waited.error === reason], [500, true]);
+    assert.is(store.sent(), "back 1 ()");
+    assert.is((await limiter.peek()).waitMs, 2500);
+    await clock.advance(1e6);
+    assert.equal([first.at, last.at], [1000, 2000]);
+    assert.is(getEventListeners(controller.signal, "abort").length, 0);
+  });
 }
 
-aborting("what was refused on the way is not given back", async () => {
+aborting("a refusal that arrives after an abort gives nothing back", async () => {
   const { store, limiter } = await makeUsed();
   store.held = true;
   const controller = new AbortController();
@@ -376,12 +370,12 @@ aborting("what was refused on the way is not given back", async () => {
   await turn();
   controller.abort(new Error("enough"));
   await refused;
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await store.deliver();
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
-aborting("one signal of many, some asleep, some on the way, some not yet", async () => {
+aborting("one signal aborts many calls: waiting, in flight, and not sent yet", async () => {
   const { clock, store, limiter } = await makeUsed();
   const controller = new AbortController();
   const { signal } = controller;
@@ -405,7 +399,7 @@ aborting("one signal of many, some asleep, some on the way, some not yet", async
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
-aborting("an answer takes the listener off the signal", async () => {
+aborting("a reply removes the listener from the signal", async () => {
   const { clock, limiter } = await makeUsed();
   const { signal } = new AbortController();
   const done = [
@@ -424,7 +418,7 @@ aborting.run();
 
 const crowded = suite("remote limiters, maxWaiting");
 
-crowded("counts the permits that are slept for, not the calls on their way", async () => {
+crowded("maxWaiting counts the permits that are waited for, not the calls in flight", async () => {
   const { clock, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
     maxWaiting: 3,
   });
@@ -446,14 +440,14 @@ crowded("counts the permits that are slept for, not the calls on their way", asy
   }
   await clock.advance(1000);
   assert.is(waiters[0]?.at, 1000);
-  // nobody who was turned away has taken anything beyond its slot
+  // no refused caller has taken anything beyond its slot
   assert.ok((await limiter.peek()).waitMs <= 5000);
   const another = watch(clock, limiter.acquire(2));
   await clock.advance(1e6);
   assert.is(another.error, undefined);
 });
 
-crowded("where there is no room, what can go at once goes", async () => {
+crowded("a full queue still grants what is due at once", async () => {
   const { limiter } = onHand(slow, { maxWaiting: 0 });
   assert.is(await limiter.acquire(), 0);
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
@@ -462,7 +456,7 @@ crowded("where there is no room, what can go at once goes", async () => {
   assert.is((await limiter.peek()).waitMs, Infinity);
 });
 
-crowded("reservations take room until they are due or given up", async () => {
+crowded("reservations count towards maxWaiting until they are due or cancelled", async () => {
   const { clock, limiter } = await makeUsed({ maxWaiting: 2 });
   const [kept, dropped] = [await limiter.reserve(), await limiter.reserve()];
   assert.instance(await failure(() => limiter.acquire()), QueueFullError);
@@ -479,9 +473,9 @@ crowded("reservations take room until they are due or given up", async () => {
 
 crowded.run();
 
-// -- the store is away --
+// -- the store is unavailable --
 
-const away = suite("remote limiters, a store that is away");
+const away = suite("remote limiters, store unavailable");
 let timers: FakeTimers.Clock;
 
 away.before.each(() => {
@@ -506,24 +500,21 @@ const everyVerb = (limiter: RemoteLimiter): Promise<unknown>[] => [
   limiter.reset(),
 ];
 
-away(
-  "every verb says so, with the cause, and the limiter is as before when it is back",
-  async () => {
-    const { store, limiter } = onHand(slow);
-    store.away = new Error("LOADING");
-    for (const outcome of await Promise.allSettled(everyVerb(limiter))) {
-      const { reason } = outcome as PromiseRejectedResult;
-      assert.instance(reason, StoreUnavailableError);
-      assert.is(reason.cause, store.away);
-      assert.equal(reason.facts, { limiter: "test", timeoutMs: 1000 });
-    }
-    store.away = undefined;
-    assert.is(await limiter.acquire(), 0);
-    assert.is(timers.countTimers(), 0);
-  },
-);
+away("every verb rejects with the cause, and the limiter works again after recovery", async () => {
+  const { store, limiter } = onHand(slow);
+  store.away = new Error("LOADING");
+  for (const outcome of await Promise.allSettled(everyVerb(limiter))) {
+    const { reason } = outcome as PromiseRejectedResult;
+    assert.instance(reason, StoreUnavailableError);
+    assert.is(reason.cause, store.away);
+    assert.equal(reason.facts, { limiter: "test", timeoutMs: 1000 });
+  }
+  store.away = undefined;
+  assert.is(await limiter.acquire(), 0);
+  assert.is(timers.countTimers(), 0);
+});
 
-away("no answer: each is told within its time, and late grants are given back", async () => {
+away("no reply: each call rejects within its time, and late grants are given back", async () => {
   const { store, limiter } = onHand(slow, { epoch: 0 });
   await limiter.charge(1);
   const before = await limiter.peek();
@@ -552,7 +543,7 @@ away("no answer: each is told within its time, and late grants are given back", 
   assert.equal(await limiter.peek(), before);
 });
 
-away("patient: everybody waits until it is back", async () => {
+away("waitForStore: all callers wait for recovery", async () => {
   const { store, limiter } = onHand(smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 }), {
     whenUnavailable: "wait",
   });
@@ -566,7 +557,7 @@ away("patient: everybody waits until it is back", async () => {
   ]);
   const acquired = watch(new FakeClock(), limiter.acquire());
   await timers.tickAsync(5000);
-  assert.ok(store.batchIds.length >= 5, `${store.batchIds.length} batchIds`);
+  assert.ok(store.batches.length >= 5, `${store.batches.length} batches`);
   store.away = undefined;
   await timers.tickAsync(1500);
   const [decided, peeked, reserved] = await told;
@@ -574,7 +565,7 @@ away("patient: everybody waits until it is back", async () => {
   assert.is(acquired.error, undefined);
 });
 
-away("patient: a time-out or a signal ends the wait", async () => {
+away("waitForStore: a time-out or a signal ends the wait", async () => {
   const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const controller = new AbortController();
@@ -595,13 +586,13 @@ away("patient: a time-out or a signal ends the wait", async () => {
   await timers.tickAsync(0);
   for (const { error } of [later, acquired, forever]) assert.is(error, reason);
   assert.is(getEventListeners(signal, "abort").length, 0);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await timers.tickAsync(2000);
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
   assert.is(timers.countTimers(), 0);
 });
 
-away("patient: a time-out that is met in time stays met", async () => {
+away("waitForStore: a time-out that was met in time stays met", async () => {
   const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const tried = limiter.tryAcquire(1, 500);
@@ -612,7 +603,7 @@ away("patient: a time-out that is met in time stays met", async () => {
   assert.is(timers.countTimers(), 0);
 });
 
-away("patient: a time-out of more than 2^31 ms does not end at once", async () => {
+away("waitForStore: a time-out of more than 2^31 ms does not end at once", async () => {
   const { clock, store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.away = new Error("gone");
   const tried = watch(clock, limiter.tryAcquire(1, 1e10));
@@ -623,7 +614,7 @@ away("patient: a time-out of more than 2^31 ms does not end at once", async () =
   assert.is(tried.value, true);
 });
 
-away("patient: who was given up during a batch that failed is not asked for again", async () => {
+away("waitForStore: a caller that aborts during a failed batch is not sent again", async () => {
   const { store, limiter } = onHand(slow, { whenUnavailable: "wait" });
   store.held = true;
   const controller = new AbortController();
@@ -633,15 +624,15 @@ away("patient: who was given up during a batch that failed is not asked for agai
   controller.abort(new Error("enough"));
   await given;
   await timers.tickAsync(1100);
-  assert.is(store.batchIds.length, 1);
+  assert.is(store.batches.length, 1);
   assert.is(timers.countTimers(), 0);
 });
 
 away.run();
 
-const beside = suite("remote limiters, nobody gets in beside those who were promised an instant");
+const beside = suite("remote limiters, promised instants belong to one caller");
 
-/** Two processes that ask one limiter. */
+/** Two processes that share one limiter. */
 function twoProcesses(policy: Policy) {
   const here = onHand(policy);
   const { clock, store } = here;
@@ -652,9 +643,14 @@ const unsaving = smoothBursty({ permitsPerSecond: 1, burstSeconds: 0 });
 const policyStates = gcra({ limit: 1, periodMs: 1000, burst: 0 });
 const steps = tokenBucket({ capacity: 1, refill: 1, everyMs: 1000, stepped: true });
 for (const [name, policy, instants] of [
-  // the first at once, the one there at 2 s; who asks after the abort comes behind it
-  ["smoothBursty without a store: the slot is lost", unsaving, [2000, 3000, 4000]],
-  ["smoothBursty with one: kept, as unused time is", slow, [2000, 3000, 3000]],
+  // the first at once, the one of the other process at 2 s; a caller after the abort comes behind
+  // it
+  ["smoothBursty without stored permits: the slot is lost", unsaving, [2000, 3000, 4000]],
+  [
+    "smoothBursty with stored permits: the slot is stored, like unused time",
+    slow,
+    [2000, 3000, 3000],
+  ],
   [
     "smoothWarmingUp: lost",
     smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1 }),
@@ -684,7 +680,7 @@ for (const [name, policy, instants] of [
   });
 }
 
-beside("who asked for another amount does not take over what was left", async () => {
+beside("a caller of another amount does not take over a permit that was given up", async () => {
   const { clock, limiter } = onHand(unsaving);
   await limiter.acquire();
   const controller = new AbortController();
@@ -696,7 +692,7 @@ beside("who asked for another amount does not take over what was left", async ()
   assert.equal([two.at, one.at], [2000, 4000]);
 });
 
-beside("the last of all leaves no gap", async () => {
+beside("when the last waiter leaves, no gap remains", async () => {
   for (const policy of [slow, policyStates]) {
     const { clock, here, there } = twoProcesses(policy);
     await here.acquire();

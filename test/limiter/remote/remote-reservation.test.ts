@@ -27,7 +27,7 @@ async function makeUsed(options: Parameters<typeof onHand>[1] = {}) {
 
 const ready = suite("remote reservation, ready");
 
-ready("one that need not wait is ready at once", async () => {
+ready("a reservation without a wait is ready at once", async () => {
   const { limiter } = onHand(slow);
   const reservation = await limiter.reserve(2);
   assert.equal([reservation.permits, reservation.waitMs], [2, 0]);
@@ -35,7 +35,7 @@ ready("one that need not wait is ready at once", async () => {
   assert.is(await reservation.ready(), 0);
 });
 
-ready("at its instant and not before, for all who wait for it, and ever after", async () => {
+ready("ready() resolves at the instant and not before, for every caller and later", async () => {
   const { clock, limiter } = await makeUsed();
   const reservation = await limiter.reserve();
   assert.is(reservation.waitMs, 1000);
@@ -56,7 +56,7 @@ ready("at its instant and not before, for all who wait for it, and ever after", 
   assert.is(await reservation.ready(), 1000);
 });
 
-ready("nobody who does not wait needs a timer", async () => {
+ready("a reservation without ready() needs no timer", async () => {
   let set = 0;
   class CountingClock extends FakeClock {
     override wakeAt(timeMs: number, wake: () => void): Timer {
@@ -69,7 +69,7 @@ ready("nobody who does not wait needs a timer", async () => {
   assert.is(set, 0);
 });
 
-ready("a pause defers it, and it can be given up until then", async () => {
+ready("a pause defers the reservation, and it can be cancelled until then", async () => {
   const { clock, limiter } = await makeUsed();
   const [kept, dropped] = [await limiter.reserve(), await limiter.reserve()];
   const waiting = watch(clock, kept.ready());
@@ -95,7 +95,7 @@ ready("a signal that is aborted already cancels it", async () => {
   assert.instance(await failure(() => reservation.ready()), ReservationCancelledError);
 });
 
-ready("a signal ends the wait and cancels it, for all who wait", async () => {
+ready("a signal ends the wait and cancels the reservation, for all of its callers", async () => {
   const { clock, store, limiter } = await makeUsed();
   const controller = new AbortController();
   const { signal } = controller;
@@ -111,19 +111,23 @@ ready("a signal ends the wait and cancels it, for all who wait", async () => {
   await turn();
   assert.ok(waiting.every(({ error }) => error === reason));
   assert.is(store.sent(), "back 1 ()");
-  assert.is(store.batchIds.length, 3);
+  assert.is(store.batches.length, 3);
   assert.is(getEventListeners(signal, "abort").length, 0);
   assert.is((await limiter.reserve()).waitMs, 1000);
 });
 
-ready("it leaves no listener behind", async () => {
+ready("ready() leaves no listener behind", async () => {
   const { clock, limiter } = await makeUsed();
   const { signal } = new AbortController();
   const [kept, dropped] = [await limiter.reserve(), await limiter.reserve()];
   const waiting = watch(clock, kept.ready({ signal }));
   const dropping = watch(clock, dropped.ready({ signal }));
   await turn();
-  assert.is(getEventListeners(signal, "abort").length, 1, "one for all: Node warns of eleven");
+  assert.is(
+    getEventListeners(signal, "abort").length,
+    1,
+    "one listener for all: Node warns of eleven",
+  );
   await dropped.cancel();
   await clock.advance(1000);
   assert.is(waiting.value, 1000);
@@ -138,7 +142,7 @@ ready.run();
 
 const cancel = suite("remote reservation, cancel");
 
-cancel("gives back what was taken, with the receipts, once", async () => {
+cancel("cancel gives back what was taken, with the receipts, once", async () => {
   const stored = smoothBursty({ permitsPerSecond: 1, burstSeconds: 5, prefilled: true });
   const cold = smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 10_000 });
   for (const [policies, permits, sent] of [
@@ -165,18 +169,18 @@ cancel("gives back what was taken, with the receipts, once", async () => {
   }
 });
 
-cancel("one that has come is not cancelled", async () => {
+cancel("a reservation that is due cannot be cancelled", async () => {
   const { clock, store, limiter } = await makeUsed();
   const now = await onHand(slow).limiter.reserve();
   assert.is(await now.cancel(), false);
   const reservation = await limiter.reserve();
   await clock.advance(1000);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   assert.is(await reservation.cancel(), false);
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
-cancel("those who wait for it are told", async () => {
+cancel("cancel rejects ready()", async () => {
   const { clock, limiter } = await makeUsed();
   const reservation = await limiter.reserve();
   const waiting = watch(clock, reservation.ready());
@@ -188,7 +192,7 @@ cancel("those who wait for it are told", async () => {
   await clock.advance(5000);
 });
 
-cancel("after it was settled, gives back what that has left of it", async () => {
+cancel("cancel after settle gives back the settled amount", async () => {
   for (const settled of [0, 0.25, 1, 3]) {
     const { limiter } = await makeUsed();
     const reservation = await limiter.reserve();
@@ -198,7 +202,7 @@ cancel("after it was settled, gives back what that has left of it", async () => 
   }
 });
 
-cancel("the store is away: so it says, and nobody else is troubled", async () => {
+cancel("cancel rejects while the store is unavailable, and disturbs no other waiter", async () => {
   const { store, limiter } = await makeUsed();
   const [first, second] = [await limiter.reserve(), await limiter.reserve()];
   store.away = new Error("gone");
@@ -216,7 +220,7 @@ cancel.run();
 
 const settle = suite("remote reservation, settle");
 
-/** How long somebody who comes next waits after these, ms. */
+/** How long the next caller waits after these, ms. */
 async function waitAfter(...settled: number[]): Promise<number> {
   const { limiter } = await makeUsed();
   const reservation = await limiter.reserve(2);
@@ -224,19 +228,16 @@ async function waitAfter(...settled: number[]): Promise<number> {
   return (await limiter.peek()).waitMs;
 }
 
-settle(
-  "more is charged to who comes next, less is given back, and it may be called again",
-  async () => {
-    assert.is(await waitAfter(), 3000);
-    assert.is(await waitAfter(2), 3000);
-    assert.is(await waitAfter(5), 6000);
-    assert.is(await waitAfter(0.5), 1500);
-    assert.is(await waitAfter(0), 1000);
-    assert.is(await waitAfter(5, 0.5, 2), 3000);
-  },
-);
+settle("settle charges more to the next caller or gives back, and may be repeated", async () => {
+  assert.is(await waitAfter(), 3000);
+  assert.is(await waitAfter(2), 3000);
+  assert.is(await waitAfter(5), 6000);
+  assert.is(await waitAfter(0.5), 1500);
+  assert.is(await waitAfter(0), 1000);
+  assert.is(await waitAfter(5, 0.5, 2), 3000);
+});
 
-settle("by name: what is not named stays as it is", async () => {
+settle("settle by name: policies that are not named stay as they are", async () => {
   const fast = smoothBursty({ permitsPerSecond: 10 });
   const { store, limiter } = onHand({ a: slow, b: fast, c: fast });
   const reservation = await limiter.reserve({ a: 2, b: 2 });
@@ -246,17 +247,17 @@ settle("by name: what is not named stays as it is", async () => {
   assert.is(store.sent(), "charge 0,3,0, refund 0,0,0");
 });
 
-settle("a bad number is refused before anything changed", async () => {
+settle("settle refuses a bad number before anything changes", async () => {
   const { store, limiter } = await makeUsed();
   const reservation = await limiter.reserve();
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   for (const bad of [-1, Number.NaN, Infinity, "1", { strange: 1 }] as number[]) {
     assert.match(`${await failure(() => reservation.settle(bad))}`, "permits");
   }
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
-settle("after it was cancelled, all that was used is charged", async () => {
+settle("settle after cancel charges all that was used", async () => {
   const { limiter } = await makeUsed();
   const reservation = await limiter.reserve();
   await reservation.cancel();
@@ -264,7 +265,7 @@ settle("after it was cancelled, all that was used is charged", async () => {
   assert.is((await limiter.peek()).waitMs, 4000);
 });
 
-settle("the store is away: so it says, and it can be tried again", async () => {
+settle("settle rejects while the store is unavailable, and can be repeated", async () => {
   const { store, limiter } = await makeUsed();
   const reservation: Reservation = await limiter.reserve();
   store.away = new Error("gone");
@@ -287,7 +288,7 @@ late.after.each(() => {
   timers.uninstall();
 });
 
-late("what it grants is given back; where it grants nothing, nothing is", async () => {
+late("permits of a late reply are given back; a late refusal gives nothing back", async () => {
   for (const [maxWaiting, expected] of [
     [Infinity, "back 1 ()"],
     [0, "pause 0"],

@@ -5,7 +5,7 @@ import { FakeClock, memoryStore } from "../../../src/testing/index.ts";
 import { MapBackend } from "../../support/stores/map-backend.ts";
 import { suite } from "../../support/suite.ts";
 
-const test = suite("a state that went back in time");
+const test = suite("a state that was rolled back");
 
 test("casStore: an older copy is detected once", async () => {
   const backend = new MapBackend();
@@ -20,7 +20,7 @@ test("casStore: an older copy is detected once", async () => {
   assert.is(limiter.stats.rollbacks, 1);
 });
 
-test("memoryStore: refusals, other processes and a state that was cleared are no sign of it", async () => {
+test("memoryStore: refusals, other processes and a state that was cleared do not look like a rollback", async () => {
   const clock = new FakeClock();
   const store = memoryStore({ clock });
   const create = () => StoreRateLimiter.create(store, "api", 1, { clock });

@@ -8,7 +8,7 @@ import { suite } from "../../support/suite.ts";
 
 const MICRO = 0.001;
 
-/** A clock whose timers fire that many ms too late, or too early, and which counts them. */
+/** A clock whose timers fire that many ms late or early, and which counts them. */
 class CarelessClock implements Clock {
   readonly fake: FakeClock;
   readonly #offMs: () => number;
@@ -42,7 +42,7 @@ class CarelessClock implements Clock {
   }
 }
 
-/** Sleeps until then, ms, and tells when it was woken. */
+/** Waits until then, ms, and records when it was woken. */
 class Someone implements Sleeper {
   due = 0;
   promised: Promised;
@@ -75,7 +75,7 @@ function make(clock = new CarelessClock()) {
   return { clock, line: new WaitLine(clock) };
 }
 
-/** One sleeper for each instant, ms. */
+/** One waiter for each instant, ms. */
 function lay(line: WaitLine, ...dueMs: number[]): Someone[] {
   return dueMs.map((due) => {
     const someone = new Someone(due);
@@ -84,7 +84,7 @@ function lay(line: WaitLine, ...dueMs: number[]): Someone[] {
   });
 }
 
-/** They leave in one turn; what they gave up, ms, the latest first. */
+/** Waiters that leave in one turn. Returns the instants that they gave up, ms, the latest first. */
 async function leave(line: WaitLine, ...sleepers: readonly Someone[]): Promise<number[]> {
   Someone.returned.length = 0;
   for (const sleeper of sleepers) {
@@ -99,7 +99,7 @@ const wokenAt = (sleepers: readonly Someone[]) => sleepers.map((someone) => some
 
 const test = suite("wait line");
 
-test("each wakes at its instant and not before, with one timer for all", async () => {
+test("each waiter wakes at its instant and not before, with one timer for all", async () => {
   const { clock, line } = make();
   const sleepers = lay(line, 10, 20, 20, 30.001);
   assert.equal([clock.set, clock.pending], [1, 1]);
@@ -113,13 +113,18 @@ test("each wakes at its instant and not before, with one timer for all", async (
 });
 
 for (const [hazard, told, sizes, expected] of [
-  ["the earlier one is for who asked first", [30, 10, 20, 40], [1, 1, 1, 1], [10, 20, 30, 40]],
-  ["of neighbours who asked for the same", [30, 10, 40, 20], [1, 1, 5, 1], [10, 30, 40, 40]],
-  ["nobody overtakes who asked for more", [30, 10, 20, 40], [5, 1, 1, 1], [30, 30, 30, 40]],
-  ["earlier by no more than answers vary", [30, 29, 28.999], [1, 1, 1], [28.999, 29, 30]],
+  [
+    "of two instants the earlier one goes to the first caller",
+    [30, 10, 20, 40],
+    [1, 1, 1, 1],
+    [10, 20, 30, 40],
+  ],
+  ["neighbours with equal requests", [30, 10, 40, 20], [1, 1, 5, 1], [10, 30, 40, 40]],
+  ["no caller overtakes a larger request", [30, 10, 20, 40], [5, 1, 1, 1], [30, 30, 30, 40]],
+  ["earlier by no more than the jitter of replies", [30, 29, 28.999], [1, 1, 1], [28.999, 29, 30]],
   ["earlier by less than that", [30, 29.001, 29], [1, 1, 1], [30, 30, 30]],
 ] as const) {
-  test(`first in, first out, where instants do not come in order: ${hazard}`, async () => {
+  test(`first in, first out where instants arrive out of order: ${hazard}`, async () => {
     const { clock, line } = make();
     const order: number[] = [];
     const sleepers = told.map((due, i) => new Someone(due, () => order.push(i)));
@@ -140,7 +145,7 @@ for (const [hazard, told, sizes, expected] of [
   });
 }
 
-test("instants that do not come in order, from another turn each", async () => {
+test("instants that arrive out of order, each in a turn of its own", async () => {
   const { clock, line } = make();
   const sleepers = lay(line, 30);
   for (const due of [10, 20, 40]) {
@@ -151,7 +156,7 @@ test("instants that do not come in order, from another turn each", async () => {
   assert.equal(wokenAt(sleepers), [10, 20, 30, 40]);
 });
 
-test("a sleeper that leaves is not woken, and the last one takes the timer along", async () => {
+test("a waiter that leaves is not woken, and the last one cancels the timer", async () => {
   const { clock, line } = make();
   const [first, second, third] = lay(line, 10, 20, 30) as [Someone, Someone, Someone];
   await leave(line, first);
@@ -164,7 +169,7 @@ test("a sleeper that leaves is not woken, and the last one takes the timer along
   assert.is(third.wokenAt, undefined);
 });
 
-test("a sleeper that leaves in the moment in which it is due is not woken", async () => {
+test("a waiter that leaves at the moment when it is due is not woken", async () => {
   const { clock, line } = make(new CarelessClock(() => 5));
   const [first, second] = lay(line, 10, 20) as [Someone, Someone];
   await clock.fake.advance(12);
@@ -174,7 +179,7 @@ test("a sleeper that leaves in the moment in which it is due is not woken", asyn
   assert.equal(wokenAt([first, second]), [undefined, 12]);
 });
 
-test("a timer that fires early wakes nobody", async () => {
+test("a timer that fires early wakes no waiter", async () => {
   const early = [-3, -0.001];
   const clock = new CarelessClock(() => early.shift() ?? 0);
   const { line } = make(clock);
@@ -187,7 +192,7 @@ test("a timer that fires early wakes nobody", async () => {
   assert.is(someone?.wokenAt, 10);
 });
 
-test("a late timer wakes all who are due, and is made up for: once, up to 10 ms", async () => {
+test("a late timer wakes all waiters that are due, and its lateness is credited once, up to 10 ms", async () => {
   let late = 4;
   const clock = new CarelessClock(() => late);
   const { line } = make(clock);
@@ -196,7 +201,7 @@ test("a late timer wakes all who are due, and is made up for: once, up to 10 ms"
   assert.is(line.lateBy(), 0);
   await clock.fake.advance(14);
   assert.equal(order, [0, 1, 2]);
-  // that of the one who was released last
+  // the lateness of the waiter that was released last
   assert.is(line.lateBy(), 2000);
   await clock.fake.advance(2 - MICRO);
   assert.is(line.lateBy(), 2000);
@@ -217,14 +222,14 @@ test("a late timer wakes all who are due, and is made up for: once, up to 10 ms"
   assert.is(line.lateBy(), 10_000);
 });
 
-test("a punctual timer owes nothing", async () => {
+test("a punctual timer gives no credit", async () => {
   const { clock, line } = make();
   lay(line, 10);
   await clock.fake.advance(10);
   assert.is(line.lateBy(), 0);
 });
 
-test("held: nobody wakes before, and a shorter hold does not end a longer one", async () => {
+test("hold: no waiter wakes before its end, and a shorter hold does not end a longer one", async () => {
   const { clock, line } = make();
   const sleepers = lay(line, 10, 200);
   line.holdUntil(100_000);
@@ -243,18 +248,18 @@ test("held: nobody wakes before, and a shorter hold does not end a longer one", 
   assert.is(someone?.wokenAt, 300);
 });
 
-test("an alarm beside the line: deferred by a hold, and it can be put out", async () => {
+test("an alarm beside the line: a hold defers it, and it can be cancelled", async () => {
   const { clock, line } = make();
   const rung: [string, number][] = [];
   const ring = (name: string) => () => rung.push([name, clock.now()]);
   line.alarm(10_000, ring("a"));
   line.alarm(20_000, ring("b"));
-  const out = line.alarm(20_000, ring("put out"));
+  const out = line.alarm(20_000, ring("cancelled"));
   await clock.fake.advance(10);
   line.holdUntil(50_000);
   await clock.fake.advance(20);
   out.cancel();
-  const second = line.alarm(60_000, ring("put out"));
+  const second = line.alarm(60_000, ring("cancelled"));
   second.cancel();
   await clock.fake.advance(100);
   assert.equal(rung, [
@@ -275,7 +280,7 @@ test("a clock may count from any origin", async () => {
   assert.equal(rung, [1.8e12 + 15]);
 });
 
-test("a hundred thousand come and go in a moment", async () => {
+test("100 000 waiters join and leave in linear time", async () => {
   const { clock, line } = make();
   const sleepers = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 10 + i / 1000));
   const started = cpuMs();
@@ -286,7 +291,7 @@ test("a hundred thousand come and go in a moment", async () => {
   assert.is(clock.pending, 0);
 });
 
-test("who cannot wait for those before it goes at its own instant", async () => {
+test("a waiter with too little time for its place in line goes at its own instant", async () => {
   const clock = new FakeClock();
   const line = new WaitLine(clock);
   const first = new Someone(1000);
@@ -305,7 +310,7 @@ test("who cannot wait for those before it goes at its own instant", async () => 
   assert.equal(woken, [300, 100, undefined, 1000]);
 });
 
-const closing = suite("wait line, those who leave");
+const closing = suite("wait line, waiters that leave");
 
 const dues = (sleepers: readonly Someone[]) => sleepers.map(({ due }) => due / 1000);
 
@@ -317,7 +322,7 @@ for (const [hazard, gone, after, givenUp] of [
   ["all but one", [0, 1, 3, 4], [10], [50, 40, 30, 20]],
   ["all, in the wrong order", [4, 2, 0, 1, 3], [], [50, 40, 30, 20, 10]],
 ] as const) {
-  closing(`those behind move up, the last instants are given up: ${hazard}`, async () => {
+  closing(`waiters behind it move up, and the last instants are given up: ${hazard}`, async () => {
     const { clock, line } = make();
     const sleepers = lay(line, 10, 20, 30, 40, 50);
     const told = await leave(line, ...gone.map((i) => sleepers[i] as Someone));
@@ -330,7 +335,7 @@ for (const [hazard, gone, after, givenUp] of [
   });
 }
 
-closing("nobody takes what another has asked for otherwise, or overtakes it", async () => {
+closing("no waiter takes over the instant of a different request, or overtakes one", async () => {
   const { line } = make();
   const sleepers = lay(line, 10, 20, 30, 40, 50, 60) as [Someone, Someone, Someone];
   const [first, , large] = sleepers;
@@ -341,7 +346,7 @@ closing("nobody takes what another has asked for otherwise, or overtakes it", as
   assert.equal(dues(sleepers.filter((one) => !one.gone)), [10, 40, 50, 60]);
 });
 
-closing("who comes later is behind those who moved up, and no later than need be", async () => {
+closing("a newcomer is behind those that moved up, and no later than necessary", async () => {
   const { line } = make();
   const [first] = lay(line, 10, 20, 30) as [Someone];
   await leave(line, first);
@@ -351,7 +356,7 @@ closing("who comes later is behind those who moved up, and no later than need be
   assert.is(early.due, 25_000);
 });
 
-closing("one who sleeps beside the line gives up its own", async () => {
+closing("a waiter beside the line gives up its own instant", async () => {
   const { line } = make();
   lay(line, 1000);
   const hurried = new Someone(100);
@@ -360,7 +365,7 @@ closing("one who sleeps beside the line gives up its own", async () => {
   assert.is(hurried.wokenAt, undefined);
 });
 
-closing("100 000 leave one by one, and all at once, in a moment", async () => {
+closing("100 000 waiters leave one by one, and all at once, in linear time", async () => {
   const { line } = make();
   const many = lay(line, ...Array.from({ length: 100_000 }, (_, i) => 1000 + i));
   const start = cpuMs();

@@ -19,8 +19,8 @@ import { HandStore, onHand } from "../../support/limiter/remote.ts";
 import { failure, turn, watch } from "../../support/limiter/watch.ts";
 import { suite } from "../../support/suite.ts";
 
-// The store is away while `store.away` is set. The limiter's clock is `clock`; the timers tell when
-// the store is looked for, and both move together in `pass`.
+// The store is unavailable while `store.away` is set. The limiter's clock is `clock`; the timers
+// determine when the store is probed, and both move together in `pass`.
 let timers: FakeTimers.Clock;
 
 function make(
@@ -71,25 +71,25 @@ async function idle(policies: Parameters<typeof onHand>[0], options?: Partial<Re
   return made;
 }
 
-away("an outage right after a burst gives no second one", async () => {
+away("an outage right after a burst allows no second burst", async () => {
   const { limiter, pass, leave } = await idle(ten);
   await limiter.acquire(11);
   leave();
   assert.is(await limiter.tryAcquire(), false);
-  // its share is 2.5 a second, and it owes a quarter of a permit; the last one is lent
+  // its share is 2.5 a second, and its deficit is a quarter of a permit; the last one is lent
   await pass(1000);
   const asked = Array.from({ length: 10 }, () => limiter.tryAcquire());
   assert.is(await grantedOf(asked), 3);
 });
 
-away("nor after a burst that is newer than the store's last report", async () => {
+away("an outage allows no second burst after one since the last report", async () => {
   const { limiter, store, pass, leave } = await idle(ten);
   await limiter.peek();
   assert.is(store.sent(), "peek 1, deficit");
   await limiter.acquire(11);
-  assert.is(store.sent(), "reserve 11 within Infinity x1", "told a moment ago");
+  assert.is(store.sent(), "reserve 11 within Infinity x1", "reported a moment ago");
   leave();
-  // what it took itself is all its own to pay: 11 permits at 2.5 a second, 2.5 were there
+  // the process pays alone for what it took: 11 permits at 2.5 a second, 2.5 were available
   const { waitMs } = await limiter.peek();
   assert.is(waitMs, 3400);
   await pass(3400);
@@ -100,21 +100,21 @@ away("the last report is recent: a last batch asks for it when no call does", as
   const { limiter, store, pass } = await idle(ten);
   await limiter.peek();
   await limiter.acquire(11);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await pass(50);
-  assert.equal([store.sent(), store.batchIds.length], ["deficit", length + 1]);
+  assert.equal([store.sent(), store.batches.length], ["deficit", length + 1]);
   await pass(10_000);
-  assert.is(store.batchIds.length, length + 1);
+  assert.is(store.batches.length, length + 1);
   assert.is(timers.countTimers(), 0);
 });
 
-away("what was there is shared; the rate is the share's", async () => {
+away("stored permits are shared out; the rate is that of the share", async () => {
   const { limiter, pass, leave } = await idle(smoothBursty({ permitsPerSecond: 40 }));
   await limiter.tryAcquire(20);
   await pass(60);
-  await limiter.peek(); // which lets the store tell
+  await limiter.peek(); // which makes the store report
   leave();
-  // 22.4 of 40 permits are left, a quarter of them is ours; the last one is lent
+  // 22.4 of 40 permits are left, the share is a quarter of them; the last one is lent
   const asked = Array.from({ length: 20 }, () => limiter.tryAcquire());
   assert.is(await grantedOf(asked), 6);
   const { waitMs, limit } = await limiter.peek();
@@ -122,7 +122,7 @@ away("what was there is shared; the rate is the share's", async () => {
   assert.is(waitMs, 40);
 });
 
-away("a share without any report begins as a new limiter does", async () => {
+away("a share without any report starts like a new limiter", async () => {
   const { limiter, leave, pass } = make(ten);
   leave();
   assert.equal(await Promise.all([limiter.tryAcquire(), limiter.tryAcquire()]), [true, false]);
@@ -130,46 +130,42 @@ away("a share without any report begins as a new limiter does", async () => {
   assert.is(await limiter.tryAcquire(), true);
 });
 
-away(
-  "a process that starts during an outage has a new share, and one that ends charges nothing",
-  async () => {
-    const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
-    const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
-    await limiter.tryAcquire(30); // 10 are left, and 2 more soon
-    await pass(50);
-    leave();
-    const open = () => make(policy, { clock, store }).limiter;
-    const all = (of: typeof limiter) =>
-      grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
-    assert.is(await all(limiter), 3, "a quarter of what was left");
-    let last = limiter;
-    for (let i = 0; i < 3; i++) {
-      const closed = last.close();
-      await pass(0);
-      await closed;
-      last = open();
-      assert.is(await all(last), 10, "a quarter of the capacity");
-    }
-    await comeBack();
+away("a process that starts in an outage has a new share, one that ends pays nothing", async () => {
+  const policy = tokenBucket({ capacity: 40, refill: 40, everyMs: 1000 });
+  const { clock, store, limiter, pass, leave, comeBack } = await idle(policy);
+  await limiter.tryAcquire(30); // 10 are left, and 2 more soon
+  await pass(50);
+  leave();
+  const open = () => make(policy, { clock, store }).limiter;
+  const all = (of: typeof limiter) => grantedOf(Array.from({ length: 30 }, () => of.tryAcquire()));
+  assert.is(await all(limiter), 3, "a quarter of what was left");
+  let last = limiter;
+  for (let i = 0; i < 3; i++) {
+    const closed = last.close();
     await pass(0);
-    const { remaining } = await open().peek();
-    assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
-  },
-);
+    await closed;
+    last = open();
+    assert.is(await all(last), 10, "a quarter of the capacity");
+  }
+  await comeBack();
+  await pass(0);
+  const { remaining } = await open().peek();
+  assert.is(remaining, 12 - 10, "of these 33 the last 10 are charged");
+});
 
-away("only calls in flight pay for the outage: later ones are answered at once", async () => {
+away("only calls in flight wait for the time-out: later ones are answered at once", async () => {
   const { limiter, store, pass } = await idle(ten);
   store.held = true;
   const first = watch({ now: () => timers.now } as never, limiter.tryAcquire());
   const asked = timers.now;
   await pass(1000);
   assert.equal([first.value, Number(first.at) - asked], [true, 1000]);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   for (let i = 0; i < 100; i++) await limiter.tryAcquire();
-  assert.is(store.batchIds.length, length);
+  assert.is(store.batches.length, length);
 });
 
-away("those who wait are let in at the share's pace, in order; who leaves makes room", async () => {
+away("waiters are released at the share's rate, in order; one that leaves makes room", async () => {
   const { limiter, clock, pass, leave } = await idle(ten);
   await limiter.acquire(11);
   leave();
@@ -194,23 +190,23 @@ away("those who wait are let in at the share's pace, in order; who leaves makes 
   assert.equal([waiting[3]?.value, waiting[4]?.value], [true, false]);
 });
 
-away("known to be away: hardly anybody else runs between question and answer", async () => {
+away("during a known outage an answer takes few microtasks", async () => {
   for (const whenUnavailable of ["local", "allow", "throw"] as const) {
     const { limiter, store, pass } = make(gcra({ limit: 1000, periodMs: 1000 }), {
       whenUnavailable,
     });
     store.held = true;
     await Promise.all([limiter.tryAcquire().catch(() => {}), pass(1000)]);
-    const { length } = store.batchIds;
+    const { length } = store.batches;
     for (const verb of ["acquire", "tryAcquire", "reserve", "decide", "peek", "charge"] as const) {
       const steps = await stepsOf(limiter[verb](1));
       assert.ok(steps <= 3, `${whenUnavailable}: ${verb} takes ${steps} steps`);
     }
-    assert.is(store.batchIds.length, length);
+    assert.is(store.batches.length, length);
   }
 });
 
-/** In how many microtasks an answer is there; each lets whatever else is ready run before it. */
+/** In how many microtasks an answer arrives; each lets other code run first. */
 async function stepsOf(answer: Promise<unknown>): Promise<number> {
   let isThere = false;
   const end = () => {
@@ -222,7 +218,7 @@ async function stepsOf(answer: Promise<unknown>): Promise<number> {
   return steps;
 }
 
-away("when the store is back, use is charged and waiting callers ask it in order", async () => {
+away("after recovery, use is charged and waiting callers ask the store in order", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
   leave();
@@ -231,13 +227,13 @@ away("when the store is back, use is charged and waiting callers ask it in order
   assert.is(taken, 3);
   const waiting = [watch(clock, limiter.acquire(2)), watch(clock, limiter.tryAcquire(1, 5000))];
   await turn();
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await comeBack();
   assert.equal(
-    store.batchIds.slice(length).map((_, i) => store.sent(length + i - store.batchIds.length)),
+    store.batches.slice(length).map((_, i) => store.sent(length + i - store.batches.length)),
     ["pause 0", "settle 3, reserve 2 within Infinity x1, reserve 1 within 5000000 x1, deficit"],
   );
-  // 10 were there: the charge, then the two, then the one
+  // 10 were available: the charge, then the two, then the one
   assert.equal(
     waiting.map(({ value }) => value),
     [0, true],
@@ -246,35 +242,32 @@ away("when the store is back, use is charged and waiting callers ask it in order
   assert.is(timers.countTimers(), 0);
 });
 
-away(
-  "who waited here and is told a later instant there is re-timed, not let in early",
-  async () => {
-    const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
-    await limiter.acquire(11);
-    leave();
-    const start = clock.now();
-    const waiting = [1, 2, 3].map((n) => watch(clock, limiter.acquire(n)));
-    const leaving = new AbortController();
-    const left = watch(clock, limiter.acquire(1, { signal: leaving.signal }));
-    await pass(50);
-    // others have used what was there
-    store.frame.batchId("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
-    await comeBack();
-    leaving.abort();
-    await pass(5000);
-    assert.equal(
-      waiting.map(({ at }) => Number(at) - start),
-      [2100, 2200, 2400],
-    );
-    assert.ok(left.error);
-  },
-);
+away("a local waiter with a later instant from the store is re-timed, not early", async () => {
+  const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  const start = clock.now();
+  const waiting = [1, 2, 3].map((n) => watch(clock, limiter.acquire(n)));
+  const leaving = new AbortController();
+  const left = watch(clock, limiter.acquire(1, { signal: leaving.signal }));
+  await pass(50);
+  // other processes have used what was available
+  store.frame.runBatch("key", "s10", [{ verb: "charge", amount: 20 }], (start + 50) * 1000);
+  await comeBack();
+  leaving.abort();
+  await pass(5000);
+  assert.equal(
+    waiting.map(({ at }) => Number(at) - start),
+    [2100, 2200, 2400],
+  );
+  assert.ok(left.error);
+});
 
-away("away again before use was charged: nothing is forgotten", async () => {
+away("unavailable again before use was charged: the charge is not lost", async () => {
   const { limiter, store, pass, leave, comeBack } = await idle(ten);
   leave();
   assert.is(await limiter.tryAcquire(3), true);
-  // the probe comes through, and nothing else
+  // the probe gets through, and nothing else
   const { run } = store;
   store.away = undefined;
   store.run = (key, declared, requests, now) => {
@@ -282,7 +275,7 @@ away("away again before use was charged: nothing is forgotten", async () => {
     return run.call(store, key, declared, requests, now);
   };
   await timers.tickAsync(100);
-  assert.ok(store.batchIds.some(([first]) => first?.verb === "settle" && first.amount === 3));
+  assert.ok(store.batches.some(([first]) => first?.verb === "settle" && first.amount === 3));
   Object.assign(store, { run });
   const { remaining } = await limiter.peek();
   await comeBack();
@@ -292,7 +285,7 @@ away("away again before use was charged: nothing is forgotten", async () => {
   await pass(100);
 });
 
-away("callers that the store promised instants go first, and at these", async () => {
+away("callers with instants promised by the store go first, and at these instants", async () => {
   const { limiter, clock, pass, leave } = await idle(ten, { instances: () => 1 });
   await limiter.acquire(11);
   const promised = [watch(clock, limiter.acquire()), watch(clock, limiter.acquire())];
@@ -307,11 +300,11 @@ away("callers that the store promised instants go first, and at these", async ()
   );
 });
 
-away("what is larger than the share is lent, and the next ones pay", async () => {
+away("a request larger than the share is lent, and the next callers pay", async () => {
   const log = slidingLog({ limit: 2, windowMs: 1000 });
   const { limiter, clock, pass, leave } = await idle(log);
   leave();
-  // half a permit every second: one of them takes two seconds' worth
+  // half a permit every second: one request takes two seconds' worth
   const waiting = [1, 2, 1].map((n) => watch(clock, limiter.acquire(n)));
   const start = clock.now();
   await pass(10_000);
@@ -323,26 +316,23 @@ away("what is larger than the share is lent, and the next ones pay", async () =>
   assert.instance(await failure(() => limiter.decide(3)), PermitsExceedCapacityError);
 });
 
-away(
-  "maxWaiting counts callers that wait here and callers with a promise of the store",
-  async () => {
-    const { limiter, leave } = await idle(ten, { maxWaiting: 2 });
-    await limiter.acquire(11);
-    const first = limiter.acquire();
-    await turn();
-    leave();
-    const second = limiter.acquire();
-    await turn();
-    const error = (await failure(() => limiter.acquire())) as QueueFullError;
-    assert.instance(error, QueueFullError);
-    assert.equal([error.facts.waiting, error.facts.maxWaiting], [2, 2]);
-    assert.is(await limiter.tryAcquire(1, 1e6), false);
-    assert.instance(await failure(() => limiter.reserve()), QueueFullError);
-    for (const waiting of [first, second]) waiting.catch(() => {});
-  },
-);
+away("maxWaiting counts local waiters and callers with an instant of the store", async () => {
+  const { limiter, leave } = await idle(ten, { maxWaiting: 2 });
+  await limiter.acquire(11);
+  const first = limiter.acquire();
+  await turn();
+  leave();
+  const second = limiter.acquire();
+  await turn();
+  const error = (await failure(() => limiter.acquire())) as QueueFullError;
+  assert.instance(error, QueueFullError);
+  assert.equal([error.facts.waiting, error.facts.maxWaiting], [2, 2]);
+  assert.is(await limiter.tryAcquire(1, 1e6), false);
+  assert.instance(await failure(() => limiter.reserve()), QueueFullError);
+  for (const waiting of [first, second]) waiting.catch(() => {});
+});
 
-away("a bounded policy bounds who waits here to its share", async () => {
+away("a bounded policy bounds local waiters to its share", async () => {
   const { limiter, leave } = await idle(leakyBucket({ permitsPerSecond: 4, capacity: 8 }));
   leave();
   assert.is(await limiter.tryAcquire(), true);
@@ -351,14 +341,14 @@ away("a bounded policy bounds who waits here to its share", async () => {
   for (const one of waiting) one.then(outcomes.push, (error) => outcomes.push(error));
   await turn();
   assert.equal(
-    // one that went at once was lent most of it
+    // the request that was granted at once was lent most of it
     outcomes.map((error) => (error as Error).name),
     ["QueueFullError", "QueueFullError"],
   );
   assert.match(`${outcomes[0]}`, "1 are waited for and maxWaiting is 2");
 });
 
-away("decide and peek tell how the share stands", async () => {
+away("decide and peek show the state of the share", async () => {
   const { limiter, leave } = await idle(gcra({ limit: 40, periodMs: 1000 }));
   leave();
   const told = await limiter.decide(4);
@@ -368,8 +358,8 @@ away("decide and peek tell how the share stands", async () => {
   assert.equal((await limiter.peek(6)).allowed, true);
 });
 
-away("charges, refunds and pauses hold here, and there when it is back", async () => {
-  // 4 are used, and 1.25 have come back when the store does
+away("charges, refunds and pauses apply locally, and at the store after recovery", async () => {
+  // 4 are used, and 1.25 have been refilled when the store recovers
   const { limiter, store, pass, leave, comeBack } = await idle(ten);
   leave();
   await limiter.charge(5);
@@ -378,15 +368,15 @@ away("charges, refunds and pauses hold here, and there when it is back", async (
   const { waitMs } = await limiter.peek();
   assert.is(waitMs, 3000);
   await pass(500);
-  const { length } = store.batchIds;
+  const { length } = store.batches;
   await comeBack();
   assert.equal(
-    store.batchIds.slice(length).map((_, i) => store.sent(length + i - store.batchIds.length)),
+    store.batches.slice(length).map((_, i) => store.sent(length + i - store.batches.length)),
     ["pause 0", "pause 2500000, settle 2.75, deficit"],
   );
 });
 
-away("reservations keep their instants; corrections find the state, wherever it is", async () => {
+away("reservations keep their instants; corrections reach the state, wherever it is", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
   leave();
@@ -418,48 +408,42 @@ away("reservations keep their instants; corrections find the state, wherever it 
   assert.is(ready.value, 500);
 });
 
-away(
-  "a reservation that is cancelled in an outage leaves no gap for the callers behind it",
-  async () => {
-    const { limiter, clock, pass, leave, comeBack, store } = await idle(ten);
-    await limiter.acquire(11);
-    leave();
-    const start = clock.now();
-    const [first, second] = [await limiter.reserve(), await limiter.reserve(4)];
-    assert.equal([first.waitMs, second.waitMs], [100, 500]);
-    const behind = watch(clock, limiter.acquire());
-    await turn();
-    assert.is(await second.cancel(), true);
-    assert.is(await second.cancel(), false);
-    await pass(600);
-    assert.is(Number(behind.at) - start, 500);
-    await comeBack();
-    assert.match(store.sent(), "settle 2");
-  },
-);
+away("a reservation that is cancelled in an outage leaves no gap behind it", async () => {
+  const { limiter, clock, pass, leave, comeBack, store } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  const start = clock.now();
+  const [first, second] = [await limiter.reserve(), await limiter.reserve(4)];
+  assert.equal([first.waitMs, second.waitMs], [100, 500]);
+  const behind = watch(clock, limiter.acquire());
+  await turn();
+  assert.is(await second.cancel(), true);
+  assert.is(await second.cancel(), false);
+  await pass(600);
+  assert.is(Number(behind.at) - start, 500);
+  await comeBack();
+  assert.match(store.sent(), "settle 2");
+});
 
-away(
-  "a pause in an outage delays reservations of the outage, and closing rejects ready()",
-  async () => {
-    const { limiter, clock, pass, leave } = await idle(ten);
-    await limiter.acquire(11);
-    leave();
-    const [first, second] = [await limiter.reserve(), await limiter.reserve()];
-    const start = clock.now();
-    const ready = watch(clock, first.ready());
-    await limiter.pause(1000);
-    await pass(1000);
-    assert.is(Number(ready.at) - start, 1000);
-    await limiter.reserve(30);
-    const [late, closed] = [await limiter.reserve(), limiter.close()];
-    assert.instance(await failure(() => late.ready()), LimiterClosedError);
-    await pass(1000);
-    await closed;
-    assert.is(await second.ready(), second.waitMs);
-  },
-);
+away("a pause in an outage delays its reservations, and closing rejects ready()", async () => {
+  const { limiter, clock, pass, leave } = await idle(ten);
+  await limiter.acquire(11);
+  leave();
+  const [first, second] = [await limiter.reserve(), await limiter.reserve()];
+  const start = clock.now();
+  const ready = watch(clock, first.ready());
+  await limiter.pause(1000);
+  await pass(1000);
+  assert.is(Number(ready.at) - start, 1000);
+  await limiter.reserve(30);
+  const [late, closed] = [await limiter.reserve(), limiter.close()];
+  assert.instance(await failure(() => late.ready()), LimiterClosedError);
+  await pass(1000);
+  await closed;
+  assert.is(await second.ready(), second.waitMs);
+});
 
-away("what the store granted is corrected here while it is away", async () => {
+away("a grant of the store is corrected locally during an outage", async () => {
   const { limiter, store, leave, comeBack } = await idle(ten);
   await limiter.acquire(11);
   const [small, large] = await Promise.all([limiter.reserve(), limiter.reserve()]);
@@ -470,7 +454,7 @@ away("what the store granted is corrected here while it is away", async () => {
   assert.match(store.sent(), /back 1.*settle 2/);
 });
 
-away("how many share it is asked for every second; nonsense changes nothing", async () => {
+away("the number of processes is read every second; invalid numbers change nothing", async () => {
   let instances = 4;
   const { limiter, pass, leave } = await idle(ten, { instances: () => instances });
   leave();
@@ -483,7 +467,7 @@ away("how many share it is asked for every second; nonsense changes nothing", as
   assert.is((await limiter.peek()).limit, 11);
 });
 
-away("keys that are asked once do not pile up while the store is away", async () => {
+away("keys that are used once do not pile up during an outage", async () => {
   const breaker = new Breaker();
   const policy = gcra({ limit: 10, periodMs: 1000 });
   const clock = new FakeClock();
@@ -500,20 +484,20 @@ away("keys that are asked once do not pile up while the store is away", async ()
   assert.is(count(), 301);
   await clock.advance(500);
   await timers.tickAsync(500);
-  assert.is(count(), 2, "the busy one, and one to look for the store");
-  // who was forgotten is not let in twice, nor asks in vain
+  assert.is(count(), 2, "the busy key, and one to probe the store");
+  // a key that was dropped is not granted a second burst, and can be used again
   assert.is(await busy?.tryAcquire(6), false);
   assert.is(await others[0]?.tryAcquire(10), true);
   assert.is(await others[0]?.tryAcquire(), false);
   assert.instance(await failure(() => refusing.acquire()), StoreUnavailableError);
   store.away = undefined;
   await timers.tickAsync(1000);
-  // all of one name, and what they used is charged
+  // all keys have one name, and what they used is charged
   assert.is(await refusing.tryAcquire(), false);
   assert.is(count(), 0);
 });
 
-away("allow: every call is let in, and nothing is charged; pauses hold", async () => {
+away("allow: every call is granted, and nothing is charged; pauses hold", async () => {
   const { limiter, clock, store, pass, leave, comeBack } = await idle(ten, {
     whenUnavailable: "allow",
   });
@@ -536,7 +520,7 @@ away("allow: every call is let in, and nothing is charged; pauses hold", async (
 });
 
 for (const whenUnavailable of ["local", "allow"] as const) {
-  away(`${whenUnavailable}: what is everybody's cannot be set here`, async () => {
+  away(`${whenUnavailable}: shared settings cannot be changed in an outage`, async () => {
     const { limiter, store, leave } = await idle(ten, { whenUnavailable });
     leave();
     assert.instance(await failure(() => limiter.update(ten)), StoreUnavailableError);
@@ -544,7 +528,7 @@ for (const whenUnavailable of ["local", "allow"] as const) {
     store.away = new Error("WRONGTYPE");
   });
 
-  away(`${whenUnavailable}: an error that waiting does not mend is one`, async () => {
+  away(`${whenUnavailable}: an error that waiting cannot fix rejects the call`, async () => {
     const { limiter, store } = await idle(ten, { whenUnavailable });
     store.away = new Error("WRONGTYPE");
     for (const deed of [() => limiter.acquire(), () => limiter.decide(), () => limiter.charge(1)]) {
@@ -553,7 +537,7 @@ for (const whenUnavailable of ["local", "allow"] as const) {
   });
 }
 
-away("several policies: each has its share, and is charged its own", async () => {
+away("several policies: each has its share, and is charged for its own use", async () => {
   const { limiter, store, leave, comeBack } = await idle(
     { requests: ten, bytes: gcra({ limit: 4000, periodMs: 1000 }) },
     { instances: () => 2 },
@@ -594,11 +578,11 @@ for (const [verb, isAnswered, remaining] of [
   ["refund", true, 3],
   ["refund", false, 3],
   ["charge", true, 7],
-  // it is not known whether it was run: rather twice than not at all
+  // it is unknown whether it ran: running it twice is better than not at all
   ["charge", false, 4],
 ] as const) {
   const end = isAnswered ? "its reply comes late" : "its reply is lost";
-  away(`a ${verb} that is under way when the store falls silent; ${end}`, async () => {
+  away(`a ${verb} that is in flight when the store falls silent; ${end}`, async () => {
     const window = fixedWindow({ limit: 10, windowMs: 1e6, align: "first" });
     const { limiter, store, pass, comeBack } = make(window, { instances: () => 1 });
     if (verb === "refund") await limiter.charge(10);
@@ -617,7 +601,7 @@ for (const [verb, isAnswered, remaining] of [
 }
 
 for (const whenUnavailable of ["local", "allow"] as const) {
-  away(`${whenUnavailable}: a cancel that is under way holds in this process`, async () => {
+  away(`${whenUnavailable}: a cancel that is in flight applies in this process`, async () => {
     const { limiter, store, pass } = make(ten, { whenUnavailable });
     await limiter.charge(10);
     const reservation = await limiter.reserve(5);
@@ -629,7 +613,7 @@ for (const whenUnavailable of ["local", "allow"] as const) {
   });
 }
 
-away("decide and peek offer no wait where as many wait as may", async () => {
+away("decide and peek offer no wait where the queue is full", async () => {
   const { clock, limiter, leave } = await idle(ten, { maxWaiting: 3 });
   leave();
   while (await limiter.tryAcquire());
@@ -641,7 +625,7 @@ away("decide and peek offer no wait where as many wait as may", async () => {
   }
 });
 
-away("less used than reserved: the rest is there for others, here and at the store", async () => {
+away("less used than reserved: others can use the rest, locally and at the store", async () => {
   const { limiter, pass, leave, comeBack, store } = await idle(ten);
   leave();
   while (await limiter.tryAcquire());
@@ -657,39 +641,39 @@ away("less used than reserved: the rest is there for others, here and at the sto
   assert.match(store.sent(), "refund 4");
 });
 
-away("a prefetching limiter tells the store what was used while it was away", async () => {
+away("a prefetching limiter charges the store for what was used during an outage", async () => {
   const { limiter, leave, comeBack, store } = await idle(ten, {
     prefetch: { permits: 2, maxAgeMs: 1000 },
   });
   leave();
   const used = await grantedOf(Array.from({ length: 30 }, () => limiter.tryAcquire()));
-  const batchIds = store.batchIds.length;
+  const batches = store.batches.length;
   await comeBack();
-  const charged = store.batchIds
-    .slice(batchIds)
+  const charged = store.batches
+    .slice(batches)
     .flat()
     .reduce((sum, one) => sum + (one.verb === "settle" ? Number(one.amount) : 0), 0);
   assert.ok(used > 0);
   assert.is(charged, used);
 });
 
-away("who is held up for a turn asks the store if that is back by then", async () => {
+away("a caller that waited for an event-loop turn asks a recovered store", async () => {
   const { limiter, leave, store } = await idle(ten);
   leave();
   assert.is(await limiter.tryAcquire(), true);
   await turn();
   const first = limiter.tryAcquire();
-  // the turn lasts too long
+  // the turn takes too long
   timers.tick(11);
   const second = limiter.tryAcquire();
   store.away = undefined;
   timers.tick(1000);
   for (let i = 0; i < 50; i++) await Promise.resolve();
-  const batchIds = store.batchIds.length;
+  const batches = store.batches.length;
   await Promise.all([first, second]);
   assert.equal(
-    store.batchIds
-      .slice(batchIds)
+    store.batches
+      .slice(batches)
       .flat()
       .map(({ verb }) => verb),
     ["reserve"],
@@ -701,7 +685,7 @@ away.run();
 const turns = suite("when unavailable, turns of the event loop");
 
 for (const whenUnavailable of ["local", "allow"] as const) {
-  turns(`${whenUnavailable}: callers that ask again at once leave timers their turn`, async () => {
+  turns(`${whenUnavailable}: callers that retry at once let timers fire`, async () => {
     const { limiter, store } = onHand(smoothBursty({ permitsPerSecond: 1e9 }), {
       ...{ whenUnavailable, instances: () => 2 },
     });
@@ -717,12 +701,12 @@ for (const whenUnavailable of ["local", "allow"] as const) {
     }
     assert.ok(isOver, "no timer has fired for 10 s");
     assert.ok(order.every((who, i) => who === i % 2));
-    // its probes would go on in the tests that follow
+    // its probes would go on in later tests
     await limiter.close();
   });
 }
 
-turns("where there is no setImmediate, timers have their turn as well", async () => {
+turns("without setImmediate, timers still fire", async () => {
   const { setImmediate: immediate } = globalThis;
   Reflect.deleteProperty(globalThis, "setImmediate");
   try {

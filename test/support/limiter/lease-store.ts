@@ -11,7 +11,7 @@ import { isPermanent } from "../../../src/stores/redis/permanent.ts";
 /** What `concurrency.lua` does, in this process, and every fault on demand. */
 export class HandLeaseStore implements LeaseStore {
   /** The requests of each batch, in short. */
-  readonly batchIds: string[] = [];
+  readonly batches: string[] = [];
   /** When each lapses, ms; tickets in order. */
   readonly leases = new Map<string, number>();
   readonly tickets = new Map<string, number>();
@@ -48,9 +48,9 @@ export class HandLeaseStore implements LeaseStore {
     declared: number,
     requests: readonly LeaseRequest[],
   ): Promise<LeaseReply> {
-    this.batchIds.push(requests.map(({ verb, what }) => `${verb} ${short(what)}`).join(", "));
+    this.batches.push(requests.map(({ verb, what }) => `${verb} ${short(what)}`).join(", "));
     if (this.away !== undefined) throw this.away;
-    const reply = this.#batchId(declared, requests);
+    const reply = this.#runBatch(declared, requests);
     if (!this.held) return reply;
     return new Promise((resolve) => {
       this.#undelivered.push(() => resolve(reply));
@@ -90,7 +90,7 @@ export class HandLeaseStore implements LeaseStore {
     this.#ears.get(String(id.split(":")[2]))?.([id]);
   }
 
-  #batchId(declared: number, requests: readonly LeaseRequest[]): LeaseReply {
+  #runBatch(declared: number, requests: readonly LeaseRequest[]): LeaseReply {
     const now = performance.now();
     for (const all of [this.leases, this.tickets]) {
       for (const [id, lapse] of all) if (lapse <= now) all.delete(id);

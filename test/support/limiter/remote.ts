@@ -100,7 +100,7 @@ export async function connect(): Promise<Watched> {
 export class HandStore implements Store {
   readonly frame = new FrameStore();
   /** The requests of each batch. */
-  readonly batchIds: (readonly StoreRequest[])[] = [];
+  readonly batches: (readonly StoreRequest[])[] = [];
   /** Replies wait for `deliver`; what was asked has been done nevertheless. */
   held = false;
   /** How many of the next batches the client sends twice: the first replies are lost. */
@@ -132,9 +132,9 @@ export class HandStore implements Store {
     now = toMicros(this.#clock.now()),
     batchId?: BatchId,
   ): Promise<StoreReply> {
-    this.batchIds.push(requests);
+    this.batches.push(requests);
     if (this.away !== undefined) return Promise.reject(this.away);
-    const run = async () => this.frame.batchId(key, declared, requests, now, [], batchId);
+    const run = async () => this.frame.runBatch(key, declared, requests, now, [], batchId);
     let reply = run();
     if (this.lostReplies > 0) {
       this.lostReplies -= 1;
@@ -155,8 +155,8 @@ export class HandStore implements Store {
   }
 
   /** The batch before the last one for -2, and so on; in short. */
-  sent(batchId = -1): string {
-    const requests = this.batchIds.at(batchId) ?? [];
+  sent(batch = -1): string {
+    const requests = this.batches.at(batch) ?? [];
     return requests
       .map((request) => {
         switch (request.verb) {

@@ -1,5 +1,14 @@
-/** Each framework, with a filter in front of two routes: /hello answers "hello", /bad throws. */
-import { createServer, type RequestListener, type Server } from "node:http";
+/**
+ * Each framework, with a filter in front of its routes: /hello answers "hello", /401 answers that status,
+ * /bad throws.
+ */
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from "node:http";
 import { createServer as createHttp2Server, type ServerHttp2Session } from "node:http2";
 import { createRequire } from "node:module";
 import type { AddressInfo, Server as NetServer } from "node:net";
@@ -8,15 +17,26 @@ import express from "express";
 import fastify from "fastify";
 import { Hono } from "hono";
 import Koa from "koa";
+import type { Limiter } from "smooth-limiter";
 import {
   type Checker,
   expressGateway,
+  expressLimit,
   fastifyGateway,
+  fastifyLimit,
   fetchGateway,
+  fetchLimit,
+  type HostLimitOptions,
   type HostOptions,
   honoGateway,
+  honoLimit,
   koaGateway,
+  koaLimit,
+  type LimiterByKey,
+  type LimitVerdict,
   nodeGateway,
+  nodeLimit,
+  type RateLimited,
 } from "../../../src/index.ts";
 
 export interface Running {
@@ -27,14 +47,24 @@ export interface Running {
   close(): Promise<void>;
 }
 
-/** @param work done by /hello before it answers */
+/** A limit without rules, in the place of a gateway. */
+export interface Limit {
+  readonly limiter: Limiter | LimiterByKey;
+  readonly options?: HostLimitOptions;
+}
+
+/** @param work done by /hello before it answers; it gets the verdict of a limit */
 export type Host = (
-  gateway: Checker,
+  gateway: Checker | Limit,
   options?: HostOptions,
-  work?: () => Promise<void>,
+  work?: (verdict: LimitVerdict | undefined) => Promise<void>,
 ) => Promise<Running>;
 
 const nothing = async () => {};
+
+function isLimit(front: Checker | Limit): front is Limit {
+  return front.limiter !== undefined && !("check" in front);
+}
 
 /** Makes a server of one version of HTTP. */
 type Make = (listener: RequestListener) => NetServer;
@@ -42,6 +72,11 @@ type Make = (listener: RequestListener) => NetServer;
 const http1: Make = (listener) => createServer(listener);
 /** Its requests and responses look like those of `http`. */
 const http2: Make = (listener) => createHttp2Server(listener as never);
+
+/** The status of a route that answers. */
+function statusOf(path = ""): number {
+  return path.startsWith("/401") ? 401 : path.startsWith("/bad") ? 500 : 200;
+}
 
 function running(server: NetServer, served: () => number): Promise<Running> {
   return new Promise((resolve) => {
@@ -69,16 +104,18 @@ const node =
   (make: Make): Host =>
   (gateway, options, work = nothing) => {
     let served = 0;
-    const listener = nodeGateway(
-      gateway,
-      async (req, res) => {
-        served += 1;
-        await work();
-        res.statusCode = req.url === "/bad" ? 500 : 200;
-        res.end("hello");
-      },
-      options,
-    );
+    const handler: (req: IncomingMessage & RateLimited, res: ServerResponse) => void = async (
+      req,
+      res,
+    ) => {
+      served += 1;
+      await work(req.rateLimit);
+      res.statusCode = statusOf(req.url);
+      res.end("hello");
+    };
+    const listener = isLimit(gateway)
+      ? nodeLimit(gateway.limiter, handler, gateway.options)
+      : nodeGateway(gateway, handler, options);
     return running(make(listener), () => served);
   };
 
@@ -88,11 +125,15 @@ const inExpress =
     let served = 0;
     const app = make();
     app.set("env", "test");
-    app.use(expressGateway(gateway, options));
-    app.all("/hello", async (_, res) => {
+    app.use(
+      isLimit(gateway)
+        ? expressLimit(gateway.limiter, gateway.options)
+        : expressGateway(gateway, options),
+    );
+    app.all(["/hello", "/401"], async (req, res) => {
       served += 1;
-      await work();
-      res.send("hello");
+      await work(req.rateLimit);
+      res.status(statusOf(req.path)).send("hello");
     });
     app.get("/bad", () => {
       served += 1;
@@ -111,12 +152,19 @@ const inFastify =
       return made as Server;
     };
     const app = fastify({ serverFactory });
-    await app.register(fastifyGateway, { gateway, ...options });
-    app.all("/hello", async () => {
-      served += 1;
-      await work();
-      return "hello";
-    });
+    if (isLimit(gateway)) {
+      await app.register(fastifyLimit, { limiter: gateway.limiter, ...gateway.options });
+    } else {
+      await app.register(fastifyGateway, { gateway, ...options });
+    }
+    for (const path of ["/hello", "/401"]) {
+      app.all(path, async (request, reply) => {
+        served += 1;
+        await work((request as RateLimited).rateLimit);
+        reply.code(statusOf(path));
+        return "hello";
+      });
+    }
     app.get("/bad", async () => {
       served += 1;
       throw new Error("bad");
@@ -131,11 +179,14 @@ const koa =
     let served = 0;
     const app = new Koa();
     app.silent = true;
-    app.use(koaGateway(gateway, options));
+    app.use(
+      isLimit(gateway) ? koaLimit(gateway.limiter, gateway.options) : koaGateway(gateway, options),
+    );
     app.use(async (context) => {
       served += 1;
-      await work();
+      await work(context.state.rateLimit);
       if (context.path === "/bad") throw new Error("bad");
+      context.status = statusOf(context.path);
       context.body = "hello";
     });
     return running(make(app.callback()), () => served);
@@ -145,13 +196,17 @@ const hono =
   (make: Make): Host =>
   (gateway, options, work = nothing) => {
     let served = 0;
-    const app = new Hono();
-    app.use(honoGateway(gateway, options));
-    app.all("/hello", async (context) => {
+    const app = new Hono<{ Variables: RateLimited }>();
+    app.use(
+      isLimit(gateway)
+        ? honoLimit(gateway.limiter, gateway.options)
+        : honoGateway(gateway, options),
+    );
+    app.on(["GET", "HEAD", "POST"], ["/hello", "/401"], async (context) => {
       served += 1;
-      await work();
+      await work(context.get("rateLimit"));
       // without a status this version of @hono/node-server answers 500 to HEAD
-      return context.text("hello", 200);
+      return context.text("hello", statusOf(context.req.path) as 200);
     });
     app.get("/bad", () => {
       served += 1;
@@ -165,16 +220,14 @@ const inFetch =
   (make: Make): Host =>
   (gateway, options, work = nothing) => {
     let served = 0;
-    const fetch = fetchGateway(
-      gateway,
-      async (request: Request, _: unknown) => {
-        served += 1;
-        await work();
-        const isBad = new URL(request.url).pathname === "/bad";
-        return new Response("hello", { status: isBad ? 500 : 200 });
-      },
-      options,
-    );
+    const handler = async (request: Request & RateLimited, _: unknown) => {
+      served += 1;
+      await work(request.rateLimit);
+      return new Response("hello", { status: statusOf(new URL(request.url).pathname) });
+    };
+    const fetch = isLimit(gateway)
+      ? fetchLimit(gateway.limiter, handler, gateway.options)
+      : fetchGateway(gateway, handler, options);
     return running(make(getRequestListener(fetch)), () => served);
   };
 

@@ -1,0 +1,178 @@
+/** The commands on what limiters have stored on Redis. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
+import { CliError, colorsOf, type Io, printable } from "../io.ts";
+import { duration } from "../words.ts";
+import { withRedis } from "./connect.ts";
+import {
+  atRate,
+  type Entry,
+  findKeys,
+  PREFIXES,
+  rateOf,
+  readEntry,
+  requireRate,
+  withLimiter,
+} from "./entries.ts";
+import { describe, tableOf } from "./text.ts";
+
+export interface RedisOptions {
+  readonly url?: string;
+  readonly json?: boolean;
+}
+
+export interface ListOptions extends RedisOptions {
+  readonly prefix: readonly string[];
+  /** The most limiters that are listed. */
+  readonly top: number;
+}
+
+export interface WatchOptions extends ListOptions {
+  /** ms between two looks. */
+  readonly every: number;
+  /** How many looks; 0: until the command is ended. */
+  readonly count: number;
+}
+
+export interface ChangeOptions extends RedisOptions {
+  readonly dryRun?: boolean;
+}
+
+export interface SetRateOptions extends ChangeOptions {
+  /** Which policy, from 1. */
+  readonly policy?: number;
+}
+
+/** Lists the limiters. */
+export function list(options: ListOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const { entries, more } = await readAll(redis, options);
+    if (options.json) io.stdout.write(json(entries));
+    else io.stdout.write(`${tableOf(entries, more, colorsOf(io, io.stdout))}\n`);
+    return 0;
+  });
+}
+
+/** Shows one limiter: exit code 1 if there is none. */
+export function show(key: string, options: RedisOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const entry = await readEntry(redis, key);
+    if (options.json) io.stdout.write(json(entry ?? null));
+    else
+      io.stdout.write(
+        `${entry ? describe(entry, Date.now()) : `${printable(key)}: nothing is stored`}\n`,
+      );
+    return entry === undefined ? 1 : 0;
+  });
+}
+
+/** Lists the limiters again and again. */
+export function watch(options: WatchOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const colors = colorsOf(io, io.stdout);
+    for (let n = 1; ; n++) {
+      const { entries, more } = await readAll(redis, options);
+      if (options.json) {
+        io.stdout.write(`${JSON.stringify({ atMs: Date.now(), limiters: entries })}\n`);
+      } else {
+        // to the top left corner, and clears what is below
+        if (io.stdout.isTTY) io.stdout.write("\u001b[H\u001b[J");
+        const time = new Date().toISOString().slice(11, 19);
+        io.stdout.write(`${time} UTC\n${tableOf(entries, more, colors)}\n`);
+      }
+      if (n === options.count) return 0;
+      await sleep(options.every);
+    }
+  });
+}
+
+/** Sets another pace for all code that declares the same numbers. */
+export function setRate(
+  key: string,
+  rate: number,
+  options: SetRateOptions,
+  io: Io,
+): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const stored = await requireRate(redis, key);
+    const { declared, inForce } = stored;
+    if (options.policy === undefined && declared.length > 1) {
+      const names = declared.map(({ algorithm }, i) => `${i + 1} (${algorithm.name})`);
+      throw new CliError(`${key} has several policies: add --policy ${names.join(" or ")}`);
+    }
+    const index = (options.policy ?? 1) - 1;
+    const [was, now] = [declared[index], inForce[index]];
+    if (was === undefined || now === undefined) {
+      throw new CliError(`${key} has ${declared.length} policies: --policy ${index + 1} is none`);
+    }
+    const plan = `${key}: from ${rateOf(now)} to ${rate} permits per second, for all code that declares ${rateOf(was)} per second; code that declares other numbers does not follow`;
+    const policies = atRate(declared, index, rate);
+    return change(plan, { key, was: rateOf(now), declared: rateOf(was), rate }, options, io, () =>
+      withLimiter(redis, key, stored, (limiter) => limiter.update(policies)),
+    );
+  });
+}
+
+/** Puts the declared numbers back in force. */
+export function resetRate(key: string, options: ChangeOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const stored = await requireRate(redis, key);
+    const declared = stored.declared.map(rateOf);
+    const plan = stored.isSet
+      ? `${key}: back to the declared ${declared.join(" and ")} permits per second`
+      : `${key}: nothing is set over the declared ${declared.join(" and ")} permits per second`;
+    return change(plan, { key, declared }, options, io, () =>
+      withLimiter(redis, key, stored, (limiter) => limiter.resetPolicies()),
+    );
+  });
+}
+
+/** Forgets what was used, charged and paused. */
+export function reset(key: string, options: ChangeOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const stored = await requireRate(redis, key);
+    const plan = `${key}: forgets what was used, charged and paused; numbers that were set stay in force`;
+    return change(plan, { key }, options, io, () =>
+      withLimiter(redis, key, stored, (limiter) => limiter.reset()),
+    );
+  });
+}
+
+/** Lets no call in for a time. */
+export function pause(key: string, ms: number, options: ChangeOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const stored = await requireRate(redis, key);
+    const plan = `${key}: lets no call in for ${duration(ms)}; calls that were promised an instant keep it`;
+    return change(plan, { key, ms }, options, io, () =>
+      withLimiter(redis, key, stored, (limiter) => limiter.pause(ms)),
+    );
+  });
+}
+
+/** Says what it does, and does it unless it is a dry run. */
+async function change(
+  plan: string,
+  facts: Readonly<Record<string, unknown>>,
+  { dryRun = false, json: isJson = false }: ChangeOptions,
+  io: Io,
+  deed: () => Promise<void>,
+): Promise<number> {
+  if (!isJson) io.stdout.write(`${dryRun ? "would change " : ""}${printable(plan)}\n`);
+  if (!dryRun) await deed();
+  if (isJson) io.stdout.write(json({ ...facts, changed: !dryRun }));
+  return 0;
+}
+
+async function readAll(
+  redis: Redis,
+  { prefix, top }: ListOptions,
+): Promise<{ entries: readonly Entry[]; more: number }> {
+  const keys = await findKeys(redis, prefix.length > 0 ? prefix : PREFIXES);
+  const found = await Promise.all(keys.slice(0, top).map((key) => readEntry(redis, key)));
+  const entries = found.filter((entry) => entry !== undefined);
+  return { entries, more: Math.max(0, keys.length - top) };
+}
+
+function json(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}

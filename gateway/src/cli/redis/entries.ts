@@ -1,0 +1,176 @@
+/** Finds what limiters have stored on a Redis server, and how each stands. */
+import type { Redis } from "ioredis";
+import type { Decision, Policy } from "smooth-limiter";
+import {
+  RedisLimiter,
+  type RemoteLimiter,
+  readStored,
+  readStoredLeases,
+  type StoredLease,
+  type StoredLimiter,
+} from "smooth-limiter/redis";
+import { CliError } from "../io.ts";
+
+/** The prefixes of rate limiters, of concurrency limiters, and of the gateway's rules. */
+export const PREFIXES = ["l:", "c:", "g:"];
+
+/** One policy of a rate limiter. */
+export interface PolicyEntry {
+  readonly algorithm: string;
+  /** Permits per second in the long run: those that the code declares, and those in force. */
+  readonly declaredRate: number;
+  readonly rate: number;
+  readonly limit: number;
+  readonly remaining: number;
+  readonly resetMs: number;
+}
+
+export interface RateEntry {
+  readonly kind: "rate";
+  readonly key: string;
+  readonly policies: readonly PolicyEntry[];
+  /** Whether other numbers were set over the declared ones. */
+  readonly isSet: boolean;
+  /** How long a request for one permit would have to wait, ms; `null`: waiting does not help. */
+  readonly waitMs: number | null;
+  /** When it was last used, Unix time in ms. */
+  readonly writtenMs: number;
+}
+
+export interface ConcurrencyEntry {
+  readonly kind: "concurrency";
+  readonly key: string;
+  readonly held: readonly StoredLease[];
+  readonly waiting: readonly StoredLease[];
+  readonly limits: readonly { readonly declared: number; readonly inForce: number }[];
+}
+
+/** A value that no limiter has written. */
+export interface ForeignEntry {
+  readonly kind: "foreign";
+  readonly key: string;
+  readonly why: string;
+}
+
+export type Entry = RateEntry | ConcurrencyEntry | ForeignEntry;
+
+/** Lists the keys with these prefixes, with SCAN: the server is never blocked. */
+export async function findKeys(redis: Redis, prefixes: readonly string[]): Promise<string[]> {
+  const keys = new Set<string>();
+  for (const prefix of prefixes) {
+    const match = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
+    for await (const page of redis.scanStream({ match, count: 500 })) {
+      for (const key of page as string[]) keys.add(key);
+    }
+  }
+  // the processes of `instances: "auto"` are no limiters
+  return [...keys].filter((key) => !key.endsWith("%processes")).sort();
+}
+
+/** @returns undefined if there is nothing under the key, or no longer */
+export async function readEntry(redis: Redis, key: string): Promise<Entry | undefined> {
+  const type = await redis.type(key);
+  if (type === "none") return undefined;
+  try {
+    if (type === "string") {
+      const stored = await readRate(redis, key);
+      return stored && (await rateEntry(redis, key, stored));
+    }
+    if (type !== "zset") throw new Error(`a value of type ${type}`);
+    const members = await redis.zrange(key, "0", "-1", "WITHSCORES");
+    return { kind: "concurrency", key, ...readStoredLeases(members) };
+  } catch (error) {
+    if (!(error instanceof Error) || error.message.includes("Connection is closed")) throw error;
+    return { kind: "foreign", key, why: error.message };
+  }
+}
+
+/** @throws Error if no limiter has written the value */
+async function readRate(redis: Redis, key: string): Promise<StoredLimiter | undefined> {
+  const bytes = await redis.getBuffer(key);
+  return bytes === null ? undefined : readStored(bytes);
+}
+
+async function rateEntry(redis: Redis, key: string, stored: StoredLimiter): Promise<RateEntry> {
+  const standing = await withLimiter(redis, key, stored, (limiter) => limiter.peek());
+  const policies = stored.inForce.map((policy, i): PolicyEntry => {
+    const { limit, remaining, resetMs } = statusOf(standing, i);
+    const declared = stored.declared[i] ?? policy;
+    return {
+      algorithm: policy.algorithm.name,
+      declaredRate: rateOf(declared),
+      rate: rateOf(policy),
+      limit,
+      remaining,
+      resetMs,
+    };
+  });
+  const waitMs = Number.isFinite(standing.waitMs) ? standing.waitMs : null;
+  const { isSet, writtenMs } = stored;
+  return { kind: "rate", key, policies, isSet, waitMs, writtenMs };
+}
+
+function statusOf({ policies }: Decision, index: number) {
+  const status = policies[String(index)];
+  if (status === undefined) throw new Error(`no policy ${index}`);
+  return status;
+}
+
+/** How many permits come back in a second, from what the algorithm promises in the long run. */
+export function rateOf(policy: Policy): number {
+  const { algorithm } = policy;
+  const span = 1e15;
+  const rate = ((algorithm.bound(policy, span, 1) - algorithm.bound(policy, 0, 1)) / span) * 1e6;
+  return Number(rate.toPrecision(6));
+}
+
+/** The stored numbers of a rate limiter, for a command that changes it. */
+export async function requireRate(redis: Redis, key: string): Promise<StoredLimiter> {
+  const type = await redis.type(key);
+  if (type === "zset") throw new CliError(`${key} limits how many run at once: it has no pace`);
+  if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
+  const stored = await readRate(redis, key).catch((error: unknown) => {
+    throw new CliError(`${key} holds no limiter: ${(error as Error).message}`);
+  });
+  if (stored !== undefined) return stored;
+  throw new CliError(
+    `${key}: no limiter has stored anything here, so no code is known to declare it: a limiter ` +
+      "appears with its first call, and lapses when it is idle. See: redis ls",
+  );
+}
+
+/** Runs a deed on the limiter of a key, under the numbers that its code declares. */
+export async function withLimiter<Result>(
+  redis: Redis,
+  key: string,
+  { declared }: StoredLimiter,
+  deed: (limiter: RemoteLimiter) => Promise<Result>,
+): Promise<Result> {
+  // a limiter for a key has its name, a bracket and the key; brackets of the name are encoded
+  const [, encoded = "", own] = /^([^[]*)(?:\[(.*))?$/s.exec(key) ?? [];
+  const name = encoded.replaceAll("%5B", "[").replaceAll("%25", "%");
+  const policies = Object.fromEntries(declared.entries());
+  const limiter = RedisLimiter.create(redis, name, policies, { prefix: "" });
+  try {
+    return await deed(own === undefined ? limiter : limiter.for(own));
+  } finally {
+    await limiter.close();
+  }
+}
+
+/** The same policies, of which one has another pace. What comes at once changes in proportion. */
+export function atRate(policies: readonly Policy[], index: number, rate: number) {
+  return Object.fromEntries(
+    policies.map((policy, i) => {
+      if (i !== index) return [String(i), policy] as const;
+      const { algorithm, numbers } = policy;
+      const factor = rate / rateOf(policy);
+      const isPace = algorithm.name === "smooth";
+      const scaled = numbers.map((number, at) => {
+        if (!algorithm.permitsAt.includes(at)) return number;
+        return isPace ? rate : Number((number * factor).toPrecision(12));
+      });
+      return [String(i), algorithm.policy(scaled)] as const;
+    }),
+  );
+}

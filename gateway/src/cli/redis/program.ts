@@ -1,0 +1,93 @@
+import { type Command, InvalidArgumentError } from "commander";
+import type { Io } from "../io.ts";
+import {
+  type ChangeOptions,
+  type ListOptions,
+  list,
+  pause,
+  type RedisOptions,
+  reset,
+  resetRate,
+  type SetRateOptions,
+  setRate,
+  show,
+  type WatchOptions,
+  watch,
+} from "./commands.ts";
+
+/** Adds `redis` and its commands to the program. */
+export function addRedisCommands(program: Command, io: Io, exit: (code: number) => void): void {
+  const redis = program
+    .command("redis")
+    .description("shows and changes what limiters have stored on Redis");
+  const command = (name: string, description: string) =>
+    redis
+      .command(name)
+      .description(description)
+      .option("--url <url>", "of Redis; default $REDIS_URL, or redis://127.0.0.1:6379")
+      .option("--json", "the result as JSON");
+  const listing = (name: string, description: string) =>
+    command(name, description)
+      .option("--prefix <text>", "of the keys: l: c: g: by default; may be repeated", more, [])
+      .option(
+        "--top <count>",
+        "how many limiters at most, in the order of their keys",
+        whole,
+        1000,
+      );
+  const changing = (name: string, description: string) =>
+    command(name, description)
+      .argument("<key>", "as ls shows it, such as l:github")
+      .option("--dry-run", "says what it would do, and does not do it");
+
+  listing("ls", "lists the limiters, and how each stands").action(async (options: ListOptions) => {
+    exit(await list(options, io));
+  });
+  listing("watch", "lists them again and again")
+    .option("--every <ms>", "the pause between two looks", positive, 1000)
+    .option("--count <times>", "how often; 0: until it is ended", whole, 0)
+    .action(async (options: WatchOptions) => {
+      exit(await watch(options, io));
+    });
+  command("show", "shows one limiter: its numbers, who holds leases")
+    .argument("<key>", "as ls shows it, such as l:github")
+    .action(async (key: string, options: RedisOptions) => {
+      exit(await show(key, options, io));
+    });
+  changing("set-rate", "sets another pace, for all code that declares the same numbers")
+    .argument("<rate>", "permits per second", positive)
+    .option("--policy <index>", "which policy of several, from 1", whole)
+    .action(async (key: string, rate: number, options: SetRateOptions) => {
+      exit(await setRate(key, rate, options, io));
+    });
+  changing("reset-rate", "puts the declared numbers back in force").action(
+    async (key: string, options: ChangeOptions) => {
+      exit(await resetRate(key, options, io));
+    },
+  );
+  changing("reset", "forgets what was used, charged and paused").action(
+    async (key: string, options: ChangeOptions) => {
+      exit(await reset(key, options, io));
+    },
+  );
+  changing("pause", "lets no call in for a time")
+    .argument("<ms>", "how long", positive)
+    .action(async (key: string, ms: number, options: ChangeOptions) => {
+      exit(await pause(key, ms, options, io));
+    });
+}
+
+function more(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value];
+}
+
+function whole(value: string): number {
+  if (/^\d{1,6}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError("It must be a whole number, 0 to 999999.");
+}
+
+function positive(value: string): number {
+  const number = Number(value);
+  if (value.trim() !== "" && number > 0 && number < Infinity) return number;
+  throw new InvalidArgumentError("It must be a number above 0.");
+}

@@ -1,0 +1,111 @@
+/** Limiters on Redis as text. */
+import Table from "cli-table3";
+import { type Colors, printable } from "../io.ts";
+import { duration, number, some } from "../words.ts";
+import type { ConcurrencyEntry, Entry, PolicyEntry, RateEntry } from "./entries.ts";
+
+const NO_LINES = {
+  top: "",
+  "top-mid": "",
+  "top-left": "",
+  "top-right": "",
+  bottom: "",
+  "bottom-mid": "",
+  "bottom-left": "",
+  "bottom-right": "",
+  left: "",
+  "left-mid": "",
+  mid: "",
+  "mid-mid": "",
+  right: "",
+  "right-mid": "",
+  middle: "  ",
+};
+
+/** A line for each limiter, and for each of its policies. */
+export function tableOf(entries: readonly Entry[], more: number, colors: Colors): string {
+  const table = new Table({
+    head: ["key", "what", "limit", "left", "next", "full"].map((head) => colors.bold(head)),
+    chars: NO_LINES,
+    style: { head: [], border: [], "padding-left": 0, "padding-right": 0 },
+  });
+  for (const entry of entries) table.push(...rowsOf(entry, colors));
+  const sum = some(entries.length + more, "limiter");
+  const rest = more > 0 ? `, ${number(more)} not shown: --top` : "";
+  return entries.length === 0 ? "no limiters" : `${table.toString()}\n${sum}${rest}`;
+}
+
+function rowsOf(entry: Entry, colors: Colors): string[][] {
+  const key = printable(entry.key);
+  if (entry.kind === "foreign") return [[key, colors.red("no limiter"), "", "", "", ""]];
+  if (entry.kind === "concurrency") {
+    const limit = limitOf(entry);
+    const next = entry.waiting.length > 0 ? colors.yellow(`${entry.waiting.length} wait`) : "";
+    return [[key, "at once", limit, `${entry.held.length} held`, next, ""]];
+  }
+  const next = entry.waitMs === null ? "never" : waitOf(entry.waitMs);
+  return entry.policies.map((policy, i) => [
+    i === 0 ? key : "",
+    policy.algorithm,
+    rateText(policy, entry),
+    `${round(policy.remaining)} of ${round(policy.limit)}`,
+    i > 0 ? "" : entry.waitMs === 0 ? next : colors.yellow(next),
+    waitOf(policy.resetMs),
+  ]);
+}
+
+/** All that is known of a limiter. */
+export function describe(entry: Entry, nowMs: number): string {
+  const lines = [printable(entry.key)];
+  if (entry.kind === "foreign") {
+    lines.push(`  no limiter has written this value: ${printable(entry.why)}`);
+  } else if (entry.kind === "concurrency") {
+    lines.push(`  limits how many run at once: ${limitOf(entry)}`);
+    for (const { declared, inForce } of entry.limits) {
+      lines.push(`  code that declares ${declared} has ${inForce}, set at run time`);
+    }
+    for (const [what, leases] of [
+      ["held", entry.held],
+      ["waited for", entry.waiting],
+    ] as const) {
+      for (const { process, lapsesMs } of leases) {
+        const left = duration(Math.max(0, Math.round(lapsesMs - nowMs)));
+        lines.push(`  ${what} by process ${printable(process)}, lapses in ${left} unless renewed`);
+      }
+    }
+  } else {
+    lines.push(`  last written ${duration(Math.max(0, Math.round(nowMs - entry.writtenMs)))} ago`);
+    for (const policy of entry.policies) {
+      lines.push(`  ${policy.algorithm}: ${rateText(policy, entry)}`);
+      const left = `${round(policy.remaining)} of ${round(policy.limit)}`;
+      lines.push(`    ${left} permits left now, all of them in ${waitOf(policy.resetMs)}`);
+    }
+    const wait = entry.waitMs === null ? "never passes" : `passes ${waitOf(entry.waitMs)}`;
+    lines.push(`  a request for one permit ${wait}`);
+  }
+  return lines.join("\n");
+}
+
+function rateText({ declaredRate, rate }: PolicyEntry, { isSet }: RateEntry): string {
+  const set = isSet && rate !== declaredRate ? `, set; declared ${round(declaredRate)}/s` : "";
+  return `${round(rate)}/s${set}`;
+}
+
+function limitOf({ held, waiting, limits }: ConcurrencyEntry): string {
+  const declared = new Set([...held, ...waiting].map((lease) => lease.declared));
+  const texts = [...declared]
+    .sort((a, b) => a - b)
+    .map((limit) => {
+      const set = limits.find((each) => each.declared === limit);
+      return set === undefined ? `${limit}` : `${set.inForce}, set; declared ${limit}`;
+    });
+  return texts.join(" or ") || limits.map(({ inForce }) => `${inForce}, set`).join(" or ");
+}
+
+function waitOf(ms: number): string {
+  return ms === 0 ? "now" : duration(Math.round(ms * 100) / 100);
+}
+
+function round(value: number): string {
+  return number(Number(value.toPrecision(6)));
+}

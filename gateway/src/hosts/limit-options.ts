@@ -1,0 +1,120 @@
+/** The options of a limit in one call, and how the results of their functions are read. */
+import type { Clock, Limiter, Policy } from "smooth-limiter";
+import { atLeastZero, checkNumber, show } from "../ground/check.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { HostOptions } from "./host-filter.ts";
+
+/** A limiter for each key: a `KeyedLimiter`, a `RedisLimiter` or a `StoreLimiter`. */
+export interface LimiterByKey {
+  for(key: string): Limiter;
+}
+
+/** A function of the application that is called for each request. `Raw` is the server's request. */
+export type PerRequest<Raw, T> = (raw: Raw, request: GatewayRequest) => T | PromiseLike<T>;
+
+/** What a request is counted by. */
+export type LimitKey = string | number | bigint | null | undefined;
+
+/** See `limit` of `LimitOptions`. */
+export type RequestLimit = number | Policy | Limiter | LimiterByKey | null | undefined;
+
+export interface LimitOptions<Raw = unknown> {
+  /**
+   * Returns the key by which a request is counted: requests with the same key share a quota. A
+   * request without one (undefined, null or "") is counted by its address, separately from requests
+   * with a key; so is a request for which the function fails. Default: the client's address. Only for
+   * limiters by key.
+   */
+  readonly key?: PerRequest<Raw, LimitKey> | undefined;
+  /** For the address: how many of your own proxies are in front, default 0. See `fromAddress`. */
+  readonly trustedProxies?: number | undefined;
+  /** For the address: how many leading bits of an IPv6 address count, default 56. */
+  readonly ipv6Prefix?: number | undefined;
+  /**
+   * How many permits a request takes, default 1; 0 lets it pass uncounted. A request that costs more
+   * than the limiter ever grants at once is refused. If the function fails, the request costs 1.
+   */
+  readonly cost?: number | PerRequest<Raw, number> | undefined;
+  /**
+   * Another limit for some requests, or for all. A number, 0 or more: as many permits as the limiter's
+   * own limit says, at the same algorithm and window; used quota keeps its share when the number
+   * changes; 0 refuses. A policy: counted under that policy, in this process. A limiter: taken
+   * from that limiter. Undefined, or a function that fails: the limiter's own limit.
+   */
+  readonly limit?: RequestLimit | PerRequest<Raw, RequestLimit>;
+  /**
+   * Returns whether a request passes uncounted. If the function fails, the request is counted.
+   */
+  readonly skip?: PerRequest<Raw, boolean> | undefined;
+  /**
+   * Which requests count. `"all"` (the default); `"failures"`: those answered with a status of 400
+   * or more; `"successes"`: the others; or a function that returns whether an answered request counts. A
+   * request takes its permits when it comes, so that many at once cannot exceed the limit, and gets
+   * them back when it was answered and does not count. Without an answer it counts.
+   */
+  readonly count?:
+    | "all"
+    | "failures"
+    | "successes"
+    | ((status: number, raw: Raw) => boolean)
+    | undefined;
+  /**
+   * How long a request may wait for its turn instead of being refused, ms, 0 or more. Default 0.
+   */
+  readonly maxWaitMs?: number | undefined;
+  /** The name in header fields and refusals: printable ASCII. Default "default". */
+  readonly name?: string | undefined;
+  /**
+   * How long the promise of `key`, `cost`, `limit` or `skip` may take, ms, above 0, default 5000.
+   * After that it has failed.
+   */
+  readonly timeoutMs?: number | undefined;
+  /** The clock for `timeoutMs`, and for policies from `limit`. Default: the system's clock. */
+  readonly clock?: Clock | undefined;
+}
+
+/** The options of a limit in front of a server: what is counted, and what responses look like. */
+export interface HostLimitOptions<Raw = unknown> extends LimitOptions<Raw>, HostOptions {}
+
+export const LIMIT_OPTIONS = [
+  "key",
+  "trustedProxies",
+  "ipv6Prefix",
+  "cost",
+  "limit",
+  "skip",
+  "count",
+  "maxWaitMs",
+  "name",
+  "timeoutMs",
+  "clock",
+] as const;
+
+export function readKey(value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === "number" || typeof value === "bigint") return String(value);
+  throw new TypeError(`key must return a text, a number or undefined, got ${show(value)}`);
+}
+
+export function readSkip(value: unknown): boolean {
+  if (typeof value === "boolean" || value === undefined) return value === true;
+  throw new TypeError(`skip must return true or false, got ${show(value)}`);
+}
+
+export function readCost(value: unknown): number {
+  return checkNumber("cost", value, atLeastZero);
+}
+
+export function isByKey(limiter: Limiter | LimiterByKey): limiter is LimiterByKey {
+  return typeof (limiter as Partial<LimiterByKey>).for === "function";
+}
+
+export function isLimiter(value: unknown): value is Limiter | LimiterByKey {
+  const { for: forKey, decide } = Object(value) as Partial<Limiter & LimiterByKey>;
+  return typeof forKey === "function" || typeof decide === "function";
+}
+
+export function isPolicy(value: unknown): value is Policy {
+  return Array.isArray((Object(value) as Partial<Policy>).numbers);
+}

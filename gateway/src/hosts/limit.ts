@@ -1,0 +1,369 @@
+/**
+ * A limit for requests without a file of rules: a limiter, and functions that say by what each
+ * request is counted. It decides by the same code as a rule of a gateway.
+ */
+import {
+  type Clock,
+  type Decision,
+  KeyedLimiter,
+  type Limiter,
+  PermitsExceedCapacityError,
+  systemClock,
+} from "smooth-limiter";
+import { type AddressActor, fromAddress } from "../actors/address.ts";
+import { type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
+import { keyOf, markedKey } from "../actors/key.ts";
+import { warn } from "../actors/warn.ts";
+import type { Checker, CheckResult } from "../answers/checker.ts";
+import { requests } from "../answers/fields.ts";
+import { type Ask, Judge } from "../filter.ts";
+import {
+  aboveZero,
+  atLeastZero,
+  checkClock,
+  checkFunction,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+  checkText,
+  show,
+} from "../ground/check.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { CountedRule, Verdict } from "../verdict.ts";
+import {
+  isByKey,
+  isLimiter,
+  isPolicy,
+  LIMIT_OPTIONS,
+  type LimiterByKey,
+  type LimitOptions,
+  type RequestLimit,
+  readCost,
+  readKey,
+  readSkip,
+} from "./limit-options.ts";
+
+/** The result of a limit for a request: what handlers find on the request as `rateLimit`. */
+export interface LimitVerdict extends Verdict<CountedRule> {
+  /** What the request was counted by; "" for a limiter without keys. */
+  readonly key: string;
+  /** How many requests pass at once when nothing was used; permits if `cost` is a function. */
+  readonly limit: number;
+  /** How many of them are left. */
+  readonly remaining: number;
+  /** When the whole limit is available again if no request comes, ms. */
+  readonly resetMs: number;
+}
+
+/** A request that a limit has checked. */
+export interface RateLimited {
+  /** The verdict of the last limit that counted this request; absent if none did. */
+  rateLimit?: LimitVerdict | undefined;
+}
+
+const PASSED: CheckResult = Object.freeze({
+  allowed: true,
+  retryMs: 0,
+  outcomes: Object.freeze([]),
+});
+
+/** Lets a scaled cost be exceeded by rounding errors: a limit of 3 out of 100 is 3 and not 2. */
+const ROUNDING = 1 - 2 ** -30;
+
+/** Permits that any limiter can be asked for. */
+const LEAST = 1e-6;
+/** More differ only where an application computes limits; the table then starts anew. */
+const MOST_RULES = 1000;
+
+const COUNTS = {
+  all: undefined,
+  failures: (status: number) => status >= 400,
+  successes: (status: number) => status < 400,
+} as const;
+
+/**
+ * Creates a filter that takes the permits of each request from a limiter. `expressLimit` and its
+ * siblings put one in front of a server; use this one where an adapter accepts a filter, such as
+ * `upgradeGateway`.
+ *
+ * @param limiter a `KeyedLimiter` or another limiter by key, or a limiter for all requests together
+ * @param options see `LimitOptions`
+ * @returns a filter that all server adapters accept in place of a gateway
+ * @throws RangeError or TypeError that names the argument, its bound and what it got
+ * @example
+ * const users = KeyedLimiter.create(gcra({ limit: 100, periodMs: 60_000 }));
+ * server.on("upgrade", upgradeGateway(limitRequests(users), handler));
+ */
+export function limitRequests<Raw = unknown>(
+  limiter: Limiter | LimiterByKey,
+  options: LimitOptions<Raw> = {},
+): Checker {
+  checkOptions("options", options, LIMIT_OPTIONS);
+  return new LimitChecker(limiter, options as LimitOptions);
+}
+
+class LimitChecker implements Checker {
+  readonly limiter: Limiter | LimiterByKey;
+  readonly #judge = new Judge();
+  readonly #name: string;
+  readonly #longestWaitMs: number;
+  readonly #clock: Clock;
+  readonly #address: AddressActor;
+  /** Absent where all requests are counted together. */
+  readonly #key: GuardedCall<string> | undefined;
+  readonly #skip: GuardedCall<boolean> | undefined;
+  readonly #costOf: GuardedCall<number> | undefined;
+  readonly #limitOf: GuardedCall<RequestLimit> | undefined;
+  readonly #fixedLimit: RequestLimit;
+  /** Permits of a request, unless `#costOf` says otherwise. */
+  readonly #cost: number;
+  readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
+  /** By permits that stand for a request. Rules are reused, because fields are cached by rule. */
+  readonly #rules = new Map<number, CountedRule>();
+  readonly #byPolicy = new Map<string, KeyedLimiter>();
+  /** The limiter's limit when it was last seen; Infinity where there are several. */
+  #own: number | undefined;
+
+  constructor(limiter: Limiter | LimiterByKey, options: LimitOptions) {
+    if (!isLimiter(limiter)) {
+      throw new TypeError(
+        `limiter must be a limiter, such as KeyedLimiter.create(…) returns, got ${show(limiter)}`,
+      );
+    }
+    const { key, cost = 1, limit, skip, count = "all", maxWaitMs = 0 } = options;
+    const { name = "default", timeoutMs = 5000, clock = systemClock } = options;
+    const { trustedProxies, ipv6Prefix } = options;
+    if (!/^[ -~]+$/.test(checkText("name", name))) {
+      throw new TypeError(`name must be printable ASCII, got ${show(name)}`);
+    }
+    checkNumber("maxWaitMs", maxWaitMs, atLeastZero);
+    checkNumber("timeoutMs", timeoutMs, aboveZero);
+    if (key !== undefined && !isByKey(limiter) && typeof limit !== "function") {
+      throw new TypeError(
+        "key is for limiters by key, such as KeyedLimiter.create(…) returns; this limiter counts all requests together",
+      );
+    }
+    if (typeof count !== "function") checkOneOf("count", count, Object.keys(COUNTS));
+    this.limiter = limiter;
+    this.#name = name;
+    this.#longestWaitMs = maxWaitMs;
+    this.#clock = checkClock(clock);
+    this.#address = fromAddress({ trustedProxies, ipv6Prefix });
+    const guard = <T>(
+      of: keyof LimitOptions,
+      call: unknown,
+      instead: string,
+      read: (value: unknown) => T | undefined,
+    ): GuardedCall<T> => {
+      checkFunction(of, call);
+      const apply = call as (raw: unknown, request: GatewayRequest) => unknown;
+      return guardedCall((request) => apply(request.raw, request), {
+        name: of,
+        instead: `the request ${instead}`,
+        read,
+        timeoutMs,
+        clock,
+      });
+    };
+    const isKeyed = isByKey(limiter) || typeof limit === "function";
+    const byAddress: GuardedCall<string> = (request) => this.#address(request);
+    if (key !== undefined) this.#key = guard("key", key, "is counted by its address", readKey);
+    else if (isKeyed) this.#key = byAddress;
+    if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
+    if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
+    this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
+    const readLimit = (value: unknown) => this.#readLimit(value);
+    if (typeof limit === "function") {
+      this.#limitOf = guard("limit", limit, "has the limiter's own limit", readLimit);
+    } else {
+      this.#fixedLimit = readLimit(limit);
+    }
+    this.#counts = typeof count === "function" ? count : COUNTS[count];
+  }
+
+  check(request: GatewayRequest, report?: Report): Maybe<CheckResult> {
+    if (this.#skip === undefined) return this.#ask(request, report);
+    return chain(this.#skip(request, report), (skips) =>
+      skips === true ? PASSED : this.#ask(request, report),
+    );
+  }
+
+  #ask(request: GatewayRequest, report: Report | undefined): Maybe<CheckResult> {
+    const key = this.#key?.(request, report);
+    const cost = this.#costOf?.(request, report);
+    const limit = this.#limitOf?.(request, report);
+    if (key instanceof Promise || cost instanceof Promise || limit instanceof Promise) {
+      return Promise.all([key, cost, limit]).then((known) => this.#take(known, request, report));
+    }
+    return this.#take([key, cost, limit], request, report);
+  }
+
+  #take(
+    [value, cost = this.#cost, limit = this.#fixedLimit]: readonly [
+      string | undefined,
+      number | undefined,
+      RequestLimit,
+    ],
+    request: GatewayRequest,
+    report: Report | undefined,
+  ): Maybe<CheckResult> {
+    if (cost === 0) return PASSED;
+    const key = this.#keyFor(value, request);
+    const { onAnswered } = request;
+    const counts = this.#counts;
+    const onTaken =
+      counts && onAnswered
+        ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
+        : undefined;
+    const take = (source: Limiter | LimiterByKey, ratio: number) => {
+      const active = {
+        rule: this.#rule((this.#costOf === undefined ? cost : 1) * ratio),
+        isGlobal: true, // its limiter answers now or later
+        isShadow: false,
+        longestWaitMs: this.#longestWaitMs,
+      };
+      const limiter = isByKey(source) ? source.for(key) : source;
+      return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
+    };
+    if (typeof limit !== "number") return take(this.#sourceOf(limit), 1);
+    if (limit === 0) return this.#refusal(key, 0);
+    return chain(this.#limitOfLimiter(key), (own) => {
+      if (own === undefined) return take(this.limiter, 1);
+      return chain(take(this.limiter, (own / limit) * ROUNDING), (verdict) => {
+        const decision = verdict.outcomes[0]?.decision;
+        if (decision?.waitMs !== Infinity) this.#own = decision?.limit;
+        return verdict;
+      });
+    });
+  }
+
+  #keyFor(value: string | undefined, request: GatewayRequest): string {
+    if (this.#key === undefined) return "";
+    if (value) return keyOf(markedKey(value, true), "local");
+    return markedKey(this.#address(request) ?? "", false);
+  }
+
+  #conclude(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {
+    const { actor } = ask;
+    const refuse = (error: unknown): LimitVerdict => {
+      // it could never pass, so it is refused: an error would let it pass
+      if (!(error instanceof PermitsExceedCapacityError)) throw error;
+      this.#own = undefined;
+      return this.#refusal(actor, error.facts.capacity, ask.active.rule);
+    };
+    try {
+      const verdict = this.#judge.one(ask, request);
+      return verdict instanceof Promise
+        ? verdict.then((known) => limitVerdict(known, actor), refuse)
+        : limitVerdict(verdict, actor);
+    } catch (error) {
+      return refuse(error);
+    }
+  }
+
+  /** Gives the permits back when the request was answered and does not count. */
+  #settle(
+    counts: (status: number, raw: unknown) => boolean,
+    undo: () => Maybe<void>,
+    request: GatewayRequest,
+    report: Report | undefined,
+  ): void {
+    request.onAnswered?.((status) => {
+      const settle = async () => {
+        if (status !== undefined && !counts(status, request.raw)) await undo();
+      };
+      settle().catch((error: unknown) => report?.(error, request));
+    });
+  }
+
+  #rule(cost: number): CountedRule {
+    let rule = this.#rules.get(cost);
+    if (rule === undefined) {
+      rule = { name: this.#name, mode: "enforce", cost };
+      if (this.#rules.size >= MOST_RULES) this.#rules.clear();
+      this.#rules.set(cost, rule);
+    }
+    return rule;
+  }
+
+  /** @returns undefined if a number cannot replace the limiter's own limit */
+  #limitOfLimiter(key: string): Maybe<number | undefined> {
+    const { limiter } = this;
+    if (this.#own !== undefined) return scalable(this.#own);
+    const seen = (isByKey(limiter) ? limiter.for(key) : limiter).peek(LEAST);
+    return chain(seen, ({ limit, policies }) => {
+      if (Object.keys(policies).length === 1) return scalable(limit);
+      this.#own = Infinity;
+      warn(
+        "SMOOTH_LIMITER_LIMIT_IGNORED",
+        "limit is a number, but the limiter has several policies, so their own numbers apply: give a limiter as limit",
+      );
+      return undefined;
+    });
+  }
+
+  #sourceOf(limit: Exclude<RequestLimit, number>): Limiter | LimiterByKey {
+    if (limit === undefined || limit === null) return this.limiter;
+    if (!isPolicy(limit)) return limit;
+    const { algorithm, numbers } = limit;
+    const id = `${algorithm.name} ${numbers.join(" ")}`;
+    let keys = this.#byPolicy.get(id);
+    if (keys === undefined) {
+      keys = KeyedLimiter.create(limit, { clock: this.#clock });
+      this.#byPolicy.set(id, keys);
+    }
+    return keys;
+  }
+
+  #readLimit(value: unknown): RequestLimit {
+    if (value === undefined || value === null) return undefined;
+    if (typeof value === "number") return checkNumber("limit", value, atLeastZero);
+    if (isLimiter(value)) return value;
+    if (!isPolicy(value)) {
+      throw new TypeError(`limit must be a number, a policy or a limiter, got ${show(value)}`);
+    }
+    if (Symbol.asyncDispose in this.limiter) {
+      throw new TypeError(
+        "limit is a policy, which is counted in this process, but the limiter is shared: give a limiter on the same store as limit",
+      );
+    }
+    return value;
+  }
+
+  /** For a request that can never pass. */
+  #refusal(key: string, limit: number, rule: CountedRule = this.#rule(this.#cost)): LimitVerdict {
+    const status = { limit, remaining: 0, resetMs: 0, windowMs: 0 };
+    const policy = "default";
+    const decision: Decision = {
+      allowed: false,
+      waitMs: Infinity,
+      ...status,
+      policy,
+      policies: { [policy]: { allowed: false, ...status } },
+    };
+    const outcomes = [{ rule, actor: key, allowed: false, decision }];
+    return limitVerdict({ allowed: false, retryMs: Infinity, waitedMs: 0, outcomes }, key);
+  }
+}
+
+function limitVerdict(verdict: Verdict<CountedRule>, key: string): LimitVerdict {
+  const { allowed, retryMs, waitedMs, outcomes } = verdict;
+  const [outcome] = outcomes as [(typeof outcomes)[number]];
+  const { limit, remaining, resetMs } = outcome.decision;
+  return {
+    allowed,
+    retryMs,
+    waitedMs,
+    outcomes,
+    key,
+    limit: requests(limit, outcome),
+    remaining: requests(remaining, outcome),
+    resetMs,
+  };
+}
+
+/** Returns the limit if others can be expressed as a share of it. */
+function scalable(limit: number): number | undefined {
+  return limit > 0 && limit < Infinity ? limit : undefined;
+}

@@ -1,0 +1,126 @@
+// Removes from declaration files what no entry of the package reaches: most declarations of the limiters' parts. It reads
+// what tsc writes: each statement begins in the first column, and a doc comment stands before its statement.
+
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/** A name in this file, and its name in another file, or in this one if there is no other. */
+interface Link {
+  readonly name: string;
+  readonly file: string | undefined;
+  readonly there: string;
+}
+
+/** `links`: those of an import or of an export without a declaration. */
+interface Statement {
+  readonly text: string;
+  readonly name?: string | undefined;
+  readonly links?: readonly Link[] | undefined;
+}
+
+const START = /^(?:\/\*\*|(?:export|import|declare|type|interface|class|abstract)\b)/;
+const DECLARATION =
+  /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|type|function|const|let|enum) (\w+)/;
+const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum)\b/;
+const LIST = /^(?:import|export) (?:type )?\{([^}]*)\}(?: from "([^"]+)")?;/;
+const NAMES = /^((?:import|export)(?: type)?) \{[^}]*\}/m;
+const INDENT = /^(?: {4})+/gm;
+const IMPORT_TYPE = /import\("(\.[^"]+)"\)\.(\w+)/g;
+
+/** @param entries the declaration files whose exports stay. The files that are left over are removed. */
+export function pruneTypes(files: readonly string[], entries: readonly string[]): void {
+  const modules = new Map(files.map((file) => [file, read(file)]));
+  const own = new Map([...modules].map(([file, all]) => [file, new Set(all.flatMap(namesOf))]));
+  const kept = new Map(files.map((file) => [file, new Set<string>()]));
+
+  function keep(file: string, name: string): void {
+    const names = kept.get(file);
+    if (names === undefined || names.has(name)) return;
+    names.add(name);
+    for (const statement of modules.get(file) ?? []) {
+      if (statement.name === name) keepUsed(file, statement.text);
+      const link = statement.links?.find((each) => each.name === name);
+      if (link !== undefined) keep(link.file ?? file, link.there);
+    }
+  }
+
+  function keepUsed(file: string, text: string): void {
+    const code = withoutComments(text);
+    for (const [word] of code.matchAll(/[A-Za-z_]\w*/g)) {
+      if (own.get(file)?.has(word)) keep(file, word);
+    }
+    for (const [, path = "", name = ""] of code.matchAll(IMPORT_TYPE)) {
+      keep(declarationAt(file, path), name);
+    }
+  }
+
+  for (const entry of entries) {
+    for (const statement of modules.get(entry) ?? []) {
+      if (/^export\b/.test(withoutComments(statement.text).trim())) {
+        for (const name of namesOf(statement)) keep(entry, name);
+      }
+    }
+  }
+  for (const [file, statements] of modules) write(file, statements, kept.get(file) ?? new Set());
+}
+
+function namesOf({ name, links = [] }: Statement): string[] {
+  return [...(name === undefined ? [] : [name]), ...links.map((link) => link.name)];
+}
+
+function read(file: string): readonly Statement[] {
+  const texts: string[] = [""];
+  for (const line of readFileSync(file, "utf8").split("\n")) {
+    const last = String(texts.at(-1));
+    if (START.test(line) && isComplete(last)) texts.push(line);
+    else texts[texts.length - 1] = last === "" ? line : `${last}\n${line}`;
+  }
+  return texts.map((text) => statementOf(file, text));
+}
+
+function isComplete(text: string): boolean {
+  const code = withoutComments(text).trim();
+  return code.endsWith(BLOCK.test(code) ? "}" : ";");
+}
+
+function statementOf(file: string, text: string): Statement {
+  const code = withoutComments(text).trim();
+  const [, name] = DECLARATION.exec(code) ?? [];
+  const [, list, path] = LIST.exec(code) ?? [];
+  if (list === undefined) return { text, name };
+  const from = path?.startsWith(".") ? declarationAt(file, path) : path;
+  const links = list.split(",").flatMap((item) => {
+    const [there = "", as] = item
+      .trim()
+      .replace(/^type /, "")
+      .split(" as ");
+    return there === "" ? [] : [{ name: as ?? there, file: from, there }];
+  });
+  return { text, links };
+}
+
+function declarationAt(file: string, path: string): string {
+  return join(dirname(file), path).replace(/\.[jt]s$/, ".d.ts");
+}
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, "");
+}
+
+function write(file: string, statements: readonly Statement[], names: ReadonlySet<string>): void {
+  const texts = statements.flatMap(({ text, name, links }) => {
+    if (name !== undefined) return names.has(name) ? [text] : [];
+    if (links === undefined || links.length === 0) return [text];
+    const left = links.filter((link) => names.has(link.name));
+    if (left.length === 0) return [];
+    const list = left.map(({ name: own, there }) => (own === there ? own : `${there} as ${own}`));
+    return [text.replace(NAMES, `$1 { ${list.join(", ")} }`)];
+  });
+  const text = `${texts.join("\n")}\n`;
+  if (names.size === 0) rmSync(file);
+  else
+    writeFileSync(
+      file,
+      text.replace(INDENT, (spaces) => "\t".repeat(spaces.length / 4)),
+    );
+}

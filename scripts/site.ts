@@ -1,0 +1,53 @@
+// The site: site.ts <step>… runs these steps, in this order, on the packages that `npm run build` has made.
+//
+//   serve   serves the site, and shows changes of the docs at once
+//   build   writes it as static files to site/dist; SITE_BASE=/path/ if it will not be at the root of a host
+//   test    checks the types, and runs site/browser in headless Chromium on what `build` wrote
+//
+// The tools of the site are not installed by `npm ci` but here, when they are needed, into site/node_modules.
+
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+
+const STEPS: Readonly<Record<string, readonly (readonly string[])[]>> = {
+  serve: [["site/node_modules/vitepress/bin/vitepress.js", "dev", "site"]],
+  build: [["site/node_modules/vitepress/bin/vitepress.js", "build", "site"]],
+  test: [
+    ["node_modules/typescript/bin/tsc", "--noEmit", "-p", "site"],
+    ["--import", "tsx", "site/browser/run.ts"],
+  ],
+};
+
+const wanted = process.argv.slice(2);
+const unknown = wanted.find((step) => STEPS[step] === undefined);
+if (wanted.length === 0 || unknown !== undefined) {
+  console.error(`site.ts expects ${Object.keys(STEPS).join(", ")}; got ${unknown ?? "nothing"}`);
+  process.exit(1);
+}
+if (!isInstalled()) run("npm", ["ci", "--prefix", "site", "--workspaces=false", "--no-audit"]);
+for (const args of wanted.flatMap((step) => STEPS[step] ?? [])) run(process.execPath, args);
+
+/** Whether site/node_modules holds what the lock file says. */
+function isInstalled(): boolean {
+  try {
+    const [wanted, found] = ["site/package-lock.json", "site/node_modules/.package-lock.json"].map(
+      (file) => {
+        const { packages } = JSON.parse(readFileSync(file, "utf8")) as {
+          packages: Record<string, { optional?: boolean; version?: string }>;
+        };
+        return packages;
+      },
+    );
+    return Object.entries(wanted ?? {}).every(
+      ([name, { optional, version }]) =>
+        name === "" || optional === true || found?.[name]?.version === version,
+    );
+  } catch {
+    return false;
+  }
+}
+
+function run(command: string, args: readonly string[]): void {
+  const { status } = spawnSync(command, args, { stdio: "inherit" });
+  if (status !== 0) process.exit(status ?? 1);
+}

@@ -1,0 +1,297 @@
+// The built site in headless Chromium: run.ts [--screenshots <folder>] [words of the checks to run…]
+
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { parseArgs } from "node:util";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import { headlessChromium } from "../../scripts/chromium.ts";
+import { fromQuery } from "../model/settings.ts";
+import { simulate } from "../model/simulate.ts";
+import { TWENTY } from "../test/twenty.ts";
+import { dist, serveSite } from "./server.ts";
+
+const { values, positionals } = parseArgs({
+  options: { screenshots: { type: "string" } },
+  allowPositionals: true,
+});
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const site = await serveSite();
+const { command, env } = await headlessChromium();
+const browser = await chromium.launch({
+  executablePath: command,
+  env: env as Record<string, string>,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+
+const PHONE: BrowserContextOptions = { viewport: { width: 390, height: 844 }, hasTouch: true };
+const PLAYGROUND = "/playground.html";
+const WITH_FIGURES = ["/docs/choose.html", "/docs/guarantees.html", "/docs/availability.html"];
+
+const pages = readdirSync(dist, { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(".html") && file !== "404.html")
+  .sort()
+  .map((file) => `/${file}`);
+
+const checks: Readonly<Record<string, () => Promise<void>>> = {
+  "every page loads without an error and asks only its own origin": async () => {
+    await onPage({}, async (page) => {
+      for (const path of pages) {
+        const response = await page.goto(site.origin + path, { waitUntil: "load" });
+        equal(response?.status(), 200, path);
+        await page.locator("h1").first().waitFor({ timeout: 20_000 });
+      }
+    });
+  },
+  "no page is wider than a phone": async () => {
+    await onPage(PHONE, async (page) => {
+      for (const path of ["/", PLAYGROUND, "/docs/README.html", ...WITH_FIGURES]) {
+        await ready(page, path);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        if (wide > 0) throw new Error(`${path} is ${wide} px wider than the window`);
+      }
+    });
+  },
+  "the search finds a page": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, "/");
+      await page.locator(".VPNavBarSearch button").first().click();
+      await page.locator("#localsearch-input").fill("slidingLog");
+      await page.locator(".VPLocalSearchBox .result").first().waitFor();
+    });
+  },
+  "twenty configurations: the numbers of the page are those of Node": async () => {
+    await onPage({}, async (page) => {
+      for (const query of TWENTY) {
+        await ready(page, `${PLAYGROUND}?${query}`);
+        equal(await tableOf(page), await tableInNode(query), query);
+      }
+    });
+  },
+  "changes are in the URL, and the URL brings them back": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, PLAYGROUND);
+      await page.getByLabel("algorithm", { exact: true }).selectOption("gcra");
+      await page.getByLabel("permits per second").fill("7");
+      await page.getByLabel("a caller").selectOption("try");
+      await page.waitForURL(/algorithm=gcra&rate=7&.*verb=try/);
+      const shown = await tableOf(page);
+      await page.reload();
+      equal(await page.getByLabel("permits per second").inputValue(), "7", "the slider");
+      equal(await tableOf(page), shown, "the table");
+    });
+  },
+  "the code can be copied": async () => {
+    await onPage({ permissions: ["clipboard-read", "clipboard-write"] }, async (page) => {
+      await ready(page, `${PLAYGROUND}?algorithm=gcra&rate=3&burst=2`);
+      const copied = async (name: string) => {
+        await page.getByRole("button", { name: `Copy ${name}` }).click();
+        return page.evaluate(() => navigator.clipboard.readText());
+      };
+      matches(await copied("TypeScript"), /gcra\(\{ limit: 3, periodMs: 1000, burst: 2 \}\)/);
+      matches(await copied("YAML rule"), /algo: gcra/);
+    });
+  },
+  "the keyboard draws traffic, moves the time and sends live requests": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, `${PLAYGROUND}?algorithm=gcra&traffic=drawn&bars=0&seconds=4`);
+      const bars = page.locator(".pg-bars");
+      await bars.focus();
+      for (const key of ["ArrowRight", "ArrowUp", "ArrowUp", "ArrowUp", "ArrowDown"]) {
+        await page.keyboard.press(key);
+      }
+      equal(await bars.getAttribute("aria-valuetext"), "part 2 of 40: 2 requests", "the bars");
+      await page.waitForURL(/bars=02/);
+      await page.locator(".pg-summary", { hasText: "2 came" }).waitFor();
+      await page.getByLabel("Time shown, ms").focus();
+      await page.keyboard.press("Home");
+      await page.locator(".pg-summary", { hasText: "After 0.00 s: 0 came" }).waitFor();
+      await page.getByRole("button", { name: "Run live" }).press("Enter");
+      await page.getByRole("button", { name: "Send a request" }).press("Enter");
+      await page.locator(".pg-summary", { hasText: "3 came" }).waitFor();
+      await page.getByRole("button", { name: "Stop" }).press("Enter");
+      await page.locator(".pg-summary", { hasText: "After 4.00 s: 2 came" }).waitFor();
+    });
+  },
+  "an access log is replayed, and is not in the URL": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, `${PLAYGROUND}?traffic=log&algorithm=fixedWindow&limit=1`);
+      const line = (second: number, who: string) =>
+        `${who} - - [10/Oct/2026:13:55:0${second} +0000] "GET / HTTP/1.1" 200 5`;
+      const text = [line(1, "192.0.2.1"), line(1, "192.0.2.2"), line(3, "192.0.2.1")].join("\n");
+      await page.locator("#pg-log").setInputFiles({
+        name: "access.log",
+        mimeType: "text/plain",
+        buffer: Buffer.from(text),
+      });
+      await page.locator(".pg-note", { hasText: "3 requests in 3 s" }).waitFor();
+      await page.locator(".pg-summary", { hasText: "3 came" }).waitFor();
+      equal(page.url().includes("192"), false, "the URL");
+    });
+  },
+  "the figures of the docs move": async () => {
+    await onPage({}, async (page) => {
+      const found: (string | null)[] = [];
+      for (const path of WITH_FIGURES) {
+        await ready(page, path);
+        for (const figure of await page.locator("[data-figure]").all()) {
+          found.push(await figure.getAttribute("data-figure"));
+          await figure.scrollIntoViewIfNeeded();
+          await figure.locator("svg").first().waitFor({ timeout: 20_000 });
+          const before = await figure.locator(".pg-summary").textContent();
+          const options = await figure.locator("option").all();
+          await figure.locator("select").selectOption({ index: options.length - 1 });
+          await page.waitForFunction(([element, text]) => element?.textContent !== text, [
+            await figure.locator(".pg-summary").elementHandle(),
+            before,
+          ] as const);
+        }
+      }
+      equal(found.sort(), ["cancel", "double-burst", "redis-away", "warming-up"], "figures");
+    });
+  },
+  "axe finds nothing serious": async () => {
+    for (const colorScheme of ["light", "dark"] as const) {
+      await onPage({ colorScheme, reducedMotion: "reduce" }, async (page) => {
+        for (const path of [
+          "/",
+          ...WITH_FIGURES,
+          `${PLAYGROUND}?traffic=drawn`,
+          `${PLAYGROUND}?traffic=tenants&compare=gcra&algorithm=smoothWarmingUp`,
+        ]) {
+          await ready(page, path);
+          await page.evaluate(axe);
+          const found = await page.evaluate(async () =>
+            (await (globalThis as unknown as AxeWindow).axe.run(document)).violations
+              .filter(({ impact }) => impact === "serious" || impact === "critical")
+              .map(
+                ({ id, nodes }) =>
+                  `${id}: ${nodes
+                    .slice(0, 3)
+                    .map(({ html }) => html.slice(0, 200))
+                    .join(" | ")}`,
+              ),
+          );
+          equal(found, [], `${colorScheme} ${path}`);
+        }
+      });
+    }
+  },
+};
+
+interface AxeWindow {
+  axe: {
+    run(
+      root: Document,
+    ): Promise<{ violations: { id: string; impact: string; nodes: { html: string }[] }[] }>;
+  };
+}
+
+let failed = 0;
+let passed = 0;
+try {
+  for (const [name, check] of Object.entries(checks)) {
+    if (positionals.length > 0 && !positionals.some((word) => name.includes(word))) continue;
+    const began = performance.now();
+    try {
+      await check();
+      passed += 1;
+      console.log(`✔ ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`);
+    } catch (error) {
+      failed += 1;
+      console.error(`✘ ${name}\n${error instanceof Error ? error.message : error}\n`);
+    }
+  }
+  if (values.screenshots !== undefined) await takeScreenshots(values.screenshots, browser);
+} finally {
+  await browser.close();
+  site.close();
+}
+console.log(`\n${passed} passed, ${failed} failed`);
+process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
+
+/** Runs a check on a page of its own. An error in the console or a request elsewhere fails it. */
+async function onPage(
+  options: BrowserContextOptions,
+  check: (page: Page) => Promise<void>,
+): Promise<void> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const complaints: string[] = [];
+  try {
+    const page = await context.newPage();
+    page.setDefaultTimeout(20_000);
+    page.on("console", (message) => {
+      if (["error", "warning"].includes(message.type()))
+        complaints.push(`${page.url()}: ${message.text()}`);
+    });
+    page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error}`));
+    page.on("request", (request) => {
+      const url = request.url();
+      if (!url.startsWith(`${site.origin}/`) && !/^(data|blob):/.test(url))
+        complaints.push(`asks ${url}`);
+    });
+    await check(page);
+  } finally {
+    await context.close();
+  }
+  equal(complaints, [], "complaints of the browser");
+}
+
+/** Opens a page, and waits until its figures or the playground are there. */
+async function ready(page: Page, path: string): Promise<void> {
+  await page.goto(site.origin + path, { waitUntil: "load" });
+  await page.locator("h1").first().waitFor();
+  if (path.startsWith(PLAYGROUND)) await page.locator("svg.pg-chart").first().waitFor();
+}
+
+/** The playground's table of all calls. */
+async function tableOf(page: Page): Promise<string[][]> {
+  await page.locator('.pg-results[aria-busy="false"]').waitFor();
+  return page
+    .locator(".pg-numbers tbody tr")
+    .evaluateAll((rows) =>
+      rows.map((row) => Array.from(row.children, (cell) => cell.textContent ?? "")),
+    );
+}
+
+async function tableInNode(query: string): Promise<string[][]> {
+  const { calls } = await simulate(fromQuery(query));
+  return calls.map(({ tenant, atMs, startedMs, refusedMs }) =>
+    [tenant, atMs, startedMs, refusedMs].map((cell) => String(cell ?? "")),
+  );
+}
+
+async function takeScreenshots(folder: string, { newContext }: Browser): Promise<void> {
+  const looks: Readonly<Record<string, BrowserContextOptions>> = {
+    light: { viewport: { width: 1280, height: 1000 }, colorScheme: "light" },
+    dark: { viewport: { width: 1280, height: 1000 }, colorScheme: "dark" },
+    phone: { ...PHONE, colorScheme: "light" },
+  };
+  const shown = {
+    home: "/",
+    choose: "/docs/choose.html",
+    playground: `${PLAYGROUND}?algorithm=smoothWarmingUp&traffic=tenants&compare=gcra`,
+    drawn: `${PLAYGROUND}?traffic=drawn`,
+  };
+  for (const [look, options] of Object.entries(looks)) {
+    const context = await newContext.call(browser, { ...options, reducedMotion: "reduce" });
+    const page = await context.newPage();
+    for (const [name, path] of Object.entries(shown)) {
+      await ready(page, path);
+      for (const figure of await page.locator("[data-figure]").all()) {
+        await figure.scrollIntoViewIfNeeded();
+        await figure.locator("svg").first().waitFor();
+      }
+      await page.screenshot({ path: `${folder}/${name}-${look}.png`, fullPage: name !== "home" });
+    }
+    await context.close();
+  }
+}
+
+function equal(found: unknown, wanted: unknown, what: string): void {
+  const [a, b] = [found, wanted].map((value) => JSON.stringify(value, null, 1));
+  if (a !== b) throw new Error(`${what}: found ${a?.slice(0, 1500)}\nwanted ${b?.slice(0, 1500)}`);
+}
+
+function matches(text: string, pattern: RegExp): void {
+  if (!pattern.test(text)) throw new Error(`${text} does not match ${pattern}`);
+}

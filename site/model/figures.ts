@@ -1,0 +1,182 @@
+// The figures of the docs: what the library does in a few settings of each.
+
+import { RateLimiter } from "smooth-limiter";
+import { StoreRateLimiter } from "smooth-limiter/store";
+import { FakeClock, memoryStore } from "smooth-limiter/testing";
+import { fromQuery } from "./settings.ts";
+import { type Call, simulate } from "./simulate.ts";
+
+/** One row of a figure: the calls of one limiter. */
+export interface Lane {
+  readonly label: string;
+  readonly calls: readonly Call[];
+  /** In words, what there is to see. */
+  readonly words: string;
+  /** The time that is marked, ms, such as an outage. */
+  readonly marked?: readonly [fromMs: number, untilMs: number];
+}
+
+export interface Figure {
+  readonly title: string;
+  readonly seconds: number;
+  /** What the reader chooses. */
+  readonly question: string;
+  readonly choices: Readonly<Record<string, string>>;
+  lanes(choice: string): Promise<readonly Lane[]>;
+  /** The query with which the playground shows it, if it can. */
+  playground?(choice: string): string;
+}
+
+/** 40 bars over 4 s: ten requests at the end of a second, and ten at the beginning of the next. */
+const AT_THE_EDGE = `${"0".repeat(19)}aa`;
+
+const WARM_UPS: Readonly<Record<string, number>> = { short: 0.5, medium: 2, long: 5 };
+
+const warmingUp: Figure = {
+  title: "Ten requests a second, after a start and after a pause",
+  seconds: 10,
+  question: "warm-up",
+  choices: { short: "0.5 s", medium: "2 s", long: "5 s" },
+  playground: (choice) =>
+    `algorithm=smoothWarmingUp&rate=10&warmupSeconds=${WARM_UPS[choice]}&traffic=cold&rps=10`,
+  async lanes(choice) {
+    const { calls } = await simulate(fromQuery(String(this.playground?.(choice))));
+    const words = `the longest wait is ${longestWaitMs(calls)} ms`;
+    return [{ label: "smoothWarmingUp", calls, words }];
+  },
+};
+
+const doubleBurst: Figure = {
+  title: "Ten a second: ten requests at the end of a window, and ten at the beginning of the next",
+  seconds: 4,
+  question: "each caller",
+  choices: { try: "is let in now or refused", wait: "waits" },
+  playground: (choice) => `algorithm=fixedWindow&${edge(choice)}&compare=slidingLog`,
+  lanes: (choice) =>
+    Promise.all(
+      (["fixedWindow", "slidingWindow", "slidingLog"] as const).map(async (algorithm) => {
+        const { calls } = await simulate(fromQuery(`algorithm=${algorithm}&${edge(choice)}`));
+        return { label: algorithm, calls, words: `${mostWithin(calls, 1000)} within a second` };
+      }),
+    ),
+};
+
+function edge(verb: string): string {
+  return `limit=10&windowSeconds=1&verb=${verb}&traffic=drawn&bars=${AT_THE_EDGE}&seconds=4`;
+}
+
+const cancel: Figure = {
+  title: "Six callers wait at two a second",
+  seconds: 4,
+  question: "at 0.75 s",
+  choices: { none: "all keep waiting", third: "caller 3 leaves", fourth: "caller 4 leaves" },
+  async lanes(choice) {
+    const clock = new FakeClock();
+    const limiter = RateLimiter.create(2, { clock });
+    const leave = new AbortController();
+    const leaving = ["", "", "third", "fourth"].indexOf(choice);
+    const calls = Array.from({ length: 6 }, (_, i) => {
+      const signal = choice !== "none" && i === leaving ? leave.signal : undefined;
+      return recorded(clock, `caller ${i + 1}`, () => limiter.acquire(1, { signal }));
+    });
+    await clock.advance(750);
+    leave.abort();
+    await clock.advance(3250);
+    const words = choice === "none" ? "one every 500 ms" : "those behind it move up: no gap";
+    return [{ label: "acquire({ signal })", calls, words }];
+  },
+};
+
+const OUTAGE = [3000, 6000] as const;
+
+const redisAway: Figure = {
+  title:
+    "Three processes share six a second, and ask for five; from 3 s to 6 s the store does not answer",
+  seconds: 9,
+  question: "whenUnavailable",
+  choices: { throw: '"throw"', wait: '"wait"', local: '"local"', allow: '"allow"' },
+  async lanes(choice) {
+    const clock = new FakeClock();
+    const store = memoryStore({ clock });
+    const whenUnavailable = choice as "throw" | "wait" | "local" | "allow";
+    const limiters = ["a", "b", "c"].map((tenant) => ({
+      tenant,
+      limiter: StoreRateLimiter.create(store, "figure", 6, {
+        clock,
+        whenUnavailable,
+        timeoutMs: 100,
+        burstSeconds: 0,
+        ...(choice === "local" && { instances: 3 }),
+      }),
+    }));
+    const calls: Call[] = [];
+    for (let i = 0; i < 45; i++) {
+      const { tenant, limiter } = limiters[i % 3] ?? {};
+      if (i === OUTAGE[0] / 200) {
+        // each limiter asks for the state after its last grant, 50 ms of real time later
+        await pause(150);
+        store.fail();
+      }
+      if (i === OUTAGE[1] / 200) {
+        store.recover();
+        await isBack(limiters.map(({ limiter }) => limiter));
+      }
+      if (tenant !== undefined && limiter !== undefined) {
+        calls.push(recorded(clock, tenant, () => limiter.tryAcquire(1, 1000)));
+      }
+      await clock.advance(200);
+    }
+    await Promise.all(limiters.map(({ limiter }) => limiter.close()));
+    const meanwhile = calls.filter(
+      ({ startedMs = -1 }) => startedMs >= OUTAGE[0] && startedMs < OUTAGE[1],
+    );
+    const words = `${meanwhile.length} let in while the store is away`;
+    return [{ label: `whenUnavailable: "${choice}"`, calls, words, marked: OUTAGE }];
+  },
+};
+
+/** Calls a limiter; the record is filled in while the clock moves on. */
+function recorded(clock: FakeClock, tenant: string, ask: () => Promise<unknown>): Call {
+  const call: { -readonly [Key in keyof Call]: Call[Key] } = {
+    atMs: clock.now(),
+    tenant,
+    startedMs: undefined,
+    refusedMs: undefined,
+  };
+  const end = (answer: unknown) => {
+    call[answer === false ? "refusedMs" : "startedMs"] = clock.now();
+  };
+  ask().then(end, () => end(false));
+  return call;
+}
+
+/** Waits until the limiters have found the store again: their probes run in real time. */
+async function isBack(limiters: readonly { readonly state: string }[]): Promise<void> {
+  const giveUpAt = performance.now() + 5000;
+  while (limiters.some(({ state }) => state !== "ready") && performance.now() < giveUpAt) {
+    await pause(10);
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+}
+
+export const FIGURES: Readonly<Record<string, Figure>> = {
+  "warming-up": warmingUp,
+  "double-burst": doubleBurst,
+  cancel,
+  "redis-away": redisAway,
+};
+
+function longestWaitMs(calls: readonly Call[]): number {
+  return Math.round(Math.max(0, ...calls.map(({ atMs, startedMs = atMs }) => startedMs - atMs)));
+}
+
+function mostWithin(calls: readonly Call[], ms: number): number {
+  const starts = calls.flatMap(({ startedMs }) => (startedMs === undefined ? [] : [startedMs]));
+  const counts = starts.map((from) => starts.filter((at) => at >= from && at < from + ms).length);
+  return Math.max(0, ...counts);
+}

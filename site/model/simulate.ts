@@ -1,0 +1,232 @@
+// Runs the traffic through a limiter of the library and records what happens, on any clock: in virtual
+// time on FakeClock, or as it goes on in real time.
+
+import { type Clock, Limiter, LimiterError, type LocalLimiter, systemClock } from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
+import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
+import type { Settings, Verb } from "./settings.ts";
+import { arrivalsOf } from "./traffic.ts";
+
+export interface Call {
+  readonly atMs: number;
+  readonly tenant: string;
+  /** When it was let in; undefined while it waits, or if it is refused. */
+  readonly startedMs: number | undefined;
+  /** When it was refused. */
+  readonly refusedMs: number | undefined;
+}
+
+export interface Sample {
+  readonly atMs: number;
+  /** The number that decides: stored permits, tokens, or what a window has used. */
+  readonly level: number;
+  readonly waiting: number;
+}
+
+/** What happened so far. */
+export interface Series {
+  readonly algorithm: AlgorithmName;
+  readonly numbers: Numbers;
+  readonly permits: number;
+  readonly seconds: number;
+  readonly calls: readonly Call[];
+  readonly samples: readonly Sample[];
+  /** Why no request can ever pass. */
+  readonly error: string | undefined;
+}
+
+/** How often the state is looked at. */
+const SAMPLES = 240;
+
+export interface Setup {
+  readonly algorithm: AlgorithmName;
+  readonly numbers: Numbers;
+  readonly verb: Verb;
+  readonly timeoutMs: number;
+  readonly permits: number;
+  readonly seconds: number;
+}
+
+export function setupOf(settings: Settings): Setup {
+  const { permits = 1, timeoutMs = 0, seconds = 10 } = settings.common;
+  return { ...settings, permits, timeoutMs, seconds };
+}
+
+type Recorded = { -readonly [Key in keyof Call]: Call[Key] };
+
+/** A limiter under observation. */
+export class Run {
+  readonly #setup: Setup;
+  readonly #clock: Clock;
+  readonly #limiter: LocalLimiter;
+  /**
+   * A second limiter, which is asked when the first lets a call in. So its state is what the first has
+   * given out, without the calls that still wait, which `peek()` of the first includes.
+   */
+  readonly #mirror: LocalLimiter;
+  readonly #calls: Recorded[] = [];
+  readonly #samples: Sample[] = [];
+  #waiting = 0;
+  #error: string | undefined;
+
+  constructor(setup: Setup, clock: Clock) {
+    this.#setup = setup;
+    this.#clock = clock;
+    const { policy } = algorithmOf(setup.algorithm);
+    this.#limiter = Limiter.create(policy(setup.numbers), { clock });
+    this.#mirror = Limiter.create(policy(setup.numbers), { clock });
+  }
+
+  /** Sends a request. */
+  ask(tenant: string, atMs = this.#clock.now()): void {
+    const call: Recorded = { atMs, tenant, startedMs: undefined, refusedMs: undefined };
+    this.#calls.push(call);
+    this.#waiting += 1;
+    this.#letIn()
+      .catch((error: unknown) => {
+        if (!(error instanceof LimiterError)) throw error;
+        if (error.code === "PERMITS_EXCEED_CAPACITY") this.#error = error.message;
+        return false;
+      })
+      .then((isLetIn) => {
+        this.#waiting -= 1;
+        const now = this.#clock.now();
+        if (!isLetIn) {
+          call.refusedMs = now;
+          return;
+        }
+        call.startedMs = now;
+        return this.#mirror.acquire(this.#setup.permits);
+      })
+      .catch((error: unknown) => {
+        this.#error = `${error}`;
+      });
+  }
+
+  async #letIn(): Promise<boolean> {
+    const { verb, permits, timeoutMs } = this.#setup;
+    if (verb === "try") return this.#limiter.tryAcquire(permits);
+    if (verb === "timeout") return this.#limiter.tryAcquire(permits, timeoutMs);
+    await this.#limiter.acquire(permits);
+    return true;
+  }
+
+  /** Looks at the state. */
+  sample(): void {
+    const { algorithm, numbers } = this.#setup;
+    const { most, level } = algorithmOf(algorithm);
+    const value = level(numbers, this.#mirror.peek());
+    this.#samples.push({
+      atMs: this.#clock.now(),
+      level: Math.min(most(numbers), Math.max(0, value)),
+      waiting: this.#waiting,
+    });
+  }
+
+  get series(): Series {
+    const { algorithm, numbers, permits, seconds } = this.#setup;
+    const [calls, samples, error] = [this.#calls, this.#samples, this.#error];
+    return { algorithm, numbers, permits, seconds, calls, samples, error };
+  }
+}
+
+/** Runs the whole traffic in virtual time, at once. */
+export async function simulate(settings: Settings, setup = setupOf(settings)): Promise<Series> {
+  const clock = new FakeClock();
+  const run = new Run(setup, clock);
+  const { atMs: moments, deeds } = agenda(settings, setup.seconds, run);
+  for (const [i, deed] of deeds.entries()) {
+    await clock.advance(Math.max(0, Number(moments[i]) - clock.now()));
+    deed();
+  }
+  return run.series;
+}
+
+/**
+ * Runs the traffic in real time.
+ *
+ * @param onChange is given what happened so far, after each request and each look at the state
+ * @param signal ends it
+ * @returns sends a request of the user's own
+ */
+export function live(
+  settings: Settings,
+  onChange: (series: Series) => void,
+  signal: AbortSignal,
+): (tenant: string) => void {
+  const setup = setupOf(settings);
+  const start = systemClock.now();
+  const clock: Clock = {
+    now: () => systemClock.now() - start,
+    wakeAt: (ms, wake) => systemClock.wakeAt(ms + start, wake),
+  };
+  const run = new Run(setup, clock);
+  const { atMs: moments, deeds } = agenda(settings, setup.seconds, run);
+  let next = 0;
+  const go = () => {
+    if (signal.aborted) return;
+    while (next < deeds.length && Number(moments[next]) <= clock.now()) deeds[next++]?.();
+    onChange(run.series);
+    if (next < deeds.length) clock.wakeAt(Number(moments[next]), go);
+  };
+  go();
+  return (tenant) => run.ask(tenant);
+}
+
+/** What is to be done, and when: requests, and looks at the state between them. */
+function agenda(settings: Settings, seconds: number, run: Run) {
+  const { traffic: kind, bars, log, common } = settings;
+  const { rps: rate = 1, size: burst = 1 } = common;
+  const asks = arrivalsOf({ kind, seconds, rate, burst, bars, log }).map(({ atMs, tenant }) => ({
+    atMs,
+    deed: () => run.ask(tenant, atMs),
+  }));
+  const looks = Array.from({ length: SAMPLES + 1 }, (_, i) => ({
+    atMs: Math.round((seconds * 1_000_000 * i) / SAMPLES) / 1000,
+    deed: () => run.sample(),
+  }));
+  // a look comes before the requests of its instant
+  const all = [...looks, ...asks].sort((a, b) => a.atMs - b.atMs);
+  return { atMs: all.map(({ atMs }) => atMs), deeds: all.map(({ deed }) => deed) };
+}
+
+/** The most permits that may have started at an instant, counted from the beginning. */
+export function boundAt({ algorithm, numbers, permits }: Series, atMs: number): number {
+  const policy = algorithmOf(algorithm).policy(numbers);
+  return policy.algorithm.bound(policy, atMs * 1000, permits);
+}
+
+/** The sums of a run, in numbers. */
+export interface Summary {
+  readonly arrived: number;
+  readonly letIn: number;
+  readonly refused: number;
+  readonly waiting: number;
+  readonly longestWaitMs: number;
+  readonly mostInASecond: number;
+}
+
+/** @param untilMs counts what happened until then, as if the run had ended there */
+export function summaryOf({ calls }: Series, untilMs = Infinity): Summary {
+  const by = (ms: number | undefined) => ms !== undefined && ms <= untilMs;
+  const arrived = calls.filter(({ atMs }) => by(atMs));
+  const letIn = arrived.filter(({ startedMs }) => by(startedMs));
+  const refused = arrived.filter(({ refusedMs }) => by(refusedMs)).length;
+  const waits = letIn.map(({ atMs, startedMs = atMs }) => startedMs - atMs);
+  const starts = letIn.map(({ startedMs = 0 }) => startedMs).sort((a, b) => a - b);
+  let from = 0;
+  let mostInASecond = 0;
+  for (const [i, start] of starts.entries()) {
+    // half a microsecond: the sum of two instants may be off by less
+    while (Number(starts[from]) <= start - 1000 + 0.0005) from += 1;
+    mostInASecond = Math.max(mostInASecond, i - from + 1);
+  }
+  return {
+    arrived: arrived.length,
+    letIn: letIn.length,
+    refused,
+    waiting: arrived.length - letIn.length - refused,
+    longestWaitMs: Math.round(Math.max(0, ...waits) * 1000) / 1000,
+    mostInASecond,
+  };
+}

@@ -1,0 +1,51 @@
+import * as assert from "uvu/assert";
+import { suite } from "../../test/support/suite.ts";
+import { FIGURES } from "../model/figures.ts";
+
+const figures = suite("the figures of the docs");
+
+async function startsOf(name: string, choice: string): Promise<(number | undefined)[][]> {
+  const lanes = (await FIGURES[name]?.lanes(choice)) ?? [];
+  return lanes.map(({ calls }) => calls.map(({ startedMs }) => startedMs));
+}
+
+async function wordsOf(name: string, choice: string): Promise<string[]> {
+  const lanes = (await FIGURES[name]?.lanes(choice)) ?? [];
+  return lanes.map(({ words }) => words);
+}
+
+figures("warming up: a longer warm-up makes callers wait longer", async () => {
+  assert.equal(await wordsOf("warming-up", "short"), ["the longest wait is 250 ms"]);
+  assert.equal(await wordsOf("warming-up", "long"), ["the longest wait is 2500 ms"]);
+});
+
+figures("double burst: only the fixed window lets twice the limit through", async () => {
+  assert.equal(await wordsOf("double-burst", "try"), [
+    "20 within a second",
+    "10 within a second",
+    "10 within a second",
+  ]);
+});
+
+figures("cancel: the callers behind the one that leaves move up", async () => {
+  assert.equal(await startsOf("cancel", "none"), [[0, 500, 1000, 1500, 2000, 2500]]);
+  assert.equal(await startsOf("cancel", "third"), [[0, 500, undefined, 1000, 1500, 2000]]);
+  assert.equal(await startsOf("cancel", "fourth"), [[0, 500, 1000, undefined, 1500, 2000]]);
+});
+
+figures("Redis away: what each mode lets in meanwhile", async () => {
+  const words = await Promise.all(["throw", "allow"].map((mode) => wordsOf("redis-away", mode)));
+  assert.equal(words.flat(), [
+    "0 let in while the store is away",
+    "15 let in while the store is away",
+  ]);
+});
+
+figures("the playground shows the same where it can", () => {
+  for (const [name, { choices, playground }] of Object.entries(FIGURES)) {
+    const queries = Object.keys(choices).map((choice) => playground?.(choice));
+    assert.is(new Set(queries).size, playground === undefined ? 1 : queries.length, name);
+  }
+});
+
+figures.run();

@@ -1,0 +1,220 @@
+import * as limiters from "smooth-limiter";
+import { createGateway, readRules } from "smooth-limiter-gateway";
+import * as assert from "uvu/assert";
+import { suite } from "../../test/support/suite.ts";
+import { readAccessLog } from "../model/access-log.ts";
+import {
+  ALGORITHM_NAMES,
+  algorithmOf,
+  initialNumbers,
+  sameNumbers,
+  warmingUp,
+  warmUpIntervalMs,
+} from "../model/algorithms.ts";
+import { toTypeScript, toYaml } from "../model/code.ts";
+import { fromQuery, initialSettings, type Settings, toQuery } from "../model/settings.ts";
+import { boundAt, simulate, summaryOf } from "../model/simulate.ts";
+import { arrivalsOf, MOST_ARRIVALS, TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
+import { TWENTY } from "./twenty.ts";
+
+const settings = (query: string) => fromQuery(query);
+
+const running = suite("the playground's simulation");
+
+for (const query of TWENTY) {
+  running(`${query}: the bound of the algorithm holds in every interval`, async () => {
+    const series = await simulate(settings(query));
+    const starts = series.calls
+      .flatMap(({ startedMs }) => (startedMs === undefined ? [] : [startedMs]))
+      .sort((a, b) => a - b);
+    for (const [i, from] of starts.entries()) {
+      for (const [j, to] of starts.entries()) {
+        if (j < i) continue;
+        const used = (j - i + 1) * series.permits;
+        // a microsecond: waits are rounded up to whole ones
+        assert.ok(used <= boundAt(series, to - from + 0.001) + 1e-6, `${from} to ${to}: ${used}`);
+      }
+    }
+  });
+}
+
+running("each call is let in, refused or still waiting, and none before it came", async () => {
+  for (const query of TWENTY) {
+    const series = await simulate(settings(query));
+    const { arrived, letIn, refused, waiting } = summaryOf(series);
+    assert.is(arrived, series.calls.length);
+    assert.is(letIn + refused + waiting, arrived);
+    for (const { atMs, startedMs = atMs, refusedMs = atMs } of series.calls) {
+      assert.ok(startedMs >= atMs && refusedMs >= atMs);
+    }
+  }
+});
+
+running(
+  "a bursty limiter releases callers at its pace, and the state is what it stores",
+  async () => {
+    const series = await simulate(
+      settings("algorithm=smoothBursty&rate=10&burstSeconds=1&traffic=bursts&rps=5&size=20"),
+    );
+    const starts = series.calls.slice(0, 12).map(({ startedMs }) => Number(startedMs) - 2000);
+    // ten are stored, and half a permit more comes within 50 ms: the twelfth waits for the other half
+    assert.equal(starts, [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 100]);
+    assert.is(series.samples[40]?.level, 10);
+    assert.is(series.samples.at(60)?.level, 0);
+  },
+);
+
+running("a warming-up limiter is cold at first and after a pause", async () => {
+  const series = await simulate(
+    settings("algorithm=smoothWarmingUp&rate=10&warmupSeconds=2&coldFactor=3&traffic=cold&rps=10"),
+  );
+  const policy = warmingUp(series.numbers);
+  assert.is(series.samples[0]?.level, policy.max);
+  assert.is(Math.round(warmUpIntervalMs(policy, series.samples[0]?.level ?? 0)), 300);
+  assert.is(warmUpIntervalMs(policy, 0), 100);
+  const levels = series.samples.map(({ level }) => level);
+  assert.ok(Math.min(...levels.slice(0, 140)) < 12, `${levels}`);
+  assert.ok(Math.max(...levels.slice(140)) > 19);
+});
+
+running("a request that can never pass says so", async () => {
+  const series = await simulate(settings("algorithm=gcra&burst=1&permits=5"));
+  assert.match(series.error ?? "", /5.*2/);
+  assert.is(summaryOf(series).refused, series.calls.length);
+});
+
+running("counts what happened until an instant", async () => {
+  const series = await simulate(settings("algorithm=gcra&rate=1&burst=0&traffic=steady&rps=1"));
+  assert.is(summaryOf(series, 3000).letIn, 4);
+  assert.is(summaryOf(series, 2999).letIn, 3);
+  assert.is(summaryOf(series).mostInASecond, 1);
+});
+
+running.run();
+
+const url = suite("the playground's URL");
+
+url("holds everything but the log", () => {
+  for (const query of TWENTY) {
+    const read = settings(query);
+    assert.equal(settings(toQuery(read)), read);
+  }
+});
+
+url("ignores what is not allowed", () => {
+  assert.equal(
+    settings("algorithm=x&rate=NaN&verb=&traffic=?&seconds=&compare=%"),
+    initialSettings,
+  );
+  assert.is(settings("algorithm=gcra&rate=1e9&seconds=-5").numbers.rate, 50);
+  assert.is(settings("seconds=-5").common.seconds, 2);
+  assert.is(settings("bars=zz0").bars[2], 0);
+  assert.equal(settings("bars=%00").bars, initialSettings.bars);
+});
+
+url.run();
+
+const factories = new Map<string, unknown>(Object.entries(limiters));
+const code = suite("the playground's code");
+
+for (const algorithm of ALGORITHM_NAMES) {
+  const chosen: Settings = { ...initialSettings, algorithm, numbers: initialNumbers(algorithm) };
+
+  code(`${algorithm}: the TypeScript makes the same policy`, () => {
+    const text = toTypeScript(chosen);
+    const [, expression = ""] = /Limiter\.create\((.+)\);\n/.exec(text) ?? [];
+    const make = new Function(...ALGORITHM_NAMES, `return ${expression}`);
+    assert.equal(
+      make(...ALGORITHM_NAMES.map((name) => factories.get(name))).numbers,
+      algorithmOf(algorithm).policy(chosen.numbers).numbers,
+    );
+    assert.match(toTypeScript({ ...chosen, verb: "try" }), "tryAcquire()");
+  });
+
+  code(`${algorithm}: the rule lets as many pass at once as the limiter`, async () => {
+    const text = toYaml(chosen);
+    if (text.startsWith("#")) {
+      assert.match(algorithm, "smooth");
+      return;
+    }
+    const gateway = await createGateway({ rules: readRules(text) });
+    const { outcomes } = await gateway.check({
+      method: "GET",
+      url: "/",
+      remoteAddress: "192.0.2.1",
+      header: () => undefined,
+    });
+    const limiter = limiters.Limiter.create(algorithmOf(algorithm).policy(chosen.numbers));
+    assert.is(outcomes[0]?.decision.limit, limiter.peek().limit);
+    await gateway.close();
+    assert.match(toYaml({ ...chosen, common: { permits: 3 } }), "cost: 3");
+  });
+
+  code(`${algorithm}: other algorithms take over its pace, on their sliders`, () => {
+    for (const other of ALGORITHM_NAMES) {
+      const numbers = sameNumbers(algorithm, chosen.numbers, other);
+      const { rate } = algorithmOf(other).pace(numbers);
+      assert.is(rate, algorithmOf(algorithm).pace(chosen.numbers).rate);
+    }
+  });
+}
+
+code.run();
+
+const traffic = suite("the playground's traffic");
+
+traffic("has times in order and within the time shown, at most so many", () => {
+  for (const kind of Object.keys(TRAFFIC_KINDS) as TrafficKind[]) {
+    const { bars } = initialSettings;
+    const log = [{ atMs: 1, tenant: "a" }];
+    for (const rate of [0.5, 100]) {
+      const arrivals = arrivalsOf({ kind, seconds: 60, rate, burst: 60, bars, log });
+      assert.ok(arrivals.length > 0 && arrivals.length <= MOST_ARRIVALS, `${arrivals.length}`);
+      for (const [i, { atMs }] of arrivals.entries()) {
+        assert.ok(atMs >= (arrivals[i - 1]?.atMs ?? 0) && atMs < 60_000);
+      }
+    }
+  }
+});
+
+traffic("a drawn bar is so many requests in its part of the time", () => {
+  const bars = [3, 0, 2];
+  const arrivals = arrivalsOf({ kind: "drawn", seconds: 4, rate: 1, burst: 1, bars, log: [] });
+  assert.equal(
+    arrivals.map(({ atMs }) => Math.floor(atMs / 100)),
+    [0, 0, 0, 2, 2],
+  );
+});
+
+traffic("reads access logs: combined, ISO times and JSON lines", () => {
+  const combined = [
+    '192.0.2.1 - - [10/Oct/2026:13:55:36 +0200] "GET / HTTP/1.1" 200 5',
+    '192.0.2.2 - - [10/Oct/2026:13:55:36 +0200] "GET / HTTP/1.1" 200 5',
+    "not a line of a log",
+    '192.0.2.1 - - [10/Oct/2026:13:55:38 +0200] "GET / HTTP/1.1" 200 5',
+  ];
+  assert.equal(readAccessLog(combined.join("\n")), {
+    arrivals: [
+      { atMs: 0, tenant: "192.0.2.1" },
+      { atMs: 500, tenant: "192.0.2.2" },
+      { atMs: 2000, tenant: "192.0.2.1" },
+    ],
+    seconds: 3,
+    skipped: 1,
+  });
+  const json = '{"time":"2026-10-10T11:55:36.250Z"}\r\n{"time":"2026-10-10T11:55:36.500Z"}';
+  assert.equal(
+    readAccessLog(json).arrivals.map(({ atMs }) => atMs),
+    [0, 250],
+  );
+  assert.equal(readAccessLog(""), { arrivals: [], seconds: 1, skipped: 0 });
+});
+
+traffic("callers beyond the busiest share a colour", () => {
+  const line = (caller: number) => `c${caller} 2026-10-10T11:55:36Z`;
+  const lines = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7].map(line);
+  const tenants = new Set(readAccessLog(lines.join("\n")).arrivals.map(({ tenant }) => tenant));
+  assert.equal([...tenants].sort(), ["c1", "c2", "c3", "c4", "c5", "others"]);
+});
+
+traffic.run();

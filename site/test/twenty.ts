@@ -1,0 +1,23 @@
+/** Configurations of the playground: each algorithm, verb and traffic. The browser and Node must agree on all. */
+export const TWENTY: readonly string[] = [
+  "algorithm=smoothBursty&rate=10&burstSeconds=1&verb=wait&traffic=bursts&rps=12&size=20",
+  "algorithm=smoothBursty&rate=3&burstSeconds=0&verb=try&traffic=steady&rps=7.5",
+  "algorithm=smoothBursty&rate=7&burstSeconds=2.5&verb=timeout&traffic=cold&timeoutMs=250&permits=2",
+  "algorithm=smoothWarmingUp&rate=10&warmupSeconds=2&coldFactor=3&verb=wait&traffic=cold",
+  "algorithm=smoothWarmingUp&rate=12.5&warmupSeconds=1.5&coldFactor=5&verb=try&traffic=steady&rps=30",
+  "algorithm=smoothWarmingUp&rate=6&warmupSeconds=4&coldFactor=1&verb=timeout&traffic=tenants",
+  "algorithm=fixedWindow&limit=10&windowSeconds=1&verb=wait&traffic=bursts",
+  "algorithm=fixedWindow&limit=15&windowSeconds=3&verb=try&traffic=tenants&rps=20",
+  "algorithm=slidingLog&limit=10&windowSeconds=1&verb=wait&traffic=steady&rps=11",
+  "algorithm=slidingLog&limit=7&windowSeconds=2&verb=timeout&traffic=bursts&timeoutMs=1000",
+  "algorithm=slidingWindow&limit=10&windowSeconds=1&verb=wait&traffic=cold&rps=15",
+  "algorithm=slidingWindow&limit=21&windowSeconds=4&verb=try&traffic=bursts&rps=10&size=40",
+  "algorithm=tokenBucket&capacity=10&rate=10&verb=wait&traffic=bursts",
+  "algorithm=tokenBucket&capacity=30&rate=2.5&verb=try&traffic=drawn&bars=05z0a0000111&seconds=20",
+  "algorithm=tokenBucket&capacity=5&rate=9&verb=timeout&traffic=tenants&permits=3",
+  "algorithm=gcra&rate=10&burst=9&verb=wait&traffic=tenants&rps=24",
+  "algorithm=gcra&rate=13.5&burst=0&verb=try&traffic=steady&rps=50&seconds=6",
+  "algorithm=leakyBucket&rate=10&capacity=9&nodelay=0&verb=wait&traffic=bursts",
+  "algorithm=leakyBucket&rate=4&capacity=20&nodelay=5&verb=timeout&traffic=cold&timeoutMs=2000",
+  "algorithm=leakyBucket&rate=5.5&capacity=8&nodelay=8&verb=try&traffic=drawn&compare=gcra",
+];

@@ -1,0 +1,191 @@
+// Draws series as SVG. All charts of a width share one time axis.
+
+import { algorithmOf, warmingUp, warmUpIntervalMs } from "../model/algorithms.ts";
+import { boundAt, type Call, type Series } from "../model/simulate.ts";
+import { escaped } from "./dom.ts";
+
+const LEFT = 52;
+const RIGHT = 10;
+const COLOURS = 6;
+
+/** The caller's class of colours: the same in every chart. */
+export function colourOf(calls: readonly Call[], tenant: string): string {
+  const tenants = [...new Set(calls.map((call) => call.tenant))].sort();
+  return `pg-tenant-${tenants.indexOf(tenant) % COLOURS}`;
+}
+
+/** The x of an instant. */
+export function xOf(width: number, seconds: number, atMs: number): number {
+  return LEFT + Math.min(1, atMs / (seconds * 1000)) * (width - LEFT - RIGHT);
+}
+
+/** Three rows: when calls came, when they were let in, and when they were refused; slanted lines are waits. */
+export function drawCalls(
+  calls: readonly Call[],
+  seconds: number,
+  width: number,
+  label: string,
+): string {
+  const x = (ms: number) => round(xOf(width, seconds, ms));
+  const colours = new Map(calls.map(({ tenant }) => [tenant, colourOf(calls, tenant)]));
+  const marks = calls.map(({ atMs, startedMs, refusedMs, tenant }) => {
+    const endMs = Math.min(startedMs ?? refusedMs ?? seconds * 1000, seconds * 1000);
+    const wait = endMs > atMs ? `<path class="pg-wait" d="M${x(atMs)} 24L${x(endMs)} 56"/>` : "";
+    const came = `<path d="M${x(atMs)} 8v16"/>`;
+    const went =
+      startedMs === undefined ? "" : `<path class="pg-went" d="M${x(startedMs)} 56v16"/>`;
+    const refused =
+      refusedMs === undefined ? "" : `<path class="pg-refused" d="M${x(refusedMs)} 80v10"/>`;
+    return `<g class="${colours.get(tenant)}">${wait}${came}${went}${refused}</g>`;
+  });
+  const rows = [
+    [20, "came"],
+    [68, "let in"],
+    [89, "refused"],
+  ].map(([y, text]) => `<text x="${LEFT - 4}" y="${y}" text-anchor="end">${text}</text>`);
+  return svg(width, 116, label, [...rows, ...marks, axis(width, seconds, 94)]);
+}
+
+/** The sums: what came, what was let in, and the most that the algorithm promises to let in. */
+export function drawSums(series: Series, other: Series | undefined, width: number): string {
+  const { calls, seconds, permits } = series;
+  const end = seconds * 1000;
+  const came = steps(
+    calls.map(({ atMs }) => atMs),
+    permits,
+  );
+  const went = steps(startsOf(series), permits);
+  const beside = other === undefined ? [] : steps(startsOf(other), permits);
+  const bound = Array.from({ length: 201 }, (_, i): Point => {
+    const atMs = (end * i) / 200;
+    return [atMs, boundAt(series, atMs)];
+  });
+  const top = Math.max(1, came.at(-1)?.[1] ?? 0, went.at(-1)?.[1] ?? 0) * 1.15;
+  const paint = (points: readonly Point[], name: string) =>
+    `<path class="${name}" d="${line(points, end, top, width, seconds, 150)}"/>`;
+  const shown = bound.filter(([, y]) => y <= top);
+  return svg(width, 176, "Sums of permits over time", [
+    yAxis(width, 0, top, 150),
+    paint(came, "pg-came"),
+    shown.length > 1
+      ? `<path class="pg-bound" d="${shown.map(([ms, y], i) => `${i === 0 ? "M" : "L"}${round(xOf(width, seconds, ms))} ${round(yOf(y, top, 150))}`).join("")}"/>`
+      : "",
+    other === undefined ? "" : paint(beside, "pg-other"),
+    paint(went, "pg-sum"),
+    axis(width, seconds, 154),
+  ]);
+}
+
+/** The number that decides, and how many wait. */
+export function drawState(series: Series, width: number): string {
+  const { samples, seconds, algorithm, numbers } = series;
+  const { most, state } = algorithmOf(algorithm);
+  const top = Math.max(most(numbers), 1e-9);
+  const points = samples.map(({ atMs, level }): Point => [atMs, level]);
+  const path = points.map(
+    ([ms, level], i) =>
+      `${i === 0 ? "M" : "L"}${round(xOf(width, seconds, ms))} ${round(yOf(level, top, 90))}`,
+  );
+  const [first, last] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 0];
+  const area = `${path.join("")}L${round(xOf(width, seconds, last))} 90L${round(xOf(width, seconds, first))} 90Z`;
+  return svg(width, 116, `Over time: ${state}`, [
+    yAxis(width, 0, top, 90),
+    path.length > 1 ? `<path class="pg-area" d="${area}"/>` : "",
+    axis(width, seconds, 94),
+  ]);
+}
+
+export function drawWaiting(series: Series, width: number): string {
+  const { samples, seconds } = series;
+  const top = Math.max(1, ...samples.map(({ waiting }) => waiting));
+  const bars = samples.flatMap(({ atMs, waiting }, i) => {
+    if (waiting === 0) return [];
+    const x = xOf(width, seconds, atMs);
+    const next = xOf(width, seconds, samples[i + 1]?.atMs ?? atMs);
+    const y = yOf(waiting, top, 60);
+    return [`M${round(x)} 60V${round(y)}H${round(next)}V60Z`];
+  });
+  return svg(width, 86, "Over time: calls that wait", [
+    yAxis(width, 0, top, 60),
+    `<path class="pg-queue" d="${bars.join("")}"/>`,
+    axis(width, seconds, 64),
+  ]);
+}
+
+/** The warm-up's slope: what a permit costs by how many are stored, and where the limiter is now. */
+export function drawSlope(series: Series, atMs: number, width: number): string {
+  const { numbers, samples } = series;
+  const policy = warmingUp(numbers);
+  const { max: most, threshold } = policy;
+  const stored = samples.findLast((sample) => sample.atMs <= atMs)?.level ?? most;
+  const top = warmUpIntervalMs(policy, most) * 1.1;
+  const x = (permits: number) => round(LEFT + (permits / most) * (width - LEFT - RIGHT));
+  const y = (permits: number) => round(yOf(warmUpIntervalMs(policy, permits), top, 110));
+  return svg(width, 150, "What a permit costs, ms, by how many permits are stored", [
+    yAxis(width, 0, top, 110),
+    `<path class="pg-area" d="M${x(stored)} 110V${y(stored)}${stored < threshold ? `L${x(threshold)} ${y(threshold)}` : ""}L${x(most)} ${y(most)}V110Z"/>`,
+    `<path class="pg-sum" d="M${x(0)} ${y(0)}L${x(threshold)} ${y(threshold)}L${x(most)} ${y(most)}"/>`,
+    `<circle class="pg-dot" cx="${x(stored)}" cy="${y(stored)}" r="6"/>`,
+    `<text x="${x(0)}" y="126">0 stored: warm</text>`,
+    `<text x="${x(most)}" y="126" text-anchor="end">${round(most)} stored: cold</text>`,
+    `<text x="${x(most / 2)}" y="144" text-anchor="middle">now ${round(stored)} stored, ${round(warmUpIntervalMs(policy, stored))} ms a permit</text>`,
+  ]);
+}
+
+type Point = readonly [atMs: number, sum: number];
+
+function startsOf({ calls }: Series): number[] {
+  return calls
+    .flatMap(({ startedMs }) => (startedMs === undefined ? [] : [startedMs]))
+    .sort((a, b) => a - b);
+}
+
+function steps(instants: readonly number[], permits: number): Point[] {
+  return instants.map((atMs, i) => [atMs, (i + 1) * permits]);
+}
+
+/** A line that rises at each instant. */
+function line(
+  points: readonly Point[],
+  end: number,
+  top: number,
+  width: number,
+  seconds: number,
+  bottom: number,
+): string {
+  const path = points.map(
+    ([ms, sum]) => `H${round(xOf(width, seconds, ms))}V${round(yOf(sum, top, bottom))}`,
+  );
+  return `M${LEFT} ${bottom}${path.join("")}H${round(xOf(width, seconds, end))}`;
+}
+
+function yOf(value: number, top: number, bottom: number): number {
+  return bottom - (Math.min(value, top) / top) * (bottom - 8);
+}
+
+function yAxis(width: number, low: number, top: number, bottom: number): string {
+  const high = top >= 10 ? Math.floor(top) : Number(top.toPrecision(2));
+  const y = round(yOf(high, top, bottom));
+  return `<path class="pg-axis" d="M${LEFT} 4V${bottom}M${LEFT} ${y}H${width - RIGHT}"/>
+    <text x="${LEFT - 4}" y="${y + 4}" text-anchor="end">${high}</text>
+    <text x="${LEFT - 4}" y="${bottom}" text-anchor="end">${low}</text>`;
+}
+
+function axis(width: number, seconds: number, y: number): string {
+  const most = Math.floor(width / 60);
+  const every = [1, 2, 5, 10, 20].find((step) => seconds / step <= most) ?? 30;
+  const marks = Array.from({ length: Math.floor(seconds / every) + 1 }, (_, i) => {
+    const x = round(xOf(width, seconds, i * every * 1000));
+    const anchor = i === 0 ? "start" : x > width - 20 ? "end" : "middle";
+    return `<path class="pg-axis" d="M${x} ${y}v4"/><text x="${x}" y="${y + 17}" text-anchor="${anchor}">${i * every} s</text>`;
+  });
+  return `<path class="pg-axis" d="M${LEFT} ${y}H${width - RIGHT}"/>${marks.join("")}`;
+}
+
+function svg(width: number, height: number, label: string, parts: readonly string[]): string {
+  return `<svg class="pg-chart" role="img" aria-label="${escaped(label)}" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">${parts.join("")}<path class="pg-cursor" d="M-9 0V${height - 22}"/></svg>`;
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
+}

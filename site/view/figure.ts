@@ -1,0 +1,105 @@
+// A figure of the docs: what the library does, drawn as it goes on, with something to choose.
+
+import { FIGURES, type Lane } from "../model/figures.ts";
+import { drawCalls, xOf } from "./chart.ts";
+import { button, choice, escaped, make } from "./dom.ts";
+
+/** The longest time that it moves by itself, ms. */
+const MOVING_MS = 4500;
+
+/** Fills the place with the figure of that name. */
+export function mount(place: HTMLElement, name: string): () => void {
+  const figure = FIGURES[name];
+  if (figure === undefined) throw new Error(`no figure "${name}"`);
+  const { title, seconds, question, choices } = figure;
+  const ending = new AbortController();
+  const charts = make("div", { class: "pg-charts" });
+  const words = make("p", { class: "pg-summary", role: "status" });
+  const play = button("Play", () => move());
+  const more = make("a", {}, "Open it in the playground");
+  let chosen = Object.keys(choices)[0] ?? "";
+  let lanes: readonly Lane[] = [];
+  let run = 0;
+
+  const width = () => Math.max(260, Math.floor(charts.clientWidth));
+  const draw = () => {
+    charts.innerHTML = lanes
+      .map(({ label, calls, marked }) => {
+        const [from, until] = marked?.map((ms) => xOf(width(), seconds, ms)) ?? [0, 0];
+        const svg = drawCalls(calls, seconds, width(), `${title}: ${label}`).replace(
+          ">",
+          `><rect class="pg-marked" x="${from}" y="0" width="${Number(until) - Number(from)}" height="94"/>`,
+        );
+        return `<figcaption>${escaped(label)}</figcaption>${svg}`;
+      })
+      .join("");
+  };
+  /** Shows what happened until then: the rest is covered. */
+  const show = (atMs: number) => {
+    const x = xOf(width(), seconds, atMs);
+    for (const cursor of charts.querySelectorAll(".pg-cursor")) {
+      cursor.setAttribute("transform", `translate(${x + 9} 0)`);
+    }
+    for (const svg of charts.querySelectorAll<SVGElement>("svg")) {
+      svg.style.clipPath = `inset(0 ${Math.max(0, width() - x - 2)}px 0 0)`;
+    }
+  };
+  const move = () => {
+    const mine = ++run;
+    const began = performance.now();
+    const frame = (now: number) => {
+      if (mine !== run || ending.signal.aborted) return;
+      const part = Math.min(1, Math.max(0, now - began) / MOVING_MS);
+      show(part * seconds * 1000);
+      if (part < 1) requestAnimationFrame(frame);
+      else for (const svg of charts.querySelectorAll<SVGElement>("svg")) svg.style.clipPath = "";
+    };
+    requestAnimationFrame(frame);
+  };
+  const update = async (isMoving: boolean) => {
+    run += 1;
+    const wanted = chosen;
+    const made = await figure.lanes(wanted);
+    if (wanted !== chosen || ending.signal.aborted) return;
+    lanes = made;
+    words.textContent = lanes.map((lane) => `${lane.label}: ${lane.words}.`).join(" ");
+    const query = figure.playground?.(chosen);
+    more.hidden = query === undefined;
+    if (query !== undefined) more.href = `${import.meta.env.BASE_URL}playground.html?${query}`;
+    draw();
+    if (isMoving && !matchMedia("(prefers-reduced-motion: reduce)").matches) move();
+  };
+
+  place.replaceChildren(
+    make(
+      "figure",
+      { class: "pg pg-figure", "data-figure": name },
+      make("p", { class: "pg-title" }, title),
+      make(
+        "div",
+        { class: "pg-time" },
+        choice(question, choices, chosen, (next) => {
+          chosen = next;
+          void update(true);
+        }),
+        play,
+        more,
+      ),
+      charts,
+      words,
+    ),
+  );
+  const resized = new ResizeObserver(() => draw());
+  resized.observe(charts);
+  const seen = new IntersectionObserver((entries) => {
+    if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+    seen.disconnect();
+    void update(true);
+  });
+  seen.observe(place);
+  ending.signal.addEventListener("abort", () => {
+    resized.disconnect();
+    seen.disconnect();
+  });
+  return () => ending.abort();
+}

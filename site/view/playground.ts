@@ -1,0 +1,403 @@
+// The playground: what the user chooses, and what it makes of the charts, the code and the URL.
+
+import { readAccessLog } from "../model/access-log.ts";
+import {
+  ALGORITHM_NAMES,
+  type AlgorithmName,
+  algorithmOf,
+  initialNumbers,
+  sameNumbers,
+} from "../model/algorithms.ts";
+import { toTypeScript, toYaml } from "../model/code.ts";
+import { COMMON, fromQuery, type Settings, toQuery, VERBS, type Verb } from "../model/settings.ts";
+import { live, type Series, setupOf, simulate, summaryOf } from "../model/simulate.ts";
+import { TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
+import { barEditor } from "./bar-editor.ts";
+import { callTable } from "./call-table.ts";
+import { colourOf, drawCalls, drawSlope, drawState, drawSums, drawWaiting, xOf } from "./chart.ts";
+import { button, choice, make, slider } from "./dom.ts";
+
+const NAMES = Object.fromEntries(ALGORITHM_NAMES.map((name) => [name, name]));
+
+/** Fills the place with the playground. */
+export function mount(place: HTMLElement): () => void {
+  const playground = new Playground(place);
+  return () => playground.end();
+}
+
+class Playground {
+  #settings: Settings = fromQuery(location.search);
+  #series: Series | undefined;
+  #other: Series | undefined;
+  #atMs = Infinity;
+  #run = 0;
+  readonly #ending = new AbortController();
+  #live: AbortController | undefined;
+  #note = "";
+  readonly #controls = make("form", { class: "pg-controls", "aria-label": "What to simulate" });
+  readonly #charts = make("div", { class: "pg-charts" });
+  readonly #summary = make("p", { class: "pg-summary", role: "status" });
+  readonly #scrubber = make("input", {
+    type: "range",
+    min: 0,
+    step: 1,
+    "aria-label": "Time shown, ms",
+  });
+  readonly #play = button("Play", () => this.#togglePlay());
+  readonly #liveButton = button("Run live", () => this.#toggleLive());
+  readonly #send = button("Send a request", () => this.#sendOne?.("you"));
+  readonly #code = make("div", { class: "pg-code" });
+  readonly #table = make("details", { class: "pg-numbers" });
+  readonly #results = make("section", { class: "pg-results", "aria-label": "What happens" });
+  #sendOne: ((tenant: string) => void) | undefined;
+
+  constructor(place: HTMLElement) {
+    this.#controls.addEventListener("submit", (event) => event.preventDefault());
+    this.#scrubber.addEventListener("input", () => this.#scrub(this.#scrubber.valueAsNumber));
+    this.#send.hidden = true;
+    this.#results.append(
+      make("div", { class: "pg-time" }, this.#play, this.#liveButton, this.#send, this.#scrubber),
+      this.#summary,
+      this.#charts,
+      this.#code,
+      this.#table,
+    );
+    place.replaceChildren(
+      make(
+        "div",
+        { class: "pg" },
+        make("h1", {}, "Playground"),
+        make(
+          "p",
+          {},
+          "The library itself runs in this page, on a clock that stands still until it is moved. Choose a limiter and its traffic; drop an access log anywhere on the page to replay it.",
+        ),
+        make("div", { class: "pg-columns" }, this.#controls, this.#results),
+      ),
+    );
+    const { signal } = this.#ending;
+    place.addEventListener("dragover", (event) => event.preventDefault(), { signal });
+    place.addEventListener(
+      "drop",
+      (event) => {
+        event.preventDefault();
+        const [file] = event.dataTransfer?.files ?? [];
+        if (file !== undefined) void this.#readLog(file);
+      },
+      { signal },
+    );
+    window.addEventListener("popstate", () => this.#change(fromQuery(location.search)), { signal });
+    const resized = new ResizeObserver(() => this.#draw());
+    resized.observe(this.#charts);
+    signal.addEventListener("abort", () => resized.disconnect());
+    this.#showControls();
+    this.#update();
+  }
+
+  end(): void {
+    this.#live?.abort();
+    this.#ending.abort();
+  }
+
+  /** Takes over settings that show other controls. */
+  #change(settings: Settings): void {
+    const focused = document.activeElement;
+    const index = [...this.#controls.querySelectorAll("select, input")].indexOf(focused as Element);
+    this.#settings = settings;
+    this.#showControls();
+    this.#controls.querySelectorAll<HTMLElement>("select, input")[index]?.focus();
+    this.#update();
+  }
+
+  #set(part: Partial<Settings>): void {
+    this.#settings = { ...this.#settings, ...part };
+    this.#update();
+  }
+
+  #setCommon(name: string, value: number): void {
+    this.#set({ common: { ...this.#settings.common, [name]: value } });
+  }
+
+  #showControls(): void {
+    const { algorithm, numbers, verb, traffic, common, bars, compare } = this.#settings;
+    const group = (title: string, ...fields: readonly HTMLElement[]) =>
+      make("fieldset", {}, make("legend", {}, title), ...fields);
+    const commons = (...names: readonly string[]) =>
+      COMMON.filter(({ name }) => names.includes(name)).map((field) =>
+        slider(field, common[field.name] ?? field.initial, (value) =>
+          this.#setCommon(field.name, value),
+        ),
+      );
+    const limiterFields = algorithmOf(algorithm).fields.map((field) =>
+      slider(field, numbers[field.name] ?? field.initial, (value) =>
+        this.#set({ numbers: { ...this.#settings.numbers, [field.name]: value } }),
+      ),
+    );
+    const file = make("input", { type: "file", id: "pg-log", accept: ".log,.txt,.json,.jsonl" });
+    file.addEventListener("change", () => {
+      const [chosen] = file.files ?? [];
+      if (chosen !== undefined) void this.#readLog(chosen);
+    });
+    const trafficFields: Readonly<Record<TrafficKind, readonly HTMLElement[]>> = {
+      steady: commons("rps"),
+      bursts: commons("rps", "size"),
+      cold: commons("rps"),
+      tenants: commons("rps", "size"),
+      drawn: [barEditor(bars, (changed) => this.#set({ bars: changed }))],
+      log: [
+        make(
+          "div",
+          { class: "pg-field" },
+          make("label", { for: "pg-log" }, "an access log, which stays on this computer"),
+          file,
+        ),
+        make("p", { class: "pg-note", role: "status" }, this.#note),
+      ],
+    };
+    this.#controls.replaceChildren(
+      group(
+        "Limiter",
+        choice("algorithm", NAMES, algorithm, (name) =>
+          this.#chooseAlgorithm(name as AlgorithmName),
+        ),
+        ...limiterFields,
+      ),
+      group(
+        "Callers",
+        choice("a caller", VERBS, verb, (name) =>
+          this.#change({ ...this.#settings, verb: name as Verb }),
+        ),
+        ...commons("permits", ...(verb === "timeout" ? ["timeoutMs"] : [])),
+      ),
+      group(
+        "Traffic",
+        choice("requests", TRAFFIC_KINDS, traffic, (name) =>
+          this.#change({ ...this.#settings, traffic: name as TrafficKind }),
+        ),
+        ...trafficFields[traffic],
+        ...commons("seconds"),
+      ),
+      group(
+        "Beside it",
+        choice("another algorithm at the same pace", { none: "none", ...NAMES }, compare, (name) =>
+          this.#set({ compare: name as Settings["compare"] }),
+        ),
+      ),
+    );
+  }
+
+  #chooseAlgorithm(algorithm: AlgorithmName): void {
+    const { algorithm: before, numbers } = this.#settings;
+    this.#change({
+      ...this.#settings,
+      algorithm,
+      numbers: { ...initialNumbers(algorithm), ...sameNumbers(before, numbers, algorithm) },
+    });
+  }
+
+  async #readLog(file: File): Promise<void> {
+    const { arrivals, seconds, skipped } = readAccessLog(await file.text());
+    this.#note =
+      arrivals.length === 0
+        ? "no line of this file has a time that can be read"
+        : `${arrivals.length} requests in ${seconds} s, ${skipped} lines without a time`;
+    const shown = Math.min(60, Math.max(2, seconds));
+    const common = { ...this.#settings.common, seconds: shown };
+    this.#change({ ...this.#settings, traffic: "log", log: arrivals, common });
+  }
+
+  /** Simulates what is chosen now; an older simulation that is still under way is dropped. */
+  #update(): void {
+    this.#live?.abort();
+    this.#leaveLive();
+    const settings = this.#settings;
+    history.replaceState(history.state, "", `?${toQuery(settings)}`);
+    this.#showCode();
+    const run = ++this.#run;
+    this.#results.setAttribute("aria-busy", "true");
+    void this.#simulate(settings).then(([series, other]) => {
+      if (run !== this.#run) return;
+      this.#series = series;
+      this.#other = other;
+      this.#atMs = series.seconds * 1000;
+      this.#scrubber.max = String(this.#atMs);
+      this.#scrubber.value = this.#scrubber.max;
+      this.#draw();
+      this.#table.replaceChildren(...callTable(series));
+      this.#results.setAttribute("aria-busy", "false");
+    });
+  }
+
+  async #simulate(settings: Settings): Promise<[Series, Series | undefined]> {
+    const { algorithm, numbers, compare } = settings;
+    const series = await simulate(settings);
+    if (compare === "none") return [series, undefined];
+    const setup = {
+      ...setupOf(settings),
+      algorithm: compare,
+      numbers: sameNumbers(algorithm, numbers, compare),
+    };
+    return [series, await simulate(settings, setup)];
+  }
+
+  #draw(): void {
+    const series = this.#series;
+    if (series === undefined) return;
+    const width = Math.max(280, Math.floor(this.#charts.clientWidth));
+    const { algorithm, calls, seconds } = series;
+    const charts = [
+      [
+        "Requests",
+        drawCalls(calls, seconds, width, "When requests came, were let in and were refused"),
+      ],
+      [
+        "Sums: came (grey), let in (blue), the most that is promised (dashed)",
+        drawSums(series, this.#other, width),
+      ],
+      [`State: ${algorithmOf(algorithm).state}`, drawState(series, width)],
+      ["Waiting", drawWaiting(series, width)],
+    ];
+    const { compare } = this.#settings;
+    if (this.#other !== undefined) {
+      const label = `What ${compare} would have done (violet in the sums)`;
+      charts.splice(1, 0, [label, drawCalls(this.#other.calls, seconds, width, label)]);
+    }
+    if (algorithm === "smoothWarmingUp") {
+      charts.push([
+        "The slope of the warm-up: ms that a permit costs",
+        `<div class="pg-slope"></div>`,
+      ]);
+    }
+    const tenants = [...new Set(calls.map(({ tenant }) => tenant))].sort();
+    const legend = make("p", { class: "pg-legend" });
+    for (const tenant of tenants.length > 1 ? tenants : []) {
+      legend.append(make("span", { class: colourOf(calls, tenant) }, `\u25a0 ${tenant}`));
+    }
+    this.#charts.innerHTML = charts
+      .map(([title, chart]) => `<figure><figcaption>${title}</figcaption>${chart}</figure>`)
+      .join("");
+    this.#charts.prepend(legend);
+    this.#showMoment();
+  }
+
+  #scrub(atMs: number): void {
+    this.#atMs = atMs;
+    this.#showMoment();
+  }
+
+  /** Moves the cursor, and says in words what happened until then. */
+  #showMoment(): void {
+    const series = this.#series;
+    if (series === undefined) return;
+    const width = Math.max(280, Math.floor(this.#charts.clientWidth));
+    const atMs = Math.min(this.#atMs, series.seconds * 1000);
+    const x = xOf(width, series.seconds, atMs);
+    for (const cursor of this.#charts.querySelectorAll(".pg-cursor")) {
+      cursor.setAttribute("transform", `translate(${x + 9} 0)`);
+    }
+    const slope = this.#charts.querySelector(".pg-slope");
+    if (slope !== null) slope.innerHTML = drawSlope(series, atMs, Math.min(width, 420));
+    this.#summary.textContent = this.#inWords(series, atMs);
+  }
+
+  #inWords(series: Series, atMs: number): string {
+    const { arrived, letIn, refused, waiting, longestWaitMs, mostInASecond } = summaryOf(
+      series,
+      atMs,
+    );
+    const level = series.samples.findLast((sample) => sample.atMs <= atMs)?.level ?? 0;
+    const tenants = [...new Set(series.calls.map(({ tenant }) => tenant))].sort();
+    const shares = tenants.map((tenant) => {
+      const calls = series.calls.filter((call) => call.tenant === tenant);
+      return `${tenant} ${summaryOf({ ...series, calls }, atMs).letIn}`;
+    });
+    const words = [
+      `After ${(atMs / 1000).toFixed(2)} s: ${arrived} came, ${letIn} let in, ${waiting} waiting, ${refused} refused.`,
+      `Longest wait ${longestWaitMs} ms, most in any second ${mostInASecond}.`,
+      `${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
+      tenants.length > 1 ? `Let in by caller: ${shares.join(", ")}.` : "",
+      series.error ?? "",
+    ];
+    return words.filter(Boolean).join(" ");
+  }
+
+  #showCode(): void {
+    const settings = this.#settings;
+    const block = (title: string, text: string) => {
+      const copy = button(`Copy ${title}`, () => {
+        void navigator.clipboard.writeText(text).then(
+          () => {
+            copy.textContent = "Copied";
+          },
+          () => {
+            copy.textContent = "Select it and copy";
+          },
+        );
+      });
+      const code = make("pre", { tabindex: 0, "aria-label": title }, make("code", {}, text));
+      return make("div", {}, make("div", { class: "pg-head" }, make("h2", {}, title), copy), code);
+    };
+    this.#code.replaceChildren(
+      block("TypeScript", toTypeScript(settings)),
+      block("YAML rule", toYaml(settings)),
+    );
+  }
+
+  #togglePlay(): void {
+    const end = (this.#series?.seconds ?? 0) * 1000;
+    if (this.#play.textContent === "Pause") {
+      this.#play.textContent = "Play";
+      return;
+    }
+    this.#play.textContent = "Pause";
+    if (this.#atMs >= end) this.#atMs = 0;
+    let before = performance.now();
+    const frame = (now: number) => {
+      if (this.#play.textContent !== "Pause" || this.#ending.signal.aborted) return;
+      this.#atMs = Math.min(end, this.#atMs + now - before);
+      before = now;
+      this.#scrubber.value = String(this.#atMs);
+      this.#showMoment();
+      if (this.#atMs < end) requestAnimationFrame(frame);
+      else this.#play.textContent = "Play";
+    };
+    requestAnimationFrame(frame);
+  }
+
+  #toggleLive(): void {
+    if (this.#live !== undefined) {
+      this.#update();
+      return;
+    }
+    this.#run += 1;
+    this.#play.textContent = "Play";
+    this.#live = new AbortController();
+    this.#liveButton.textContent = "Stop";
+    this.#send.hidden = false;
+    this.#play.disabled = true;
+    this.#other = undefined;
+    let isDrawing = false;
+    this.#sendOne = live(
+      this.#settings,
+      (series) => {
+        this.#series = series;
+        this.#atMs = series.samples.at(-1)?.atMs ?? 0;
+        if (isDrawing) return;
+        isDrawing = true;
+        requestAnimationFrame(() => {
+          isDrawing = false;
+          if (this.#live !== undefined) this.#draw();
+        });
+      },
+      this.#live.signal,
+    );
+  }
+
+  #leaveLive(): void {
+    this.#live = undefined;
+    this.#liveButton.textContent = "Run live";
+    this.#send.hidden = true;
+    this.#play.disabled = false;
+    this.#play.textContent = "Play";
+  }
+}

@@ -1,0 +1,101 @@
+/** Reads what limiters have stored in Redis, for tools. */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { readPolicies } from "../algorithms/index.ts";
+import { decodeState } from "../stores/state-bytes.ts";
+
+/** What a `RedisLimiter` or `RedisRateLimiter` has stored under its key. */
+export interface StoredLimiter {
+  /** The policies that its code declares. Their names are not stored. */
+  readonly declared: readonly Policy[];
+  /** The policies that apply: the declared ones, or those that were set over them at run time. */
+  readonly inForce: readonly Policy[];
+  /** Whether other numbers were set over the declared ones: `setRate`, `update`. */
+  readonly isSet: boolean;
+  /** When the state was written, Unix time in ms. */
+  readonly writtenMs: number;
+}
+
+/**
+ * Reads the state of a limiter. To see how it stands, and to change it, create a limiter with the
+ * declared policies.
+ *
+ * @param bytes the value under the limiter's key
+ * @returns the policies that its code declares, and those that apply
+ * @throws Error if no limiter has written these bytes
+ * @example
+ * const bytes = await redis.getBuffer("l:github");
+ * if (bytes === null) throw new Error("it has not been used lately");
+ * const { declared } = readStored(bytes);
+ * const limiter = RedisLimiter.create(redis, "github", Object.fromEntries(declared.entries()));
+ * console.log(await limiter.peek());
+ */
+export function readStored(bytes: Uint8Array): StoredLimiter {
+  const { base, last, numbers, settings } = decodeState(bytes);
+  const pairs = settings.map((setting) => setting.split("=") as [string, string]);
+  // the numbers of the last write: those of a setting, or declared ones, for which one may exist now
+  const [declared, set] = pairs.find((pair) => pair.includes(numbers)) ?? [numbers, undefined];
+  return {
+    declared: readPolicies(declared),
+    inForce: readPolicies(set ?? declared),
+    isSet: set !== undefined,
+    writtenMs: (base + last) / 1000,
+  };
+}
+
+/** A lease that a process holds, or waits for. */
+export interface StoredLease {
+  /** The id of the process, one for each limiter object. */
+  readonly process: string;
+  /** When it lapses unless the process renews it, Unix time in ms. */
+  readonly lapsesMs: number;
+  /** The limit that the code of this process declares. */
+  readonly declared: number;
+}
+
+/** What a `RedisConcurrencyLimiter` has stored under its key. */
+export interface StoredLeases {
+  /** The leases that callers hold. */
+  readonly held: readonly StoredLease[];
+  /** The tickets of callers that wait for a lease. */
+  readonly waiting: readonly StoredLease[];
+  /** The limits that were set at run time: for code that declares one number, the number that applies. */
+  readonly limits: readonly { readonly declared: number; readonly inForce: number }[];
+}
+
+/** The scores of `concurrency.lua`. */
+const LAPSE = 1e15;
+
+/**
+ * Reads the leases of a concurrency limiter.
+ *
+ * @param members the members of the sorted set under its key with their scores, as
+ *   `ZRANGE key 0 -1 WITHSCORES` returns them: a list that alternates
+ * @returns who holds leases, who waits, and the limits that were set
+ * @throws Error if another program has written a member
+ * @example
+ * const { held } = readStoredLeases(await redis.zrange("c:reports", 0, -1, "WITHSCORES"));
+ */
+export function readStoredLeases(members: readonly string[]): StoredLeases {
+  const held: StoredLease[] = [];
+  const waiting: StoredLease[] = [];
+  const limits: { declared: number; inForce: number }[] = [];
+  for (let i = 0; i + 1 < members.length; i += 2) {
+    const [member = "", score = NaN] = [members[i], Number(members[i + 1])];
+    const [kind, text] = [member[0], member.slice(1)];
+    if (kind === "l") held.push(leaseOf(text, score));
+    else if (kind === "e") waiting.push(leaseOf(text, score - LAPSE));
+    else if (kind === "s") {
+      const [declared = NaN, inForce = NaN] = text.split("=").map(Number);
+      limits.push({ declared, inForce });
+    } else if (kind !== "q") {
+      throw new Error(`a member that no limiter has written: ${JSON.stringify(member)}`);
+    }
+  }
+  return { held, waiting, limits };
+}
+
+/** An id is lease time, declared limit, process and number. */
+function leaseOf(id: string, lapsesMs: number): StoredLease {
+  const [, declared, process = ""] = id.split(":");
+  return { process, lapsesMs, declared: Number(declared) };
+}

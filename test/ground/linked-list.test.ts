@@ -1,0 +1,45 @@
+import fc from "fast-check";
+import * as assert from "uvu/assert";
+import { type Linked, LinkedList } from "../../src/ground/linked-list.ts";
+import { suite } from "../support/suite.ts";
+
+class Member implements Linked<Member> {
+  before: Member | undefined;
+  after: Member | undefined;
+}
+
+const test = suite("linked list");
+
+test("keeps the order of addition while members come and go, as a set does", () => {
+  const histories = fc.array(fc.tuple(fc.nat(7), fc.boolean()), { maxLength: 200 });
+  fc.assert(
+    fc.property(histories, (history) => {
+      const members = Array.from({ length: 8 }, () => new Member());
+      const list = new LinkedList<Member>();
+      const model = new Set<Member>();
+      for (const [index, adds] of history) {
+        const member = members[index] as Member;
+        if (adds && !model.has(member)) {
+          list.add(member);
+          model.add(member);
+        } else {
+          assert.is(list.remove(member), model.delete(member));
+        }
+        assert.ok(list.toArray().every((each, i) => each === [...model][i]));
+        assert.is(list.toArray().length, model.size);
+      }
+    }),
+  );
+});
+
+test("an array of the members is not affected by later changes", () => {
+  const list = new LinkedList<Member>();
+  const one = new Member();
+  list.add(one);
+  const members = list.toArray();
+  list.remove(one);
+  assert.is(members.length, 1);
+  assert.is(list.remove(one), false);
+});
+
+test.run();
