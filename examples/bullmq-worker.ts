@@ -1,8 +1,8 @@
 /**
- * Two BullMQ workers drain one queue at 20 jobs a second, together, by a limit that lies in the same
- * Redis. On the way the service behind them asks for 1.5 seconds of rest: the jobs that would have
- * to wait that long go back to the queue, which rests, instead of being held by a worker.
- * Set REDIS_URL to use a Redis of yours; otherwise one is started for this.
+ * Two BullMQ workers together drain one queue at 20 jobs a second. The limit is in the queue's Redis.
+ * Once, the service behind them asks for a pause of 1.5 seconds. Jobs that would have to wait that long
+ * go back to the queue, which pauses too, so that no worker is blocked by a waiting job.
+ * Set REDIS_URL to use your own Redis; otherwise the example starts one.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,7 +16,7 @@ const RATE = 20;
 const JOBS = 60;
 const REST_MS = 1500;
 const ROW_MS = 250;
-/** Few: each that waits for its turn is a job that no other worker can take. */
+/** Small, because a job that waits for its permit cannot be taken by another worker. */
 const CONCURRENCY = 2;
 
 const server = process.env.REDIS_URL ? undefined : await startRedis();
@@ -31,13 +31,13 @@ const startedAt = performance.now();
 const starts: { at: number; worker: string }[] = [];
 let sentBack = 0;
 
-/** What a process would do: it knows the limit's name and numbers, and nothing of the others. */
+/** The code of a worker process. It needs only the limit's name and numbers. */
 function work(workerName: string) {
   const redis = new Redis(url);
   const limiter = RedisRateLimiter.create(redis, name, RATE, { burstSeconds: 0 });
 
   async function send(job: Job): Promise<void> {
-    // A turn that comes soon is waited for here; BullMQ renews the job's lock meanwhile.
+    // Waits up to a second for a permit. BullMQ renews the job's lock meanwhile.
     if (!(await limiter.tryAcquire(1, 1000))) {
       const { waitMs } = await limiter.peek();
       await queue.rateLimit(Math.max(1, Math.ceil(waitMs)));
@@ -52,7 +52,7 @@ function work(workerName: string) {
   const worker = new Worker(name, send, {
     connection: { url },
     concurrency: CONCURRENCY,
-    // without a limiter a worker does not look whether its queue rests
+    // without this option a BullMQ worker does not check whether its queue is paused by a rate limit
     limiter: { max: 1e9, duration: 1000 },
   });
   const close = async () => {
@@ -91,7 +91,7 @@ for (let from = 0; from <= last; from += ROW_MS) {
     `  ${colors.dim(`${(from / 1000).toFixed(2)} s`)}   ${colors.green(marks.join(""))}${row.length}`,
   );
 }
-console.log(`\njobs sent back to the queue, because their turn was too far away: ${sentBack}`);
+console.log(`\njobs sent back to the queue, because they would have waited too long: ${sentBack}`);
 
 for (const { close } of workers) await close();
 await events.close();
@@ -101,12 +101,12 @@ await server?.stop();
 
 assert.equal(starts.length, JOBS, "each job is done once");
 const first = starts[0]?.at ?? 0;
-// the first may have been noted late, and with it all others would seem early
+// 100 ms of tolerance: if the first start is recorded late, all others seem early
 const early = starts.findIndex(({ at }, i) => at - first < (1000 * i) / RATE - 100);
-assert.equal(early, -1, "together they are never ahead of the limit");
+assert.equal(early, -1, "together the workers are never ahead of the limit");
 const gaps = starts.slice(1).map(({ at }, i) => at - (starts[i]?.at ?? 0));
-// turns that had been promised to the other worker are kept
+// permits that were promised before the pause are still used during it
 const promisedMs = (1000 * 2 * CONCURRENCY) / RATE;
-assert.ok(Math.max(...gaps) >= REST_MS - promisedMs - 100, "the rest is kept");
-assert.ok(sentBack > 0, "nobody held a job for so long");
-assert.ok(last < 30_000, "and then they went on");
+assert.ok(Math.max(...gaps) >= REST_MS - promisedMs - 100, "the workers pause");
+assert.ok(sentBack > 0, "jobs go back to the queue during the pause");
+assert.ok(last < 30_000, "the workers go on after the pause");

@@ -1,6 +1,6 @@
 /**
- * Whoever waits may change their mind: a closed page aborts its signal, a reservation is cancelled, a time-out is too
- * short to be worth waiting for. The permits are not lost; those who stand behind move up.
+ * Callers that stop waiting: a closed page aborts its signal, a reservation is cancelled, and a time-out is too short
+ * for the wait. Their permits are not lost: the callers behind them move up.
  */
 import assert from "node:assert/strict";
 import colors from "picocolors";
@@ -8,14 +8,14 @@ import { RateLimiter } from "smooth-limiter";
 
 const limiter = RateLimiter.create(2, { burstSeconds: 0 });
 
-/** What a newcomer at the end of the line would wait, to the next tenth of a second. */
+/** Returns how long a new caller would wait, rounded up to tenths of a second. */
 const wait = () => `${(Math.ceil(limiter.peek().waitMs / 100) / 10).toFixed(1)} s`;
 const tell = (who: string, what: string) =>
   console.log(
-    `  ${who.padEnd(10)} ${what.padEnd(42)} ${colors.dim(`a newcomer would wait ${wait()}`)}`,
+    `  ${who.padEnd(10)} ${what.padEnd(42)} ${colors.dim(`a new caller would wait ${wait()}`)}`,
   );
 
-console.log("A printer takes 2 pages a second, and everybody stands in one line\n");
+console.log("A printer takes 2 pages a second, and all users wait in one queue\n");
 
 const released: string[] = [];
 const page = (name: string, signal?: AbortSignal) =>
@@ -34,8 +34,8 @@ await ann;
 tell("", "bob, carl, dora (2 pages) and emma wait");
 
 const before = limiter.peek().waitMs;
-const impatient = await limiter.tryAcquire(1, 300);
-tell("fred", `would not wait longer than 0.3 s: ${impatient}`);
+const inTime = await limiter.tryAcquire(1, 300);
+tell("fred", `waits for at most 0.3 s: ${inTime}`);
 
 closed.abort(new Error("bob closed the page"));
 const reason = await bob.catch((error: Error) => error.message);
@@ -46,10 +46,10 @@ tell("dora", colors.yellow(`cancels her reservation: ${cancelled}`));
 const after = limiter.peek().waitMs;
 
 await Promise.all([carl, emma]);
-console.log("\nThree pages fewer: everybody behind moved up by one and a half seconds");
+console.log("\nThree pages fewer: the users behind them moved up by one and a half seconds");
 
-assert.equal(impatient, false, "a time-out that cannot be met answers false at once");
+assert.equal(inTime, false, "a time-out that cannot be met resolves to false at once");
 assert.equal(reason, "bob closed the page", "an abort rejects with the signal's own reason");
 assert.ok(cancelled, "a reservation can be cancelled until its time has come");
-assert.ok(before - after >= 1500, `the line became shorter by ${before - after} ms`);
+assert.ok(before - after >= 1500, `the wait became shorter by only ${before - after} ms`);
 assert.deepEqual(released, ["ann", "carl", "emma"], "first in, first out");

@@ -1,7 +1,7 @@
 /**
- * A service renders reports. Each takes a lot of memory, so no more than 3 may be rendered at once:
- * first in one process, then in two that share the limit through Redis. Set REDIS_URL to use a
- * Redis of yours; otherwise one is started for this.
+ * A service renders reports. Each takes a lot of memory, so at most 3 may be rendered at once: first in
+ * one process, then in two that share the limit through Redis. Set REDIS_URL to use your own Redis;
+ * otherwise the example starts one.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -38,14 +38,14 @@ assert.equal(lease, undefined);
 assert.equal(limiter.waiting, 3);
 
 await Promise.all(started);
-assert.equal(most, AT_ONCE, "all places are used, and no more");
+assert.equal(most, AT_ONCE, "exactly the allowed number runs at once");
 
 console.log(`\nTwo processes, together ${AT_ONCE} at once:\n`);
 const server = process.env.REDIS_URL ? undefined : await startRedis();
 const url = process.env.REDIS_URL ?? server?.url ?? "";
 const redis = new Redis(url);
 const name = `reports of ${process.pid}`;
-// each would be in a process of its own: they have nothing in common but the name
+// in production each limiter is in its own process: they share only the name
 const here = RedisConcurrencyLimiter.create(redis, name, AT_ONCE);
 const there = RedisConcurrencyLimiter.create(redis, name, AT_ONCE);
 
@@ -55,7 +55,7 @@ await Promise.all(
     i % 2 === 0
       ? here.run(() => render(`${report} (here)`, 80))
       : there.run(({ signal }) => {
-          // aborted when this process could not renew its lease: somebody else may have the place
+          // aborted when this process could not renew its lease: another process may have the place
           signal.throwIfAborted();
           return render(`${report} (there)`, 80);
         }),
@@ -63,7 +63,7 @@ await Promise.all(
 );
 assert.equal(most, AT_ONCE);
 
-await here.setLimit(1); // for everybody, at once
+await here.setLimit(1); // takes effect in all processes at once
 assert.equal((await there.peek()).limit, 1);
 await there.resetLimit();
 

@@ -1,7 +1,7 @@
 /**
- * A page that shows what the limiters of a process do: how many calls are let in, how many wait, how many are refused, and
- * whether the store is away. It is fed by the channels of `diagnostics`, through server-sent events. Here a limiter on Redis
- * goes through an outage meanwhile. `--keep` goes on until it is ended, so that you can open the page.
+ * A page that shows the limiters of a process: how many calls are let in, how many wait, how many are refused, and whether
+ * the store is away. Its data come from the channels of `diagnostics`, as server-sent events. In this example a limiter on
+ * Redis goes through an outage. With `--keep` it runs until it is interrupted, so that you can open the page.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -17,7 +17,7 @@ import { DASHBOARD_PAGE } from "./lib/dashboard-page.ts";
 
 const EVERY_MS = 250;
 
-/** What the page shows of a limiter. */
+/** The state of a limiter, as the page shows it. */
 interface Standing {
   readonly rate: number;
   readonly waiting: number;
@@ -47,7 +47,7 @@ function watch(limiters: Readonly<Record<string, Watched>>) {
   diagnostics.unavailable.subscribe(({ limiter }) => away.add(limiter));
   diagnostics.recovered.subscribe(({ limiter }) => away.delete(limiter));
 
-  /** How they stand now; the rate and the longest wait are those since the last look. */
+  /** Returns the state of each limiter. The rate and the longest wait are those since the last call. */
   return function look(): Standings {
     const now = performance.now();
     const seconds = (now - lookedAt) / 1000;
@@ -110,7 +110,7 @@ const page = await serve(watch({ mails, api }));
 console.log(`The dashboard: ${colors.bold(page.url)}\n`);
 assert.match(await (await fetch(page.url)).text(), /new EventSource\("events"\)/);
 
-// callers, until the end
+// callers that run until the end
 const ending = new AbortController();
 const { signal } = ending;
 async function call(limiter: typeof mails | typeof api): Promise<void> {
@@ -124,7 +124,7 @@ async function impatient(): Promise<void> {
 }
 const callers = [call(mails), call(mails), call(mails), impatient(), call(api), call(api)];
 
-// a browser would do this; here the events are printed
+// the part of a browser: reads the events, and prints them
 const seen: Standings[] = [];
 const reading = (async () => {
   const { body } = await fetch(`${page.url}events`, { signal });
@@ -169,7 +169,7 @@ await redisServer.stop();
 async function until(isSo: () => boolean): Promise<void> {
   const giveUpAt = performance.now() + 20_000;
   while (!isSo()) {
-    assert.ok(performance.now() < giveUpAt, "the dashboard does not show what happens");
+    assert.ok(performance.now() < giveUpAt, "the dashboard does not show the expected state");
     await sleep(20);
   }
 }

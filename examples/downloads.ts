@@ -1,7 +1,7 @@
 /**
- * A server has a line that others need too: all its downloads together may take 8 MiB a second. A file
- * is served over HTTP and fetched with curl, which says itself how fast it was: once alone, then by
- * two at once, then by one whose first megabyte is free. Last, a client slows itself down with fetch.
+ * A server shares its network line with others: all its downloads together may take 8 MiB a second. A
+ * file is served over HTTP and fetched with curl, which measures the speed: by one client, then by two
+ * at once, then by one whose first megabyte is not limited. Last, a client limits its own fetch.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -34,14 +34,14 @@ const server = createServer((request, response) => {
   const freeBytes = request.url === "/trailer-first" ? MIB : 0;
   const body = request.url === "/unlimited" ? [] : [throttleNode(line, { freeBytes })];
   response.setHeader("content-length", SIZE);
-  // a client who goes away ends the pipeline, and what it has bought goes to the others
+  // a client that disconnects ends the pipeline, and its reserved bytes go to the other downloads
   pipeline([createReadStream(path), ...body, response]).catch(() => {});
 });
 server.listen(0, "127.0.0.1");
 await once(server, "listening");
 const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
-/** MiB a second, as curl measures it. */
+/** Returns the speed that curl measures, MiB a second. */
 async function curl(page: string): Promise<number> {
   const options = ["--silent", "--fail", "--noproxy", "*", "--output", devNull];
   const { stdout } = await promisify(execFile)("curl", [
@@ -67,19 +67,19 @@ show("without a limiter", unlimited);
 
 const alone = await curl("/");
 show("alone", alone);
-assert.ok(alone < 8.2, "not faster than the line");
-assert.ok(alone > 5, "and not much slower");
+assert.ok(alone < 8.2, "a download is not faster than the limit");
+assert.ok(alone > 5, "a download is not much slower than the limit");
 
 const both = await Promise.all([curl("/"), curl("/")]);
 show("one of two at once", ...both);
-// whichever begins or stays longer has the line to itself meanwhile
-for (const speed of both) assert.ok(speed > 2 && speed < 6, "they share it");
+// a download has the whole limit for itself before the other begins and after it has ended
+for (const speed of both) assert.ok(speed > 2 && speed < 6, "two downloads share the limit");
 
 const free = await curl("/trailer-first");
-show("the first MiB is free", free);
-assert.ok(free > alone, "that much sooner is it there");
+show("first MiB not limited", free);
+assert.ok(free > alone, "the download is faster when its first megabyte is not limited");
 
-// the other end: a client that leaves room for others on its own line
+// the other end: a client limits itself, to leave room for others on its own line
 const limiter = RateLimiter.create(12 * MIB);
 const start = performance.now();
 const { body } = await fetch(`${url}/unlimited`);
@@ -88,7 +88,7 @@ const hash = createHash("sha256");
 for await (const piece of body.pipeThrough(throttle(limiter))) hash.update(piece);
 show("fetch, at 12 MiB a second", (1000 * SIZE) / MIB / (performance.now() - start));
 assert.equal(hash.digest("hex"), createHash("sha256").update(film).digest("hex"));
-console.log("\n  and every byte is where it was");
+console.log("\n  and all bytes arrived unchanged");
 
 server.close();
 await rm(folder, { recursive: true });

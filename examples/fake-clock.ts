@@ -1,12 +1,12 @@
 /**
- * Testing your own code: a mailer that sends at most one newsletter every ten seconds, and no more than a hundred
- * wait. Its limiter runs on a FakeClock, so that a whole day passes while you read this line.
+ * How to test your own code. A mailer sends at most one newsletter every ten seconds and lets at most a hundred wait.
+ * Its limiter runs on a FakeClock, so a whole day takes some milliseconds.
  */
 import assert from "node:assert/strict";
 import { type Clock, QueueFullError, RateLimiter, systemClock } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 
-/** The code under test. It takes its clock from outside; in production that is the system's. */
+/** The code under test. The clock is a parameter; in production it is the system's. */
 class Mailer {
   readonly sent: { to: string; atMs: number }[] = [];
   readonly #clock: Clock;
@@ -29,7 +29,7 @@ const startedAt = performance.now();
 const clock = new FakeClock();
 const mailer = new Mailer(clock);
 
-// one goes at once, a hundred wait, and the next is refused
+// one newsletter goes at once, a hundred wait, and the next is refused
 const first = Array.from({ length: 101 }, (_, i) => mailer.send(`reader ${i}`));
 await assert.rejects(mailer.send("one too many"), QueueFullError);
 assert.equal(mailer.sent.length, 1);
@@ -39,10 +39,10 @@ await Promise.all(first);
 assert.equal(
   mailer.sent.at(-1)?.atMs,
   100 * 10_000,
-  "the hundredth of those who waited: after 1000 s",
+  "the hundredth waiting newsletter goes after 1000 s",
 );
 
-// for the rest of the day a newsletter each half minute: none of them waits
+// for the rest of the day one newsletter every half minute: none of them waits
 for (let i = 0; i < 23 * 120; i += 1) {
   await mailer.send(`subscriber ${i}`);
   await clock.advance(30_000);

@@ -1,6 +1,6 @@
 /**
- * A shop shows recommendations. Fresh ones come from a model that bears 20 questions a second; pages are asked for
- * more often than that, and no page should wait. `tryAcquire` says at once whether there is room: if not, the page
+ * A shop shows recommendations. Fresh ones come from a model that allows 20 calls a second. Pages are requested more
+ * often than that, and no page should wait. `tryAcquire` returns at once whether a call is allowed; if not, the page
  * gets yesterday's recommendations.
  */
 import assert from "node:assert/strict";
@@ -41,9 +41,9 @@ await visitors("busy again", 60, 60);
 
 const seconds = (performance.now() - startedAt) / 1000;
 console.log(`
-  ${fresh} fresh and ${cached} of yesterday in ${seconds.toFixed(1)} s. No page waited. The model was asked 20 times a second on
-  average; after the break it was asked at once what had been saved up meanwhile.`);
+  ${fresh} fresh and ${cached} of yesterday in ${seconds.toFixed(1)} s. No page waited. The model was called 20 times a second on
+  average. Permits that were saved up during the break were used at once after it.`);
 
-assert.equal(fresh + cached, 128, "every page got something");
+assert.equal(fresh + cached, 128, "every page got recommendations");
 assert.ok(fresh <= 20 * seconds + 1, `${fresh} fresh in ${seconds} s is more than 20 a second`);
-assert.ok(fresh >= 20, `only ${fresh} fresh: room was left unused`);
+assert.ok(fresh >= 20, `only ${fresh} fresh: permits were left unused`);

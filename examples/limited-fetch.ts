@@ -1,8 +1,8 @@
 /**
- * An API lets in 20 requests in two seconds and says in each response how many remain. Eight workers call it with
- * `limitedFetch`. First the limiter is much too fast, since nobody has told it the limit: it learns that from the
- * responses, after one burst of refusals at the most. Then a colleague uses the same API key: what the colleague takes
- * is seen too. No worker has a line of code about 429.
+ * An API allows 20 requests in two seconds and says in each response how many remain. Eight workers call it with
+ * `limitedFetch`. First the limiter is created with a rate that is much too high. It learns the API's limit from the
+ * responses, after at most one burst of refusals. Then a colleague uses the same API key, and the limiter notices the
+ * colleague's requests in the responses too. The workers' code does not handle 429 at all.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,7 +15,7 @@ const LIMIT = 20;
 const WINDOW_MS = 2000;
 const WORKERS = 8;
 
-/** A counter that begins anew with the first request after a window has ended; it tells how it stands. */
+/** An API's limit: a window starts with the first request after the last one has ended. Each reply reports its state. */
 function windowOf(limit: number): () => Reply {
   let began = Number.NEGATIVE_INFINITY;
   let used = 0;
@@ -34,7 +34,7 @@ function windowOf(limit: number): () => Reply {
   };
 }
 
-/** Makes so many calls by all workers; how many of them were answered well. */
+/** Makes so many calls by all workers together. @returns how many of them succeeded */
 async function work(call: typeof fetch, url: string, calls: number): Promise<number> {
   let left = calls;
   let done = 0;
@@ -77,14 +77,14 @@ console.log(`${WORKERS} workers, an API that allows ${LIMIT} requests in ${WINDO
 const bare = await scene("fetch", fetch, 60);
 
 const learning = limitedFetch(RateLimiter.create(1000));
-const learnt = await scene("limitedFetch, told nothing", learning, 50);
+const learnt = await scene("limitedFetch, rate unknown", learning, 50);
 
-const told = limitedFetch(RateLimiter.create(LIMIT / (WINDOW_MS / 1000), { burstSeconds: 0 }));
-const shared = await scene("limitedFetch, told, and a colleague", told, 30, 8);
+const exact = limitedFetch(RateLimiter.create(LIMIT / (WINDOW_MS / 1000), { burstSeconds: 0 }));
+const shared = await scene("limitedFetch, known rate, colleague", exact, 30, 8);
 
-assert.equal(bare.refused, 40, "a bare fetch gets what the API refuses");
+assert.equal(bare.refused, 40, "without limitedFetch the API refuses all requests above its limit");
 assert.equal(learnt.done, 50, "every call is made");
-assert.ok(learnt.refused <= LIMIT, `${learnt.refused} refused: not more than one burst`);
+assert.ok(learnt.refused <= LIMIT, `${learnt.refused} refused: more than one burst`);
 assert.ok(learnt.seconds < 8, `${learnt.seconds} s: three windows of work took too long`);
 assert.equal(shared.done, 30, "every call is made");
 assert.ok(shared.refused <= WORKERS, `${shared.refused} refused: the colleague was not noticed`);

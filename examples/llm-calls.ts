@@ -1,9 +1,12 @@
 /**
- * A language model's API allows 40 requests *and* 12 000 tokens in any minute (a minute takes a second here). How many
- * tokens a call takes is known when it is over. So the most that it may take is reserved, what it took is settled, and
- * what failed is given back: with `limitedFetch`, which any client library takes as its `fetch`; then with `withEstimate`
- * around a function, in two workers that share the limits through Redis. The server enforces both limits, by another
- * algorithm, and counts violations: there are none. Set REDIS_URL to use a Redis of yours; otherwise one is started.
+ * A language model's API allows 40 requests *and* 12 000 tokens in any minute (a minute takes a second here). The tokens
+ * of a call are known only when it is over. So the most that it may take is reserved, the actual number is settled
+ * afterwards, and the tokens of a failed call are given back.
+ *
+ * First this is done with `limitedFetch`, which any client library takes as its `fetch`. Then it is done with
+ * `withEstimate` around a function, in two workers that share the limits through Redis. The server enforces both limits
+ * with another algorithm and counts violations: there are none. Set REDIS_URL to use your own Redis; otherwise the
+ * example starts one.
  */
 import assert from "node:assert/strict";
 import { Redis } from "ioredis";
@@ -17,8 +20,8 @@ import { type Answer, MINUTE_MS, type Question, startModel } from "./lib/model-s
 
 const LIMITS = { requests: 40, tokens: 12_000 };
 
-// In any minute a bursty policy lets through its rate, its burst and one request more. All that is to stay below the
-// limit: with requests of up to 800 tokens, and some room for how unevenly they arrive.
+// In any minute a bursty policy allows its rate, its burst and one more request. The sum must stay below the API's
+// limit, with requests of up to 800 tokens, and some room because requests arrive less evenly than they are sent.
 const perSecond = (share: number, limit: number) => (share * limit) / (MINUTE_MS / 1000);
 const POLICIES = {
   requests: smoothBursty({
@@ -28,14 +31,14 @@ const POLICIES = {
   tokens: smoothBursty({ permitsPerSecond: perSecond(0.8, LIMITS.tokens), burstSeconds: 0.05 }),
 };
 
-// runs of short questions, where requests are what is scarce, and of long ones, where tokens are
+// runs of short questions, which reach the limit of requests, and of long ones, which reach the limit of tokens
 const questions: Question[] = Array.from({ length: 100 }, (_, i) =>
   i % 20 < 8
     ? { prompt: 20 + (i % 9), max_tokens: 40, answer: 5 + (i % 30) }
     : { prompt: 100 + i, max_tokens: 600, answer: 50 + ((i * 37) % 500) },
 );
 
-/** Works through the questions with so many callers at once. */
+/** Asks all questions, with so many callers at once. */
 async function answerAll(
   callers: number,
   answer: (question: Question) => Promise<Answer | undefined>,
@@ -61,7 +64,7 @@ function report(title: string, { used, violations }: Model, { failures, minutes 
   const share = (n: number, limit: number) => `${Math.round((100 * n) / (limit * minutes))} %`;
   console.log(
     `  ${title.padEnd(28)} ${(wrong > 0 ? colors.red : colors.green)(`${wrong} violations`)}, ` +
-      `${failures} failed and were made again, ${minutes.toFixed(1)} minutes, ` +
+      `${failures} failed and were repeated, ${minutes.toFixed(1)} minutes, ` +
       `${share(calls, LIMITS.requests)} of the requests, ${share(tokens, LIMITS.tokens)} of the tokens`,
   );
   return wrong;
@@ -84,7 +87,7 @@ const { requests, tokens } = careless.violations;
 console.log(`  ${"all at once".padEnd(28)} ${colors.red(`${requests + tokens} violations`)}\n`);
 await careless.close();
 
-// in this process: a fetch that knows what a request may take, and reads in the answer what it took
+// in this process: a fetch that estimates the tokens of each request and reads the actual number from the answer
 const model = await startModel(LIMITS);
 const modelFetch = limitedFetch(Limiter.create(POLICIES), {
   permits: async (request) => ({
@@ -101,7 +104,7 @@ const alone = await answerAll(20, async (question) => {
 const aloneWrong = report("limitedFetch", model, alone);
 await model.close();
 
-// on Redis: two workers, each as in a process of its own, and a client that is no fetch
+// on Redis: two workers as in two processes, and a client that does not use fetch
 const server = process.env.REDIS_URL ? undefined : await startRedis();
 const shared = await startModel(LIMITS);
 const name = `model of ${process.pid}`;
@@ -126,7 +129,7 @@ const together = await answerAll(20, async (question) => {
       await settle({ tokens: answer.usage.total_tokens });
       return answer;
     },
-    { failed: { tokens: 0 } }, // the server has counted the request, and no tokens
+    { failed: { tokens: 0 } }, // the server has counted the request, but no tokens
   );
   return asked.catch(() => undefined);
 });
@@ -136,7 +139,10 @@ for (const redis of connections) redis.disconnect();
 await server?.stop();
 
 assert.ok(requests + tokens > 0, "without a limiter the limits are violated");
-// a machine that stands still for a tenth of such a short minute lets requests arrive together
-assert.ok(aloneWrong <= 3, "in one process neither limit is violated");
-assert.ok(togetherWrong <= 3, "nor by two that share them");
-assert.ok(alone.failures > 0 && together.failures > 0, "failures were given back and made good");
+// up to 3 violations are allowed: on a machine that stops for a tenth of such a short minute, requests arrive together
+assert.ok(aloneWrong <= 3, "one process violates neither limit");
+assert.ok(togetherWrong <= 3, "two processes that share the limits violate neither");
+assert.ok(
+  alone.failures > 0 && together.failures > 0,
+  "calls failed, were given back and were repeated",
+);

@@ -1,6 +1,6 @@
 /**
- * A service watches its limiters: one in this process that makes callers wait and sends some away, and one on a Redis that
- * is killed and comes back. The same numbers go to Prometheus and to OpenTelemetry.
+ * A service watches two limiters: one in this process, which makes some callers wait and refuses others, and one on a Redis
+ * that is killed and restarted. The same numbers go to Prometheus and to OpenTelemetry.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,7 +18,7 @@ import { type Counted, diagnostics, RateLimiter } from "smooth-limiter";
 import { RedisRateLimiter } from "smooth-limiter/redis";
 import { startRedis } from "../scripts/redis/server.ts";
 
-/** Whatever is told goes to a registry of prom-client. */
+/** Passes all events to a registry of prom-client. */
 function watchByPrometheus(limiters: Readonly<Record<string, Counted>>): Registry {
   const registry = new Registry();
   const common = { labelNames: ["limiter"], registers: [registry] };
@@ -29,7 +29,7 @@ function watchByPrometheus(limiters: Readonly<Record<string, Counted>>): Registr
   const refused = new Counter({
     ...common,
     name: "limiter_refused_total",
-    help: "Calls that were sent away",
+    help: "Calls that were refused",
     labelNames: ["limiter", "reason"],
   });
   diagnostics.refused.subscribe(({ limiter, reason }) => refused.inc({ limiter, reason }));
@@ -60,7 +60,7 @@ function watchByPrometheus(limiters: Readonly<Record<string, Counted>>): Registr
   return registry;
 }
 
-/** Whatever is told goes to the SDK of OpenTelemetry that the application has set up. */
+/** Passes all events to the OpenTelemetry SDK that the application has set up. */
 function watchByOpenTelemetry(limiters: Readonly<Record<string, Counted>>): void {
   const meter = metrics.getMeter("smooth-limiter");
 
@@ -84,7 +84,7 @@ function watchByOpenTelemetry(limiters: Readonly<Record<string, Counted>>): void
 
 const tell = (what: string) => console.log(`  ${what}`);
 
-// an application would send them away every minute; here they are kept
+// an application would export the metrics every minute; here they stay in memory
 const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
 const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 1e6 });
 const provider = new MeterProvider({ readers: [reader] });
@@ -92,7 +92,7 @@ metrics.setGlobalMeterProvider(provider);
 
 const server = await startRedis();
 const redis = new Redis(server.url);
-redis.on("error", () => {}); // the limiter tells of it
+redis.on("error", () => {}); // the limiter reports outages itself
 
 const mails = RateLimiter.create(20, { name: "mails", burstSeconds: 0 });
 const api = RedisRateLimiter.create(redis, "api", 50, {
@@ -106,7 +106,7 @@ diagnostics.unavailable.subscribe(({ limiter, cause }) => {
 });
 diagnostics.recovered.subscribe(({ limiter, durationMs, granted }) => {
   tell(colors.green(`${limiter}: Redis was away for ${Math.round(durationMs)} ms`));
-  tell(`     ${granted} permits were granted meanwhile`);
+  tell(`     ${granted} permits were granted during that time`);
 });
 
 console.log("Mails, 20 a second: 5 wait their turn, 3 cannot wait\n");
@@ -116,7 +116,7 @@ tell(`${mails.stats.waiting} wait, ${mails.stats.refused} were refused`);
 assert.equal(mails.stats.waiting, 5);
 await Promise.all(sent);
 
-console.log("\nAn API, 50 a second for all: Redis is killed on the way\n");
+console.log("\nAn API, 50 a second for all processes: Redis is killed meanwhile\n");
 await api.acquire();
 await server.kill9();
 const end = performance.now() + 1000;
@@ -130,13 +130,13 @@ while (api.state === "unavailable") await sleep(10);
 await sleep(10);
 
 const page = await registry.metrics();
-console.log("\nWhat Prometheus reads:\n");
+console.log("\nThe metrics in Prometheus:\n");
 for (const line of page.split("\n")) {
   if (/^limiter_\w+(_total|_count|_up)\{/.test(line)) tell(line);
 }
 
 await provider.forceFlush();
-console.log("\nWhat OpenTelemetry was told:\n");
+console.log("\nThe metrics in OpenTelemetry:\n");
 const collected = exporter
   .getMetrics()
   .flatMap(({ scopeMetrics }) => scopeMetrics)
@@ -167,7 +167,7 @@ assert.equal(inPrometheus('limiter_granted_total{limiter="mails"}'), 6);
 assert.equal(inPrometheus('limiter_granted_total{limiter="api"}'), granted);
 assert.equal(inOpenTelemetry("limiter.granted of api"), granted);
 
-assert.equal(failed, 0, "nobody has noticed");
+assert.equal(failed, 0, "no call failed during the outage");
 assert.ok(outages >= 1);
 assert.equal(inOpenTelemetry("limiter.outage.duration of api"), outages);
 assert.equal(inPrometheus('limiter_store_up{limiter="api"}'), 1);

@@ -1,7 +1,7 @@
 /**
- * The calls of `outbound-calls.ts`, made by two processes with one API key: the limit is in Redis,
- * and so is the pause after a 429, whoever of them was told. Set REDIS_URL to use a Redis of yours;
- * otherwise one is started for this.
+ * The calls of `outbound-calls.ts`, made by two processes with one API key. The limit is in Redis, and
+ * so is the pause after a 429: it holds for both processes, whichever of them got the 429. Set REDIS_URL
+ * to use your own Redis; otherwise the example starts one.
  */
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
@@ -17,10 +17,10 @@ const [, , api, key] = process.argv;
 if (api !== undefined && key !== undefined) await callApi(api, key);
 else await lead();
 
-/** One of the processes: 20 calls by three workers. */
+/** Runs one of the processes: 20 calls by three workers. */
 async function callApi(api: string, key: string): Promise<void> {
   const redis = new Redis(process.env.REDIS_URL ?? "");
-  // some way below the 20 a second that the API allows
+  // clearly below the 20 a second that the API allows
   const limiter = RedisRateLimiter.create(redis, `api of ${key}`, 15, { burstSeconds: 0 });
   let left = 20;
 
@@ -61,10 +61,10 @@ async function lead(): Promise<void> {
     const caller = fork(fileURLToPath(import.meta.url), [api.url, `${process.pid}`], { env });
     caller.on("message", async (what: keyof typeof counts) => {
       counts[what] += 1;
-      if (what === "refused") tell(colors.red(`429 for the ${name}: both pause`));
+      if (what === "refused") tell(colors.red(`429 for the ${name} process: both pause`));
       else if (counts.done % 5 === 0) tell(`${counts.done} calls done`);
       if (what === "done" && counts.done === 12) {
-        tell(colors.yellow("somebody else spends the allowance: 30 calls at once"));
+        tell(colors.yellow("a third program uses the same API key: 30 calls at once"));
         await Promise.all(Array.from({ length: 30 }, () => fetch(api.url)));
       }
     });
@@ -74,7 +74,10 @@ async function lead(): Promise<void> {
   await api.close();
   await server?.stop();
 
-  tell(colors.green(`all done, ${counts.refused} were refused and made again`));
+  tell(colors.green(`all done, ${counts.refused} were refused and repeated`));
   assert.equal(counts.done, 40, "every call is made");
-  assert.ok(counts.refused <= 12, `${counts.refused} were refused: they did not pause together`);
+  assert.ok(
+    counts.refused <= 12,
+    `${counts.refused} were refused: the processes did not pause together`,
+  );
 }

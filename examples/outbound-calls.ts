@@ -1,7 +1,7 @@
 /**
- * You call an API that allows 20 requests in any second, from five workers at once. They share one limiter, which
- * stays below that. Then a colleague's script spends the same allowance, the API says 429 with Retry-After, and
- * `pause` holds all five workers back until the API wants to hear from them again.
+ * Five workers call an API that allows 20 requests in any second. They share one limiter, which stays below that. Then
+ * a colleague's script uses up the same limit, and the API answers 429 with Retry-After. `pause` holds all five workers
+ * back for that time.
  */
 import assert from "node:assert/strict";
 import colors from "picocolors";
@@ -15,7 +15,7 @@ const api = await startServer(() => {
   return comeBackMs === 0 ? ok : tooMany(comeBackMs);
 });
 
-// a server counts requests as they arrive, which is never as even as they left: stay some way below its limit
+// requests arrive less evenly than they are sent, so the rate is clearly below the server's limit
 const limiter = RateLimiter.create(15, { burstSeconds: 0 });
 
 async function call(path: string): Promise<Response> {
@@ -26,7 +26,7 @@ async function call(path: string): Promise<Response> {
     const retryAfterMs = 1000 * Number(response.headers.get("retry-after"));
     limiter.pause(retryAfterMs);
     refusals += 1;
-    tell(colors.red(`429: everybody pauses for ${retryAfterMs} ms`));
+    tell(colors.red(`429: all workers pause for ${retryAfterMs} ms`));
   }
 }
 
@@ -42,7 +42,7 @@ async function work(): Promise<void> {
   }
 }
 
-/** What somebody else does with the same API key. */
+/** Another program with the same API key. */
 async function spendTheAllowance(): Promise<void> {
   await Promise.all(Array.from({ length: 30 }, () => fetch(`${api.url}/report`)));
   tell(colors.yellow("a colleague's script has sent 30 at once"));
@@ -61,6 +61,6 @@ clearInterval(progress);
 await api.close();
 
 tell(colors.green("all done"));
-console.log(`\nRefused: ${refusals}, for ${WORKERS} workers. Each refused call was made again.`);
+console.log(`\nRefused: ${refusals}, for ${WORKERS} workers. Each refused call was repeated.`);
 assert.equal(new Set(served).size, 45, "every customer is served");
 assert.ok(refusals <= 2 * WORKERS, `${refusals} were refused: the workers did not pause together`);

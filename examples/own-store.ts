@@ -1,6 +1,6 @@
 /**
- * A store of your own: three processes share a limit of 20 a second through files in a folder, without
- * a server. `FileBackend` is all that is needed: `get` and `compareAndSet` on bytes by key.
+ * How to write a store: three processes share a limit of 20 a second through files in a folder, without
+ * a server. `FileBackend` is the whole store: `get` and `compareAndSet` on bytes by key.
  */
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
@@ -32,7 +32,7 @@ class FileBackend implements CasBackend {
     lifeMs: number,
   ): Promise<boolean> {
     const path = this.#path(key);
-    // only one process can create the lock file; to the others the race is lost, and they try again
+    // only one process can create the lock file; the others have lost the race and try again
     const lock = await orAbsent(open(`${path}.lock`, "wx"), "EEXIST");
     if (lock === undefined) return false;
     try {
@@ -40,7 +40,7 @@ class FileBackend implements CasBackend {
       if (before === undefined ? now !== undefined : !now?.equals(before)) return false;
       const expiry = Buffer.alloc(8);
       expiry.writeDoubleLE(Date.now() + lifeMs);
-      // a reader sees the old file or the new one, never a half
+      // a rename is atomic: a reader sees the old file or the new one, never a part
       await writeFile(`${path}.new`, Buffer.concat([expiry, after]));
       await rename(`${path}.new`, path);
       return true;
@@ -55,7 +55,7 @@ class FileBackend implements CasBackend {
   }
 }
 
-/** Undefined where the operation fails with that code. */
+/** Resolves to undefined when the operation fails with that code. */
 async function orAbsent<T>(promise: Promise<T>, code: string): Promise<T | undefined> {
   try {
     return await promise;
@@ -72,7 +72,7 @@ const [, , folder] = process.argv;
 if (folder === undefined) await lead();
 else await work(folder);
 
-/** One of the processes. It knows the folder, and nothing of the others. */
+/** Runs one of the processes. It shares only the folder with the others. */
 async function work(folder: string): Promise<void> {
   const store = casStore(new FileBackend(folder));
   const limiter = StoreRateLimiter.create(store, "mails", RATE, { burstSeconds: 0 });
@@ -87,7 +87,7 @@ async function lead(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "smooth-limiter-store-"));
   const file = fileURLToPath(import.meta.url);
   const workers = Array.from({ length: 3 }, () => fork(file, [folder]));
-  /** When each worker has used a permit, ms of Unix time. */
+  /** The instants at which each worker used its permits, ms of Unix time. */
   const used: number[][] = workers.map(() => []);
   workers.forEach((worker, i) => {
     worker.on("message", (at) => used[i]?.push(Number(at)));
@@ -106,6 +106,6 @@ async function lead(): Promise<void> {
   const together = counts.reduce((sum, count) => sum + count, 0);
   console.log(`3 processes, one folder, ${RATE} permits a second:`);
   console.log(`${counts.join(" + ")} = ${together} permits in ${RUN_MS / 1000} s`);
-  // one more for each process: its timer may be late, and the permit is from before
+  // one more for each process: a late timer may bring a permit from before the start
   assert.ok(together > 0 && together <= (RATE * RUN_MS) / 1000 + 1 + workers.length);
 }

@@ -1,6 +1,6 @@
 /**
- * A crawler: 1000 pages, 200 a second, 20 at once. After a second somebody asks for 50 pages that
- * are urgent: they go before all that wait. After two seconds it is paused for half a second.
+ * A crawler fetches 1000 pages, 200 a second and 20 at once. After a second, 50 urgent pages are added:
+ * they go before all waiting pages. After two seconds the queue is paused for half a second.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -43,7 +43,7 @@ await sleep(2000 - (performance.now() - startedAt));
 queue.pause();
 const paused = starts.length;
 await sleep(500);
-assert.equal(starts.length, paused, "paused, nothing starts");
+assert.equal(starts.length, paused, "no job starts during the pause");
 queue.start();
 await all;
 
@@ -57,14 +57,14 @@ for (let from = 0; from <= last; from += ROW_MS) {
   });
   console.log(`  ${colors.dim(`${(from / 1000).toFixed(2)} s`)}   ${marks.join("")} ${row.length}`);
 }
-console.log(`\nat most ${most} at once; the urgent ones overtook ${waitedFor} that waited`);
+console.log(`\nat most ${most} at once; the urgent pages overtook ${waitedFor} waiting pages`);
 
 assert.equal(starts.length, 1000);
 assert.ok(most <= 20, "never more than 20 at once");
 const early = starts.findIndex(({ at }, i) => at < (1000 * i) / RATE);
-assert.equal(early, -1, "never ahead of the limit");
+assert.equal(early, -1, "the queue is never ahead of the limit");
 assert.ok(
   urgent.every(({ priority }) => priority === 1),
-  "the urgent ones are next, all of them",
+  "the 50 urgent pages start next",
 );
-assert.ok(last < 15_000, "and it goes on");
+assert.ok(last < 15_000, "the queue goes on after the pause");

@@ -1,7 +1,7 @@
 /**
- * Four worker processes share one limit of 20 a second through Redis. They begin one after the
- * other, and one is killed on the way: whoever is there shares what there is, and together they
- * never do more. Set REDIS_URL to use a Redis of yours; otherwise one is started for this.
+ * Four worker processes share one limit of 20 a second through Redis. They start one after the other,
+ * and one is killed meanwhile. The running processes always share the limit, and together they never
+ * exceed it. Set REDIS_URL to use your own Redis; otherwise the example starts one.
  */
 import assert from "node:assert/strict";
 import { type ChildProcess, fork } from "node:child_process";
@@ -20,7 +20,7 @@ const [, file, limit, name] = process.argv;
 if (limit !== undefined && name !== undefined) await work(limit);
 else await lead();
 
-/** One of the processes. It knows the limit's name and numbers, and nothing of the others. */
+/** Runs one of the processes. It needs only the limit's name and numbers. */
 async function work(limit: string): Promise<void> {
   const redis = new Redis(process.env.REDIS_URL ?? "");
   const limiter = RedisRateLimiter.create(redis, limit, RATE, { burstSeconds: 0 });
@@ -33,7 +33,7 @@ async function work(limit: string): Promise<void> {
   }
 }
 
-/** Starts the others and draws what they tell. */
+/** Starts the workers and prints their permits. */
 async function lead(): Promise<void> {
   const server = process.env.REDIS_URL ? undefined : await startRedis();
   const env = { ...process.env, REDIS_URL: process.env.REDIS_URL ?? server?.url };
@@ -83,11 +83,11 @@ async function lead(): Promise<void> {
   await server?.stop();
 
   const allowed = 6 * RATE;
-  console.log(`\n${used.length} permits in 6 s, where ${allowed} were allowed`);
-  // 10 ms, for the server's clock may be slewed
+  console.log(`\n${used.length} permits in 6 s; ${allowed} were allowed`);
+  // 10 ms of tolerance, because the server's clock may be adjusted
   const early = used.findIndex((at, i) => at < (1000 * i) / RATE - 10);
-  assert.equal(early, -1, "together they are never ahead of the limit");
-  assert.ok(used.length >= 0.7 * allowed, "they use what there is");
+  assert.equal(early, -1, "together the processes are never ahead of the limit");
+  assert.ok(used.length >= 0.7 * allowed, "the processes use most of the limit");
 }
 
 function draw(seconds: number, row: readonly number[]): void {

@@ -1,7 +1,7 @@
 /**
- * A language model's API has two limits at once: 1200 requests a minute and 240 000 tokens a minute. How many tokens
- * a call takes is known afterwards only. So an estimate is reserved, and `settle` corrects it to what the
- * answer says; what a failed call did not use is given back. The server enforces both limits and counts violations.
+ * A language model's API has two limits at once: 1200 requests a minute and 240 000 tokens a minute. The tokens of a
+ * call are known only afterwards. So an estimate is reserved, and `settle` corrects it to the number in the answer.
+ * Unused tokens of a failed call are given back. The server enforces both limits and counts violations.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,14 +19,14 @@ interface Question {
   readonly answer: number;
 }
 
-// runs of short questions, where requests are what is scarce, and of long ones, where tokens are
+// runs of short questions, which reach the limit of requests, and of long ones, which reach the limit of tokens
 const questions: Question[] = Array.from({ length: 45 }, (_, i) =>
   i % 15 < 10
     ? { prompt: 20 + i, longest: 30, answer: 5 + (i % 20) }
     : { prompt: 300 + 10 * i, longest: 600, answer: 50 + ((i * 37) % 500) },
 );
 
-/** The API: a bucket for each limit, of two seconds' worth. Every eleventh call that it accepts fails. */
+/** The API: each limit is a bucket of two seconds' worth. Every eleventh accepted call fails. */
 function startModel() {
   const requests = bucket(2 * REQUESTS_PER_SECOND, REQUESTS_PER_SECOND);
   const tokens = bucket(2 * TOKENS_PER_SECOND, TOKENS_PER_SECOND);
@@ -101,8 +101,8 @@ const seconds = (performance.now() - startedAt) / 1000;
 console.log(`  with the limiter   ${colors.green(`${api.refused} refused`)}, all answered in ${seconds.toFixed(1)} s
   calls that waited  ${waitedFor.requests} for requests, ${waitedFor.tokens} for tokens, ${waitedFor.nothing} for nothing
   tokens             ${reserved} reserved, ${used} used: ${reserved - used} went to other calls
-  failed calls       ${failures}, made again; their tokens were given back`);
+  failed calls       ${failures}, repeated; their tokens were given back`);
 
-assert.ok(unlimited.refused > 0, "without a limiter the server refuses");
-assert.equal(api.refused, 0, "with it there is no violation of either limit");
-assert.ok(used < reserved && failures > 0, "estimates were corrected, failures made good");
+assert.ok(unlimited.refused > 0, "without a limiter the server refuses calls");
+assert.equal(api.refused, 0, "with the limiter neither limit is violated");
+assert.ok(used < reserved && failures > 0, "estimates were corrected, and failed calls repeated");

@@ -1,7 +1,7 @@
 /**
- * Several rules on Redis, each about another key: all let a request pass and are charged, or none
- * is. They are asked in one script, and the decision names the rules that refused. Set REDIS_URL to
- * use a Redis of yours; otherwise one is started for this.
+ * Several rules on Redis, each with another key. A request is charged to all rules if all of them allow
+ * it, else to none. One script asks all rules, and the decision names those that refused. Set REDIS_URL to
+ * use your own Redis; otherwise the example starts one.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,7 +1,7 @@
 /**
- * An API allows 10 requests a second and 100 a minute. Both rules have a name; a request passes if both let it, and
- * is counted by both or by none. The decision tells which rule stands in the way, and how each of them stands.
- * It runs on a FakeClock: a minute takes no time.
+ * An API allows 10 requests a second and 100 a minute. Each rule has a name. A request passes if both rules allow it,
+ * and is counted by both or by none. The decision names the rule that refused and reports the state of each rule.
+ * The example runs on a FakeClock, so a minute takes no time.
  */
 import assert from "node:assert/strict";
 import colors from "picocolors";
@@ -32,7 +32,7 @@ function ask(): string {
 
 function describe(name: string, { limit, remaining, resetMs }: Decision["policies"][string]): void {
   const reset = `${resetMs / 1000} s`;
-  console.log(`    ${name.padEnd(8)} ${remaining} of ${limit} left, whole again in ${reset}`);
+  console.log(`    ${name.padEnd(8)} ${remaining} of ${limit} left, all of them in ${reset}`);
 }
 
 function tell(decision: Decision): void {
@@ -58,17 +58,17 @@ for (let second = 0; second < 12; second += 1) {
 
 const now = limiter.peek();
 tell(now);
-// where both refuse, the one that takes longer is named
+// if both rules refuse, the decision names the one with the longer wait
 assert.equal(passed, 100);
 assert.deepEqual(refusedBy, { second: 18, minute: 26 });
 assert.equal(now.policy, "minute");
 
-// who comes back exactly when told is let in
+// a retry exactly after `waitMs` is let in
 await clock.advance(now.waitMs);
 tell(limiter.decide());
-assert.equal(clock.now(), 60_000, "a minute after the first of all");
+assert.equal(clock.now(), 60_000, "a minute after the first request");
 
-// a refusal is counted by neither, although "second" had room for it
+// neither rule counts a refused request, although "second" would have allowed it
 const before = limiter.peek();
 assert.equal(before.policies.second?.remaining, 9);
 assert.equal(limiter.tryAcquire(), false);

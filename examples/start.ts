@@ -1,6 +1,6 @@
 /**
- * One server, three ways to call it. The server is real, counts for itself and refuses what is above its limit; the
- * same work is sent to it without a limiter, with a bursty one and with one that warms up.
+ * One server, three ways to call it. The server is real, enforces its own limit and refuses requests above it. The same
+ * work is sent to it without a limiter, with a bursty one and with one that warms up.
  *
  *   npm start
  */
@@ -9,9 +9,9 @@ import { RateLimiter } from "smooth-limiter";
 import { ok, slidingSecond, startServer, tooMany } from "./lib/api-server.ts";
 import { ACCEPTED, REFUSED, Timeline } from "./lib/timeline.ts";
 
-/** What the server lets in, in any stretch of one second. */
+/** The number of requests that the server lets in within any second. */
 const SERVER_LIMIT = 15;
-/** Two batches of work, and the time between them, ms. */
+/** The work is two batches of so many requests, and a pause between them, ms. */
 const BATCH = 30;
 const PAUSE_MS = 1000;
 
@@ -68,21 +68,21 @@ The server lets in ${SERVER_LIMIT} requests in any second and answers 429 to the
 The work: ${BATCH} requests, a pause of a second, ${BATCH} requests more.
 A row is half a second:  ${ACCEPTED} accepted  ${REFUSED} refused`);
 
-await run("No limiter", "await fetch(url)", "Everything is sent as soon as it is there.");
+await run("No limiter", "await fetch(url)", "All requests of a batch are sent at once.");
 await run(
   "Bursty",
   "RateLimiter.create(10, { burstSeconds: 0.3 })",
-  "10 a second. What was not used in the pause, up to 3, goes at once.",
+  "10 a second. After the pause up to 3 saved permits are used at once.",
   RateLimiter.create(10, { burstSeconds: 0.3 }),
 );
 await run(
   "Warming up",
   "RateLimiter.create(10, { warmupMs: 1000 })",
-  "10 a second when warm. At the start and after a pause it begins at a third of that.",
+  "10 a second when warm. At the start and after a pause the rate is a third of that.",
   RateLimiter.create(10, { warmupMs: 1000 }),
 );
 
 console.log(`\n${colors.bold("Summary")}\n\n${summary()}
 
 With a limiter, a call is two lines:  ${colors.cyan("await limiter.acquire();  await fetch(url);")}
-More stories:  ${colors.cyan("npm run examples")}`);
+More examples:  ${colors.cyan("npm run examples")}`);

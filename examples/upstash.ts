@@ -1,7 +1,7 @@
 /**
- * Three workers share a limit of 10 a second through Redis over HTTP, as functions on an edge runtime do:
- * every call is one request. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to use a database of
- * yours; otherwise a Redis and a small server of the same protocol are started for this.
+ * Three workers share a limit of 10 a second through Redis over HTTP, as functions on an edge runtime do.
+ * Every call is one HTTP request. Set UPSTASH_REDIS_REST_URL and UPSTASH_REDIS_REST_TOKEN to use your own
+ * database; otherwise the example starts a Redis and a small server with the same protocol.
  */
 import assert from "node:assert/strict";
 import { Redis } from "@upstash/redis";
@@ -36,8 +36,8 @@ await Promise.all(
 );
 
 if (http !== undefined) console.log(`\n${http.requests.length} HTTP requests for 15 permits`);
-// 10 ms, for the server's clock may be slewed
+// 10 ms of tolerance, because the server's clock may be adjusted
 const early = used.findIndex((at, i) => at < 100 * i - 10);
-assert.equal(early, -1, "together they are never ahead of the limit");
+assert.equal(early, -1, "together the workers are never ahead of the limit");
 await http?.close();
 await server?.stop();

@@ -1,7 +1,7 @@
 /**
- * A database that was just restarted has empty caches: a query takes 150 ms at first and 20 ms once it is warm. It
- * works on one query at a time, so that a full load right from the start piles up in front of it. A
- * limiter that warms up begins at a third of its rate, and reaches it when the database does.
+ * A database that was just restarted has empty caches: a query takes 150 ms at first and 20 ms when it is warm. It runs
+ * one query at a time, so with a full load from the start queries pile up. A limiter that warms up begins at a third of
+ * its rate, and reaches the full rate when the database is warm.
  */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,7 +11,7 @@ import { ok, startServer } from "./lib/api-server.ts";
 
 const QUERIES = 30;
 
-/** One query at a time, each faster than the one before. */
+/** Runs one query at a time, each faster than the one before. */
 function startDatabase() {
   let served = 0;
   let last = Promise.resolve();
@@ -22,7 +22,7 @@ function startDatabase() {
   });
 }
 
-/** Sends the queries as the limiter lets them go, and tells how long the answers took, ms. */
+/** Sends the queries at the limiter's pace. @returns how long each answer took, ms */
 async function load(limiter: RateLimiter): Promise<number[]> {
   const database = await startDatabase();
   const query = async () => {
@@ -49,6 +49,6 @@ const bursty = await load(RateLimiter.create(20));
 show("bursty", bursty);
 const warmingUp = await load(RateLimiter.create(20, { warmupMs: 1000 }));
 show("warming up", warmingUp);
-console.log("\nThe same queries at the same rate: only the beginning is gentler");
+console.log("\nThe same queries at the same rate: only the start is slower");
 
-assert.ok(Math.max(...warmingUp) < Math.max(...bursty), "warming up kept the line short");
+assert.ok(Math.max(...warmingUp) < Math.max(...bursty), "with a warm-up queries pile up less");

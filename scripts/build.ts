@@ -22,6 +22,9 @@ import { pruneTypes } from "./prune-types.ts";
 /** Packages without CommonJS. A CommonJS declaration may import only their types, with an explicit `resolution-mode`. */
 const ES_ONLY = ["p-queue"];
 
+/** An import of a package in what esbuild writes. */
+const FOREIGN = /^(?:import .*|\}) from "(?!\.)[^"]+";$|^import "(?!\.)/m;
+
 const typescript = resolve("node_modules/typescript/bin/tsc");
 const root = process.cwd();
 
@@ -56,10 +59,29 @@ async function buildCommonJs(entries: readonly string[]): Promise<void> {
     write: false,
   });
   for (const { path, text } of outputFiles) {
-    const { code } = await transform(text, { format: "cjs", platform: "node", target: "es2022" });
-    write(path, code);
+    write(path, FOREIGN.test(text) ? await withInterop(text) : asCommonJs(text));
   }
   write("dist/cjs/package.json", '{ "type": "commonjs" }\n');
+}
+
+/** Returns the CommonJS of an ES module that imports packages: they may be of either kind. */
+async function withInterop(text: string): Promise<string> {
+  const { code } = await transform(text, { format: "cjs", platform: "node", target: "es2022" });
+  return code;
+}
+
+/** Returns the CommonJS of an ES module that esbuild has written, and that imports only other such modules: no cycles. */
+function asCommonJs(text: string): string {
+  const code = text
+    .replace(/^import \{([^}]*)\} from ("[^"]+");$/gm, (_, names: string, path: string) => {
+      return `const {${names.replaceAll(" as ", ": ")}} = require(${path});`;
+    })
+    .replace(/^import ("[^"]+");$/gm, "require($1);")
+    .replace(/^export \{([^}]*)\};$/gm, (_, names: string) => {
+      const pairs = names.split(",").map((name) => name.trim().split(" as "));
+      return pairs.map(([own, name = own]) => `exports.${name} = ${own};`).join("\n");
+    });
+  return `Object.defineProperty(exports, "__esModule", { value: true });\n${code}`;
 }
 
 /** Moves the declarations that the entries reach to dist/cjs, and removes the others. */
@@ -91,8 +113,7 @@ async function shorten(file: string): Promise<string> {
   const options = {
     parse,
     compress: { ...kept, ecma: 2020, passes: 2 },
-    // the top-level names of a CommonJS module are private; those of an ES module may be exports
-    mangle: { ...kept, toplevel: isCommonJs },
+    mangle: { ...kept, toplevel: true },
     format: { ecma: 2020, semicolons: false, preserve_annotations: true },
   } as const;
   const { code = "" } = await minify(readFileSync(file, "utf8"), options);

@@ -9,7 +9,7 @@ const fetched = new FetchedProgram(
   "No Chromium: install chromium or Chrome, or set CHROMIUM to its path",
 );
 
-/** Headless Chromium: that of $CHROMIUM, one that is installed, or one that is fetched. */
+/** Returns a headless Chromium: that of $CHROMIUM, an installed one, or a fetched one. */
 export async function headlessChromium(): Promise<Program> {
   const command = process.env.CHROMIUM || inPath(...NAMES);
   return command ? { command, env: process.env } : fetched.get();

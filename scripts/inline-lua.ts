@@ -82,7 +82,7 @@ export function inlined(script: readonly string[], twin: Twin): string[] {
     return [...called, `local function ${name}(${params.join(", ")})`, ...body, "end"];
   }
 
-  /** @param used how many temporaries are in use here: equal calls become equal text, which compresses well */
+  /** @param used the number of temporaries in use. Equal calls get equal names, so the text compresses well */
   function expand(line: string, used: number): string[] {
     if (EXTREME.test(line)) return compared(line, used);
     const name = callsIn(line).find((each) => !hasLoop(fn(each)));

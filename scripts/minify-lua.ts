@@ -1,12 +1,12 @@
 // Makes Lua short: no needless spaces, and short names for the scripts' own variables and fields.
 //
-// A name has the same short name in all scripts, and no other name has it. So pieces of scripts can be put together after
-// this, and which variable a name means does not change: no scopes need to be known.
+// Each name has the same short name in all scripts, and no two names share one. So pieces of scripts can be put together
+// afterwards, and scopes need not be known: each name still means the same variable.
 
 /** A mark, a text, a word, a number, or anything else. */
 const TOKEN = /-->.*|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d+(?:\.\d+)?(?:e[+-]?\d+)?|\.+|[<>=~]=|\S/g;
 const WORD = /^[A-Za-z_]/;
-/** The names in these tables are Redis's and Lua's, or come with a request. */
+/** The fields of these tables keep their names: Redis or Lua defines them, or a request contains them. */
 const FIXED_TABLES = ["redis", "math", "string", "struct", "table", "verbs", "algorithms"];
 /** Lua's words, global names, and the fields of a reply of Redis. */
 const FIXED = new Set(
@@ -67,7 +67,7 @@ export function minified(text: string, names: ReadonlyMap<string, string>): stri
 
 const isMark = (token: string) => token.startsWith("-->");
 
-/** Whether two tokens would be read as others without a space between them. */
+/** Returns whether two tokens need a space between them. */
 function mustPart(one: string, other: string): boolean {
   if (/\w$/.test(one) && /^\w/.test(other)) return true;
   if (/^\d/.test(one) && other.startsWith(".")) return true;

@@ -71,9 +71,9 @@ const crew = await Crew.start();
 const lines = [line(HEAD), line(HEAD.map((_, i) => (i === 0 ? "---" : "---:")))];
 console.log(lines.join("\n"));
 for (const scene of chosen) {
-  const told = line(row(await crew.play(scene)));
-  lines.push(told);
-  console.log(told);
+  const printed = line(row(await crew.play(scene)));
+  lines.push(printed);
+  console.log(printed);
 }
 await crew.stop();
 if (process.argv.includes("--write")) write(`${lines.join("\n")}\n`);

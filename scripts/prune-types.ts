@@ -1,17 +1,17 @@
-// Removes from declaration files what no entry of the package reaches: most declarations of the limiters' parts. It reads
-// what tsc writes: each statement begins in the first column, and a doc comment stands before its statement.
+// Removes declarations that no entry of the package reaches, which are most declarations of internal parts. It reads the
+// output of tsc, in which each statement begins in the first column and follows its doc comment.
 
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** A name in this file, and its name in another file, or in this one if there is no other. */
+/** A name in this file and the name that it stands for: in `file`, or in this file if `file` is undefined. */
 interface Link {
   readonly name: string;
   readonly file: string | undefined;
   readonly there: string;
 }
 
-/** `links`: those of an import or of an export without a declaration. */
+/** A statement. An import, or an export without a declaration, has `links`. */
 interface Statement {
   readonly text: string;
   readonly name?: string | undefined;
@@ -21,13 +21,13 @@ interface Statement {
 const START = /^(?:\/\*\*|(?:export|import|declare|type|interface|class|abstract)\b)/;
 const DECLARATION =
   /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|type|function|const|let|enum) (\w+)/;
-const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum)\b/;
+const BLOCK = /^(?:export )?(?:declare )?(?:abstract )?(?:class|interface|enum|global|namespace)\b/;
 const LIST = /^(?:import|export) (?:type )?\{([^}]*)\}(?: from "([^"]+)")?;/;
 const NAMES = /^((?:import|export)(?: type)?) \{[^}]*\}/m;
 const INDENT = /^(?: {4})+/gm;
 const IMPORT_TYPE = /import\("(\.[^"]+)"\)\.(\w+)/g;
 
-/** @param entries the declaration files whose exports stay. The files that are left over are removed. */
+/** Prunes the files. Files that no entry reaches are removed. @param entries the declaration files whose exports stay */
 export function pruneTypes(files: readonly string[], entries: readonly string[]): void {
   const modules = new Map(files.map((file) => [file, read(file)]));
   const own = new Map([...modules].map(([file, all]) => [file, new Set(all.flatMap(namesOf))]));
@@ -38,7 +38,9 @@ export function pruneTypes(files: readonly string[], entries: readonly string[])
     if (names === undefined || names.has(name)) return;
     names.add(name);
     for (const statement of modules.get(file) ?? []) {
-      if (statement.name === name) keepUsed(file, statement.text);
+      // what has no name, as `declare global`, stays with the file
+      const isKept = statement.links === undefined && (statement.name ?? name) === name;
+      if (isKept) keepUsed(file, statement.text);
       const link = statement.links?.find((each) => each.name === name);
       if (link !== undefined) keep(link.file ?? file, link.there);
     }

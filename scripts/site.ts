@@ -1,10 +1,10 @@
-// The site: site.ts <step>… runs these steps, in this order, on the packages that `npm run build` has made.
+// Serves, builds and tests the site. site.ts <step>… runs these steps, in this order, on the packages that `npm run build` made:
 //
 //   serve   serves the site, and shows changes of the docs at once
-//   build   writes it as static files to site/dist; SITE_BASE=/path/ if it will not be at the root of a host
-//   test    checks the types, and runs site/browser in headless Chromium on what `build` wrote
+//   build   writes static files to site/dist; set SITE_BASE=/path/ if the site is not at the root of its host
+//   test    checks the types, and runs site/browser in headless Chromium on the output of `build`
 //
-// The tools of the site are not installed by `npm ci` but here, when they are needed, into site/node_modules.
+// `npm ci` does not install the tools of the site. This script installs them into site/node_modules when they are missing.
 
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -24,10 +24,10 @@ if (wanted.length === 0 || unknown !== undefined) {
   console.error(`site.ts expects ${Object.keys(STEPS).join(", ")}; got ${unknown ?? "nothing"}`);
   process.exit(1);
 }
-if (!isInstalled()) run("npm", ["ci", "--prefix", "site", "--workspaces=false", "--no-audit"]);
+if (!isInstalled()) run("npm", ["ci", "--workspaces=false", "--no-audit", "--no-fund"], "site");
 for (const args of wanted.flatMap((step) => STEPS[step] ?? [])) run(process.execPath, args);
 
-/** Whether site/node_modules holds what the lock file says. */
+/** Returns whether site/node_modules contains the packages of the lock file. */
 function isInstalled(): boolean {
   try {
     const [wanted, found] = ["site/package-lock.json", "site/node_modules/.package-lock.json"].map(
@@ -47,7 +47,7 @@ function isInstalled(): boolean {
   }
 }
 
-function run(command: string, args: readonly string[]): void {
-  const { status } = spawnSync(command, args, { stdio: "inherit" });
+function run(command: string, args: readonly string[], cwd = "."): void {
+  const { status } = spawnSync(command, args, { stdio: "inherit", cwd });
   if (status !== 0) process.exit(status ?? 1);
 }

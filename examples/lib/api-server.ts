@@ -1,6 +1,6 @@
 /**
- * The other side of the examples: a real HTTP server on the loopback interface that counts for itself and answers 429
- * to whatever is above its limit. It knows nothing of smooth-limiter.
+ * The server of the examples: a real HTTP server on the loopback interface that enforces its own limit and answers 429
+ * to requests above it. It does not use smooth-limiter.
  */
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -14,15 +14,15 @@ export interface Reply {
 
 export interface ApiServer {
   readonly url: string;
-  /** How many requests were answered 429, and how many with something else. */
+  /** The number of requests that were answered 429, and the number of all others. */
   readonly refused: number;
   readonly accepted: number;
-  /** The most requests that came in any stretch of one second, refused ones included. */
+  /** Returns the most requests that came within any second, refused ones included. */
   busiestSecond(): number;
   close(): Promise<void>;
 }
 
-/** Starts a server that answers each request with what `answer` says. */
+/** Starts a server that answers each request with the result of `answer`. */
 export async function startServer(
   answer: (url: URL) => Reply | Promise<Reply>,
 ): Promise<ApiServer> {
@@ -61,15 +61,15 @@ export async function startServer(
 
 export const ok: Reply = { status: 200 };
 
-/** "Too many requests", and when to come again: HTTP tells that in whole seconds. */
+/** Returns a 429 reply with `Retry-After`, which HTTP counts in whole seconds. */
 export function tooMany(retryAfterMs: number): Reply {
   return { status: 429, headers: { "retry-after": String(Math.ceil(retryAfterMs / 1000)) } };
 }
 
 /**
- * A server's own limit: at most so many requests in any stretch of one second. It remembers when it let somebody in.
+ * A server's own limit: at most so many requests within any second. It keeps a log of the requests that it let in.
  *
- * @returns a function that lets one request in and answers 0, or answers in how many ms to come again
+ * @returns a function that lets one request in and returns 0, or returns the ms after which to retry
  */
 export function slidingSecond(limit: number): () => number {
   let entries: number[] = [];
@@ -84,9 +84,9 @@ export function slidingSecond(limit: number): () => number {
 }
 
 /**
- * Another one: a bucket that holds so much, starts full and is refilled steadily.
+ * Another limit: a bucket of the given capacity that starts full and is refilled steadily.
  *
- * @returns a bucket; `lacks` answers in how many ms the bucket will hold that much, 0 if it does
+ * @returns a bucket; `lacks` returns the ms until the bucket holds the amount, or 0 if it does already
  */
 export function bucket(capacity: number, perSecond: number) {
   let level = capacity;

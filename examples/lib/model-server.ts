@@ -1,7 +1,7 @@
 /**
- * A language model's API as a client sees it: so many requests and so many tokens in any minute, a 429 for what is
- * above either, an answer that says how many tokens it took. It counts for itself, by a log of what it let in, and
- * knows nothing of smooth-limiter. A minute takes a second here.
+ * A simulated API of a language model. It allows so many requests and so many tokens in any minute, answers 429 to a
+ * call above either limit, and reports in each answer how many tokens it took. It keeps its own log of the calls that
+ * it let in, and does not use smooth-limiter. A minute takes a second here.
  */
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -27,7 +27,7 @@ interface Entry {
   tokens: number;
 }
 
-/** Starts it. Every `failsEvery`-th call that it lets in fails with a 500: it counts as a request, not its tokens. */
+/** Starts the server. Every `failsEvery`-th call that it lets in fails with a 500: it counts as a request without tokens. */
 export async function startModel(limits: { requests: number; tokens: number }, failsEvery = 11) {
   let log: Entry[] = [];
   let calls = 0;
@@ -38,7 +38,7 @@ export async function startModel(limits: { requests: number; tokens: number }, f
     const question = (await json(request)) as Question;
     const now = performance.now();
     log = log.filter(({ at }) => at > now - MINUTE_MS);
-    // as such services do: what it may become counts, until it is known what it was
+    // like real services: the largest possible answer counts until the actual one is known
     const longest = question.prompt + question.max_tokens;
     const tokens = log.reduce((sum, entry) => sum + entry.tokens, 0);
     const tooMany = log.length + 1 > limits.requests;
@@ -69,9 +69,9 @@ export async function startModel(limits: { requests: number; tokens: number }, f
 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/complete`,
-    /** How often each limit was exceeded. */
+    /** The number of calls above each limit. */
     violations,
-    /** How many calls it let in, and how many tokens these took. */
+    /** The number of calls that it let in, and the tokens that these took. */
     used: () => ({ calls, tokens: tokensUsed }),
     async close() {
       server.close();

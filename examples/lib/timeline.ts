@@ -1,6 +1,6 @@
 /**
- * A picture of requests over time: a row for each half second, a mark for each request as its answer comes in. It is
- * only ever added to, so that it looks the same on a terminal and in a file.
+ * Prints requests over time: a row for each half second, and a mark for each request when its answer arrives. It only
+ * appends, so the output looks the same on a terminal and in a file.
  */
 import { stdout } from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -23,7 +23,7 @@ export class Timeline {
     this.#beginRow();
   }
 
-  /** One request was answered. */
+  /** Draws a mark for an answered request. */
   mark(accepted: boolean): void {
     this.#catchUp();
     stdout.write(accepted ? ACCEPTED : REFUSED);
@@ -31,13 +31,13 @@ export class Timeline {
     else this.#refused += 1;
   }
 
-  /** Waits at least so long, and on to the beginning of a row. */
+  /** Waits at least so long, until the beginning of a row. */
   async rest(ms: number): Promise<void> {
     const rows = Math.ceil((this.#elapsed() + ms) / ROW_MS);
     await sleep(rows * ROW_MS - this.#elapsed());
   }
 
-  /** Ends the picture. */
+  /** Ends the last row. */
   end(): void {
     clearInterval(this.#ticker);
     this.#endRow();

@@ -60,10 +60,10 @@ function redisClient(): Redis {
 function flexible(storeClient: Redis): RequestListener {
   const limiter = new RateLimiterRedis({ storeClient, points: PLENTY, duration: 3600 });
   return async (req, res) => {
-    const told = await limiter.consume(req.socket.remoteAddress ?? "");
+    const reply = await limiter.consume(req.socket.remoteAddress ?? "");
     res.setHeader("RateLimit-Policy", `"flexible";q=${PLENTY};w=3600`);
-    const seconds = Math.ceil(told.msBeforeNext / 1000);
-    res.setHeader("RateLimit", `"flexible";r=${told.remainingPoints};t=${seconds}`);
+    const seconds = Math.ceil(reply.msBeforeNext / 1000);
+    res.setHeader("RateLimit", `"flexible";r=${reply.remainingPoints};t=${seconds}`);
     hello(req, res);
   };
 }

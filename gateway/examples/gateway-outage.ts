@@ -1,7 +1,7 @@
 /**
- * Redis is stopped while a gateway is under load, and started again. No request fails for that:
- * the first ones wait for as long as Redis may take, those after them are held to this instance's
- * share of the limit at once, and when Redis is back the whole limit holds again.
+ * Redis is stopped while a gateway is under load, and then started again. No request fails. The first
+ * ones wait for the time-out of Redis. Later ones are limited at once to this instance's share of the
+ * limit. When Redis is back, the whole limit holds again.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -19,7 +19,7 @@ const ROW_MS = 500;
 
 const server = await startRedis();
 const redis = new Redis(server.url, { retryStrategy: () => 50, maxRetriesPerRequest: null });
-redis.on("error", () => {}); // it goes on trying
+redis.on("error", () => {}); // the client goes on trying to connect
 
 const gateway = await createGateway({
   rules: readRules(`
@@ -27,7 +27,7 @@ const gateway = await createGateway({
     rules: [{ actor: all, unit: second, rpu: ${RATE}, burst: 5, scope: global }]
   `),
   redis,
-  instances: 4, // this one and three more, say: while Redis is away each takes a quarter
+  instances: 4, // this one and three others: while Redis is away each allows a quarter of the limit
   timeoutMs: TIMEOUT_MS,
 });
 const web = createServer(nodeGateway(gateway, (_, res) => res.end("done"))).listen(0);
@@ -52,7 +52,7 @@ async function load(): Promise<void> {
   while (!isOver) await Promise.all([ask(), sleep(20)]);
 }
 
-/** Prints what happened in each half second. */
+/** Prints the counts of each half second. */
 async function watch(what: string, seconds: number): Promise<number> {
   console.log(colors.bold(`\n${what}`));
   let passed = 0;
@@ -71,12 +71,12 @@ async function watch(what: string, seconds: number): Promise<number> {
 
 await fetch(url);
 const clients = Array.from({ length: 6 }, load);
-const before = await watch(`Redis is there: ${RATE} a second for all instances`, 1.5);
+const before = await watch(`Redis is running: ${RATE} a second for all instances`, 1.5);
 await server.kill9();
-const during = await watch(`Redis is stopped: ${RATE / 4} a second for this one`, 2);
+const during = await watch(`Redis is stopped: ${RATE / 4} a second for this instance`, 2);
 await server.restart();
 await watch("Redis is started again", 1);
-const after = await watch("and the whole limit holds", 1.5);
+const after = await watch("The whole limit holds again", 1.5);
 isOver = true;
 await Promise.all(clients);
 
@@ -84,10 +84,10 @@ console.log(
   `\npassed a second: ${[before, during, after].map((rate) => rate.toFixed(0)).join(", ")}`,
 );
 console.log(`failed: ${all.failed}; slowest answer: ${all.slowestMs.toFixed(0)} ms`);
-assert.equal(all.failed, 0, "nobody pays for the outage with an error");
-assert.ok(all.slowestMs < TIMEOUT_MS + 500, "nor with more than one time-out");
-assert.ok(during < 0.6 * before, "meanwhile a share of the limit holds");
-assert.ok(after > during, "afterwards all of it");
+assert.equal(all.failed, 0, "no request fails because of the outage");
+assert.ok(all.slowestMs < TIMEOUT_MS + 500, "no request waits for more than one time-out");
+assert.ok(during < 0.6 * before, "during the outage a share of the limit holds");
+assert.ok(after > during, "after the outage the whole limit holds");
 
 web.close();
 web.closeAllConnections();

@@ -1,7 +1,7 @@
 /**
- * Two instances of a service, each a process of its own, with the same rules. A rule of scope local
- * lets each instance do what it says; one of scope global holds for both together, through Redis.
- * Set REDIS_URL to use a Redis of yours; otherwise one is started for this.
+ * Two instances of a service, in two processes, have the same rules. A rule with scope local applies to
+ * each instance separately; a rule with scope global applies to both together, through Redis. Set
+ * REDIS_URL to use your own Redis; otherwise the example starts one.
  */
 import assert from "node:assert/strict";
 import { fork } from "node:child_process";
@@ -30,7 +30,7 @@ const [, file, prefix] = process.argv;
 if (prefix !== undefined) await serve(prefix);
 else await lead();
 
-/** One instance. It knows the rules, the Redis, and how many instances there are. */
+/** Runs one instance. It needs the rules, the Redis, and the number of instances. */
 async function serve(prefix: string): Promise<void> {
   const redis = new Redis(process.env.REDIS_URL ?? "");
   const gateway = await createGateway({
@@ -75,16 +75,19 @@ async function lead(): Promise<void> {
     const sum = counts.reduce((all, count) => all + count, 0);
     const allowed = Math.floor(RATE + RATE * seconds);
     const marks = counts.map((count) => colors.green("■".repeat(Math.round(count / 10))));
-    console.log(`\n${path}: ${sum} passed, where one bucket allows ${allowed}`);
+    console.log(`\n${path}: ${sum} passed; one bucket allows ${allowed}`);
     for (const [i, count] of counts.entries()) console.log(`  ${marks[i]} ${count}`);
     return { sum, allowed };
   };
 
   const each = await passed("/each");
   const together = await passed("/together");
-  assert.ok(together.sum <= together.allowed, "the instances count together");
-  assert.ok(together.sum > 0.4 * together.allowed, "and use what there is");
-  assert.ok(each.sum > 1.2 * together.sum, "each for itself lets more through");
+  assert.ok(together.sum <= together.allowed, "with scope global the instances share one limit");
+  assert.ok(
+    together.sum > 0.4 * together.allowed,
+    "with scope global the instances use most of the limit",
+  );
+  assert.ok(each.sum > 1.2 * together.sum, "with scope local each instance has its own limit");
 
   for (const { instance } of instances) instance.kill();
   await server?.stop();

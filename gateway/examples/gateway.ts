@@ -1,6 +1,6 @@
 /**
- * An API behind the gateway, under load. A greedy client and a modest one search; reports are made
- * at an even pace, so that whoever asks for one waits its turn. See how many of each got through.
+ * An API behind the gateway, under load. A greedy client and a modest one use the search. Reports are
+ * served at an even pace, so their requests wait. The table shows how many requests of each passed.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -50,7 +50,7 @@ const clients = {
 
 console.log(`\n${SECONDS} seconds of load`);
 const startedAt = performance.now();
-const told = await Promise.all(
+const results = await Promise.all(
   Object.entries(clients).map(async ([name, { path, key, rate, connections }]) => {
     const result = await autocannon({
       url: `${url}${path}`,
@@ -64,10 +64,10 @@ const told = await Promise.all(
 );
 const seconds = (performance.now() - startedAt) / 1000;
 const table = new Table({
-  head: ["client", "passed", "refused", "typical answer after"],
+  head: ["client", "passed", "refused", "median answer time"],
   style: { head: [], border: [] },
 });
-for (const { name, passed, refused, latency } of told) {
+for (const { name, passed, refused, latency } of results) {
   table.push([name, colors.green(`${passed}`), colors.red(`${refused}`), `${latency.p50} ms`]);
 }
 console.log(table.toString());
@@ -82,13 +82,13 @@ assert.ok(refused);
 console.log(`A refusal: ${refused.status}, Retry-After ${refused.headers.get("retry-after")}`);
 console.log(colors.dim(`  ${await refused.text()}`));
 
-const [greedy, modest, reports] = told;
+const [greedy, modest, reports] = results;
 assert.ok(greedy && modest && reports);
 assert.ok(greedy.passed <= 20 + 20 * seconds, `greedy: ${greedy.passed} in ${seconds} s`);
-assert.ok(greedy.refused > 0, "the greedy one is refused");
-assert.equal(modest.refused, 0, "the modest one does not feel it");
+assert.ok(greedy.refused > 0, "requests of the greedy client are refused");
+assert.equal(modest.refused, 0, "the greedy client does not affect the modest one");
 assert.ok(reports.passed <= 1 + 30 * seconds, `reports: ${reports.passed} in ${seconds} s`);
-assert.ok(reports.latency.p50 > 100, "reports wait for their turn");
+assert.ok(reports.latency.p50 > 100, "requests for reports wait");
 
 server.close();
 server.closeAllConnections();

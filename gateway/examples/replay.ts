@@ -1,6 +1,6 @@
 /**
- * What would these rules have done yesterday? Before a rule is put to work it is checked, and played against the access log of a real
- * day: here one in which a hundred clients are modest and one is not.
+ * What would these rules have done yesterday? Before rules go into production they are checked and played against the access log of a
+ * real day. In this log a hundred clients are modest and one is not.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -22,7 +22,7 @@ const folder = mkdtempSync(join(tmpdir(), "replay-"));
 const rules = join(folder, "rules.yaml");
 const log = join(folder, "access.log");
 
-/** As \`npx smooth-limiter-gateway …\`. */
+/** Runs the command as \`npx smooth-limiter-gateway …\` does. */
 function smoothLimiter(...args: string[]): string {
   const command = ["--import", "tsx", "gateway/src/cli/index.ts", ...args];
   const { status, stdout, stderr } = spawnSync(process.execPath, command, { encoding: "utf8" });
@@ -45,9 +45,9 @@ try {
   const { report } = JSON.parse(smoothLimiter("replay", rules, log, "--json"));
   const [client, search] = report.rules;
   assert.equal(report.requests, 6000);
-  assert.ok(client.refused > 0, "the one that is not modest is refused");
-  assert.ok(client.mostOfOneActor <= 15, "a burst of 10 and 5 a second");
-  assert.ok(search.waited > search.refused, "searches wait for their turn");
+  assert.ok(client.refused > 0, "requests of the greedy client are refused");
+  assert.ok(client.mostOfOneActor <= 15, "no client gets more than a burst of 10 and 5 a second");
+  assert.ok(search.waited > search.refused, "most searches wait instead of being refused");
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -6,62 +6,80 @@
  * A request that must wait holds a place in the line of each such rule, and passes when all lines
  * have released it.
  */
-import {
-  type Decision,
-  type Limiter,
-  type Reservation,
-  type TakenFromAll,
-  TooManyKeysError,
-  takeFromAll,
-} from "smooth-limiter";
+import type { Clock, Decision } from "smooth-limiter";
 import type { GuardedActor, Report } from "./actors/guarded.ts";
 import { retryAfter } from "./answers/retry.ts";
+import { isOpen, type OpenAsk, type RuleAsk } from "./ask.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
+import { Judge, NO_RULE, withWait } from "./judge.ts";
+import { unixMs } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import type { Rule } from "./rules/rule.ts";
 import type { ActiveRule, RuleSet } from "./ruleset.ts";
-import type { CountedRule, Outcome, Verdict } from "./verdict.ts";
+import { block, retryOf, settleLater } from "./settlement.ts";
+import type { Outcome, Verdict } from "./verdict.ts";
 
 /** How a request is counted that has no value for the rule's actor. */
 export type WhenActorMissing = "device" | "shared" | "skip";
 
-/** The request to one rule. */
-export interface Ask<R extends CountedRule = Rule> {
-  readonly active: Pick<ActiveRule, "isGlobal" | "isShadow" | "longestWaitMs"> & {
-    readonly rule: R;
-  };
-  readonly actor: string;
-  readonly limiter: Limiter;
-  readonly cost: number;
-  /** Receives, if the request passes, what gives back all that was taken for it. */
-  readonly onTaken?: ((undo: () => Maybe<void>) => void) | undefined;
-}
-
-const NO_RULE: Verdict<never> = Object.freeze({
-  allowed: true,
-  retryMs: 0,
-  waitedMs: 0,
-  outcomes: Object.freeze([]),
-});
-
 export class Filter {
   readonly #device: GuardedActor;
   readonly #whenActorMissing: WhenActorMissing;
+  readonly #clock: Clock | undefined;
   readonly #judge = new Judge();
 
-  constructor(device: GuardedActor, whenActorMissing: WhenActorMissing) {
+  constructor(device: GuardedActor, whenActorMissing: WhenActorMissing, clock: Clock | undefined) {
     this.#device = device;
     this.#whenActorMissing = whenActorMissing;
+    this.#clock = clock;
   }
 
   check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
-    const active = rules.match(request.method, request.url);
+    const active = rules.match(request);
     const [first] = active;
     if (first === undefined) return NO_RULE;
-    if (active.length === 1)
-      return chain(this.#askOf(first, request, report), (ask) => this.#judge.one(ask, request));
+    if (active.length === 1) {
+      return chain(this.#askOf(first, request, report), (ask) =>
+        this.#decideOne(ask, request, report),
+      );
+    }
+    return chain(this.#asksOf(active, request, report), (asks) =>
+      this.#decide(asks, request, report),
+    );
+  }
+
+  /** Returns what `check` would return now, without charging any rule. */
+  peek(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
+    return chain(this.#asksOf(rules.match(request), request), (asks) => {
+      const looks = asks.map((ask) =>
+        chain(this.#closedBy(ask), (closed): Maybe<Outcome> => {
+          if (closed !== undefined || ask.limiter === undefined) return closed as Outcome;
+          return chain(ask.limiter.peek(ask.cost), (found) => this.#seen(ask, found));
+        }),
+      );
+      return chain(all(looks), (outcomes): Verdict => {
+        const retries = outcomes.map(({ allowed, decision, rule }, i) =>
+          allowed || rule.mode === "shadow" ? 0 : retryAfter(decision, asks[i]?.cost ?? 1),
+        );
+        const retryMs = Math.max(0, ...retries);
+        return { allowed: retryMs === 0, retryMs, waitedMs: 0, outcomes };
+      });
+    });
+  }
+
+  #seen(ask: RuleAsk, found: Decision): Outcome {
+    const { rule, longestWaitMs } = ask.active;
+    const decision = this.#dated(ask, found);
+    const allowed = found.allowed || (longestWaitMs > 0 && found.waitMs < Infinity);
+    return { rule, actor: ask.actor, allowed, decision: allowed ? decision : withWait(decision) };
+  }
+
+  #asksOf(
+    active: readonly ActiveRule[],
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<readonly RuleAsk[]> {
     const asks = all(active.map((one) => this.#askOf(one, request, report)));
-    return chain(asks, (known) => this.#judge.several(known.filter(isDefined), request));
+    return chain(asks, (known) => known.filter(isDefined));
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
@@ -69,7 +87,7 @@ export class Filter {
     this.#judge.dismiss();
   }
 
-  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<Ask | undefined> {
+  #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<RuleAsk | undefined> {
     const value = active.actor(request, report);
     return value instanceof Promise
       ? value.then((later) => this.#askAbout(active, later, request, report))
@@ -81,139 +99,141 @@ export class Filter {
     value: string | undefined,
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<Ask | undefined> {
-    if (value) return active.isExempt(value, request) ? undefined : askFor(active, value, true);
-    if (active.rule.actor === "all") return askFor(active, "", true);
-    if (this.#whenActorMissing === "skip") return undefined;
-    const device = this.#whenActorMissing === "device" ? this.#device(request, report) : undefined;
-    return chain(device, (instead = "") => askFor(active, instead, false));
-  }
-}
-
-/** Takes the permits of a request, from all its limiters or from none. */
-export class Judge {
-  readonly #waiting = new Set<Reservation>();
-  #isDismissed = false;
-
-  /** Does the work of `several` for a single rule: most requests match only one. */
-  one<R extends CountedRule>(ask: Ask<R> | undefined, request: GatewayRequest): Maybe<Verdict<R>> {
-    if (ask === undefined) return NO_RULE;
-    const { rule, isGlobal, isShadow, longestWaitMs } = ask.active;
-    if (longestWaitMs > 0 || isShadow || ask.onTaken) return this.several([ask], request);
-    const conclude = (decision: Decision): Verdict<R> => ({
-      allowed: decision.allowed,
-      retryMs: decision.allowed ? 0 : retryAfter(decision, ask.cost),
-      waitedMs: 0,
-      outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
-    });
-    // requests for one key that arrive together share one look at its state on Redis
-    return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
-  }
-
-  several<R extends CountedRule>(
-    asks: readonly Ask<R>[],
-    request: GatewayRequest,
-  ): Maybe<Verdict<R>> {
-    if (asks.length === 0) return NO_RULE;
-    const taken = takeFromAll(
-      asks.map(({ limiter, cost, active: { longestWaitMs, isShadow } }) => {
-        return { limiter, permits: cost, timeoutMs: longestWaitMs, optional: isShadow };
-      }),
-    );
-    return chain(taken, (result) =>
-      chain(this.#conclude(asks, result, request), (verdict) => {
-        if (verdict.allowed) for (const { onTaken } of asks) onTaken?.(() => result.undo());
-        return verdict;
-      }),
-    );
-  }
-
-  /** Rejects all waiting requests, and later ones that would have to wait. */
-  dismiss(): void {
-    this.#isDismissed = true;
-    for (const reservation of this.#waiting) void settled(() => reservation.cancel());
-  }
-
-  #conclude<R extends CountedRule>(
-    asks: readonly Ask<R>[],
-    taken: TakenFromAll,
-    request: GatewayRequest,
-  ): Maybe<Verdict<R>> {
-    const lines = taken.results.flatMap((result) => {
-      const reservation = result?.reservation;
-      return reservation !== undefined && reservation.waitMs > 0 ? [reservation] : [];
-    });
-    if (lines.length === 0) return verdict(asks, taken, 0);
-    // read only here, because servers create the signal on first access
-    return this.#wait(lines, request.signal).then(
-      (waitedMs) => verdict(asks, taken, waitedMs),
-      async (error: unknown) => {
-        await taken.undo();
-        throw error;
-      },
-    );
-  }
-
-  async #wait(lines: readonly Reservation[], signal: AbortSignal | undefined): Promise<number> {
-    for (const line of lines) this.#waiting.add(line);
-    try {
-      const waits = lines.map((line) => line.ready({ signal }));
-      if (this.#isDismissed) this.dismiss();
-      return Math.max(...(await Promise.all(waits)));
-    } finally {
-      for (const line of lines) this.#waiting.delete(line);
+  ): Maybe<RuleAsk | undefined> {
+    if (value) {
+      if (active.isExempt(value, request)) return undefined;
+      return this.#askFor(active, value, true, request, report);
     }
+    const { actor, whenActorMissing = this.#whenActorMissing } = active.rule;
+    if (actor === "all") return this.#askFor(active, "", true, request, report);
+    if (whenActorMissing === "skip") return undefined;
+    const device = whenActorMissing === "device" ? this.#device(request, report) : undefined;
+    return chain(device, (instead = "") => this.#askFor(active, instead, false, request, report));
+  }
+
+  /** @returns undefined where the rule does not apply because the request costs nothing */
+  #askFor(
+    active: ActiveRule,
+    actor: string,
+    isKnown: boolean,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<RuleAsk | undefined> {
+    const known = active.costOf(request.method);
+    if (active.costBy === undefined) return this.#askOfCost(active, actor, isKnown, known);
+    return chain(active.costBy.estimate(request, report), (cost = known) =>
+      this.#askOfCost(active, actor, isKnown, cost),
+    );
+  }
+
+  #askOfCost(
+    active: ActiveRule,
+    actor: string,
+    isKnown: boolean,
+    cost: number,
+  ): RuleAsk | undefined {
+    if (cost === 0) return undefined;
+    const { limits, isOnCalendar } = active;
+    const limiter = limits.for(actor, isKnown, isOnCalendar ? unixMs(this.#clock) : 0);
+    const calendar = isOnCalendar ? limits.calendarOf(actor, isKnown) : undefined;
+    return { active, actor, isKnown, cost, limiter, calendar };
+  }
+
+  /** Does the work of `#decide` for a single rule: most requests match only one. */
+  #decideOne(ask: RuleAsk | undefined, request: GatewayRequest, report?: Report): Maybe<Verdict> {
+    if (ask === undefined) return NO_RULE;
+    const { settles, isGuarded, isOnCalendar } = ask.active;
+    if (!isOpen(ask) || settles || isGuarded || isOnCalendar) {
+      return this.#decide([ask], request, report);
+    }
+    return this.#judge.one(ask, request);
+  }
+
+  #decide(asks: readonly RuleAsk[], request: GatewayRequest, report?: Report): Maybe<Verdict> {
+    if (asks.length === 0) return NO_RULE;
+    if (!asks.some(({ active }) => active.isGuarded)) {
+      return this.#take(asks.filter(isOpen), [], request, report);
+    }
+    return chain(all(asks.map((ask) => this.#closedBy(ask))), (closed) => {
+      const outcomes = closed.filter(isDefined);
+      if (outcomes.some(({ rule }) => rule.mode === "enforce")) return refusedBy(outcomes);
+      const open = asks.filter((ask, i): ask is OpenAsk => closed[i] === undefined && isOpen(ask));
+      return this.#take(open, outcomes, request, report);
+    });
+  }
+
+  /** Returns the outcome of a rule that refuses a request whatever was used; otherwise undefined. */
+  #closedBy({ active, actor, isKnown, limiter, cost }: RuleAsk): Maybe<Outcome | undefined> {
+    const { rule, limits, costBy } = active;
+    const refused = (decision: Decision): Outcome => ({ rule, actor, allowed: false, decision });
+    const isPossible = costBy === undefined || limits.fits(actor, isKnown, cost);
+    if (limiter === undefined || !isPossible) return refused(never(rule.name));
+    return chain(limits.blockOf(actor, isKnown)?.peek(), (block) =>
+      block === undefined || block.allowed ? undefined : refused(block),
+    );
+  }
+
+  /**
+   * @param before outcomes of shadow rules that would have refused the request in any case
+   */
+  #take(
+    asks: readonly OpenAsk[],
+    before: readonly Outcome[],
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict> {
+    if (asks.length === 0) return before.length === 0 ? NO_RULE : { ...NO_RULE, outcomes: before };
+    return chain(this.#judge.several(asks, request), (judged) => {
+      const found = asks.some(({ calendar }) => calendar) ? this.#datedAll(asks, judged) : judged;
+      if (found.allowed) settleLater(asks, found, request, report, this.#clock);
+      const verdict =
+        before.length === 0 ? found : { ...found, outcomes: [...before, ...found.outcomes] };
+      return asks.some(({ active }) => active.rule.blockMs !== undefined)
+        ? block(asks, verdict)
+        : verdict;
+    });
+  }
+
+  #datedAll(asks: readonly OpenAsk[], verdict: Verdict): Verdict {
+    const byRule = new Map(asks.map((ask) => [ask.active.rule, ask]));
+    const outcomes = verdict.outcomes.map((outcome) => {
+      const ask = byRule.get(outcome.rule);
+      return ask ? { ...outcome, decision: this.#dated(ask, outcome.decision) } : outcome;
+    });
+    return { ...verdict, outcomes, retryMs: retryOf(asks, outcomes) };
+  }
+
+  /** Replaces the times of a decision by those of the calendar. */
+  #dated({ calendar }: RuleAsk, decision: Decision): Decision {
+    if (calendar === undefined) return decision;
+    const nowMs = unixMs(this.#clock);
+    const { startMs, endMs } = calendar.periodAt(nowMs);
+    const leftMs = endMs - nowMs;
+    const windowMs = endMs < Infinity ? endMs - startMs : 0;
+    const { policy, policies } = decision;
+    const status = policies[policy];
+    const resetMs = decision.resetMs > 0 && leftMs < Infinity ? leftMs : 0;
+    return {
+      ...decision,
+      waitMs: decision.allowed ? 0 : leftMs,
+      resetMs,
+      policies: status ? { [policy]: { ...status, resetMs, windowMs } } : policies,
+    };
   }
 }
 
-function askFor(active: ActiveRule, actor: string, isKnown: boolean): Ask {
-  return { active, actor, limiter: active.limiter(actor, isKnown), cost: active.rule.cost };
+/** The decision of a rule that lets nothing through. */
+function never(policy: string): Decision {
+  const status = { limit: 0, remaining: 0, resetMs: 0, windowMs: 0 };
+  const policies = { [policy]: { allowed: false, ...status } };
+  return { allowed: false, waitMs: Infinity, ...status, policy, policies };
 }
 
-/** Asks a rule alone whose limiter is in this process. */
-function decideHere({ limiter, cost }: Pick<Ask, "limiter" | "cost">): Decision {
-  try {
-    return limiter.decide(cost) as Decision;
-  } catch (error) {
-    if (!(error instanceof TooManyKeysError)) throw error;
-    return withWait({ ...(limiter.peek(cost) as Decision), allowed: false });
-  }
-}
-
-/** The retry time if a rule has no room for a new key: it cannot be known, so one second. */
-const NO_ROOM_MS = 1000;
-
-function withWait(decision: Decision): Decision {
-  return { ...decision, waitMs: decision.waitMs || NO_ROOM_MS };
-}
-
-function verdict<R extends CountedRule>(
-  asks: readonly Ask<R>[],
-  { allowed, results }: TakenFromAll,
-  waitedMs: number,
-): Verdict<R> {
-  const outcomes: Outcome<R>[] = [];
-  let retryMs = 0;
-  asks.forEach(({ active, actor, cost }, i) => {
-    const result = results[i];
-    // a shadow rule that could not be asked
-    if (result === undefined) return;
-    const { rule, isShadow } = active;
-    const decision = result.allowed ? result.decision : withWait(result.decision);
-    outcomes.push({ rule, actor, allowed: result.allowed, decision });
-    if (!result.allowed && !isShadow) retryMs = Math.max(retryMs, retryAfter(decision, cost));
-  });
-  return { allowed, retryMs, waitedMs, outcomes };
-}
-
-/** Runs the action and ignores its result and its errors. */
-function settled(action: () => Maybe<unknown>): Maybe<unknown> {
-  try {
-    const done = action();
-    return done instanceof Promise ? done.catch(() => {}) : undefined;
-  } catch {
-    return undefined;
-  }
+function refusedBy(outcomes: readonly Outcome[]): Verdict {
+  const retries = outcomes
+    .filter(({ rule }) => rule.mode === "enforce")
+    .map(({ decision }) => retryAfter(decision, 1));
+  return { allowed: false, retryMs: Math.max(...retries), waitedMs: 0, outcomes };
 }
 
 function isDefined<T>(value: T | undefined): value is T {

@@ -1,29 +1,32 @@
-import { type Clock, gcra } from "smooth-limiter";
+import { type Clock, gcra, systemClock } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
-import { type Actor, type Actors, ownActor } from "./actors/actor.ts";
+import { ACTOR_KINDS, type Actor, type ActorKind, type Actors, ownActor } from "./actors/actor.ts";
 import { fromAddress } from "./actors/address.ts";
-import { guarded, type Report } from "./actors/guarded.ts";
+import { type GuardedActor, guarded, type Report } from "./actors/guarded.ts";
 import { Filter, type WhenActorMissing } from "./filter.ts";
 import {
   aboveZero,
   atLeastOne,
   type Bound,
   checkClock,
+  checkFunction,
   checkNumber,
   checkOneOf,
   checkOptions,
   checkText,
   show,
 } from "./ground/check.ts";
-import type { RuleContext } from "./limits.ts";
+import { type RuleContext, unixMs } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
 import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
+import { type Costs, checkCosts, guardedCost } from "./rules/cost.ts";
 import { readRules } from "./rules/read-rules.ts";
 import type { Rule } from "./rules/rule.ts";
 import type { UrlRules } from "./rules/schema.ts";
 import { RuleSet } from "./ruleset.ts";
 import { LiveRules, type RulesEvent, type WhenSourceGone } from "./sources/live-rules.ts";
 import { fixedSource, type RuleSource } from "./sources/source.ts";
+import { type RuleStats, Stats } from "./stats.ts";
 import type { Verdict } from "./verdict.ts";
 
 export interface GatewayOptions {
@@ -44,6 +47,14 @@ export interface GatewayOptions {
    * others must be given.
    */
   readonly actors?: Actors | undefined;
+  /**
+   * Kinds of actors that take an argument from the rule, by the name that rules use: with
+   * `{ claim: (name) => ({ raw }) => … }` a rule may say `actor: { claim: org }`. "header" and
+   * "cookie" are built in.
+   */
+  readonly actorKinds?: Readonly<Record<string, ActorKind>> | undefined;
+  /** Functions that compute what a request costs, by the name that rules use: `cost: name`. */
+  readonly costs?: Costs | undefined;
   /** Algorithms besides the built-in ones, by the name that rules use. */
   readonly algorithms?: RuleAlgorithms | undefined;
   /**
@@ -111,6 +122,12 @@ export interface GatewayOptions {
    * throws, or rejects with, are ignored.
    */
   readonly onRules?: ((event: RulesEvent) => void) | undefined;
+  /**
+   * Receives each verdict on a request to which a rule applies. Errors that it throws, or rejects
+   * with, are ignored. In Node the channel `smooth-limiter-gateway:verdict` of
+   * `node:diagnostics_channel` receives the same.
+   */
+  readonly onVerdict?: ((verdict: Verdict, request: GatewayRequest) => void) | undefined;
   /** The source of time, for tests and simulations. Redis uses it too. */
   readonly clock?: Clock | undefined;
 }
@@ -118,6 +135,8 @@ export interface GatewayOptions {
 const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "rules",
   "actors",
+  "actorKinds",
+  "costs",
   "algorithms",
   "trustedProxies",
   "ipv6Prefix",
@@ -133,6 +152,7 @@ const OPTIONS: readonly (keyof GatewayOptions)[] = [
   "whenFull",
   "whenSourceGone",
   "onRules",
+  "onVerdict",
   "clock",
 ];
 
@@ -158,6 +178,38 @@ export interface Gateway {
     request: GatewayRequest,
     report?: (error: unknown, request: GatewayRequest) => void,
   ): Verdict | Promise<Verdict>;
+
+  /**
+   * Returns the verdict that `check` would give now, and charges no rule. A request that would have
+   * to wait counts as allowed; `decision.waitMs` of the rule is the wait. Global rules are always
+   * asked. Neither counted in `stats` nor published.
+   *
+   * @param request see `GatewayRequest`
+   * @returns the verdict: at once where all rules are counted in this process
+   * @throws (or rejects) StoreUnavailableError
+   * @example
+   * const { outcomes } = await gateway.peek(request);
+   */
+  peek(request: GatewayRequest): Verdict | Promise<Verdict>;
+
+  /**
+   * Forgets what an actor has used, and ends its block: its next request finds the rule as new. A
+   * request without a value for the actor counts by its device: give the device's address.
+   *
+   * @param which.rule the name of the rule
+   * @param which.actor the actor's value, as in `outcome.actor`; keys that are stored as hashes are
+   *   found by it too. Default "", which is the actor "all"
+   * @throws RangeError where there is no such rule; (as a rejection) StoreUnavailableError
+   * @example
+   * await gateway.reset({ rule: "login", actor: "192.0.2.1" });
+   */
+  reset(which: { readonly rule: string; readonly actor?: string | undefined }): Promise<void>;
+
+  /**
+   * How many requests had which result, by the name of the rule. A rule counts from when it came
+   * into force; a reload does not reset it.
+   */
+  readonly stats: Readonly<Record<string, RuleStats>>;
 
   /**
    * Stops watching the sources and ends the waiting lines; afterwards the gateway does not keep the
@@ -188,13 +240,21 @@ class RuledGateway implements Gateway {
   readonly #workshop: RuleContext;
   readonly #filter: Filter;
   readonly #live: LiveRules;
+  readonly #stats: Stats;
   #set: RuleSet;
 
   constructor(options: GatewayOptions) {
     checkOptions("options", options, OPTIONS);
-    const { actors = {}, algorithms = {}, onRules, whenActorMissing = "device" } = options;
-    const { whenSourceGone = "keep", trustedProxies, ipv6Prefix } = options;
-    checkActors(actors);
+    const { actors = {}, actorKinds = {}, costs = {}, algorithms = {}, onRules } = options;
+    const {
+      whenActorMissing = "device",
+      whenSourceGone = "keep",
+      trustedProxies,
+      ipv6Prefix,
+    } = options;
+    checkFunctions("actors", actors);
+    checkFunctions("actorKinds", actorKinds);
+    checkCosts(costs);
     checkAlgorithms(algorithms);
     for (const [name, value] of Object.entries({ trustedProxies, ipv6Prefix })) {
       if (actors.device === undefined || value === undefined) continue;
@@ -205,30 +265,57 @@ class RuledGateway implements Gateway {
     const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
     checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
     checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
-    if (onRules !== undefined && typeof onRules !== "function") {
-      throw new TypeError(`onRules must be a function, got ${show(onRules)}`);
+    const { onVerdict } = options;
+    for (const [name, listener] of Object.entries({ onRules, onVerdict })) {
+      if (listener !== undefined) checkFunction(name, listener);
     }
+    this.#stats = new Stats(onVerdict);
     const { actorTimeoutMs = 5000 } = options;
     checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
     const workshop = checkWorkshop(options);
     const guard = (name: string, actor: Actor) =>
       guarded(`actors.${name}`, actor, actorTimeoutMs, workshop.clock);
     const guardedDevice = guard("device", device);
-    const named = Object.entries(actors).map(([name, actor]) => [name, guard(name, actor)]);
+    const named = new Map<string, GuardedActor>([["all", ownActor(() => "")]]);
+    for (const [name, actor] of Object.entries(actors)) named.set(name, guard(name, actor));
+    named.set("device", guardedDevice);
+    const kinds = new Map(Object.entries({ ...ACTOR_KINDS, ...actorKinds }));
     this.#workshop = {
       ...workshop,
-      actors: { all: ownActor(() => ""), ...Object.fromEntries(named), device: guardedDevice },
+      actor: (name) => {
+        const known = named.get(name);
+        if (known !== undefined) return known;
+        const [, kind = "", argument = ""] = /^([^:]*):(.+)$/s.exec(name) ?? [];
+        const made = kinds.get(kind)?.(argument);
+        if (made === undefined) return undefined;
+        const actor = guard(name, made);
+        named.set(name, actor);
+        return actor;
+      },
+      costs: new Map(
+        Object.entries(costs).map(([name, cost]) => [
+          name,
+          guardedCost(name, cost, actorTimeoutMs, workshop.clock ?? systemClock),
+        ]),
+      ),
       algorithms: { ...ALGORITHMS, ...algorithms },
     };
-    this.#filter = new Filter(guardedDevice, whenActorMissing);
+    this.#filter = new Filter(guardedDevice, whenActorMissing, workshop.clock);
     this.#set = new RuleSet([], this.#workshop);
+    const names = {
+      actors: Object.keys(actors),
+      actorKinds: Object.keys(actorKinds),
+      costs: Object.keys(costs),
+      algorithms,
+    };
     const read = (rules: string | readonly UrlRules[], source = "rules") =>
-      readRules(rules, { source, actors: Object.keys(actors), algorithms });
+      readRules(rules, { source, ...names });
     this.#live = new LiveRules(sourcesOf(options.rules, read), {
       whenSourceGone,
       read,
       apply: (rules) => {
         this.#set = new RuleSet(rules, this.#workshop, this.#set);
+        this.#stats.follow(rules.map(({ name }) => name));
       },
       // a listener that fails must not stop the rules
       report: (event) => void (async () => onRules?.(event))().catch(() => {}),
@@ -244,7 +331,31 @@ class RuledGateway implements Gateway {
   }
 
   check(request: GatewayRequest, report?: Report): Verdict | Promise<Verdict> {
-    return this.#filter.check(this.#set, request, report);
+    const verdict = this.#filter.check(this.#set, request, report);
+    return verdict instanceof Promise
+      ? verdict.then((later) => this.#stats.note(later, request))
+      : this.#stats.note(verdict, request);
+  }
+
+  peek(request: GatewayRequest): Verdict | Promise<Verdict> {
+    return this.#filter.peek(this.#set, request);
+  }
+
+  async reset(which: { readonly rule: string; readonly actor?: string }): Promise<void> {
+    checkOptions("reset", which, ["rule", "actor"]);
+    const { rule, actor = "" } = which;
+    const active = this.#set.find(checkText("rule", rule));
+    if (active === undefined) {
+      const known = this.rules.slice(0, MOST_NAMES).map(({ name }) => show(name));
+      throw new RangeError(
+        `rule must be the name of a rule in force, such as ${known.join(", ")}, got ${show(rule)}`,
+      );
+    }
+    await active.limits.reset(checkText("actor", actor), unixMs(this.#workshop.clock));
+  }
+
+  get stats(): Readonly<Record<string, RuleStats>> {
+    return this.#stats.byRule;
   }
 
   async close(): Promise<void> {
@@ -253,7 +364,12 @@ class RuledGateway implements Gateway {
   }
 }
 
-function checkWorkshop(options: GatewayOptions): Omit<RuleContext, "actors" | "algorithms"> {
+/** How many names an error lists. */
+const MOST_NAMES = 5;
+
+function checkWorkshop(
+  options: GatewayOptions,
+): Omit<RuleContext, "actor" | "algorithms" | "costs"> {
   const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
   const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
   const { whenUnavailable = "local" } = options;
@@ -286,14 +402,11 @@ const howMany: Bound = {
   words: `${atLeastOne.words}, a function that returns one, or "auto"`,
 };
 
-function checkActors(actors: unknown): void {
-  if (typeof actors !== "object" || actors === null || Array.isArray(actors)) {
-    throw new TypeError(`actors must be an object, got ${show(actors)}`);
+function checkFunctions(option: string, functions: unknown): void {
+  if (typeof functions !== "object" || functions === null || Array.isArray(functions)) {
+    throw new TypeError(`${option} must be an object, got ${show(functions)}`);
   }
-  for (const [name, actor] of Object.entries(actors)) {
-    if (typeof actor === "function") continue;
-    throw new TypeError(`actors.${name} must be a function, got ${show(actor)}`);
-  }
+  for (const [name, each] of Object.entries(functions)) checkFunction(`${option}.${name}`, each);
 }
 
 function sourcesOf(

@@ -1,21 +1,28 @@
 /** The limiters of one rule: those with its own numbers, and those of its overrides. */
 import {
   type Clock,
+  fixedWindow,
   KeyedLimiter,
-  type Limiter,
+  Limiter,
   type LocalLimiter,
+  PermitsExceedCapacityError,
   type Policy,
+  systemClock,
 } from "smooth-limiter";
 import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
 import type { GuardedActor } from "./actors/guarded.ts";
 import { keyOf, markedKey } from "./actors/key.ts";
-import type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
+import { type Calendar, calendarOf } from "./rules/calendar.ts";
+import type { GuardedCost } from "./rules/cost.ts";
 import type { Rule, RuleNumbers } from "./rules/rule.ts";
 
 /** The settings with which limiters of rules are created. */
 export interface RuleContext {
-  readonly actors: Readonly<Record<string, GuardedActor>>;
+  /** Returns an actor by the name that rules use; undefined if there is none. */
+  readonly actor: (name: string) => GuardedActor | undefined;
   readonly algorithms: RuleAlgorithms;
+  readonly costs: ReadonlyMap<string, GuardedCost>;
   readonly redis: RedisClient | undefined;
   readonly prefix: string;
   readonly hashTag: string | undefined;
@@ -27,6 +34,14 @@ export interface RuleContext {
   readonly clock: Clock | undefined;
 }
 
+/** What a rule, or an override, lets through. */
+interface Allowance {
+  /** Undefined: nothing passes. */
+  readonly policy: Policy | undefined;
+  /** Whose periods have keys of their own; undefined: the policy knows its periods itself. */
+  readonly calendar: Calendar | undefined;
+}
+
 /**
  * The policies of a rule. Created first, because invalid numbers must throw before anything
  * changes.
@@ -34,9 +49,9 @@ export interface RuleContext {
 export interface RulePolicies {
   readonly rule: Rule;
   readonly isLine: boolean;
-  readonly own: Policy;
+  readonly own: Allowance;
   /** By the value of the actor. */
-  readonly overrides: ReadonlyMap<string, Policy>;
+  readonly overrides: ReadonlyMap<string, Allowance>;
 }
 
 export function policiesOf(rule: Rule, algorithms: RuleAlgorithms): RulePolicies {
@@ -44,21 +59,57 @@ export function policiesOf(rule: Rule, algorithms: RuleAlgorithms): RulePolicies
   const isLine = algorithm.waits === true;
   // a shadow rule makes no request wait: it uses a bucket with the same room that never delays
   const isMeter = isLine && rule.mode === "shadow";
-  const policy = (numbers: RuleNumbers) =>
-    algorithm.policy(isMeter ? { ...numbers, nodelay: true } : numbers);
-  const overrides = rule.overrides.map((override) => [override.value, policy(override)] as const);
-  return { rule, isLine, own: policy(rule), overrides: new Map(overrides) };
+  const allowance = (numbers: RuleNumbers): Allowance => ({
+    policy:
+      numbers.rpu === 0
+        ? undefined
+        : algorithm.policy(isMeter ? { ...numbers, nodelay: true } : numbers),
+    calendar: algorithm === ALGORITHMS.window ? calendarOf(numbers) : undefined,
+  });
+  const overrides = rule.overrides.map(
+    (override) => [override.value, allowance(override)] as const,
+  );
+  return { rule, isLine, own: allowance(rule), overrides: new Map(overrides) };
 }
 
 /** The limiters of all actors with the same numbers. */
-interface Keys {
-  for(key: string): Limiter;
+interface Keys extends Allowance {
+  /** Undefined if no numbers above 0 have been in force yet. */
+  readonly limiters: KeyedLimiter | RedisLimiter | undefined;
+}
+
+/** Permits by key, as long as a request holds some. */
+export class Underway {
+  readonly #held = new Map<string, { requests: number; permits: number }>();
+
+  permitsOf(key: string): number {
+    return this.#held.get(key)?.permits ?? 0;
+  }
+
+  begin(key: string, permits: number): void {
+    const held = this.#held.get(key) ?? { requests: 0, permits: 0 };
+    held.requests += 1;
+    held.permits += permits;
+    this.#held.set(key, held);
+  }
+
+  end(key: string, permits: number): void {
+    const held = this.#held.get(key);
+    if (held === undefined) return;
+    held.requests -= 1;
+    held.permits -= permits;
+    if (held.requests === 0) this.#held.delete(key);
+  }
 }
 
 export class Limits {
   readonly policies: RulePolicies;
   readonly own: Keys;
   readonly overrides: ReadonlyMap<string, Keys>;
+  /** The actors that are blocked; undefined if the rule blocks none. */
+  readonly #blocks: KeyedLimiter | RedisLimiter | undefined;
+  /** The permits of each actor's requests that are being answered, and may yet be given back. */
+  readonly underway: Underway;
 
   /**
    * @param before the limits of the rule with the same name. If it counts the same requests, its
@@ -67,61 +118,142 @@ export class Limits {
   constructor(policies: RulePolicies, workshop: RuleContext, before?: Limits) {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
-    const { name, scope, limitKey } = policies.rule;
-    const open = (policy: Policy, was?: Policy, keys?: Keys, keptAt?: string): Keys => {
-      if (keys !== undefined && was !== undefined && isSame(policy, was)) return keys;
+    const { name, scope, limitKey, blockMs } = policies.rule;
+    const open = (allowance: Allowance, was?: Keys, keptAt?: string): Keys => {
+      const { policy } = allowance;
+      const { limiters } = was ?? {};
+      // nothing passes, and what was used stays used until the numbers are above 0 again
+      if (policy === undefined) return { ...allowance, limiters };
+      if (limiters !== undefined && was?.policy !== undefined && isSame(policy, was.policy)) {
+        return { ...allowance, limiters };
+      }
       // the state on Redis is found by its name, and follows the numbers that a call declares
-      if (scope === "global") return onRedis(name, policy, workshop, keptAt);
-      if (!(keys instanceof KeyedLimiter)) return inProcess(name, policy, workshop);
-      keys.update(policy);
-      return keys;
+      if (scope === "global") {
+        return { ...allowance, limiters: onRedis(name, policy, workshop, keptAt) };
+      }
+      if (!(limiters instanceof KeyedLimiter)) {
+        return { ...allowance, limiters: inProcess(name, policy, workshop) };
+      }
+      limiters.update(policy);
+      return { ...allowance, limiters };
     };
     const isKept = kin?.policies.rule.limitKey === limitKey;
-    this.own = open(policies.own, kin?.policies.own, isKept ? kin?.own : undefined, limitKey);
+    this.own = open(policies.own, isKept ? kin?.own : undefined, limitKey);
     this.overrides = new Map(
       Array.from(policies.overrides, ([value, policy]) => [
         value,
-        open(policy, kin?.policies.overrides.get(value), kin?.overrides.get(value)),
+        open(policy, kin?.overrides.get(value)),
       ]),
     );
-    if (kin !== undefined && scope === "local") this.#takeOver(kin);
+    this.underway = kin?.underway ?? new Underway();
+    if (blockMs !== undefined) {
+      const policy = fixedWindow({ limit: 1, windowMs: blockMs, align: "first" });
+      const isSameBlock = kin !== undefined && kin.policies.rule.blockMs === blockMs;
+      this.#blocks =
+        (isSameBlock ? kin.#blocks : undefined) ??
+        (scope === "global"
+          ? onRedis(`${name} block`, policy, workshop, undefined)
+          : inProcess(`${name} block`, policy, workshop));
+    }
+    if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(workshop.clock));
   }
 
   /**
+   * Returns the limiter of an actor; undefined: every request is refused.
+   *
    * @param isKnown whether the value is the actor's own, and not a replacement for a missing one
+   * @param nowMs Unix time, ms: periods of a calendar have keys of their own
    */
-  for(value: string, isKnown: boolean): Limiter {
-    const { overrides, own } = this;
-    const keys = (isKnown && overrides.size > 0 && overrides.get(value)) || own;
+  for(value: string, isKnown: boolean, nowMs: number): Limiter | undefined {
+    const { policy, calendar, limiters } = this.#keysOf(value, isKnown);
+    if (policy === undefined || limiters === undefined) return undefined;
+    const key = this.keyOf(value, isKnown);
+    if (calendar === undefined) return limiters.for(key);
+    return limiters.for(`${key}@${calendar.periodAt(nowMs).label}`);
+  }
+
+  /** Returns the calendar that an actor's periods follow. */
+  calendarOf(value: string, isKnown: boolean): Calendar | undefined {
+    return this.#keysOf(value, isKnown).calendar;
+  }
+
+  /** Returns the limiter whose only permit is taken while the actor is blocked. */
+  blockOf(value: string, isKnown: boolean): Limiter | undefined {
+    return this.#blocks?.for(this.keyOf(value, isKnown));
+  }
+
+  /** Forgets what an actor has used, and ends its block. */
+  async reset(value: string, nowMs: number): Promise<void> {
+    const resets = [true, false].flatMap((isKnown) => [
+      this.for(value, isKnown, nowMs)?.reset(),
+      this.blockOf(value, isKnown)?.reset(),
+    ]);
+    await Promise.all(resets);
+  }
+
+  /** Whether the numbers let a request of so many permits pass at all. */
+  fits(value: string, isKnown: boolean, permits: number): boolean {
+    const { policy } = this.#keysOf(value, isKnown);
+    if (policy === undefined) return false;
+    try {
+      Limiter.create(policy).peek(permits);
+      return true;
+    } catch (error) {
+      if (error instanceof PermitsExceedCapacityError) return false;
+      throw error;
+    }
+  }
+
+  keyOf(value: string, isKnown: boolean): string {
     const { scope } = this.policies.rule;
-    return keys.for(keyOf(markedKey(value, isKnown, scope === "global"), scope));
+    return keyOf(markedKey(value, isKnown, scope === "global"), scope);
+  }
+
+  #keysOf(value: string, isKnown: boolean): Keys {
+    const { overrides, own } = this;
+    return (isKnown && overrides.size > 0 && overrides.get(value)) || own;
   }
 
   /** Closes what is open on Redis, because it is not used any more. */
   async close(): Promise<void> {
-    const all = [this.own, ...this.overrides.values()];
-    await Promise.all(all.map((keys) => (keys instanceof RedisLimiter ? keys.close() : undefined)));
+    const all = [this.own, ...this.overrides.values()].map(({ limiters }) => limiters);
+    await Promise.all(
+      [...all, this.#blocks].map((keys) =>
+        keys instanceof RedisLimiter ? keys.close() : undefined,
+      ),
+    );
   }
 
   /** Copies the used permits of actors that get an override, or lose theirs. */
-  #takeOver(before: Limits): void {
+  #takeOver(before: Limits, nowMs: number): void {
+    const { cost } = this.policies.rule;
     for (const value of new Set([...this.overrides.keys(), ...before.overrides.keys()])) {
       if (this.overrides.has(value) && before.overrides.has(value)) continue;
-      const is = this.for(value, true) as LocalLimiter;
-      const was = before.for(value, true) as LocalLimiter;
-      const { limit, remaining } = was.peek(this.policies.rule.cost);
-      const used = Math.min(limit - remaining, is.peek(this.policies.rule.cost).remaining);
+      const is = this.for(value, true, nowMs) as LocalLimiter | undefined;
+      const was = before.for(value, true, nowMs) as LocalLimiter | undefined;
+      if (is === undefined || was === undefined) continue;
+      const { limit, remaining } = was.peek(cost);
+      const used = Math.min(limit - remaining, is.peek(cost).remaining);
       if (used > 0) is.tryAcquire(used);
     }
   }
 }
 
+/** Returns Unix time, ms, as the clock has it. */
+export function unixMs(clock: Clock = systemClock): number {
+  return clock.now() + (clock.epochMs ?? 0);
+}
+
 /** Whether both rules count the same requests. */
-function isKin({ rule, isLine }: RulePolicies, { rule: before }: RulePolicies): boolean {
+function isKin(
+  { rule, isLine, own }: RulePolicies,
+  { rule: before, own: beforeOwn }: RulePolicies,
+): boolean {
   return (
     rule.algo === before.algo &&
     rule.scope === before.scope &&
     rule.actor === before.actor &&
+    (own.calendar === undefined) === (beforeOwn.calendar === undefined) &&
     (rule.mode === before.mode || !isLine)
   );
 }

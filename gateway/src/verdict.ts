@@ -32,7 +32,8 @@ export interface Verdict<R extends CountedRule = Rule> {
   readonly waitedMs: number;
   /**
    * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If
-   * rules in this process refuse, those on Redis are neither asked nor listed.
+   * rules in this process refuse, those on Redis are neither asked nor listed. If a rule refuses
+   * whatever was used (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
    */
   readonly outcomes: readonly Outcome<R>[];
 }

@@ -2,14 +2,18 @@
  * `smooth-limiter-gateway/web`: a filter for the front of an HTTP server, configured by rules, without
  * what needs a module of Node. It runs wherever `Request` and `Response` exist.
  */
-export { type Actor, type Actors, fromHeader } from "./actors/actor.ts";
+export { type Actor, type ActorKind, type Actors, fromCookie, fromHeader } from "./actors/actor.ts";
 export { type AddressOptions, fromAddress } from "./actors/address.ts";
 export type { Answer, AnswerOptions } from "./answers/answer.ts";
 export type { Checker, CheckResult, PolicyOutcome } from "./answers/checker.ts";
 export type { Dialect } from "./answers/fields.ts";
 export type { WhenActorMissing } from "./filter.ts";
 export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
-export { type ConnectionsOptions, limitConnections } from "./hosts/connections.ts";
+export {
+  type ConnectionsOptions,
+  limitConnections,
+  type SharedPlaces,
+} from "./hosts/connections.ts";
 export { type ExpressRequest, expressGateway, expressLimit } from "./hosts/express.ts";
 export {
   type FastifyGatewayOptions,
@@ -45,11 +49,14 @@ export type {
   PerRequest,
   RequestLimit,
 } from "./hosts/limit-options.ts";
+export { type LimitRateOptions, limitRate, type ResponseRate } from "./hosts/limit-rate.ts";
 export { type NodeRequest, type NodeResponse, nodeGateway, nodeLimit } from "./hosts/node.ts";
+export type { PacedResponse } from "./hosts/paced-response.ts";
 export type { GatewayRequest } from "./request.ts";
-export type { RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+export type { AlgorithmField, RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
+export type { Cost, CostFunction, Costs, SettledCost } from "./rules/cost.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";
-export type { Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
+export type { Align, Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
 export { type Problem, RulesError } from "./rules/rules-error.ts";
 export type { UrlRules } from "./rules/schema.ts";
 export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";
@@ -57,4 +64,5 @@ export type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
 export { type RedisReader, type RedisSourceOptions, redisSource } from "./sources/redis-source.ts";
 export type { RuleSource } from "./sources/source.ts";
 export { type UrlSourceOptions, urlSource } from "./sources/url-source.ts";
+export type { RuleStats, VerdictMessage } from "./stats.ts";
 export type { CountedRule, Outcome, Verdict } from "./verdict.ts";

@@ -1,6 +1,6 @@
 /**
- * Two processes keep 1000 requests of a used-up device in flight, through `allOf` and through the
- * gateway; new devices in this process all pass, and nothing is missing afterwards.
+ * Two processes keep 1000 requests of a device in flight whose limit is used up, through `allOf` and
+ * through the gateway. Requests of new devices in this process all pass, and no permit is lost.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -52,7 +52,7 @@ async function open(kind: string, redis: Redis): Promise<Subject> {
   };
 }
 
-/** Asks for a used-up device, a thousand at a time, until it is to stop. */
+/** Sends requests of a device whose limit is used up, a thousand at a time, until a message comes. */
 async function flood(url: string, kind: string): Promise<number> {
   const redis = new Redis(url);
   const subject = await open(kind, redis);
@@ -94,7 +94,7 @@ if (process.send !== undefined) {
       const ended = children.map((child) => once(child, "message"));
       for (const child of children) child.send("stop");
       const counts = (await Promise.all(ended)).map(
-        ([told]) => (told as { passed: number }).passed,
+        ([message]) => (message as { passed: number }).passed,
       );
       assert.equal(counts, [0, 0]);
       await subject.close();

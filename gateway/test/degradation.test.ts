@@ -114,7 +114,7 @@ test("during an outage a share of the requests passes, all pass, or check reject
   assert.is(await passed({ instances: 5 }), 2);
   assert.is(await passed({ instances: () => 2 }), 5);
   assert.is(await passed({ whenUnavailable: "allow" }), 12);
-  assert.is(await passed({}), 10); // the only instance that was counted
+  assert.is(await passed({}), 10); // no other instance has been counted
   try {
     await passed({ whenUnavailable: "throw" });
     assert.unreachable("it went on");
@@ -123,7 +123,7 @@ test("during an outage a share of the requests passes, all pass, or check reject
   }
 });
 
-test("by default each instance goes by its share of the instances that were counted", async () => {
+test("by default the share is 1/n, with n the number of instances that were counted", async () => {
   await using server = await startRedis();
   const redis = client(server.url);
   const text =

@@ -19,10 +19,10 @@ import { request } from "./support/http/request.ts";
 const test = suite("filter with global rules");
 
 let redis: Redis;
-/** How often scripts were sent: those that leave before the first answer is a round trip. */
+/** The number of round trips. Scripts that are sent before the reply to an earlier one count as one trip. */
 let trips = 0;
 let underWay = 0;
-/** Redis is away. */
+/** While set, Redis is away: each script fails with this error. */
 let away: Error | undefined;
 let watched: ScriptRunner;
 
@@ -76,7 +76,7 @@ const MIXED = `
     - { actor: device, unit: day, rpu: 6, algo: SW, scope: global, name: sliding }
 `;
 
-test("all global rules of a request in one round trip, refused is charged to none", async () => {
+test("all global rules of a request take one round trip, and a refused request is charged to none", async () => {
   const gateway = await open(MIXED);
   assert.equal(await ask(gateway, "/sample"), [
     true,
@@ -148,7 +148,7 @@ test("50 a second globally are 50 a second for 100 instances", async () => {
   }
 });
 
-test("a global leaky bucket is one line for all instances", async () => {
+test("all instances share the queue of a global leaky bucket", async () => {
   const text = `
 url: /
 rules:
@@ -173,7 +173,7 @@ rules:
   remote.redis.disconnect();
 });
 
-test("a client that goes away leaves the global line and is charged nowhere", async () => {
+test("a request whose client disconnects leaves the global queue and is charged to no rule", async () => {
   const gateway = await open(
     `
 url: /
@@ -242,10 +242,10 @@ test("Redis unavailable: an error, local charges are given back, a shadow rule d
   assert.equal(await ask(gateway, "/shadow"), [true, "+local 8"]);
 });
 
-test("Redis unavailable: this instance's share, or all pass, by option", async () => {
+test("Redis unavailable: by option this instance's share passes, or all requests pass", async () => {
   const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 10, algo: W, scope: global }]";
   const passed = async (options: Partial<GatewayOptions>) => {
-    // a client of its own, for outages are known by client
+    // a separate client, because an outage is a state of the client
     const runScript: ScriptRunner["runScript"] = () => Promise.reject(new Error("refused"));
     const gateway = await open(text, { redis: { runScript }, ...options });
     let count = 0;
@@ -295,7 +295,7 @@ for (const [algo, decided] of [
   });
 }
 
-test("limitKey: a leaky bucket's line moves at the key's rpu, and 0 refuses all", async () => {
+test("limitKey: the queue of a leaky bucket moves at the key's rpu, and 0 refuses all", async () => {
   const gateway = await open(
     "url: /\nrules: [{ name: line, actor: all, unit: minute, rpu: 60, algo: LB, burst: 1, scope: global, limitKey: k }]",
   );
@@ -311,6 +311,74 @@ test("limitKey: a leaky bucket's line moves at the key's rpu, and 0 refuses all"
   assert.equal([refused.allowed, refused.retryMs], [false, Infinity]);
   await gateway.close();
   await ready;
+});
+
+test("count, block, peek and reset work on Redis, for all instances together", async () => {
+  const text = `{ url: /, rules: [
+    { actor: account, unit: hour, rpu: 2, algo: W, scope: global, name: login, count: failures, block: 15m } ] }`;
+  const clock = new FakeClock();
+  const [one, other] = [await open(text, { clock }), await open(text, { clock })];
+  const send = async (gateway: Gateway, status: number) => {
+    const ends: ((status?: number) => void)[] = [];
+    const verdict = await gateway.check(
+      request("/", { headers: { account: "ann" }, onAnswered: (closed) => ends.push(closed) }),
+    );
+    for (const end of ends) end(status);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    return verdict;
+  };
+  for (const status of [200, 401, 302, 500]) assert.ok((await send(one, status)).allowed);
+  const ann = request("/", { headers: { account: "ann" } });
+  assert.is((await other.peek(ann)).allowed, false);
+  assert.is((await other.peek(ann)).retryMs, (await other.peek(ann)).outcomes[0]?.decision.waitMs);
+  const refused = await send(other, 200);
+  assert.equal([refused.allowed, refused.retryMs], [false, 900_000]);
+  await clock.advance(300_000);
+  assert.equal(
+    await Promise.all([one, other].map(async (each) => (await each.peek(ann)).retryMs)),
+    [600_000, 600_000],
+  );
+  await other.reset({ rule: "login", actor: "ann" });
+  const allowed = [];
+  for (const gateway of [one, other, one]) allowed.push((await send(gateway, 401)).allowed);
+  assert.equal(allowed, [true, true, false]);
+  await Promise.all([one.close(), other.close()]);
+});
+
+test("months, trials and rpu: 0 work on Redis", async () => {
+  const text = (rpu: number) => `{ url: /, rules: [
+    { actor: account, unit: month, rpu: 5, algo: W, scope: global, name: month },
+    { actor: account, unit: ever, rpu: 2, scope: global, name: trial },
+    { actor: account, unit: day, rpu: ${rpu}, scope: global, name: day } ] }`;
+  const gateway = await open(text(9));
+  const account = { headers: { account: "ann" } };
+  assert.equal(await ask(gateway, "/", account), [true, "+month 4", "+trial 1", "+day 8"]);
+  assert.equal(await ask(gateway, "/", account), [true, "+month 3", "+trial 0", "+day 7"]);
+  const refused = await gateway.check(request("/", account));
+  assert.equal([refused.allowed, refused.retryMs], [false, Infinity]);
+  const closed = await open(text(0));
+  const bob = await closed.check(request("/", { headers: { account: "bob" } }));
+  assert.equal([brief(bob), bob.retryMs], [[false, "-day 0"], Infinity]);
+  await Promise.all([gateway.close(), closed.close()]);
+});
+
+test("a refund that Redis does not answer ends in no error", async () => {
+  const text = `{ url: /, rules: [
+    { actor: all, unit: hour, rpu: 2, algo: W, scope: global, count: failures, block: 1h } ] }`;
+  const gateway = await open(text);
+  let end: (status?: number) => void = () => {};
+  await gateway.check(
+    request("/", {
+      onAnswered: (closed) => {
+        end = closed;
+      },
+    }),
+  );
+  away = new Error("ECONNREFUSED");
+  end(200);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  away = undefined;
+  await gateway.close();
 });
 
 test.run();

@@ -16,14 +16,14 @@ const test = suite("filter");
 
 type Extra = Partial<GatewayOptions> & { clock?: FakeClock };
 
-/** A gateway on a clock that stands still, with accounts in a header. */
+/** Opens a gateway on a FakeClock. The account is in a header. */
 function open(text: string, options: Extra = {}): Promise<Gateway> {
   const actors = { account: fromHeader("account"), ...options.actors };
   const rules = readRules(text, { actors: Object.keys(actors) });
   return createGateway({ rules, clock: new FakeClock(), ...options, actors });
 }
 
-/** What is answered at once, and no promise. */
+/** Calls `check`, which must not return a promise. */
 function now(answer: Verdict | Promise<Verdict>): Verdict {
   assert.not.instance(answer, Promise);
   return answer as Verdict;
@@ -75,7 +75,7 @@ test("a request without a rule passes with no outcomes", async () => {
   assert.equal(ask(await open("[]"), "/"), passed);
 });
 
-test("retryMs: the request passes exactly then, and not earlier", async () => {
+test("the request passes exactly after retryMs, and not earlier", async () => {
   const clock = new FakeClock();
   const text = `
 url: /
@@ -228,7 +228,7 @@ rules:
   assert.equal(brief(ask(alone, "/")), [true, "-s 0"]);
 });
 
-test("a shadow line delays no request, and reports a refusal when the line would be full", async () => {
+test("a leaky bucket in shadow mode delays no request, and reports a refusal when it would be full", async () => {
   const gateway = await open(
     "url: /\nrules: [{ actor: all, unit: second, rpu: 1, algo: LB, burst: 2, mode: shadow, name: s }]",
   );
@@ -236,7 +236,7 @@ test("a shadow line delays no request, and reports a refusal when the line would
   assert.equal(said, [true, true, true, false]);
 });
 
-test("cost: what a request takes", async () => {
+test("a request takes as many permits as the rule's cost", async () => {
   const gateway = await open(
     "url: /\nrules: [{ actor: all, unit: day, rpu: 5, cost: 2, name: r }]",
   );
@@ -253,7 +253,7 @@ rules:
 `;
 const ann = { headers: { account: "ann" } };
 
-test("in a leaky bucket requests wait for their turn, and too many are refused", async () => {
+test("in a leaky bucket requests wait, and those beyond its capacity are refused", async () => {
   const clock = new FakeClock();
   const gateway = await open(LINE, { clock });
   const first = now(gateway.check(request("/", ann)));
@@ -262,22 +262,22 @@ test("in a leaky bucket requests wait for their turn, and too many are refused",
   const refused = now(gateway.check(request("/", ann)));
   assert.not.ok(refused.allowed);
   assert.ok(refused.retryMs >= 100);
-  // refused by the line, charged to no rule
+  // refused by the leaky bucket, charged to no rule
   assert.is(refused.outcomes[1]?.decision.remaining, 2);
-  const told: string[] = [];
+  const result: string[] = [];
   waiting.forEach((one, i) => {
     void (one as Promise<Verdict>).then((verdict) => {
-      told.push(`${i} at ${clock.now()}: ${verdict.allowed} ${verdict.waitedMs}`);
+      result.push(`${i} at ${clock.now()}: ${verdict.allowed} ${verdict.waitedMs}`);
       assert.is(verdict.outcomes[0]?.decision.waitMs, 100 * (i + 1));
     });
   });
   await clock.advance(99);
-  assert.equal(told, []);
+  assert.equal(result, []);
   await clock.advance(500);
-  assert.equal(told, ["0 at 100: true 100", "1 at 200: true 200"]);
+  assert.equal(result, ["0 at 100: true 100", "1 at 200: true 200"]);
 });
 
-test("a client that goes away leaves the line, and is charged nowhere", async () => {
+test("a request whose client disconnects leaves the queue, and is charged to no rule", async () => {
   const clock = new FakeClock();
   const gateway = await open(LINE, { clock });
   await gateway.check(request("/", ann));
@@ -304,7 +304,7 @@ test("a client that goes away leaves the line, and is charged nowhere", async ()
   );
 });
 
-test("closing ends the lines", async () => {
+test("closing ends the waiting of all requests", async () => {
   const gateway = await open(LINE);
   await gateway.check(request("/", ann));
   const waiting = Promise.resolve(gateway.check(request("/", ann)));
@@ -334,7 +334,7 @@ test("keys are bounded, however long or many the values are", async () => {
   assert.equal(said, [true, true, false]);
 });
 
-test("if there is no room for a key no other rule is charged", async () => {
+test("if there is no room for a key, no other rule is charged", async () => {
   const gateway = await open(
     `
 url: /
@@ -364,7 +364,7 @@ rules:
   );
   const from = (account: string) => brief(ask(gateway, "/", { headers: { account } }));
   assert.equal(from("a"), [true, "+account 8", "+all 0"]);
-  // there would be no room for b's
+  // a key for the refused request would leave no room for b's key
   assert.equal(from("b"), [false, "+account 9", "-all 0"]);
 });
 
@@ -411,7 +411,7 @@ test("100 instances at 50 a second each let 5000 a second through", async () => 
   assert.is(passed, 5000);
 });
 
-test("property: each rule keeps its bound, and the rules agree with a plain count", async () => {
+test("property: each rule keeps its bound, and the verdicts agree with a simple count", async () => {
   const clock = new FakeClock();
   const limits: Record<string, number> = { "/": 12, "/a": 7, "/a/b": 4, "/c": 5 };
   const text = Object.entries(limits)

@@ -1,4 +1,4 @@
-/** Two real processes on one Redis share a global rule, and each has a local one of its own. */
+/** Two real processes on one Redis share a global rule, and each has its own local rule. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -22,12 +22,12 @@ const RULES = `
 interface Passed {
   readonly global: number;
   readonly local: number;
-  /** When the first and the last were asked, Unix time, ms. */
+  /** The times of the first and the last request, Unix time, ms. */
   readonly from: number;
   readonly to: number;
 }
 
-/** Hammers both rules for a while. */
+/** Sends requests to both rules as fast as possible for a few seconds. */
 async function hammer(url: string): Promise<Passed> {
   const redis = new Redis(url);
   const gateway = await createGateway({ rules: readRules(RULES), redis });
@@ -66,7 +66,7 @@ if (process.send !== undefined) {
     const ends = counts.map(({ to }) => to);
     const seconds = (Math.max(...ends) - Math.min(...counts.map(({ from }) => from))) / 1000;
     assert.ok(total("global") <= seconds * RATE + 2, `${total("global")} in ${seconds} s`);
-    // a busy machine keeps them from asking: what is hard is the bound of each
+    // on a busy machine the processes send fewer requests, so only upper bounds are checked
     for (const { local, from, to } of counts) {
       assert.ok(local <= ((to - from) / 1000) * RATE + 2, `${local}`);
     }

@@ -17,7 +17,7 @@ import { request } from "./support/http/request.ts";
 
 const test = suite("reloads");
 
-/** A source in the test's hands. */
+/** A source whose text the test sets. */
 class HandSource implements RuleSource {
   readonly name: string;
   text: string | Error;
@@ -46,7 +46,7 @@ class HandSource implements RuleSource {
     return this.#changed !== undefined;
   }
 
-  async tell(text: string | Error): Promise<void> {
+  async update(text: string | Error): Promise<void> {
     this.text = text;
     this.#changed?.();
     await turn();
@@ -64,7 +64,7 @@ async function open(sources: readonly HandSource[], options: Partial<GatewayOpti
     onRules: (event: RulesEvent) => {
       const error = "error" in event ? `: ${(event.error as Error).message.slice(0, 60)}` : "";
       events.push(`${event.source} ${event.type}${error}`);
-      throw new Error("a listener's fault");
+      throw new Error("an error in the listener");
     },
     ...options,
   });
@@ -82,20 +82,20 @@ test("counters survive if the rule did not change, wherever it is in the file", 
   const file = new HandSource("file", rule("rpu: 5, name: a") + rule("rpu: 5, name: b"));
   const { ask, events } = await open([file]);
   assert.equal(ask(), ["+a 4", "+b 4"]);
-  await file.tell(rule("rpu: 9, name: c") + rule("rpu: 5, name: b") + rule("rpu: 5, name: a"));
+  await file.update(rule("rpu: 9, name: c") + rule("rpu: 5, name: b") + rule("rpu: 5, name: a"));
   assert.equal(ask(), ["+c 8", "+b 3", "+a 3"]);
-  await file.tell(rule("rpu: 5, name: a"));
+  await file.update(rule("rpu: 5, name: a"));
   assert.equal(ask(), ["+a 2"]);
   assert.equal(events, ["file applied", "file applied", "file applied"]);
 });
 
-test("changed numbers apply to what is used already: no fresh burst", async () => {
+test("changed numbers apply to permits that are used already: no fresh burst", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   for (let i = 0; i < 4; i++) ask();
-  await file.tell(rule("rpu: 6, name: a"));
+  await file.update(rule("rpu: 6, name: a"));
   assert.equal(ask(), ["+a 1"]);
-  await file.tell(rule("rpu: 2, name: a"));
+  await file.update(rule("rpu: 2, name: a"));
   assert.equal(ask(), ["-a 0"]);
 });
 
@@ -103,24 +103,24 @@ test("an actor that gets or loses an override keeps its used permits", async () 
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
   for (let i = 0; i < 3; i++) ask();
-  await file.tell(rule("rpu: 5, name: a, overrides: { ann: { rpu: 10 } }"));
+  await file.update(rule("rpu: 5, name: a, overrides: { ann: { rpu: 10 } }"));
   assert.equal(ask(), ["+a 6"]);
   assert.equal(ask("bob"), ["+a 4"]);
-  await file.tell(rule("rpu: 5, name: a, overrides: { ann: { rpu: 12 } }"));
+  await file.update(rule("rpu: 5, name: a, overrides: { ann: { rpu: 12 } }"));
   assert.equal(ask(), ["+a 7"]);
-  await file.tell(rule("rpu: 5, name: a"));
+  await file.update(rule("rpu: 5, name: a"));
   assert.equal(ask(), ["-a 0"]);
 });
 
-test("from shadow to real, and another algorithm, scope or actor", async () => {
+test("a rule changes from shadow to enforced, and gets another algorithm, scope or actor", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a, mode: shadow"));
   const { ask } = await open([file]);
   ask();
-  await file.tell(rule("rpu: 5, name: a"));
+  await file.update(rule("rpu: 5, name: a"));
   assert.equal(ask(), ["+a 3"]);
-  await file.tell(rule("rpu: 5, name: a").replace("W", "SW"));
+  await file.update(rule("rpu: 5, name: a").replace("W", "SW"));
   assert.equal(ask(), ["+a 4"]);
-  await file.tell(rule("rpu: 5, name: a").replace("account", "all").replace("W", "SW"));
+  await file.update(rule("rpu: 5, name: a").replace("account", "all").replace("W", "SW"));
   assert.equal(ask(), ["+a 4"]);
 });
 
@@ -131,7 +131,7 @@ test("a request that waits in a line is re-timed when the pace changes", async (
   const { gateway, clock } = await open([file]);
   await gateway.check(request("/"));
   const waiting = gateway.check(request("/")) as Promise<Verdict>;
-  await file.tell(text(10));
+  await file.update(text(10));
   await clock.advance(100);
   assert.is((await waiting).waitedMs, 100);
 });
@@ -140,14 +140,14 @@ test("an invalid version is rejected as a whole and reported, and the old one st
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask, events } = await open([file]);
   ask();
-  await file.tell(rule("rpu: 9, name: b") + rule("rpu: -1, name: a"));
+  await file.update(rule("rpu: 9, name: b") + rule("rpu: -1, name: a"));
   assert.equal(ask(), ["+a 3"]);
-  await file.tell(rule("rpu: 9, name: g, scope: global"));
+  await file.update(rule("rpu: 9, name: g, scope: global"));
   assert.equal(ask(), ["+a 2"]);
-  await file.tell("");
+  await file.update("");
   assert.equal(ask(), ["+a 1"]);
-  await file.tell("");
-  await file.tell(rule("rpu: 6, name: a"));
+  await file.update("");
+  await file.update(rule("rpu: 6, name: a"));
   assert.equal(ask(), ["+a 1"]);
   assert.equal(events, [
     "file applied",
@@ -163,7 +163,7 @@ test("remote wins over local", async () => {
   const local = new HandSource("local", rule("rpu: 2, name: l"));
   const { ask, events } = await open([remote, local]);
   assert.equal(ask(), ["+r 0"]);
-  await local.tell(rule("rpu: 3, name: l"));
+  await local.update(rule("rpu: 3, name: l"));
   assert.equal(ask(), ["-r 0"]);
   assert.equal(events, ["remote applied"]);
 });
@@ -172,29 +172,29 @@ test("a remote version that cannot be used leaves the remote one before it in fo
   const remote = new HandSource("remote", rule("rpu: 5, name: r"));
   const local = new HandSource("local", rule("rpu: 5, name: l"));
   const { ask } = await open([remote, local]);
-  await remote.tell(rule("rpu: 5, name: r, scope: global"));
+  await remote.update(rule("rpu: 5, name: r, scope: global"));
   assert.equal(ask(), ["+r 4"]);
 });
 
-test("remote gone: its last valid rules stay", async () => {
+test("while the remote source is unreachable, its last valid rules stay", async () => {
   const remote = new HandSource("remote", rule("rpu: 5, name: r"));
   const local = new HandSource("local", rule("rpu: 5, name: l"));
   const { ask, events } = await open([remote, local]);
-  await remote.tell(new Error("refused"));
-  await remote.tell(new Error("refused"));
+  await remote.update(new Error("refused"));
+  await remote.update(new Error("refused"));
   assert.equal(ask(), ["+r 4"]);
-  await remote.tell(rule("rpu: 6, name: r"));
+  await remote.update(rule("rpu: 6, name: r"));
   assert.equal(ask(), ["+r 4"]);
   assert.equal(events, ["remote applied", "remote gone: refused", "remote back", "remote applied"]);
 });
 
-test("remote gone: the local ones, by option, until it is back", async () => {
+test("while the remote source is unreachable, by option the local rules apply", async () => {
   const remote = new HandSource("remote", rule("rpu: 5, name: r"));
   const local = new HandSource("local", rule("rpu: 5, name: l"));
   const { ask, events } = await open([remote, local], { whenSourceGone: "next" });
-  await remote.tell(new Error("refused"));
+  await remote.update(new Error("refused"));
   assert.equal(ask(), ["+l 4"]);
-  await remote.tell(rule("rpu: 5, name: r"));
+  await remote.update(rule("rpu: 5, name: r"));
   assert.equal(ask(), ["+r 4"]);
   assert.equal(events, [
     "remote applied",
@@ -210,7 +210,7 @@ test("at the start: invalid and unreachable sources are skipped", async () => {
   const broken = new HandSource("remote", "x");
   const one = await open([broken, local()]);
   assert.equal(one.ask(), ["+l 4"]);
-  await broken.tell(rule("rpu: 5, name: r"));
+  await broken.update(rule("rpu: 5, name: r"));
   assert.equal(one.ask(), ["+r 4"]);
 
   const gone = new HandSource("remote", new Error("refused"));
@@ -237,24 +237,24 @@ test("at the start: without any rules createGateway rejects", async () => {
 });
 
 test("a listener that rejects stops nothing", async () => {
-  const heard: unknown[] = [];
-  const hear = (error: unknown) => heard.push(error);
-  process.once("unhandledRejection", hear);
+  const unhandled: unknown[] = [];
+  const collect = (error: unknown) => unhandled.push(error);
+  process.once("unhandledRejection", collect);
   const onRules = async () => {
     throw new Error("a listener's fault");
   };
   await (await createGateway({ rules: [], onRules })).close();
   await turn();
-  process.off("unhandledRejection", hear);
-  assert.equal(heard, []);
+  process.off("unhandledRejection", collect);
+  assert.equal(unhandled, []);
 });
 
 test("a change during a load causes another load", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { ask } = await open([file]);
-  void file.tell(rule("rpu: 6, name: a"));
-  void file.tell(rule("rpu: 7, name: a"));
-  await file.tell(rule("rpu: 8, name: a"));
+  void file.update(rule("rpu: 6, name: a"));
+  void file.update(rule("rpu: 7, name: a"));
+  await file.update(rule("rpu: 8, name: a"));
   for (let i = 0; i < 4; i++) await turn();
   assert.equal(ask(), ["+a 7"]);
 });
@@ -262,7 +262,7 @@ test("a change during a load causes another load", async () => {
 test("closing ends the watch, and a load that is under way", async () => {
   const file = new HandSource("file", rule("rpu: 5, name: a"));
   const { gateway, ask, events } = await open([file]);
-  void file.tell(rule("rpu: 6, name: a"));
+  void file.update(rule("rpu: 6, name: a"));
   await gateway.close();
   await turn();
   assert.not.ok(file.isWatched);
@@ -270,7 +270,7 @@ test("closing ends the watch, and a load that is under way", async () => {
   assert.equal(events, ["file applied"]);
 });
 
-test("rules that were read already, and what is neither", async () => {
+test("rules that were read already are accepted, other values are rejected", async () => {
   const rules = readRules(rule("rpu: 5, name: a"));
   const actors = { account: fromHeader("account") };
   const gateway = await createGateway({ rules, actors });
@@ -279,7 +279,10 @@ test("rules that were read already, and what is neither", async () => {
   assert.equal((await createGateway({ rules: [] })).rules, []);
 
   const refusals: [options: unknown, says: RegExp][] = [
-    [{ rules: "rules.yaml" }, /rules must be a source, sources, or the result of readRules/],
+    [
+      { rules: "rules.yaml" },
+      /rules must be a source, sources, plain objects, or the result of readRules/,
+    ],
     [{ rules: [...rules, new HandSource("a", "[]")], actors }, /rules must be a source/],
     [{ rules }, /rules:1:21: the gateway has no options\.actors\.account/],
     [{ rules: [...rules, ...rules], actors }, /there are two rules "a"/],
@@ -291,7 +294,10 @@ test("rules that were read already, and what is neither", async () => {
     [{ rules: [], algorithms: { x: {} } }, /algorithms\.x must have policy\(numbers\), got an obj/],
     [{ rules: [], redis: "redis://localhost" }, /redis must be a client of ioredis/],
     [{ rules: [], redis: null }, /redis must be a client of ioredis/],
-    [{ rules: [{ url: "/", rules: [] }] }, /rules: rule 0 must come from readRules, got an/],
+    [
+      { rules: [{ url: "/", rules: [] }] },
+      /found an array, allowed: a list of rules, at least one/,
+    ],
     [
       { rules: rules.map((one) => ({ ...one, name: "日" })), actors },
       /name of rule 0 must be prin/,

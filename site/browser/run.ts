@@ -268,7 +268,6 @@ async function takeScreenshots(folder: string, { newContext }: Browser): Promise
   };
   const shown = {
     home: "/",
-    choose: "/docs/choose.html",
     playground: `${PLAYGROUND}?algorithm=smoothWarmingUp&traffic=tenants&compare=gcra`,
     drawn: `${PLAYGROUND}?traffic=drawn`,
   };
@@ -277,11 +276,16 @@ async function takeScreenshots(folder: string, { newContext }: Browser): Promise
     const page = await context.newPage();
     for (const [name, path] of Object.entries(shown)) {
       await ready(page, path);
+      await page.screenshot({ path: `${folder}/${name}-${look}.png`, fullPage: name !== "home" });
+    }
+    for (const path of WITH_FIGURES) {
+      await ready(page, path);
       for (const figure of await page.locator("[data-figure]").all()) {
+        const name = await figure.getAttribute("data-figure");
         await figure.scrollIntoViewIfNeeded();
         await figure.locator("svg").first().waitFor();
+        await figure.screenshot({ path: `${folder}/${name}-${look}.png` });
       }
-      await page.screenshot({ path: `${folder}/${name}-${look}.png`, fullPage: name !== "home" });
     }
     await context.close();
   }

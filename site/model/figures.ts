@@ -91,7 +91,7 @@ const OUTAGE = [3000, 6000] as const;
 
 const redisAway: Figure = {
   title:
-    "Three processes share six a second, and ask for five; from 3 s to 6 s the store does not answer",
+    "Three processes share six a second, and ask for five; from 3 s to 6 s their store is away",
   seconds: 9,
   question: "whenUnavailable",
   choices: { throw: '"throw"', wait: '"wait"', local: '"local"', allow: '"allow"' },

@@ -17,7 +17,7 @@ export function make<Tag extends keyof HTMLElementTagNameMap>(
 }
 
 /** A button that does something when it is pressed. */
-export function button(label: string, press: () => void): HTMLButtonElement {
+export function button(label: string, press: () => unknown): HTMLButtonElement {
   const element = make("button", { type: "button", class: "pg-button" }, label);
   element.addEventListener("click", press);
   return element;

@@ -10,12 +10,14 @@ import {
 } from "../model/algorithms.ts";
 import { toTypeScript, toYaml } from "../model/code.ts";
 import { COMMON, fromQuery, type Settings, toQuery, VERBS, type Verb } from "../model/settings.ts";
-import { live, type Series, setupOf, simulate, summaryOf } from "../model/simulate.ts";
+import { live, type Series, setupOf, simulate } from "../model/simulate.ts";
 import { TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
 import { barEditor } from "./bar-editor.ts";
 import { callTable } from "./call-table.ts";
 import { colourOf, drawCalls, drawSlope, drawState, drawSums, drawWaiting, xOf } from "./chart.ts";
+import { codeBlock } from "./code-block.ts";
 import { button, choice, make, slider } from "./dom.ts";
+import { inWords } from "./words.ts";
 
 const NAMES = Object.fromEntries(ALGORITHM_NAMES.map((name) => [name, name]));
 
@@ -297,49 +299,16 @@ class Playground {
     }
     const slope = this.#charts.querySelector(".pg-slope");
     if (slope !== null) slope.innerHTML = drawSlope(series, atMs, Math.min(width, 420));
-    this.#summary.textContent = this.#inWords(series, atMs);
-  }
-
-  #inWords(series: Series, atMs: number): string {
-    const { arrived, letIn, refused, waiting, longestWaitMs, mostInASecond } = summaryOf(
-      series,
-      atMs,
-    );
-    const level = series.samples.findLast((sample) => sample.atMs <= atMs)?.level ?? 0;
-    const tenants = [...new Set(series.calls.map(({ tenant }) => tenant))].sort();
-    const shares = tenants.map((tenant) => {
-      const calls = series.calls.filter((call) => call.tenant === tenant);
-      return `${tenant} ${summaryOf({ ...series, calls }, atMs).letIn}`;
-    });
-    const words = [
-      `After ${(atMs / 1000).toFixed(2)} s: ${arrived} came, ${letIn} let in, ${waiting} waiting, ${refused} refused.`,
-      `Longest wait ${longestWaitMs} ms, most in any second ${mostInASecond}.`,
-      `${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
-      tenants.length > 1 ? `Let in by caller: ${shares.join(", ")}.` : "",
-      series.error ?? "",
-    ];
-    return words.filter(Boolean).join(" ");
+    // a screen reader reads it when the time stands still, not for each frame
+    const isMoving = this.#play.textContent === "Pause" || this.#live !== undefined;
+    this.#summary.setAttribute("aria-live", isMoving ? "off" : "polite");
+    this.#summary.textContent = inWords(series, atMs);
   }
 
   #showCode(): void {
-    const settings = this.#settings;
-    const block = (title: string, text: string) => {
-      const copy = button(`Copy ${title}`, () => {
-        void navigator.clipboard.writeText(text).then(
-          () => {
-            copy.textContent = "Copied";
-          },
-          () => {
-            copy.textContent = "Select it and copy";
-          },
-        );
-      });
-      const code = make("pre", { tabindex: 0, "aria-label": title }, make("code", {}, text));
-      return make("div", {}, make("div", { class: "pg-head" }, make("h2", {}, title), copy), code);
-    };
     this.#code.replaceChildren(
-      block("TypeScript", toTypeScript(settings)),
-      block("YAML rule", toYaml(settings)),
+      codeBlock("TypeScript", toTypeScript(this.#settings)),
+      codeBlock("YAML rule", toYaml(this.#settings)),
     );
   }
 

@@ -82,19 +82,21 @@ export function readStoredLeases(members: readonly string[]): StoredLeases {
   for (let i = 0; i + 1 < members.length; i += 2) {
     const [member = "", score = NaN] = [members[i], Number(members[i + 1])];
     const [kind, text] = [member[0], member.slice(1)];
-    if (kind === "l") held.push(leaseOf(text, score));
-    else if (kind === "e") waiting.push(leaseOf(text, score - LAPSE));
-    else if (kind === "s") {
+    if (kind === "l" && LEASE.test(text)) held.push(leaseOf(text, score));
+    else if (kind === "e" && LEASE.test(text)) waiting.push(leaseOf(text, score - LAPSE));
+    else if (kind === "s" && /^\d+=\d+$/.test(text)) {
       const [declared = NaN, inForce = NaN] = text.split("=").map(Number);
       limits.push({ declared, inForce });
-    } else if (kind !== "q") {
+    } else if (kind !== "q" || !LEASE.test(text)) {
       throw new Error(`a member that no limiter has written: ${JSON.stringify(member)}`);
     }
   }
   return { held, waiting, limits };
 }
 
-/** An id is lease time, declared limit, process and number. */
+/** An id: lease time, declared limit, process and number. */
+const LEASE = /^[^:]+:\d+:[^:]+:\d+$/;
+
 function leaseOf(id: string, lapsesMs: number): StoredLease {
   const [, declared, process = ""] = id.split(":");
   return { process, lapsesMs, declared: Number(declared) };

@@ -4,9 +4,11 @@ import * as assert from "uvu/assert";
 import { testPages } from "../support/docs/pages.ts";
 import { suite } from "../support/suite.ts";
 
-const pages = readdirSync("docs")
-  .filter((name) => name.startsWith("from-"))
-  .map((name) => join("docs", name));
+const pages = ["docs", "gateway/docs"].flatMap((folder) =>
+  readdirSync(folder)
+    .filter((name) => name.startsWith("from-"))
+    .map((name) => join(folder, name)),
+);
 
 const form = suite("the form of migration pages");
 

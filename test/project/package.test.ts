@@ -17,6 +17,8 @@ const host = join(scratch, "host");
 
 /** The files of each package, once it is packed. */
 const packed = { "smooth-limiter": [] as string[], "smooth-limiter-gateway": [] as string[] };
+/** How large the core is once it is installed, bytes. */
+let installedBytes = 0;
 const folders = { "smooth-limiter": ".", "smooth-limiter-gateway": "gateway" } as const;
 type Name = keyof typeof packed;
 const names = Object.keys(packed) as Name[];
@@ -41,8 +43,9 @@ function link(target: string, path: string): void {
 /** @returns the tarball */
 function pack(name: Name): string {
   const folder = join(project, folders[name]);
-  const [{ filename, files }] = JSON.parse(run(folder, "npm", "pack", "--json"));
+  const [{ filename, files, unpackedSize }] = JSON.parse(run(folder, "npm", "pack", "--json"));
   packed[name] = files.map((file: { path: string }) => file.path);
+  if (name === "smooth-limiter") installedBytes = unpackedSize;
   return join(folder, filename);
 }
 
@@ -142,6 +145,10 @@ test("smooth-limiter has no dependencies: an install is one package", () => {
     installed.filter((name) => !name.startsWith(".")),
     ["smooth-limiter"],
   );
+});
+
+test("smooth-limiter takes at most 1.25 MB on disk, docs and examples included", () => {
+  assert.ok(installedBytes > 0 && installedBytes <= 1.25e6, `${installedBytes} bytes`);
 });
 
 test("smooth-limiter-gateway brings no client along", () => {
@@ -260,6 +267,31 @@ for (const options of [
     run(consumer, process.execPath, tsc, "--noEmit", "--strict", ...options, "types.ts");
   });
 }
+
+test("each entry of both packages has sound types on its own", () => {
+  link(resolve("node_modules/p-queue"), join(host, "node_modules/p-queue"));
+  const imports = names.flatMap((name) =>
+    Object.keys(manifest(name).exports)
+      .filter((entry) => !entry.endsWith(".json"))
+      .map((entry) => `export type * from "${join(name, entry)}";`),
+  );
+  const files = imports.map((text, i) => {
+    fs.writeFileSync(join(host, `entry-${i}.mts`), text);
+    return `entry-${i}.mts`;
+  });
+  const tsc = resolve("node_modules/typescript/bin/tsc");
+  const options = ["--module", "nodenext", "--types", "node", "--typeRoots"];
+  run(
+    host,
+    process.execPath,
+    tsc,
+    "--noEmit",
+    "--strict",
+    ...options,
+    resolve("node_modules/@types"),
+    ...files,
+  );
+});
 
 test("loads no dependency, not even one that is there", () => {
   const loaded = join(scratch, "loaded");

@@ -1,14 +1,14 @@
-/** Access logs in the combined format that nobody's server wrote. */
+/** Generates access logs in the combined format. */
 
 export interface Made {
   readonly startMs?: number;
   readonly perSecond: number;
-  /** How many clients there are; the first ones come far more often than the last. */
+  /** The number of clients. The first ones send far more requests than the last. */
   readonly clients: number;
   readonly paths: readonly string[];
 }
 
-/** The same lines each time. */
+/** Yields the lines of a log. The same arguments always give the same lines. */
 export function* accessLog(lines: number, made: Made): Generator<string> {
   const { startMs = Date.UTC(2026, 0, 5, 8), perSecond, clients, paths } = made;
   let seed = 1;
@@ -28,7 +28,7 @@ export function* accessLog(lines: number, made: Made): Generator<string> {
 
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 
-/** 05/Jan/2026:08:00:00 +0000 */
+/** Formats a time as 05/Jan/2026:08:00:00 +0000. */
 function clfTime(ms: number): string {
   const [date = "", time = ""] = new Date(ms).toISOString().split("T");
   const [year, month, day] = date.split("-");

@@ -31,6 +31,35 @@ export function fromHeader(name: string): Actor {
   return ownActor((request) => request.header(lower));
 }
 
+/**
+ * Creates an actor that returns the value of a cookie, as the client sent it. Clients can send any
+ * value: see `fromHeader`.
+ *
+ * @param name of the cookie
+ * @returns an actor
+ * @throws TypeError where the name is not a string, or empty
+ * @example
+ * createGateway({ actors: { account: fromCookie("session") }, … });
+ */
+export function fromCookie(name: string): Actor {
+  const start = `${checkText("name", name)}=`;
+  if (start === "=") throw new TypeError('name must be that of a cookie, got ""');
+  return ownActor((request) => {
+    const all = request.header("cookie")?.split(";") ?? [];
+    const found = all.map((each) => each.trim()).find((each) => each.startsWith(start));
+    return found?.slice(start.length);
+  });
+}
+
+/** Creates an actor from the argument that a rule gives: `actor: { header: x-tenant }`. */
+export type ActorKind = (argument: string) => Actor;
+
+/** The kinds of actors that are built in. */
+export const ACTOR_KINDS: Readonly<Record<string, ActorKind>> = {
+  header: fromHeader,
+  cookie: fromCookie,
+};
+
 const ownActors = new WeakSet<object>();
 
 /** Marks an actor of this package: it calls a request's methods as methods and needs no proxy. */

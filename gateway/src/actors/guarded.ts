@@ -17,7 +17,11 @@ export type Report = (error: unknown, request: GatewayRequest) => void;
 export type GuardedActor = GuardedCall<string>;
 
 /** A function of the application, wrapped: it settles with a value, or undefined if it has failed. */
-export type GuardedCall<T> = (request: GatewayRequest, report?: Report) => Maybe<T | undefined>;
+export type GuardedCall<T, Rest extends readonly unknown[] = readonly []> = (
+  request: GatewayRequest,
+  report?: Report,
+  ...rest: Rest
+) => Maybe<T | undefined>;
 
 export interface GuardOptions<T> {
   /** The function's name, for messages. */
@@ -41,7 +45,7 @@ export function guarded(
   if (isOwnActor(actor)) return actor;
   const instead = "the request counts as one without a value";
   const read = (value: unknown) => textOf(name, value);
-  return guardedCall((request) => actor(new Proxy(request, DETACHABLE)), {
+  return guardedCall((request) => actor(detachable(request)), {
     name,
     instead,
     read,
@@ -51,10 +55,10 @@ export function guarded(
 }
 
 /** Wraps a function of the application that is called for each request. */
-export function guardedCall<T>(
-  call: (request: GatewayRequest) => unknown,
+export function guardedCall<T, Rest extends readonly unknown[] = readonly []>(
+  call: (request: GatewayRequest, ...rest: Rest) => unknown,
   { name, instead, read, timeoutMs, clock }: GuardOptions<T>,
-): GuardedCall<T> {
+): GuardedCall<T, Rest> {
   let hasWarned = false;
 
   const failed = (error: unknown, request: GatewayRequest, report: Report | undefined) => {
@@ -70,9 +74,9 @@ export function guardedCall<T>(
     return undefined;
   };
 
-  return (request, report) => {
+  return (request, report, ...rest) => {
     try {
-      const value = call(request);
+      const value = call(request, ...rest);
       if (!isThenable(value)) return read(value);
       return within(value, timeoutMs, clock)
         .then(read)
@@ -103,6 +107,11 @@ async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock
   } finally {
     cancel();
   }
+}
+
+/** Returns a request whose methods also work when they are detached. */
+export function detachable(request: GatewayRequest): GatewayRequest {
+  return new Proxy(request, DETACHABLE);
 }
 
 /** Lets a request's methods work when they are detached: `({ header }) => header("x")`. */

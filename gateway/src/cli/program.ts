@@ -6,6 +6,31 @@ import { addRedisCommands } from "./redis/program.ts";
 import { DEFAULT_FIELDS, type Fields } from "./replay/log-entry.ts";
 import { replay } from "./replay/replay.ts";
 
+const EXIT_CODES = `
+Exit codes:
+  0  success; check may have found warnings
+  1  check found errors, or warnings with --strict
+  2  wrong usage, a file that cannot be read or written, or invalid rules given to replay`;
+
+const HELP = `
+Examples:
+  $ smooth-limiter-gateway check rules.yaml
+  $ smooth-limiter-gateway replay rules.yaml access.log --html report.html
+${EXIT_CODES}`;
+
+const CHECK_HELP = `
+Examples:
+  $ smooth-limiter-gateway check --strict --redis rules.yaml
+  $ smooth-limiter-gateway check --actor tenant --cost tokens rules/*.yaml
+${EXIT_CODES}`;
+
+const REPLAY_HELP = `
+Examples:
+  $ smooth-limiter-gateway replay rules.yaml access.log.gz
+  $ smooth-limiter-gateway replay rules.yaml - --html report.html < access.log
+  $ smooth-limiter-gateway replay rules.yaml app.jsonl --field time=at --field tenant=org.id
+${EXIT_CODES}`;
+
 /** The exit code for wrong usage, or a file that cannot be used. */
 const CANNOT = 2;
 
@@ -47,7 +72,8 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
       getOutHasColors: () => colorsOf(io, io.stdout).isColorSupported,
       getErrHasColors: () => colorsOf(io, io.stderr).isColorSupported,
     })
-    .showHelpAfterError("(see smooth-limiter-gateway --help)");
+    .showHelpAfterError("(see smooth-limiter-gateway --help)")
+    .addHelpText("after", HELP);
 
   program
     .command("check")
@@ -56,7 +82,10 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .option("--strict", "warnings count as errors")
     .option("--redis", "the gateway has Redis, so scope global is allowed")
     .option("--actor <name>", "an actor that the application registers; may be repeated", list, [])
+    .option("--actor-kind <name>", "a kind of actors that it registers; may be repeated", list, [])
+    .option("--cost <name>", "a function that it registers for costs; may be repeated", list, [])
     .option("--json", "the findings as JSON")
+    .addHelpText("after", CHECK_HELP)
     .action(async (paths: readonly string[], options: CheckOptions) => {
       exit(await check(paths, options, io));
     });
@@ -71,7 +100,13 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .option("--top <count>", "how many actors of each rule to list", wholeNumber, 10)
     .option(
       "--field <name=field>",
-      "the field of JSON lines with the time, address, method, url, account or another actor; may be repeated",
+      "the field of JSON lines with the time, address, method, url, status, account or another actor; may be repeated",
+      list,
+      [],
+    )
+    .option(
+      "--cost <name>",
+      "a function that the application registers for costs, which counts as 1; may be repeated",
       list,
       [],
     )
@@ -79,6 +114,7 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .option("--hold <seconds>", "by how many seconds lines may be out of order", seconds, 10)
     .option("--no-spread", "do not spread the lines of one second evenly over it")
     .option("--no-progress", "do not show progress on a terminal")
+    .addHelpText("after", REPLAY_HELP)
     .action(async (rules: string, log: string, { field, hold, ...options }: ReplayFlags) => {
       const fields = withFields(field);
       exit(await replay(rules, log, { ...options, fields, holdMs: hold * 1000 }, io));
@@ -92,6 +128,7 @@ interface ReplayFlags {
   readonly html?: string;
   readonly top: number;
   readonly field: readonly string[];
+  readonly cost: readonly string[];
   readonly hash?: string;
   readonly hold: number;
   readonly spread: boolean;
@@ -127,7 +164,7 @@ function withFields(given: readonly string[]): Fields {
     if (name === "") {
       throw new CliError(`--field ${each}: it must be name=field, such as time=ts`);
     }
-    if (["time", "address", "method", "url"].includes(name)) own[name] = [field];
+    if (["time", "address", "method", "url", "status"].includes(name)) own[name] = [field];
     else actors[name] = [field];
   }
   return { ...DEFAULT_FIELDS, ...own, actors };

@@ -14,3 +14,13 @@ export function all<T>(answers: readonly Maybe<T>[]): Maybe<readonly T[]> {
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as Partial<PromiseLike<unknown>> | null | undefined)?.then === "function";
 }
+
+/** Runs the action, and converts a failure to undefined. */
+export function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
+  try {
+    const done = action();
+    return done instanceof Promise ? done.catch(() => undefined) : done;
+  } catch {
+    return undefined;
+  }
+}

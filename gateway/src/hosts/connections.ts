@@ -9,12 +9,14 @@ import {
   aboveZero,
   aboveZeroOrInfinity,
   checkClock,
+  checkFunction,
   checkNumber,
   checkOptions,
   checkText,
   show,
   wholeAtLeastOne,
 } from "../ground/check.ts";
+import { chain, type Maybe, settled } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 
 export interface ConnectionsOptions {
@@ -36,12 +38,36 @@ export interface ConnectionsOptions {
    * yours needs. A longer request goes on, but is no longer counted.
    */
   readonly maxAgeMs?: number | undefined;
+  /**
+   * Creates the limiter of an actor, where several processes share the limit: a
+   * `RedisConcurrencyLimiter`, for example. It is created for the first request of an actor, and
+   * closed when none is in progress any more. Default: the requests of this process are counted.
+   *
+   * @param key the actor's key, a hash
+   * @param limit the limit
+   */
+  readonly limiter?: ((key: string, limit: number) => SharedPlaces) | undefined;
   /** The clock for `maxAgeMs` and `actorTimeoutMs`, for tests. Default: the system's clock. */
   readonly clock?: Clock | undefined;
 }
 
+/** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
+export interface SharedPlaces {
+  tryAcquire(): Maybe<{ release(): Maybe<void> } | undefined>;
+  close?(): Promise<void>;
+}
+
 /** The retry time of a refusal: when a place becomes free cannot be known, so one second. */
 const RETRY_MS = 1000;
+
+const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
+  "actor",
+  "actorTimeoutMs",
+  "name",
+  "maxAgeMs",
+  "limiter",
+  "clock",
+];
 
 const PASSED: CheckResult = Object.freeze({
   allowed: true,
@@ -49,8 +75,17 @@ const PASSED: CheckResult = Object.freeze({
   outcomes: Object.freeze([]),
 });
 
+/** Frees a place. Does nothing if it was freed before. */
+type Leave = () => void;
+
 /** Counts the requests of each actor that are in progress. */
-class Places {
+interface Places {
+  /** @returns undefined if the actor has no place left */
+  take(key: string): Maybe<Leave | undefined>;
+}
+
+/** Counts in this process. */
+class OwnPlaces implements Places {
   readonly #limit: number;
   readonly #maxAgeMs: number;
   readonly #clock: Clock;
@@ -64,23 +99,21 @@ class Places {
     this.#clock = clock;
   }
 
-  /** @returns undefined if the actor has no place left */
-  take(key: string): Place | undefined {
+  take(key: string): Leave | undefined {
     const nowMs = this.#clock.now();
     for (const place of this.#places) {
       if (place.untilMs > nowMs) break;
-      this.leave(place);
+      this.#leave(place);
     }
     const others = this.#taken.get(key) ?? 0;
     if (others >= this.#limit) return undefined;
     this.#taken.set(key, others + 1);
     const place = { key, untilMs: nowMs + this.#maxAgeMs };
     this.#places.add(place);
-    return place;
+    return () => this.#leave(place);
   }
 
-  /** Frees the place. Does nothing if it was freed before. */
-  leave(place: Place): void {
+  #leave(place: Place): void {
     if (!this.#places.delete(place)) return;
     const left = (this.#taken.get(place.key) ?? 0) - 1;
     if (left > 0) this.#taken.set(place.key, left);
@@ -93,9 +126,64 @@ interface Place {
   readonly untilMs: number;
 }
 
+/** Counts by limiters of the application, one for each actor. */
+class LeasedPlaces implements Places {
+  readonly #create: (key: string) => SharedPlaces;
+  readonly #maxAgeMs: number;
+  readonly #clock: Clock;
+  readonly #open = new Map<string, { readonly limiter: SharedPlaces; requests: number }>();
+
+  constructor(create: (key: string) => SharedPlaces, maxAgeMs: number, clock: Clock) {
+    this.#create = create;
+    this.#maxAgeMs = maxAgeMs;
+    this.#clock = clock;
+  }
+
+  async take(key: string): Promise<Leave | undefined> {
+    const open = this.#open.get(key) ?? {
+      limiter: this.#create(keyOf(key, "global")),
+      requests: 0,
+    };
+    this.#open.set(key, open);
+    open.requests += 1;
+    const end = () => {
+      open.requests -= 1;
+      if (open.requests > 0) return;
+      this.#open.delete(key);
+      void settled(() => open.limiter.close?.());
+    };
+    try {
+      const lease = await open.limiter.tryAcquire();
+      if (lease !== undefined) return this.#leaving(lease, end);
+    } catch (error) {
+      end();
+      throw error;
+    }
+    end();
+    return undefined;
+  }
+
+  #leaving(lease: { release(): Maybe<void> }, end: () => void): Leave {
+    let isHeld = true;
+    const leave = () => {
+      if (!isHeld) return;
+      isHeld = false;
+      timer?.cancel();
+      void chain(
+        settled(() => lease.release()),
+        end,
+      );
+    };
+    const untilMs = this.#clock.now() + this.#maxAgeMs;
+    const timer = untilMs < Infinity ? this.#clock.wakeAt(untilMs, leave) : undefined;
+    timer?.unref?.();
+    return leave;
+  }
+}
+
 /**
- * Creates a filter that limits how many requests of each actor are in progress at once in this
- * process. A request beyond the limit is refused; it does not wait. A place becomes free when the
+ * Creates a filter that limits how many requests of each actor are in progress at once, in this
+ * process or, with `limiter`, in all. A request beyond the limit is refused; it does not wait. A place becomes free when the
  * request is over, its socket closes or its HTTP/2 stream closes, whichever comes first, whether or
  * not the response body was read; after `maxAgeMs` at the latest. If the server does not report the
  * end of a request, the request is counted for `maxAgeMs`; without `maxAgeMs` it is not counted.
@@ -110,9 +198,10 @@ interface Place {
  */
 export function limitConnections(limit: number, options: ConnectionsOptions = {}): Checker {
   checkNumber("limit", limit, wholeAtLeastOne);
-  checkOptions("options", options, ["actor", "actorTimeoutMs", "name", "maxAgeMs", "clock"]);
+  checkOptions("options", options, OPTIONS);
   const { actor = fromAddress(), actorTimeoutMs = 5000, name = "connections" } = options;
-  const { maxAgeMs = Infinity, clock = systemClock } = options;
+  const { maxAgeMs = Infinity, limiter, clock = systemClock } = options;
+  if (limiter !== undefined) checkFunction("limiter", limiter);
   if (typeof actor !== "function") {
     throw new TypeError(`actor must be a function, got ${show(actor)}`);
   }
@@ -122,19 +211,24 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
   checkNumber("maxAgeMs", maxAgeMs, aboveZeroOrInfinity);
   const rule = { name, mode: "enforce", cost: 1, quotaUnit: "concurrent-requests" } as const;
-  const places = new Places(limit, maxAgeMs, checkClock(clock));
+  checkClock(clock);
+  const places: Places =
+    limiter === undefined
+      ? new OwnPlaces(limit, maxAgeMs, clock)
+      : new LeasedPlaces((key) => limiter(key, limit), maxAgeMs, clock);
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
 
-  const enter = (value: string | undefined, request: GatewayRequest): CheckResult => {
+  const enter = (value: string | undefined, request: GatewayRequest): Maybe<CheckResult> => {
     // the end of the request is never reported, so its place would never be freed
     if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
-    const place = places.take(placeKey(value, request));
-    if (place === undefined) {
-      const outcome = { rule, allowed: false, decision: full(name, limit) };
-      return { allowed: false, retryMs: RETRY_MS, outcomes: [outcome] };
-    }
-    request.onClose?.(() => places.leave(place));
-    return PASSED;
+    return chain(places.take(placeKey(value, request)), (leave) => {
+      if (leave === undefined) {
+        const outcome = { rule, allowed: false, decision: full(name, limit) };
+        return { allowed: false, retryMs: RETRY_MS, outcomes: [outcome] };
+      }
+      request.onClose?.(() => leave());
+      return PASSED;
+    });
   };
 
   return {

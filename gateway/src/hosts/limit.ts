@@ -16,7 +16,6 @@ import { keyOf, markedKey } from "../actors/key.ts";
 import { warn } from "../actors/warn.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { requests } from "../answers/fields.ts";
-import { type Ask, Judge } from "../filter.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -29,6 +28,7 @@ import {
   show,
 } from "../ground/check.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
+import { type Ask, Judge } from "../judge.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CountedRule, Verdict } from "../verdict.ts";
 import {
@@ -119,8 +119,10 @@ class LimitChecker implements Checker {
   /** Permits of a request, unless `#costOf` says otherwise. */
   readonly #cost: number;
   readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
-  /** By permits that stand for a request. Rules are reused, because fields are cached by rule. */
-  readonly #rules = new Map<number, CountedRule>();
+  /** The rule of most requests. Rules are reused, because fields are cached by rule. */
+  readonly #usual: Ask<CountedRule>["active"];
+  /** Other rules by the permits that stand for a request. */
+  readonly #others = new Map<number, Ask<CountedRule>["active"]>();
   readonly #byPolicy = new Map<string, KeyedLimiter>();
   /** The limiter's limit when it was last seen; Infinity where there are several. */
   #own: number | undefined;
@@ -173,6 +175,7 @@ class LimitChecker implements Checker {
     if (skip !== undefined) this.#skip = guard("skip", skip, "is counted", readSkip);
     if (typeof cost === "function") this.#costOf = guard("cost", cost, "costs 1", readCost);
     this.#cost = typeof cost === "function" ? 1 : checkNumber("cost", cost, aboveZero);
+    this.#usual = this.#activeOf(this.#cost);
     const readLimit = (value: unknown) => this.#readLimit(value);
     if (typeof limit === "function") {
       this.#limitOf = guard("limit", limit, "has the limiter's own limit", readLimit);
@@ -194,17 +197,17 @@ class LimitChecker implements Checker {
     const cost = this.#costOf?.(request, report);
     const limit = this.#limitOf?.(request, report);
     if (key instanceof Promise || cost instanceof Promise || limit instanceof Promise) {
-      return Promise.all([key, cost, limit]).then((known) => this.#take(known, request, report));
+      return Promise.all([key, cost, limit]).then(([value, permits, most]) =>
+        this.#take(value, permits, most, request, report),
+      );
     }
-    return this.#take([key, cost, limit], request, report);
+    return this.#take(key, cost, limit, request, report);
   }
 
   #take(
-    [value, cost = this.#cost, limit = this.#fixedLimit]: readonly [
-      string | undefined,
-      number | undefined,
-      RequestLimit,
-    ],
+    value: string | undefined,
+    cost = this.#cost,
+    limit = this.#fixedLimit,
     request: GatewayRequest,
     report: Report | undefined,
   ): Maybe<CheckResult> {
@@ -216,26 +219,34 @@ class LimitChecker implements Checker {
       counts && onAnswered
         ? (undo: () => Maybe<void>) => this.#settle(counts, undo, request, report)
         : undefined;
-    const take = (source: Limiter | LimiterByKey, ratio: number) => {
-      const active = {
-        rule: this.#rule((this.#costOf === undefined ? cost : 1) * ratio),
-        isGlobal: true, // its limiter answers now or later
-        isShadow: false,
-        longestWaitMs: this.#longestWaitMs,
-      };
-      const limiter = isByKey(source) ? source.for(key) : source;
-      return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
-    };
-    if (typeof limit !== "number") return take(this.#sourceOf(limit), 1);
+    if (typeof limit !== "number") {
+      return this.#takeFrom(this.#sourceOf(limit), key, cost, 1, onTaken, request);
+    }
     if (limit === 0) return this.#refusal(key, 0);
     return chain(this.#limitOfLimiter(key), (own) => {
-      if (own === undefined) return take(this.limiter, 1);
-      return chain(take(this.limiter, (own / limit) * ROUNDING), (verdict) => {
+      const { limiter } = this;
+      if (own === undefined) return this.#takeFrom(limiter, key, cost, 1, onTaken, request);
+      const ratio = (own / limit) * ROUNDING;
+      return chain(this.#takeFrom(limiter, key, cost, ratio, onTaken, request), (verdict) => {
         const decision = verdict.outcomes[0]?.decision;
         if (decision?.waitMs !== Infinity) this.#own = decision?.limit;
         return verdict;
       });
     });
+  }
+
+  /** @param ratio how many permits of the limiter are one of the request's */
+  #takeFrom(
+    source: Limiter | LimiterByKey,
+    key: string,
+    cost: number,
+    ratio: number,
+    onTaken: Ask["onTaken"],
+    request: GatewayRequest,
+  ): Maybe<LimitVerdict> {
+    const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
+    const limiter = isByKey(source) ? source.for(key) : source;
+    return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
   }
 
   #keyFor(value: string | undefined, request: GatewayRequest): string {
@@ -277,14 +288,24 @@ class LimitChecker implements Checker {
     });
   }
 
-  #rule(cost: number): CountedRule {
-    let rule = this.#rules.get(cost);
-    if (rule === undefined) {
-      rule = { name: this.#name, mode: "enforce", cost };
-      if (this.#rules.size >= MOST_RULES) this.#rules.clear();
-      this.#rules.set(cost, rule);
+  #active(cost: number): Ask<CountedRule>["active"] {
+    if (this.#usual.rule.cost === cost) return this.#usual;
+    let active = this.#others.get(cost);
+    if (active === undefined) {
+      active = this.#activeOf(cost);
+      if (this.#others.size >= MOST_RULES) this.#others.clear();
+      this.#others.set(cost, active);
     }
-    return rule;
+    return active;
+  }
+
+  #activeOf(cost: number): Ask<CountedRule>["active"] {
+    return {
+      rule: { name: this.#name, mode: "enforce", cost },
+      isGlobal: true, // its limiter answers now or later
+      isShadow: false,
+      longestWaitMs: this.#longestWaitMs,
+    };
   }
 
   /** @returns undefined if a number cannot replace the limiter's own limit */
@@ -332,7 +353,7 @@ class LimitChecker implements Checker {
   }
 
   /** For a request that can never pass. */
-  #refusal(key: string, limit: number, rule: CountedRule = this.#rule(this.#cost)): LimitVerdict {
+  #refusal(key: string, limit: number, rule = this.#usual.rule): LimitVerdict {
     const status = { limit, remaining: 0, resetMs: 0, windowMs: 0 };
     const policy = "default";
     const decision: Decision = {

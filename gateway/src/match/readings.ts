@@ -15,8 +15,12 @@
  *   resolve consists of segments of the target. So each rule applies whose segments all occur in
  *   it.
  *
- * Both are linear in the length of the target. The second one may apply more rules than any server
- * would. Clients resolve ".." themselves, so this affects crafted targets only.
+ * A rule's segment that may be anything may also be one that the finest reading splits or drops. So
+ * a rule with such segments goes by the second fact wherever a target has more than one reading: it
+ * applies if all its literal segments occur in the target.
+ *
+ * All of this is linear in the length of the target. The second fact may apply more rules than any
+ * server would. Clients resolve ".." themselves, so this affects crafted targets only.
  */
 import { decode } from "./decode.ts";
 
@@ -60,7 +64,7 @@ const TOO_MANY_MARKS = /\p{M}{31,}/gu;
  * Returns the decoded and folded path of a target with only one reading; undefined for all others.
  */
 export function plainPath(target: string): string | undefined {
-  const whole = target.startsWith("/") ? target : withoutOrigin(target);
+  const whole = withoutOrigin(target);
   if (!whole.startsWith("/")) return undefined;
   const end = whole.indexOf("?");
   if (end >= 0 && CLIMBS.test(whole.slice(end))) return undefined;
@@ -70,6 +74,27 @@ export function plainPath(target: string): string | undefined {
   if (HIDDEN.test(path)) return undefined;
   const decoded = fold(decode(path));
   return HIDDEN.test(decoded) ? undefined : decoded;
+}
+
+/** Returns a target without its origin and its query, neither decoded nor folded. */
+export function pathOf(target: string): string {
+  const whole = withoutOrigin(target);
+  const end = whole.indexOf("?");
+  return end < 0 ? whole : whole.slice(0, end);
+}
+
+/**
+ * Whether an escape in a target hides a slash: to a router that splits a path before it decodes it,
+ * "/a%2fb" is one segment.
+ *
+ * @param plain the target's only reading
+ */
+export function hidesSlash(target: string, plain: string): boolean {
+  return target.includes("%") && slashes(pathOf(target)) !== slashes(plain);
+}
+
+function slashes(path: string): number {
+  return path.split("/").length;
 }
 
 /**
@@ -93,6 +118,17 @@ export function readTarget(target: string, known: ReadonlySet<string>): readonly
   // an escape ends a host for some
   if (!HOST.test(host) || ESCAPED_HOST.test(whole)) return partsOf(whole, path, known);
   return [segmentsOf(path), segmentsOf(path.slice(beginning.length))];
+}
+
+/**
+ * Returns the known segments that occur in any reading of a target.
+ *
+ * @param target see `readTarget`
+ * @param known the segments of all rules
+ */
+export function readParts(target: string, known: ReadonlySet<string>): Parts {
+  const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
+  return partsOf(whole, fold(decode(whole)), known);
 }
 
 /** Returns the only reading of a rule's own path, which contains nothing ambiguous. */

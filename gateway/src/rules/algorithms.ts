@@ -10,14 +10,28 @@ import {
   tokenBucket,
 } from "smooth-limiter";
 import { show } from "../ground/check.ts";
+import { calendarOf } from "./calendar.ts";
 import type { RuleNumbers } from "./rule.ts";
+
+/** The fields of a rule that not every algorithm knows. */
+export const ALGORITHM_FIELDS = [
+  "burst",
+  "nodelay",
+  "slack",
+  "buckets",
+  "align",
+  "timeZone",
+  "with",
+] as const;
+
+export type AlgorithmField = (typeof ALGORITHM_FIELDS)[number];
 
 /** An algorithm that rules may name. */
 export interface RuleAlgorithm {
   /** Other names for it. Case, spaces, "-" and "_" never matter. */
   readonly aliases?: readonly string[];
   /** The fields that a rule may contain besides its rate. Default: none. */
-  readonly fields?: readonly ("burst" | "nodelay" | "with")[];
+  readonly fields?: readonly AlgorithmField[];
   /**
    * Whether requests wait instead of being refused; requests that the policy cannot let wait are
    * refused. Default false.
@@ -67,20 +81,30 @@ export const ALGORITHMS: RuleAlgorithms = {
   },
   window: {
     aliases: ["W", "fixed window"],
-    policy: ({ rpu, periodMs }) => fixedWindow({ limit: rpu, windowMs: periodMs }),
+    fields: ["align", "timeZone"],
+    policy: (numbers) => {
+      const { rpu, periodMs, align = "epoch" } = numbers;
+      const calendar = calendarOf(numbers);
+      // each period of a calendar has a key of its own
+      return calendar === undefined
+        ? fixedWindow({ limit: rpu, windowMs: periodMs, align })
+        : fixedWindow({ limit: rpu, windowMs: calendar.longestMs, align: "first" });
+    },
   },
   "sliding window": {
     aliases: ["SW"],
-    policy: ({ rpu, periodMs }) => slidingWindow({ limit: rpu, windowMs: periodMs }),
+    fields: ["buckets"],
+    policy: ({ rpu, periodMs, buckets }) =>
+      slidingWindow({ limit: rpu, windowMs: periodMs, ...(buckets !== undefined && { buckets }) }),
   },
   "leaky bucket": {
     aliases: ["LB"],
-    fields: ["burst", "nodelay"],
+    fields: ["burst", "nodelay", "slack"],
     waits: true,
-    policy: ({ rpu, periodMs, burst, nodelay = 0 }) => {
+    policy: ({ rpu, periodMs, burst, nodelay = 0, slack = 0 }) => {
       const inLine = Math.floor((Math.min(LONGEST_LINE_MS, periodMs) * rpu) / periodMs);
       const permitsPerSecond = (rpu * 1000) / periodMs;
-      const bucket = leakyBucket({ permitsPerSecond, capacity: burst ?? inLine, nodelay });
+      const bucket = leakyBucket({ permitsPerSecond, capacity: burst ?? inLine, nodelay, slack });
       const [atOnce = 1, , , ...rest] = bucket.numbers;
       return limitedAt(bucket.algorithm.policy([atOnce, rpu, periodMs, ...rest]), [1]);
     },

@@ -7,7 +7,12 @@ import { Limiter, PermitsExceedCapacityError } from "smooth-limiter";
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../ground/check.ts";
 import { isThenable } from "../ground/maybe.ts";
-import { checkAlgorithms, type RuleAlgorithm } from "./algorithms.ts";
+import {
+  ALGORITHM_FIELDS,
+  type AlgorithmField,
+  checkAlgorithms,
+  type RuleAlgorithm,
+} from "./algorithms.ts";
 import { ObjectMistake, treeOf } from "./object-tree.ts";
 import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
@@ -32,7 +37,9 @@ const MOST_PROBLEMS = 20;
  *   either; at most 524 288 characters. Or the same as plain objects
  * @param options.source the name of the text or of the objects in messages
  * @param options.actors names of actors besides all, account and device
+ * @param options.actorKinds kinds of actors that take an argument, besides header and cookie
  * @param options.algorithms algorithms besides the built-in ones, by name
+ * @param options.costs names of functions that compute what a request costs
  * @returns the rules, in the order of the text; none for an empty list
  * @throws RulesError that lists what is wrong, with line and column, or with the path in the
  *   objects; TypeError on a bad argument
@@ -52,17 +59,21 @@ export function readRules(
       `rules must be the rules themselves, got a file's name ${show(rules)}: read the file first, or give createGateway fileSource(${show(rules)})`,
     );
   }
-  checkOptions("options", options, ["source", "actors", "algorithms"]);
-  const { source = "rules", actors = [], algorithms = {} } = options;
+  checkOptions("options", options, ["source", "actors", "actorKinds", "algorithms", "costs"]);
+  const { source = "rules", actors = [], actorKinds = [], algorithms = {}, costs = [] } = options;
   checkText("source", source);
-  if (!Array.isArray(actors)) {
-    throw new TypeError(`actors must be an array of names, got ${show(actors)}`);
+  for (const [name, list] of Object.entries({ actors, actorKinds, costs })) {
+    if (!Array.isArray(list)) {
+      throw new TypeError(`${name} must be an array of names, got ${show(list)}`);
+    }
+    for (const each of list) checkText(name, each);
   }
-  for (const actor of actors) checkText("actors", actor);
   checkAlgorithms(algorithms);
   const names: Names = {
     actors: [...BUILT_IN.actors, ...actors],
+    actorKinds: [...new Set([...BUILT_IN.actorKinds, ...actorKinds])],
     algorithms: { ...BUILT_IN.algorithms, ...algorithms },
+    costs,
   };
   return new Reader(rules, source, names).read();
 }
@@ -193,21 +204,33 @@ class Reader {
     this.#wrong(at, `${where}found ${what}, allowed: ${issue.message}`);
   }
 
-  #rules(document: YamlNode, base: readonly number[], { url, rules }: Entry): Rule[] {
-    return rules.flatMap((read, i) => {
+  #rules(document: YamlNode, base: readonly number[], entry: Entry): Rule[] {
+    const { url: urls, exact, except, host: hosts } = entry;
+    return entry.rules.flatMap((read, i) => {
       const at = nodeAt(document, [...base, "rules", i]).at;
       const { overrides = {}, exempt = [], name } = read;
+      // a quota without an end has no rate at which a bucket could be refilled
+      const { algo = read.unit === "ever" ? "window" : "token bucket" } = read;
       const methods = read.methods && [...new Set(read.methods)].sort();
       // V8 creates an object literal slowly if it goes on after a spread
       const rule: Rule = {
-        name: name ?? derivedName(url, methods, read),
-        url,
+        name: name ?? derivedName(entry, { ...read, algo }, methods),
+        url: urls[0] ?? "/",
+        urls,
+        exact,
+        except,
+        hosts,
         methods,
         actor: read.actor,
-        algo: read.algo,
+        whenActorMissing: read.whenActorMissing as Rule["whenActorMissing"],
+        algo,
         scope: read.scope as Rule["scope"],
         mode: read.mode as Rule["mode"],
-        cost: read.cost,
+        cost: read.cost.cost,
+        costs: read.cost.costs,
+        costBy: read.cost.costBy,
+        count: read.count as Rule["count"],
+        blockMs: read.block,
         limitKey: read.limitKey,
         overrides: Object.entries(overrides).map(
           ([value, other]): RuleOverride => ({
@@ -225,9 +248,7 @@ class Reader {
         if (wrong === undefined) return [];
         return "value" in each ? `override ${show(each.value)}: ${wrong}` : wrong;
       });
-      if (rule.limitKey !== undefined && rule.scope === "local") {
-        wrongs.push("found limitKey, which needs scope: global");
-      }
+      wrongs.push(...fieldProblems(rule));
       for (const wrong of wrongs) this.#wrong(at, wrong);
       return wrongs.length > 0 ? [] : [rule];
     });
@@ -280,13 +301,30 @@ class Reader {
   }
 }
 
+/** Returns which fields contradict one another. */
+function fieldProblems({ limitKey, scope, rpu, blockMs, mode }: Rule): string[] {
+  const wrongs: string[] = [];
+  if (limitKey !== undefined) {
+    if (scope === "local") wrongs.push("found limitKey, which needs scope: global");
+    if (rpu === 0) wrongs.push("found limitKey with rpu 0, allowed: rpu above 0");
+  }
+  if (blockMs !== undefined && mode === "shadow") {
+    wrongs.push("found block, which a rule with mode: shadow does not know");
+  }
+  return wrongs;
+}
+
 type ReadNumbers = Partial<Omit<RuleNumbers, "periodMs">> & Pick<RuleNumbers, "rpu" | "unit">;
 
 function numbersOf(
   read: { [Key in keyof ReadNumbers]: ReadNumbers[Key] | undefined },
 ): RuleNumbers {
   const { rpu, unit, units = 1, burst, nodelay, with: rest = {} } = read as ReadNumbers;
-  return { rpu, unit, units, periodMs: units * UNITS[unit], burst, nodelay, with: rest };
+  const { slack, buckets, align, timeZone } = read as ReadNumbers;
+  return {
+    ...{ rpu, unit, units, periodMs: units * UNITS[unit] },
+    ...{ burst, nodelay, slack, buckets, align, timeZone, with: rest },
+  };
 }
 
 function defined(fields: object): object {
@@ -296,19 +334,23 @@ function defined(fields: object): object {
 /** Returns why the algorithm cannot work with the numbers; undefined if it can. */
 function numbersProblem(
   numbers: RuleNumbers,
-  { algo, cost }: Rule,
+  { algo, cost: usual, costs }: Rule,
   { fields = [], policy }: RuleAlgorithm,
 ): string | undefined {
-  const given = {
-    burst: numbers.burst !== undefined,
-    nodelay: numbers.nodelay !== undefined,
-    with: Object.keys(numbers.with).length > 0,
-  };
-  for (const field of ["burst", "nodelay", "with"] as const) {
-    if (given[field] && !fields.includes(field)) {
+  const isGiven = (field: AlgorithmField) =>
+    field === "with" ? Object.keys(numbers.with).length > 0 : numbers[field] !== undefined;
+  for (const field of ALGORITHM_FIELDS) {
+    if (isGiven(field) && !fields.includes(field)) {
       return `found ${field}, which the algorithm ${show(algo)} does not know`;
     }
   }
+  const wrong = algo === "window" ? calendarProblem(numbers) : undefined;
+  if (wrong !== undefined) return wrong;
+  if (numbers.unit === "ever" && algo !== "window") {
+    return `found unit "ever", which needs algo: window, because nothing is refilled`;
+  }
+  if (numbers.rpu === 0) return undefined;
+  const cost = Math.max(usual, ...Object.values(costs));
   try {
     // peeks at the cost, because a cost above the policy's capacity is an error
     Limiter.create(policy(numbers)).peek(cost);
@@ -317,22 +359,38 @@ function numbersProblem(
     if (!(error instanceof PermitsExceedCapacityError)) {
       const { message } = error as Error;
       // a rule calls the capacity its burst
-      return given.burst ? message.replace(/^capacity /, "burst ") : message;
+      return isGiven("burst") ? message.replace(/^capacity /, "burst ") : message;
     }
     const { capacity } = error.facts;
     return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
   }
 }
 
+/** Returns why the windows cannot follow a calendar as the numbers say. */
+function calendarProblem({ unit, units, align, timeZone }: RuleNumbers): string | undefined {
+  const isDated = unit === "day" || unit === "month";
+  if (timeZone !== undefined && !isDated) {
+    return `found timeZone with unit ${show(unit)}, allowed: day, month`;
+  }
+  if (timeZone !== undefined && align === "first") {
+    return "found timeZone with align first, allowed: one of them";
+  }
+  const isOnCalendar = timeZone !== undefined || unit === "month" || unit === "ever";
+  if (!isOnCalendar || align === "first" || units === 1) return undefined;
+  return `found units ${units}, allowed: 1, because windows follow the calendar`;
+}
+
 /** Derives a name from what the rule applies to, not from its place in the file or its numbers. */
 function derivedName(
-  url: string,
+  { url, exact, host = [] }: Entry,
+  { actor, algo, count, units, unit }: Entry["rules"][number],
   methods: readonly string[] = [],
-  { actor, algo, units, unit }: Entry["rules"][number],
 ): string {
-  const path = encodeURI(url.replace(/\p{Surrogate}/gu, "\ufffd"));
+  const paths = url.map((each) => encodeURI(each.replace(/\p{Surrogate}/gu, "\ufffd")));
+  const where = `${exact ? "=" : ""}${paths.join(",")}`;
   const per = units === 1 ? unit : `${units} ${unit}`;
-  return [path, ...methods, printable(actor), `per ${per}`, printable(algo)].join(" ");
+  const who = [printable(actor), `per ${per}`, printable(algo ?? "")];
+  return [...host, where, ...methods, ...who, ...(count === "all" ? [] : [count])].join(" ");
 }
 
 /** Escapes, as in a URL, characters that header fields cannot contain. */

@@ -1,28 +1,56 @@
 /** Rules as plain data: the content of a file with all names in one spelling. */
 
-/** In ms. */
+/**
+ * In ms. A month is as long as the calendar says, and this is its average; a quota of unit "ever"
+ * is never refilled.
+ */
 export const UNITS = {
   second: 1000,
   minute: 60_000,
   hour: 3_600_000,
   day: 86_400_000,
+  month: 2_629_746_000,
+  ever: 1e12,
 } as const;
 
 export type Unit = keyof typeof UNITS;
 
+/** Where the windows of a fixed window begin. */
+export type Align = "epoch" | "first";
+
+export function isTimeZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** How much a rule lets through. */
 export interface RuleNumbers {
-  /** Requests per unit: permits in each `periodMs`. Above 0. */
+  /** Requests per unit: permits in each `periodMs`. 0 or more; 0 refuses every request. */
   readonly rpu: number;
   readonly unit: Unit;
   /** The number of units in a period. Above 0, default 1. */
   readonly units: number;
-  /** `units` of `unit`, ms. */
+  /** `units` of `unit`, ms; of months the average. */
   readonly periodMs: number;
   /** Undefined: the algorithm's own default. */
   readonly burst: number | undefined;
   /** For a leaky bucket: how many of the burst pass at once. Undefined: none. */
   readonly nodelay: number | true | undefined;
+  /** For a leaky bucket: how many unused permits may be made up for. Undefined: none. */
+  readonly slack: number | undefined;
+  /** For a sliding window: its parts. Undefined: the algorithm's own default. */
+  readonly buckets: number | undefined;
+  /**
+   * For a fixed window: whether windows lie on the clock's grid or begin with a request. Undefined:
+   * on the grid.
+   */
+  readonly align: Align | undefined;
+  /** For a fixed window of days or months: the zone in which they begin. Undefined: UTC. */
+  readonly timeZone: string | undefined;
   /** Further settings of a registered algorithm. */
   readonly with: Readonly<Record<string, unknown>>;
 }
@@ -39,19 +67,46 @@ export interface Rule extends RuleNumbers {
    * header fields and keys on Redis contain it. Printable ASCII.
    */
   readonly name: string;
-  /** The path to which the rule applies, with everything below it: "/" is everything. */
+  /**
+   * The path to which the rule applies, with everything below it: "/" is everything. If the rule
+   * applies to several paths, the first of `urls`.
+   */
   readonly url: string;
+  /** The paths to which the rule applies, which share one count. */
+  readonly urls: readonly string[];
+  /** Whether the rule applies to the paths only, and not to what is below them. */
+  readonly exact: boolean;
+  /** Paths to which the rule does not apply, nor to what is below them. */
+  readonly except: readonly string[];
+  /** The host names for which it applies, "*.example.com" for all subdomains; undefined: all. */
+  readonly hosts: readonly string[] | undefined;
   /** In capitals, in order; undefined: all. GET includes HEAD. */
   readonly methods: readonly string[] | undefined;
-  /** The actor by which requests are counted: "all", "account", "device" or a registered name. */
+  /**
+   * The actor by which requests are counted: "all", "account", "device", a registered name, or a
+   * kind with its argument, "header:x-tenant".
+   */
   readonly actor: string;
+  /** How a request is counted that has no value for the actor. Undefined: as the gateway says. */
+  readonly whenActorMissing: "device" | "shared" | "skip" | undefined;
   /** "token bucket", "window", "sliding window", "leaky bucket" or a registered name. */
   readonly algo: string;
   readonly scope: "local" | "global";
   /** "shadow": counted and reported, never refused. */
   readonly mode: "enforce" | "shadow";
-  /** Permits that a request takes. Above 0, default 1. */
+  /** Permits that a request takes, if `costs` or `costBy` do not say otherwise. Default 1. */
   readonly cost: number;
+  /** Permits by method, in capitals; 0: the rule does not apply. */
+  readonly costs: Readonly<Record<string, number>>;
+  /** The name of the gateway's function that computes the permits. */
+  readonly costBy: string | undefined;
+  /**
+   * Which requests stay counted when they have been answered: all, those with a status of 400 or
+   * more, or those with a lower one. The permits of others are given back then.
+   */
+  readonly count: "all" | "failures" | "successes";
+  /** How long an actor is refused once this rule has refused it, ms. Undefined: not at all. */
+  readonly blockMs: number | undefined;
   /**
    * For a global rule: a key on Redis in which operators keep its `rpu`. 0 lets nothing through; if
    * the key is absent or contains no limit, the rule's own `rpu` applies. Overrides keep their own

@@ -96,7 +96,7 @@ test("a client's own elements do not change what the proxies wrote", async () =>
   );
 });
 
-test("whatever an address claims to be, the key is short, or there is none", async () => {
+test("any claimed address gives a short key, or none", async () => {
   await fc.assert(
     fc.property(fc.oneof(hostile, fc.ipV6(), fc.ipV4Extended()), (text) => {
       const key = of(text);

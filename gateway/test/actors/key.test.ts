@@ -5,7 +5,7 @@ import { keyOf } from "../../src/actors/key.ts";
 
 const test = suite("keys of actors");
 
-test("here a short value is its own key, a long one is hashed", () => {
+test("in this process a short value is its own key, and a long one is hashed", () => {
   assert.is(keyOf("=ann", "local"), "=ann");
   assert.is(keyOf("x".repeat(64), "local"), "x".repeat(64));
   assert.match(keyOf("x".repeat(65), "local"), /^#[\w-]{43}$/);
@@ -18,7 +18,7 @@ test("in this process no value equals the key of another value", () => {
   assert.is.not(keyOf("#", "local"), "#");
 });
 
-test("on Redis all are hashed, well-formed or not, and no two are the same", async () => {
+test("on Redis all values are hashed, well-formed or not, and no two keys are the same", async () => {
   assert.match(keyOf("", "global"), /^#[\w-]{43}$/);
   const text = fc.string({ unit: "grapheme" });
   await fc.assert(

@@ -41,8 +41,8 @@ function screened(...outcomes: readonly PolicyOutcome[]): CheckResult {
   return { allowed: refusing.length === 0, retryMs, outcomes };
 }
 
-const write = (told: CheckResult, ...dialects: Dialect[]) =>
-  Object.fromEntries(fieldsOf(told, dialects));
+const write = (result: CheckResult, ...dialects: Dialect[]) =>
+  Object.fromEntries(fieldsOf(result, dialects));
 
 /** A list as plain data, read by a library that is not ours. */
 function list(field: string | undefined) {
@@ -53,11 +53,11 @@ function list(field: string | undefined) {
 }
 
 test("the current draft: lists of strings with parameters", () => {
-  const told = screened(
+  const result = screened(
     outcome({ name: 'the "big" \\ one', limit: 100, remaining: 41.9, resetMs: 1001 }),
     outcome({ name: "day", windowMs: 86_400_000, remaining: 0, resetMs: 500 }),
   );
-  const fields = write(told, "draft-11");
+  const fields = write(result, "draft-11");
   assert.equal(list(fields["RateLimit-Policy"]), [
     ['the "big" \\ one', { q: 100, w: 60 }],
     ["day", { q: 10, w: 86_400 }],
@@ -69,11 +69,11 @@ test("the current draft: lists of strings with parameters", () => {
 });
 
 test("for a refused request, t is when it would pass, not when the whole quota is back", () => {
-  const told = screened(
+  const result = screened(
     outcome({ allowed: false, remaining: 0, waitMs: 2500.001, resetMs: 60_000 }),
   );
-  assert.equal(list(write(told, "draft-11").RateLimit), [["r", { r: 0, t: 3 }]]);
-  const { RateLimit } = write(told, "draft-7");
+  assert.equal(list(write(result, "draft-11").RateLimit), [["r", { r: 0, t: 3 }]]);
+  const { RateLimit } = write(result, "draft-7");
   assert.equal(Object.fromEntries(parseDictionary(RateLimit ?? "")), {
     limit: [10, new Map()],
     remaining: [0, new Map()],
@@ -82,12 +82,12 @@ test("for a refused request, t is when it would pass, not when the whole quota i
 });
 
 test("drafts 6 and 7 report the binding rule, and list all policies", () => {
-  const told = screened(
+  const result = screened(
     outcome({ name: "a", remaining: 7, limit: 9 }),
     outcome({ name: "b", remaining: 2, limit: 4, windowMs: 1500, resetMs: 700 }),
     outcome({ name: "c", remaining: 3, limit: 3 }),
   );
-  const fields = write(told, "draft-6");
+  const fields = write(result, "draft-6");
   assert.equal(list(fields["RateLimit-Policy"]), [
     [9, { w: 60 }],
     [4, { w: 2 }],
@@ -116,12 +116,12 @@ test("X-RateLimit-Reset is an instant, of the epoch's seconds", () => {
 });
 
 test("fields count requests, not permits, where a request costs 5", () => {
-  const told = screened(outcome({ cost: 5, limit: 100, remaining: 24 }));
-  assert.equal(list(write(told, "draft-11")["RateLimit-Policy"]), [["r", { q: 20, w: 60 }]]);
-  assert.equal(list(write(told, "draft-11").RateLimit), [["r", { r: 4, t: 1 }]]);
+  const result = screened(outcome({ cost: 5, limit: 100, remaining: 24 }));
+  assert.equal(list(write(result, "draft-11")["RateLimit-Policy"]), [["r", { q: 20, w: 60 }]]);
+  assert.equal(list(write(result, "draft-11").RateLimit), [["r", { r: 4, t: 1 }]]);
 });
 
-test("a shadow is not shown", () => {
+test("the fields do not show shadow rules", () => {
   const shadow = outcome({ name: "s", mode: "shadow", allowed: false, remaining: 0, waitMs: 1e9 });
   assert.equal(write(screened(shadow), "draft-11"), {});
   const both = { ...screened(outcome({}), shadow), allowed: true, retryMs: 0 };
@@ -196,7 +196,7 @@ test("the fields of every verdict can be parsed, and no retry time is too early"
           );
           parseDictionary(write(verdict, "draft-7").RateLimit ?? "");
           if (verdict.allowed) continue;
-          // in as many seconds as the slowest of those that refuse says, it passes
+          // after the longest retry time of the refusing rules the request passes
           const seconds = limits.map(([, { t = 0 }], i) =>
             verdict.outcomes[i]?.allowed ? 0 : Number(t),
           );

@@ -31,7 +31,7 @@ const open = (tenant: Actor, options: Partial<GatewayOptions> = {}) =>
     ...options,
   });
 
-/** No instance of this realm's Promise, as those of other libraries. */
+/** Returns a promise that is not an instance of this realm's Promise. */
 const foreign = (outcome: string) => runInNewContext(`Promise.${outcome}`) as Promise<string>;
 
 const failing: Record<string, Actor> = {
@@ -83,16 +83,16 @@ for (const [what, actor] of Object.entries(failing)) {
 
 for (const [what, actor] of Object.entries(failing)) {
   test(`limitConnections: an actor that ${what} is reported, and its client still counts`, async () => {
-    const screen = limitConnections(2, { actor });
+    const checker = limitConnections(2, { actor });
     const reported: unknown[] = [];
     const enter = async (remoteAddress: string) => {
       const asked = { ...request("/", { remoteAddress }), onClose: () => {} };
-      return (await screen.check(asked, (error) => reported.push(error))).allowed;
+      return (await checker.check(asked, (error) => reported.push(error))).allowed;
     };
     const seen = [];
     for (let i = 0; i < 4; i++) seen.push(await enter("192.0.2.1"));
     assert.equal(seen, [true, true, false, false]);
-    assert.ok(await enter("192.0.2.2"), "other clients are not shut out");
+    assert.ok(await enter("192.0.2.2"), "other clients can still enter");
     assert.is(reported.length, 5);
   });
 }
@@ -100,11 +100,11 @@ for (const [what, actor] of Object.entries(failing)) {
 test("limitConnections: an actor that never settles has failed after actorTimeoutMs", async () => {
   const clock = new FakeClock();
   const actor = () => new Promise<string>(() => {});
-  const screen = limitConnections(1, { actor, actorTimeoutMs: 300, clock });
+  const checker = limitConnections(1, { actor, actorTimeoutMs: 300, clock });
   const reported: string[] = [];
   const asked = { ...request("/"), onClose: () => {} };
   const checked = Promise.all(
-    [1, 2].map(() => screen.check(asked, (error) => reported.push((error as Error).name))),
+    [1, 2].map(() => checker.check(asked, (error) => reported.push((error as Error).name))),
   );
   await clock.advance(300);
   assert.equal(
@@ -226,7 +226,7 @@ test("the request that an actor is given works when it is destructured", async (
   }
 });
 
-test("values of any length are counted apart, in memory that does not grow with them", async () => {
+test("values of any length are counted separately, in memory that does not grow with their length", async () => {
   const gateway = await open(({ header }) => header("x-tenant"));
   const huge = "x".repeat(1_000_000);
   const actors = [`${huge}a`, `${huge}b`, "\u0000", "\ud800", "__proto__"];

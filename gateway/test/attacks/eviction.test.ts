@@ -47,7 +47,7 @@ interface Table {
   readonly keyed: KeyedLimiter;
   readonly clock: FakeClock;
   use(key: string, times: number): void;
-  /** Whether what the key used is still known. */
+  /** Returns whether the key's usage is still known, and forgets it. */
   knows(key: string): boolean;
   flood(count: number): Promise<void>;
 }
@@ -62,7 +62,7 @@ function table(policy: Policies, maxKeys: number): Table {
     use(key, times) {
       keyed.for(key).charge(times);
     },
-    // a key that is forgotten has nothing to forget
+    // forget() returns false for an unknown key
     knows: (key) => keyed.forget(key),
     async flood(count) {
       for (let i = 0; i < count; i++) {
@@ -75,7 +75,7 @@ function table(policy: Policies, maxKeys: number): Table {
 }
 
 for (const [name, policy] of Object.entries(policies)) {
-  test(`${name}: the key that has used most survives a flood, wherever it stands`, async () => {
+  test(`${name}: the key that has used most survives a flood, at any position`, async () => {
     for (const place of [0, 1, 63, 64, 250, 499]) {
       const { use, knows, flood, keyed } = table(policy, 500);
       for (let i = 0; i < 500; i++) use(`${i}`, i === place ? 9 : 1);

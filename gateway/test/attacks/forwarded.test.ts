@@ -51,7 +51,7 @@ test("an element that names two addresses, or is malformed, names none", () => {
   }
 });
 
-test("a port, obfuscated or not, brackets and zones make no other client", () => {
+test("ports (obfuscated or not), brackets and zones do not make another client", () => {
   const actor = fromAddress({ ipv6Prefix: 128 });
   const of = (remoteAddress: string) => actor(request("/", { remoteAddress }));
   assert.is(forwarded('for="1.2.3.4:80"'), "1.2.3.4");
@@ -104,12 +104,12 @@ test("the work for a field is linear in its length, whatever it holds", () => {
       const actor = fromAddress({ trustedProxies: proxies });
       actor(request("/", { headers: { "x-forwarded-for": long } }));
     }
-    // quadratic it would take minutes
+    // quadratic work would take minutes
     assert.ok(process.cpuUsage().user - start < 5e6, JSON.stringify(unit));
   }
 });
 
-test("X-Forwarded-For has no quotes: they hide no comma", () => {
+test("quotes in X-Forwarded-For do not hide a comma", () => {
   const actor = fromAddress({ trustedProxies: 2 });
   const of = (list: string) => actor(request("/", { headers: { "x-forwarded-for": list } }));
   assert.is(of('"6.6.6.6, 1.2.3.4, 5.6.7.8"'), "1.2.3.4");
@@ -130,7 +130,7 @@ const passed = async (options: AddressOptions, address: (i: number) => string) =
   return count;
 };
 
-test("the networks of an IPv6 customer are one client: of a /56 by default, of others as asked", async () => {
+test("the networks of an IPv6 customer are one client: a /56 by default, another prefix by option", async () => {
   const within = (i: number) => `2001:db8:1:${i.toString(16)}::1`;
   assert.is(await passed({}, within), 256, "a /48 is 256 networks");
   assert.is(await passed({ ipv6Prefix: 48 }, within), 1);
@@ -159,7 +159,7 @@ test("each prefix keeps its number of bits, and its keys are distinct texts", ()
   assert.is(of(64, "fe80::1%eth0"), "fe80:0:0:0::/64");
 });
 
-test("the prefix belongs to the default device, or to yours", async () => {
+test("the prefix applies to the default device, or to your own device actor", async () => {
   const rules = readRules("[]");
   for (const [options, message] of [
     [{ ipv6Prefix: 0 }, /ipv6Prefix must be a whole number from 1 to 128, got 0/],

@@ -1,4 +1,4 @@
-/** Attacks on the lines: a request whose client has gone leaves them, and those behind it move up. */
+/** Attacks on the queues: a request whose client has gone leaves its queue, and the requests behind it move up. */
 import { createServer, type RequestListener } from "node:http";
 import { createServer as createHttp2Server } from "node:http2";
 import type { AddressInfo } from "node:net";
@@ -29,7 +29,7 @@ import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/ser
 
 const GONE = 45;
 
-/** A line in which one request goes every 200 ms. */
+/** Creates a gateway with a queue from which one request goes every 200 ms. */
 async function line(clock: FakeClock, visitor: Actor = () => "me"): Promise<Gateway> {
   const rules = readRules(
     "url: /\nrules: [{ actor: visitor, unit: second, rpu: 5, algo: LB, burst: 100 }]",
@@ -41,9 +41,9 @@ async function line(clock: FakeClock, visitor: Actor = () => "me"): Promise<Gate
 interface Attack {
   readonly server: Running;
   readonly clock: FakeClock;
-  /** How many requests have come to the line. */
+  /** The number of requests that have reached the queue. */
   readonly asked: () => number;
-  /** Lets an asynchronous actor answer. */
+  /** Resolves the asynchronous actors. */
   readonly open: () => void;
 }
 
@@ -71,7 +71,7 @@ async function attacked(
   }
 }
 
-/** The next client waits for the one turn that was used, and for no request that has gone. */
+/** Checks that the next client waits only for the one request that was served, not for those whose client has gone. */
 async function nextClientGoes({ server, clock, asked }: Attack, isFirst: boolean): Promise<void> {
   const before = asked();
   const served = server.served();
@@ -79,10 +79,10 @@ async function nextClientGoes({ server, clock, asked }: Attack, isFirst: boolean
   socket.write(textOf({}));
   await until("the next client has come", () => asked() === before + 1);
   await sleep(5);
-  if (!isFirst) assert.is(received(), "", "one turn was used");
+  if (!isFirst) assert.is(received(), "", "it waits for the request that was served");
   await clock.advance(200);
   await until("the next client is answered", () => received().startsWith("HTTP/1.1 200"));
-  assert.is(server.served(), served + 1, "nothing is served that has gone");
+  assert.is(server.served(), served + 1, "no request is served whose client has gone");
   socket.destroy();
 }
 
@@ -96,10 +96,10 @@ async function nextStreamGoes({ server, clock, asked }: Attack, isFirst: boolean
   });
   await until("the next client has come", () => asked() === before + 1);
   await sleep(5);
-  if (!isFirst) assert.is(status, undefined, "one turn was used");
+  if (!isFirst) assert.is(status, undefined, "it waits for the request that was served");
   await clock.advance(200);
   await until("the next client is answered", () => status === 200);
-  assert.is(server.served(), served + 1, "nothing is served that has gone");
+  assert.is(server.served(), served + 1, "no request is served whose client has gone");
   session.destroy();
 }
 
@@ -121,7 +121,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   test("a client leaves while an asynchronous actor runs", () =>
     attacked(host, true, async (attack) => {
       const socket = await pipeline(attack.server, GONE);
-      await until("all have been asked about", () => attack.asked() === GONE);
+      await until("all actors run", () => attack.asked() === GONE);
       socket.destroy();
       await allGone(attack.server.server);
       attack.open();
@@ -130,7 +130,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
       await nextClientGoes(attack, true);
     }));
 
-  test("uploads are broken off", () =>
+  test("clients break off their uploads", () =>
     attacked(host, false, async (attack) => {
       const fields = "Content-Type: text/plain\r\nContent-Length: 1000\r\n";
       const asked = { method: "POST", fields, body: "hello" };
@@ -182,7 +182,7 @@ test("a client leaves before the check begins: neither counted nor served", asyn
     served += 1;
   });
   let late = 0;
-  /** An authentication that takes its time, say. */
+  /** Calls the gateway late, like a slow authentication before it. */
   const slow: RequestListener = (req, res) => {
     late += 1;
     void sleep(100).then(() => {
@@ -204,7 +204,7 @@ test("a client leaves before the check begins: neither counted nor served", asyn
   assert.equal([asked, served], [0, 0]);
 });
 
-test("a request that something else has answered leaves the line", () =>
+test("a request that other code has answered leaves the queue", () =>
   attacked(
     async (gateway) => {
       let served = 0;

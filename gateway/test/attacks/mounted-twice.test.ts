@@ -23,70 +23,70 @@ import {
 const test = suite("a filter mounted twice");
 
 /** Two filters, the first of which is mounted twice. */
-type App = (screen: Checker, other: Checker) => RequestListener | Promise<RequestListener>;
+type App = (checker: Checker, other: Checker) => RequestListener | Promise<RequestListener>;
 
 const APPS: Readonly<Record<string, App>> = {
-  "node:http": (screen, other) =>
+  "node:http": (checker, other) =>
     nodeGateway(
-      screen,
+      checker,
       nodeGateway(
         other,
-        nodeGateway(screen, (_, res) => res.end("hello")),
+        nodeGateway(checker, (_, res) => res.end("hello")),
       ),
     ),
-  "Express, on the application and on a router": (screen, other) => {
+  "Express, on the application and on a router": (checker, other) => {
     const router = express.Router();
-    router.use(expressGateway(screen), (_, res) => void res.send("hello"));
+    router.use(expressGateway(checker), (_, res) => void res.send("hello"));
     return express()
-      .use(expressGateway(screen), expressGateway(other))
+      .use(expressGateway(checker), expressGateway(other))
       .use("/hello", router) as RequestListener;
   },
-  "Express in Node's": (screen, other) =>
+  "Express inside nodeGateway": (checker, other) =>
     nodeGateway(
-      screen,
-      express().use(expressGateway(other), expressGateway(screen), (_, res) => {
+      checker,
+      express().use(expressGateway(other), expressGateway(checker), (_, res) => {
         res.send("hello");
       }) as RequestListener,
     ),
-  Fastify: async (screen, other) => {
+  Fastify: async (checker, other) => {
     const app = fastify();
-    await app.register(fastifyGateway, { gateway: screen });
+    await app.register(fastifyGateway, { gateway: checker });
     await app.register(fastifyGateway, { gateway: other });
-    await app.register(fastifyGateway, { gateway: screen });
+    await app.register(fastifyGateway, { gateway: checker });
     app.get("/hello", () => "hello");
     await app.ready();
     return app.routing.bind(app);
   },
-  Koa: (screen, other) => {
+  Koa: (checker, other) => {
     const app = new Koa();
-    app.use(koaGateway(screen)).use(koaGateway(other)).use(koaGateway(screen));
+    app.use(koaGateway(checker)).use(koaGateway(other)).use(koaGateway(checker));
     app.use((context) => {
       context.body = "hello";
     });
     return app.callback();
   },
-  Hono: (screen, other) => {
-    const inner = new Hono().use(honoGateway(screen));
+  Hono: (checker, other) => {
+    const inner = new Hono().use(honoGateway(checker));
     inner.get("/", (context) => context.text("hello"));
-    const app = new Hono().use(honoGateway(screen), honoGateway(other));
+    const app = new Hono().use(honoGateway(checker), honoGateway(other));
     app.route("/hello", inner);
     return getRequestListener(app.fetch);
   },
-  fetch: (screen, other) => {
-    const inner = fetchGateway(screen, (_: Request, __: unknown) => new Response("hello"));
-    return getRequestListener(fetchGateway(screen, fetchGateway(other, inner)));
+  fetch: (checker, other) => {
+    const inner = fetchGateway(checker, (_: Request, __: unknown) => new Response("hello"));
+    return getRequestListener(fetchGateway(checker, fetchGateway(other, inner)));
   },
 };
 
-/** Counts what it is asked. */
-function counting(isLate: boolean): { screen: Checker; asked: () => number } {
+/** Returns a filter that counts its calls. */
+function counting(isLate: boolean): { checker: Checker; asked: () => number } {
   let asked = 0;
   const check = () => {
     asked += 1;
     const passed = { allowed: true, retryMs: 0, outcomes: [] };
     return isLate ? Promise.resolve(passed) : passed;
   };
-  return { screen: { check }, asked: () => asked };
+  return { checker: { check }, asked: () => asked };
 }
 
 async function statuses(listener: RequestListener, count: number): Promise<number[]> {
@@ -108,7 +108,7 @@ for (const [name, app] of Object.entries(APPS)) {
   test(`${name}: once for each filter and request`, async () => {
     for (const isLate of [false, true]) {
       const [one, other] = [counting(isLate), counting(isLate)];
-      const listener = await app(one.screen, other.screen);
+      const listener = await app(one.checker, other.checker);
       assert.equal(await statuses(listener, 3), [200, 200, 200]);
       assert.equal([one.asked(), other.asked()], [3, 3]);
     }
@@ -121,10 +121,10 @@ for (const [name, app] of Object.entries(APPS)) {
 }
 
 test("a request that is handled again at another URL is counted there", () => {
-  const { screen, asked } = counting(false);
+  const { checker, asked } = counting(false);
   const app = new Hono();
-  app.use(honoGateway(screen));
-  const listener = nodeGateway(screen, () => {});
+  app.use(honoGateway(checker));
+  const listener = nodeGateway(checker, () => {});
   const request = { url: "/batch", method: "POST", headers: {}, socket: {} };
   const response = { headersSent: false, closed: false, once: () => {} } as never;
   listener(request, response);

@@ -38,10 +38,10 @@ const PROBE: GatewayRequest = {
   header: () => undefined,
 };
 
-/** How many places are free. */
-function freeOf(screen: Checker): number {
+/** Returns the number of free places: takes all of them and frees them again. */
+function freeOf(checker: Checker): number {
   const leave: (() => void)[] = [];
-  const enter = () => screen.check({ ...PROBE, onClose: (over) => void leave.push(over) });
+  const enter = () => checker.check({ ...PROBE, onClose: (over) => void leave.push(over) });
   while ((enter() as CheckResult).allowed);
   for (const go of leave) go();
   return leave.length;
@@ -53,11 +53,11 @@ const never = () => new Promise<void>(() => {});
 
 async function serving(
   host: Host,
-  screen: Checker,
+  checker: Checker,
   work: () => Promise<void>,
   attack: (server: Running) => Promise<void>,
 ): Promise<void> {
-  const server = await host(screen, {}, work);
+  const server = await host(checker, {}, work);
   try {
     await attack(server);
   } finally {
@@ -65,8 +65,8 @@ async function serving(
   }
 }
 
-/** A filter whose actor is found only when the gate opens. */
-function gated(): { screen: Checker; asked: () => number; open: () => void; places: Checker } {
+/** Returns a filter whose checks wait until `open` is called. */
+function gated(): { checker: Checker; asked: () => number; open: () => void; places: Checker } {
   let asked = 0;
   let open = () => {};
   const gate = new Promise<void>((resolve) => {
@@ -78,7 +78,7 @@ function gated(): { screen: Checker; asked: () => number; open: () => void; plac
     await gate;
     return inner.check(request);
   };
-  return { screen: { check }, asked: () => asked, open, places: inner };
+  return { checker: { check }, asked: () => asked, open, places: inner };
 }
 
 for (const [name, host] of Object.entries(HOSTS)) {
@@ -86,40 +86,40 @@ for (const [name, host] of Object.entries(HOSTS)) {
 
   for (const [how, leave] of Object.entries(LEAVES)) {
     test(`a client pipelines as many requests as there are places and ${how}`, async () => {
-      const screen = places();
-      await serving(host, screen, never, async (server) => {
+      const checker = places();
+      await serving(host, checker, never, async (server) => {
         const socket = await pipeline(server, PLACES);
-        await until("all places are taken", () => freeOf(screen) === 0);
+        await until("all places are taken", () => freeOf(checker) === 0);
         leave(socket);
-        await until("all places are free", () => freeOf(screen) === PLACES);
+        await until("all places are free", () => freeOf(checker) === PLACES);
       });
     });
   }
 
-  test("the answers behind the head of a pipeline are ready when the client closes", async () => {
-    const screen = places();
+  test("the first request of a pipeline still runs, the later ones have answers, and the client closes", async () => {
+    const checker = places();
     let isFirst = true;
     const work = () => {
       const isHead = isFirst;
       isFirst = false;
       return isHead ? never() : Promise.resolve();
     };
-    await serving(host, screen, work, async (server) => {
+    await serving(host, checker, work, async (server) => {
       const socket = await pipeline(server, PLACES);
       await until("all were served", () => server.served() === PLACES);
       socket.destroy();
-      await until("all places are free", () => freeOf(screen) === PLACES);
+      await until("all places are free", () => freeOf(checker) === PLACES);
     });
   });
 
   test("pipelined uploads whose bodies were read, and a close", async () => {
-    const screen = places();
-    await serving(host, screen, never, async (server) => {
+    const checker = places();
+    await serving(host, checker, never, async (server) => {
       const fields = "Content-Type: text/plain\r\nContent-Length: 5\r\n";
       const socket = await pipeline(server, 5, { method: "POST", fields, body: "hello" });
-      await until("five places are taken", () => freeOf(screen) === PLACES - 5);
+      await until("five places are taken", () => freeOf(checker) === PLACES - 5);
       socket.destroy();
-      await until("all places are free", () => freeOf(screen) === PLACES);
+      await until("all places are free", () => freeOf(checker) === PLACES);
     });
   });
 
@@ -129,20 +129,20 @@ for (const [name, host] of Object.entries(HOSTS)) {
       "Content-Type: text/plain\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n",
   })) {
     test(what, async () => {
-      const screen = places();
-      await serving(host, screen, never, async (server) => {
+      const checker = places();
+      await serving(host, checker, never, async (server) => {
         const body = what.includes("broken") ? "hello" : "";
         const socket = await pipeline(server, 1, { method: "POST", fields, body });
-        await until("a place is taken", () => freeOf(screen) === PLACES - 1);
+        await until("a place is taken", () => freeOf(checker) === PLACES - 1);
         socket.destroy();
-        await until("all places are free", () => freeOf(screen) === PLACES);
+        await until("all places are free", () => freeOf(checker) === PLACES);
       });
     });
   }
 
-  test("clients leave while an asynchronous actor runs: no place, and no work for them", async () => {
-    const { screen, asked, open, places } = gated();
-    await serving(host, screen, never, async (server) => {
+  test("clients that leave while an asynchronous actor runs take no place and cause no work", async () => {
+    const { checker, asked, open, places } = gated();
+    await serving(host, checker, never, async (server) => {
       const socket = await pipeline(server, PLACES);
       await until("all were asked about", () => asked() === PLACES);
       socket.destroy();
@@ -154,33 +154,33 @@ for (const [name, host] of Object.entries(HOSTS)) {
   });
 
   test("HEAD, errors and many requests on one socket leave no place taken", async () => {
-    const screen = places(1);
+    const checker = places(1);
     await serving(
       host,
-      screen,
+      checker,
       async () => {},
       async (server) => {
         const hello = Array<number>(4).fill(200);
         assert.equal(await oneByOne(server, 4, { method: "HEAD" }), hello);
         assert.equal(await oneByOne(server, 4, {}), hello);
         assert.equal(await oneByOne(server, 4, { path: "/bad" }), Array<number>(4).fill(500));
-        assert.is(freeOf(screen), 1);
+        assert.is(freeOf(checker), 1);
       },
     );
   });
 
-  test("an open socket without a request takes no place, a request without an answer keeps it", async () => {
-    const screen = places();
-    await serving(host, screen, never, async (server) => {
+  test("an open socket without a request takes no place, and a request without an answer keeps its place", async () => {
+    const checker = places();
+    await serving(host, checker, never, async (server) => {
       const { socket } = await dial(server);
       socket.write(textOf({}));
-      await until("a place is taken", () => freeOf(screen) === PLACES - 1);
+      await until("a place is taken", () => freeOf(checker) === PLACES - 1);
       const idle = await dial(server);
       await sleep(20);
-      assert.is(freeOf(screen), PLACES - 1);
+      assert.is(freeOf(checker), PLACES - 1);
       socket.destroy();
       idle.socket.destroy();
-      await until("all places are free", () => freeOf(screen) === PLACES);
+      await until("all places are free", () => freeOf(checker) === PLACES);
     });
   });
 
@@ -196,20 +196,20 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
       uploads: { method: "POST", body: "h" },
     })) {
       test(`a client opens ${what} for all places and ${how}`, async () => {
-        const screen = places();
-        await serving(host, screen, never, async (server) => {
+        const checker = places();
+        await serving(host, checker, never, async (server) => {
           const client = await openStreams(server, PLACES, asked);
-          await until("all places are taken", () => freeOf(screen) === 0);
+          await until("all places are taken", () => freeOf(checker) === 0);
           leave(client);
-          await until("all places are free", () => freeOf(screen) === PLACES);
+          await until("all places are free", () => freeOf(checker) === PLACES);
           client.session.destroy();
         });
       });
     }
 
     test(`a client ${how} while an asynchronous actor runs: no place, and no work`, async () => {
-      const { screen, asked, open, places } = gated();
-      await serving(host, screen, never, async (server) => {
+      const { checker, asked, open, places } = gated();
+      await serving(host, checker, never, async (server) => {
         const client = await openStreams(server, PLACES);
         await until("all were asked about", () => asked() === PLACES);
         leave(client);
@@ -223,17 +223,17 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
   }
 
   test("HEAD, errors and many streams of one session leave no place taken", async () => {
-    const screen = places(1);
+    const checker = places(1);
     await serving(
       host,
-      screen,
+      checker,
       async () => {},
       async (server) => {
         const hello = Array<number>(4).fill(200);
         assert.equal(await oneByOne2(server, 4, { method: "HEAD" }), hello);
         assert.equal(await oneByOne2(server, 4, {}), hello);
         assert.equal(await oneByOne2(server, 4, { path: "/bad" }), Array<number>(4).fill(500));
-        await until("the place is free", () => freeOf(screen) === 1);
+        await until("the place is free", () => freeOf(checker) === 1);
       },
     );
   });
@@ -245,40 +245,40 @@ const test = suite("places where the server reports little");
 
 const URL_ = "http://localhost/hello";
 
-test("HEAD: nothing ever reads the body that the handler answered", async () => {
-  const screen = places(1);
-  const handle = fetchGateway(screen, () => new Response("hello"));
+test("HEAD: the body of the handler's answer is never read", async () => {
+  const checker = places(1);
+  const handle = fetchGateway(checker, () => new Response("hello"));
   const app = new Hono();
-  app.use(honoGateway(screen));
+  app.use(honoGateway(checker));
   app.get("/hello", (context) => context.text("hello"));
   for (let i = 0; i < 3; i++) {
     assert.is((await handle(new Request(URL_, { method: "HEAD" }))).status, 200);
     assert.is((await app.request(URL_, { method: "HEAD" })).status, 200);
   }
-  assert.is(freeOf(screen), 1);
+  assert.is(freeOf(checker), 1);
 });
 
 test("a body that is never read keeps its place for at most maxAgeMs", async () => {
   const clock = new FakeClock();
-  const screen = limitConnections(2, { actor: () => "me", maxAgeMs: 1000, clock });
-  const handle = fetchGateway(screen, () => new Response("hello"));
+  const checker = limitConnections(2, { actor: () => "me", maxAgeMs: 1000, clock });
+  const handle = fetchGateway(checker, () => new Response("hello"));
   await handle(new Request(URL_));
   await clock.advance(600);
   const late = await handle(new Request(URL_));
   assert.is((await handle(new Request(URL_))).status, 429);
   await clock.advance(400);
-  assert.is(freeOf(screen), 1, "the first is too old, the second is not");
+  assert.is(freeOf(checker), 1, "the first is too old, the second is not");
   await late.text();
-  assert.is(freeOf(screen), 2, "the end of an answer still counts");
+  assert.is(freeOf(checker), 2, "the end of an answer still counts");
   await clock.advance(10_000);
-  assert.is(freeOf(screen), 2);
+  assert.is(freeOf(checker), 2);
 });
 
 test("a request that ends after its place has lapsed frees no second place", async () => {
   const clock = new FakeClock();
-  const screen = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
+  const checker = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
   const overs: (() => void)[] = [];
-  const enter = () => screen.check({ ...PROBE, onClose: (over) => void overs.push(over) });
+  const enter = () => checker.check({ ...PROBE, onClose: (over) => void overs.push(over) });
   assert.ok((enter() as CheckResult).allowed);
   await clock.advance(1000);
   assert.ok((enter() as CheckResult).allowed);
@@ -287,10 +287,10 @@ test("a request that ends after its place has lapsed frees no second place", asy
   assert.not((enter() as CheckResult).allowed);
 });
 
-test("a server that reports no end at all: counted for maxAgeMs, and not without one", async () => {
+test("on a server that never reports the end of a request, it counts for maxAgeMs; without maxAgeMs it does not count", async () => {
   const clock = new FakeClock();
   const aged = limitConnections(1, { actor: () => "me", maxAgeMs: 1000, clock });
-  const passes = (screen: Checker) => (screen.check(PROBE) as CheckResult).allowed;
+  const passes = (checker: Checker) => (checker.check(PROBE) as CheckResult).allowed;
   assert.equal([passes(aged), passes(aged)], [true, false]);
   await clock.advance(999);
   assert.not(passes(aged));
@@ -304,9 +304,9 @@ test("a server that reports no end at all: counted for maxAgeMs, and not without
 });
 
 test("the signal aborts while an asynchronous actor runs: no place, and no work", async () => {
-  const { screen, open, places } = gated();
+  const { checker, open, places } = gated();
   let served = 0;
-  const handle = fetchGateway(screen, () => {
+  const handle = fetchGateway(checker, () => {
     served += 1;
     return new Response("hello");
   });
@@ -318,7 +318,7 @@ test("the signal aborts while an asynchronous actor runs: no place, and no work"
 });
 
 test("a platform that imitates Node's requests without a socket", () => {
-  const screen = places(1);
+  const checker = places(1);
   let end = () => {};
   const once = (_: "close", listener: () => void) => {
     end = listener;
@@ -331,18 +331,18 @@ test("a platform that imitates Node's requests without a socket", () => {
     setHeader: () => {},
   };
   let served = 0;
-  const listener = nodeGateway(screen, () => {
+  const listener = nodeGateway(checker, () => {
     served += 1;
   });
   listener({ headers: {} }, { ...response, end: () => {} });
-  assert.equal([served, freeOf(screen)], [1, 0]);
+  assert.equal([served, freeOf(checker)], [1, 0]);
   end();
-  assert.is(freeOf(screen), 1);
+  assert.is(freeOf(checker), 1);
 });
 
 test("on Deno the platform reports the end, whether the body is read or not", async () => {
-  const screen = places(2);
-  const handle = fetchGateway(screen, (_: Request, __: unknown) => new Response("hello"));
+  const checker = places(2);
+  const handle = fetchGateway(checker, (_: Request, __: unknown) => new Response("hello"));
   let complete = () => {};
   const completed = new Promise<void>((resolve) => {
     complete = resolve;
@@ -351,10 +351,10 @@ test("on Deno the platform reports the end, whether the body is read or not", as
   const broken = handle(new Request(URL_), { completed: Promise.reject(new Error("gone")) });
   assert.is((await broken).status, 200);
   await sleep(1);
-  assert.is(freeOf(screen), 1);
+  assert.is(freeOf(checker), 1);
   complete();
   await sleep(1);
-  assert.is(freeOf(screen), 2);
+  assert.is(freeOf(checker), 2);
 });
 
 test.run();

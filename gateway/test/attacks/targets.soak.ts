@@ -5,7 +5,7 @@ import { openServers, send } from "../support/http/target-servers.ts";
 
 const test = suite("5000 request targets on real servers", { timeoutMs: 900_000 });
 
-/** Of the day, so that each run tries others; SEED repeats one. */
+/** Depends on the time, so that each run tries other targets. SEED repeats a run. */
 const seed = Number(process.env.SEED ?? Date.now() % 2 ** 32);
 const COUNT = 5000;
 const AT_ONCE = 16;

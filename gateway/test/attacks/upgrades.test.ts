@@ -35,7 +35,7 @@ const twice = () =>
 const line = (clock: FakeClock) =>
   open("url: /\nrules: [{ actor: all, unit: second, rpu: 5, algo: LB, burst: 100 }]", clock);
 
-/** Accepts an upgrade, and answers with what it gets. */
+/** Accepts an upgrade, and sends back the bytes that it receives. */
 function echo(_: IncomingMessage, socket: Socket, head: Buffer): void {
   socket.write(`${SWITCHED}Switching Protocols\r\n\r\n`);
   socket.write(head);
@@ -50,14 +50,14 @@ interface Listening {
 }
 
 async function upgrading(
-  screen: Checker,
+  checker: Checker,
   attack: (listening: Listening) => Promise<void>,
   options: HostOptions = {},
 ): Promise<void> {
   const server = createServer().listen(0, "127.0.0.1");
   let upgraded = 0;
   const listener = upgradeGateway(
-    screen,
+    checker,
     (req: IncomingMessage, socket: Socket, head) => {
       upgraded += 1;
       echo(req, socket, head);
@@ -77,7 +77,7 @@ async function upgrading(
   }
 }
 
-/** A client that asks for an upgrade, or for a tunnel. */
+/** Sends a request for an upgrade or a tunnel. @returns the client */
 async function ask(listening: { url: string }, asked: Parameters<typeof textOf>[0] = UPGRADE) {
   const client = await dial(listening);
   let isClosed = false;
@@ -91,7 +91,7 @@ async function ask(listening: { url: string }, asked: Parameters<typeof textOf>[
 for (const [name, host] of Object.entries(HOSTS)) {
   const test = suite(`upgrades, ${name}`);
 
-  test("upgrades count with the requests that the same gateway sees", async () => {
+  test("upgrades and requests to the same gateway count together", async () => {
     const gateway = await twice();
     const running = await host(gateway);
     running.server.on("upgrade", upgradeGateway(gateway, echo));
@@ -117,9 +117,9 @@ for (const [name, host] of Object.entries(HOSTS)) {
 const test = suite("upgrades");
 
 test("a refused upgrade gets the answer of a refused request, and its socket is closed", async () => {
-  const screen: Checker = { check: () => ({ allowed: false, retryMs: 2000, outcomes: [] }) };
+  const checker: Checker = { check: () => ({ allowed: false, retryMs: 2000, outcomes: [] }) };
   for (const asked of [UPGRADE, { method: "CONNECT", path: "example.com:443" }]) {
-    await upgrading(screen, async (listening) => {
+    await upgrading(checker, async (listening) => {
       const { received, isClosed } = await ask(listening, asked);
       await until("the server has closed", isClosed);
       const [head = "", body = ""] = received().split("\r\n\r\n");
@@ -134,7 +134,7 @@ test("a refused upgrade gets the answer of a refused request, and its socket is 
   }
 });
 
-test("a refused client that keeps its side open does not keep its socket", async () => {
+test("the socket of a refused client is closed even if the client keeps its side open", async () => {
   await upgrading(limitConnections(1), async ({ url, server }) => {
     const port = Number(new URL(url).port);
     const open = () =>
@@ -151,7 +151,7 @@ test("a refused client that keeps its side open does not keep its socket", async
   });
 });
 
-test("CONNECT meets the rules of /", async () => {
+test("the rules of / apply to CONNECT", async () => {
   await upgrading(await twice(), async (listening) => {
     const tunnel = { method: "CONNECT", path: "example.com:443" };
     for (const status of [101, 101, 429]) {
@@ -200,7 +200,7 @@ for (const [how, leave] of Object.entries(LEAVES)) {
   });
 }
 
-test("what a client sends while it waits reaches the handler, and is bounded", async () => {
+test("bytes that a client sends while it waits reach the handler, and are bounded", async () => {
   const clock = new FakeClock();
   const gateway = await line(clock);
   await upgrading(gateway, async (listening) => {
@@ -220,7 +220,7 @@ test("what a client sends while it waits reaches the handler, and is bounded", a
   await gateway.close();
 });
 
-test("a filter that fails treats upgrades as onError says", async () => {
+test("after a failed check an upgrade is handled by the option onError", async () => {
   const check = () => Promise.reject(new Error("tea"));
   const statuses: Record<string, HostOptions["onError"]> = {
     "HTTP/1.1 101 ": "allow",
@@ -301,8 +301,8 @@ test("the answer to an upgrade of Deno or Workers, which cannot be changed, goes
 });
 
 test("on Bun a handler answers nothing once it has upgraded", async () => {
-  const screen = limitConnections(1);
-  const handle = fetchGateway(screen, () => undefined);
+  const checker = limitConnections(1);
+  const handle = fetchGateway(checker, () => undefined);
   assert.is(await handle(new Request(URL_)), undefined);
   assert.is(await handle(new Request(URL_)), undefined);
 });
@@ -316,7 +316,7 @@ test("a WebSocket of @hono/node-ws keeps its place until its socket closes", asy
   const statuses: number[] = [];
   server.on("upgrade", async (incoming: IncomingMessage, socket: Socket) => {
     sockets.push(socket);
-    // so does its injectWebSocket
+    // the same call as in its injectWebSocket
     const { status } = await app.request(URL_, {}, { incoming, outgoing: undefined } as object);
     statuses.push(status);
   });

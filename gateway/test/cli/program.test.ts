@@ -52,6 +52,13 @@ test("help and version go to stdout, with code 0", async () => {
   const help = await cli(["--help"]);
   assert.is(help.code, 0);
   assert.match(help.out, /check \[options\]/);
+  assert.match(help.out, /Examples:\n {2}\$ smooth-limiter-gateway check rules\.yaml/);
+  for (const command of ["check", "replay"]) {
+    const { code, out } = await cli([command, "--help"]);
+    assert.is(code, 0);
+    assert.match(out, /Examples:\n {2}\$ smooth-limiter-gateway /);
+    assert.match(out, /Exit codes:\n {2}0 {2}success/);
+  }
   const version = await cli(["--version"]);
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);
   assert.equal([version.code, version.err], [0, ""]);

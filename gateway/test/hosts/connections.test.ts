@@ -1,3 +1,5 @@
+import { ConcurrencyLimiter } from "smooth-limiter";
+import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
@@ -5,6 +7,7 @@ import {
   type CheckResult,
   type GatewayRequest,
   limitConnections,
+  type SharedPlaces,
 } from "../../src/index.ts";
 import { request } from "../support/http/request.ts";
 
@@ -89,6 +92,71 @@ test("bad arguments", () => {
   assert.throws(
     wrong({ key: who }),
     /options has no "key"; expected one of actor, actorTimeoutMs, name/,
+  );
+});
+
+test("processes that share a limiter share the places, and close it after the last request", async () => {
+  let closed = 0;
+  const limiter = (key: string, limit: number): SharedPlaces => {
+    assert.match(key, /^#\S{20,}$/);
+    const shared = ConcurrencyLimiter.create(limit);
+    const all = limiters.get(key) ?? shared;
+    limiters.set(key, all);
+    return {
+      tryAcquire: async () => all.tryAcquire(),
+      close: async () => {
+        closed += 1;
+      },
+    };
+  };
+  const limiters = new Map<string, ConcurrencyLimiter>();
+  const [one, other] = [0, 1].map(() => limitConnections(2, { actor: who, limiter }));
+  const [a, b, c] = [under("ann"), under("ann"), under("ann")];
+  assert.ok((await one?.check(a.request))?.allowed);
+  assert.ok((await other?.check(b.request))?.allowed);
+  const refused = await other?.check(c.request);
+  assert.equal([refused?.allowed, refused?.retryMs], [false, 1000]);
+  assert.ok((await one?.check(under("bob").request))?.allowed);
+  a.end();
+  a.end();
+  assert.ok((await other?.check(c.request))?.allowed);
+  for (const each of [b, c]) each.end();
+  await new Promise(setImmediate);
+  assert.is(closed, 2);
+  assert.is(
+    [...limiters.values()].reduce((sum, { active }) => sum + active, 0),
+    1,
+  );
+});
+
+test("a shared place is freed after maxAgeMs, and an error of the store is the caller's", async () => {
+  const clock = new FakeClock();
+  let held = 0;
+  let broken = false;
+  const limiter = (): SharedPlaces => ({
+    tryAcquire: async () => {
+      if (broken) throw new Error("away");
+      held += 1;
+      return {
+        release: async () => {
+          held -= 1;
+          throw new Error("away");
+        },
+      };
+    },
+  });
+  const screen = limitConnections(1, { actor: who, limiter, maxAgeMs: 1000, clock });
+  await screen.check(under("ann").request);
+  await screen.check(request("/"));
+  assert.is(held, 2);
+  await clock.advance(1000);
+  assert.is(held, 0);
+  broken = true;
+  const error = await Promise.resolve(screen.check(under("ann").request)).catch(String);
+  assert.is(error, "Error: away");
+  assert.throws(
+    () => limitConnections(1, { limiter: 5 as unknown as () => SharedPlaces }),
+    /limiter must be a function, got 5/,
   );
 });
 

@@ -12,7 +12,7 @@ for (const url of URLS) tree.add(url, url);
 
 const match = (target: string) => [...tree.match(target)];
 
-test("paths contain each other, by segments", () => {
+test("a path is subject to its own rules and those of its parents, by whole segments", () => {
   const rows: [target: string, ...urls: string[]][] = [
     ["/", "/"],
     ["", "/"],
@@ -38,7 +38,7 @@ test("paths contain each other, by segments", () => {
   for (const [target, ...urls] of rows) assert.equal(match(target), urls, target);
 });
 
-test("no trick bypasses a rule", () => {
+test("no known trick bypasses a rule", () => {
   const tricks = [
     ..."/SAMPLE /Sample //sample ///sample /./sample /x/../sample /../sample /../../sample /sample/.".split(
       " ",
@@ -92,7 +92,7 @@ test("no trick bypasses a rule", () => {
 });
 
 test("an ambiguous target is subject to the rules of every reading", () => {
-  // to Express this is below /other, to a URL parser below /sample
+  // Express reads this as below /other, a URL parser as below /sample
   assert.equal(match("/other/../sample").sort(), ["/", "/other", "/sample"]);
   assert.equal(match("/other/..%2fsample").sort(), ["/", "/other", "/sample"]);
   assert.equal(match("//other/sample").sort(), ["/", "/other", "/sample"]);
@@ -122,14 +122,14 @@ test("a target with .. is subject to every rule whose segments it contains", () 
   assert.equal(match("/x?a=..&b=./sample"), ["/"]);
 });
 
-test("decoded once", () => {
+test("a target is decoded only once", () => {
   assert.equal(match("/%2573ample"), ["/"]);
   assert.equal(match("/x/%252e%252e/sample"), ["/"]);
 });
 
-// -- another matcher, written differently: what each kind of server makes of a target --
+// -- an independent matcher: how each kind of server reads a target --
 
-/** As Express, Koa and Fastify route: the path as it came, prefixes by expression. */
+/** The reading of Express, Koa and Fastify: the path as it came, prefixes by expression. */
 function literally(target: string, url: string): boolean {
   const path = /^[a-z]+:\/\/[^/]*(.*)$/is.exec(target)?.[1] ?? target;
   const [bare = ""] = path.split("?");
@@ -178,29 +178,29 @@ const targets = fc.oneof(
   fc.webUrl({ withQueryParameters: true, withFragments: true }),
 );
 
-test("escaped slashes do not bypass a server that decodes first and resolves nothing", () => {
+test("escaped slashes do not bypass rules on a server that decodes first and resolves no dots", () => {
   for (const target of ["/%2fs%61mple/..%5c", "s%61mple%2f..", "/sample%2f%2e%2e%2fother"]) {
     assert.ok(tree.match(target).includes("/sample"), target);
   }
 });
 
-test("a query within the host does not bypass a server that looks for a slash", () => {
+test("a query within the host does not bypass rules on a server that looks for the first slash", () => {
   for (const target of ["http://h?/sample", "http://h#x/sample?y"]) {
     assert.ok(tree.match(target).includes("/sample"), target);
   }
 });
 
-test("what a URL parser makes of schemes and of empty segments", () => {
+test("the readings of a URL parser with schemes and empty segments are covered", () => {
   for (const target of ["other:/sample", "http:sample", "/sample\\/..", "//x//sample//.."]) {
     assert.ok(tree.match(target).includes("/sample"), target);
   }
 });
 
-test("what is escaped is decoded when dots have been resolved, to some", () => {
+test("the reading of servers that resolve dots before they decode is covered", () => {
   assert.ok(tree.match("/sample\\a%2f..").includes("/sample/a"));
 });
 
-test("a backslash after dots is a letter to file servers", () => {
+test("the reading of file servers, where a backslash after dots is a letter, is covered", () => {
   assert.ok(tree.match("/%2E%2e/sample/%2E%2e\\").includes("/sample"));
 });
 

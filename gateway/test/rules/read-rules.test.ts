@@ -23,6 +23,29 @@ function problems(text: string, options: ReadOptions = {}): string[] {
 
 const rule = (fields: string) => `url: /\nrules: [{ actor: all, unit: second, rpu: 5, ${fields} }]`;
 
+/** The numbers of a rule that says nothing about them. */
+const NO_NUMBERS = {
+  nodelay: undefined,
+  slack: undefined,
+  buckets: undefined,
+  align: undefined,
+  timeZone: undefined,
+  with: {},
+};
+
+/** The other fields of a rule that says nothing about them. */
+const UNSAID = {
+  ...NO_NUMBERS,
+  exact: false,
+  except: [],
+  hosts: undefined,
+  whenActorMissing: undefined,
+  costs: {},
+  costBy: undefined,
+  count: "all",
+  blockMs: undefined,
+};
+
 test("the spelling of the description, with its defaults", () => {
   const text = `
 Url: /sample
@@ -38,9 +61,8 @@ rules:
     - { actor: All, unit: Minute, units: 5, rpu: 2.5 }
 `;
   const common = {
+    ...UNSAID,
     burst: undefined,
-    nodelay: undefined,
-    with: {},
     methods: undefined,
     limitKey: undefined,
     algo: "token bucket",
@@ -54,6 +76,7 @@ rules:
       ...common,
       name: "/sample device per second token bucket",
       url: "/sample",
+      urls: ["/sample"],
       actor: "device",
       unit: "second",
       units: 1,
@@ -66,6 +89,7 @@ rules:
       ...common,
       name: "/ all per 5 minute token bucket",
       url: "/",
+      urls: ["/"],
       actor: "all",
       unit: "minute",
       units: 5,
@@ -110,16 +134,16 @@ rules:
 `);
   const { overrides, ...rest } = read ?? { overrides: [] };
   assert.equal(rest, {
+    ...UNSAID,
     name: "by account",
     url: "/",
+    urls: ["/"],
     actor: "account",
     unit: "hour",
     units: 1,
     periodMs: 3_600_000,
     rpu: 10,
     burst: 20,
-    nodelay: undefined,
-    with: {},
     algo: "token bucket",
     scope: "local",
     mode: "shadow",
@@ -131,7 +155,7 @@ rules:
   });
   const day = { rpu: 10, unit: "day", units: 1, periodMs: 86_400_000, burst: 5 };
   const gold = { rpu: 100, unit: "hour", units: 1, periodMs: 3_600_000, burst: 20 };
-  const more = { nodelay: undefined, with: {} };
+  const more = NO_NUMBERS;
   // as JavaScript orders the keys of an object
   assert.equal(overrides, [
     { value: "12", ...day, ...more },
@@ -143,17 +167,17 @@ test("an error names file, line, column, what was found and what is allowed", ()
   const rows: [text: string, ...says: string[]][] = [
     [
       "url: /\nrules:\n  - actor: all\n    unit: secnd\n    rpu: 100\n",
-      'r.yaml:4:11: rules.0.unit: found "secnd", allowed: second, minute, hour, day',
+      'r.yaml:4:11: rules.0.unit: found "secnd", allowed: second, minute, hour, day, month, ever',
     ],
     [
       "url: /\nrules:\n  - actor: all\n",
-      "r.yaml:3:5: rules.0.rpu: found nothing, allowed: requests per unit, a number above 0",
-      "r.yaml:3:5: rules.0.unit: found nothing, allowed: second, minute, hour, day",
+      "r.yaml:3:5: rules.0.rpu: found nothing, allowed: requests per unit, a number, 0 or more: 0 refuses all",
+      "r.yaml:3:5: rules.0.unit: found nothing, allowed: second, minute, hour, day, month, ever",
     ],
     [
       "- url: /\n  rulez: []\n",
       "r.yaml:1:3: rules: found nothing, allowed: a list of rules, at least one",
-      'r.yaml:2:3: found "rulez", allowed: url, rules',
+      'r.yaml:2:3: found "rulez", allowed: url, exact, except, host, rules',
     ],
     [
       rule("cost: 6"),
@@ -187,7 +211,7 @@ test("an error names file, line, column, what was found and what is allowed", ()
       rule("}, { actor: ALL, unit: second, rpu: 6"),
       'r.yaml:2:48: found a second rule "/ all per second token bucket", the first is in line 2: give one of them a name',
     ],
-    ["hello", 'r.yaml:1:1: found "hello", allowed: a map of url, rules'],
+    ["hello", 'r.yaml:1:1: found "hello", allowed: a map of url, exact, except, host, rules'],
     ["", "r.yaml:1:1: found nothing, allowed: a url with rules, a list, or []"],
   ];
   for (const [text, ...says] of rows) assert.equal(problems(text), says, text);
@@ -210,11 +234,11 @@ test("an override inherits what it does not set, the period included", () => {
 test("invalid numbers are refused", () => {
   const none = "url: /\nrules: [{ actor: all, unit: second, rpu: 1, burst: 0 }]";
   assert.match(problems(none).join(), /burst must be a finite number above 0, got 0/);
-  for (const found of ['"100"', ".inf", ".nan", "-1", "0", "null", "[]", "true"]) {
+  for (const found of ['"100"', ".inf", ".nan", "-1", "null", "[]", "true"]) {
     const text = `url: /\nrules: [{ actor: all, unit: second, rpu: ${found} }]`;
     assert.match(
       problems(text).join(),
-      /rpu: found .*, allowed: requests per unit, a number above 0/,
+      /rpu: found .*, allowed: requests per unit, a number, 0 or more/,
     );
   }
 });
@@ -227,7 +251,8 @@ test("a url that is ambiguous in a request is refused in a rule", () => {
     "/a//b",
     "/a?b",
     "/a#b",
-    "/a/*",
+    "/a/*.png",
+    "/a/**",
     "/a;b",
     "/a\\\\b",
   ]) {
@@ -240,17 +265,16 @@ test("a url that is ambiguous in a request is refused in a rule", () => {
   }
 });
 
-test("a url with parameters is refused, because the rule would never apply", () => {
+test("a segment that may be anything is :name, {name} or *, and nothing else", () => {
   const says = (url: string) =>
     problems(`url: "${url}"\nrules: [{ actor: all, unit: second, rpu: 1 }]`);
-  const allowed = (outer: string) =>
-    `allowed: a path without parameters: "${outer}" holds for everything below it`;
-  assert.equal(says("/users/:id"), [`r.yaml:1:6: url: found "/users/:id", ${allowed("/users")}`]);
-  assert.match(says("/:tenant/x").join(), allowed("/"));
-  for (const id of ["{id}", "[id]", "<int:id>", "(a|b)", ":id/posts"]) {
-    assert.match(says(`/users/${id}`).join(), allowed("/users"), id);
+  for (const url of ["/users/:id", "/:tenant/x", "/users/{id}/posts", "/a/*", "/*/b", "/*"]) {
+    assert.equal(says(url), [], url);
   }
-  for (const url of ["/v1/items:batchGet", "/%3Aid", "/a{b}", "/x(1)", "/@user"]) {
+  for (const id of ["[id]", "<int:id>", "(a|b)", ":id.json", ":", "{a-b}", "{id}.json"]) {
+    assert.match(says(`/users/${id}`).join(), /may be anything is :name, \{name\} or \*$/, id);
+  }
+  for (const url of ["/v1/items:batchGet", "/%3Aid", "/%2A", "/a{b}", "/x(1)", "/@user"]) {
     assert.equal(says(url), [], url);
   }
 });
@@ -361,9 +385,9 @@ test("long texts are refused quickly, with a message", () => {
     ["---\n".repeat(130_000), /found more than 10000 documents/],
     ["...\n".repeat(130_000), /found nothing/],
     [`[${",".repeat(520_000)}]`, /expected the node content, but found ','/],
-    [`[${"a,".repeat(260_000)}]`, /found "a", allowed: a map of url, rules/],
+    [`[${"a,".repeat(260_000)}]`, /found "a", allowed: a map of url, exact, except, host, rules/],
     ["*".repeat(520_000), /found \*{41}, which/],
-    ["|\n".repeat(260_000), /allowed: a map of url, rules/],
+    ["|\n".repeat(260_000), /allowed: a map of url, exact, except, host, rules/],
   ];
   const start = cpuMs();
   for (const [text, says] of rows) {
@@ -454,9 +478,13 @@ test("bad arguments are named", () => {
   refuses(/rules must be a text or plain objects, got a promise/, Promise.resolve("[]"));
   refuses(/rules must be a text or plain objects, got 5/, 5);
   refuses(/options must be an object, got null/, "[]", null);
-  refuses(/options has no "actor"; expected one of source, actors, algorithms/, "[]", {
-    actor: [],
-  });
+  refuses(
+    /options has no "actor"; expected one of source, actors, actorKinds, algorithms, costs/,
+    "[]",
+    {
+      actor: [],
+    },
+  );
   refuses(/source must be a string, got 1/, "[]", { source: 1 });
   refuses(/actors must be an array of names, got "tenant"/, "[]", { actors: "tenant" });
   refuses(/actors must be a string, got 1/, "[]", { actors: [1] });

@@ -26,13 +26,19 @@ test("an editor accepts what the reader accepts, and marks what it rejects", () 
     { Url: "/sample", rules: [{ ...rule, ...full }] },
     [{ url: "/a b".replace(" ", "%20"), rules: [{ ...rule, unit: "SECOND", actor: "tenant" }] }],
     [],
+    { url: ["/a", "/b/:id"], exact: true, except: "/c", host: ["*.x.org"], rules: [rule] },
+    { url: "/", rules: [{ ...rule, actor: { header: "x-tenant" }, cost: { POST: 5 }, rpu: 0 }] },
+    { url: "/", rules: [{ ...rule, count: "failures", block: "15m", unit: "month" }] },
   ];
   for (const data of good) assert.ok(takes(data), JSON.stringify(data));
   const bad: unknown[] = [
     { url: "/" },
     { url: "sample", rules: [rule] },
     { url: "/", rules: [] },
-    { url: "/", rules: [{ ...rule, rpu: 0 }] },
+    { url: "/", rules: [{ ...rule, rpu: -1 }] },
+    { url: [], rules: [rule] },
+    { url: "/", host: "https://x", rules: [rule] },
+    { url: "/", rules: [{ ...rule, block: "soon" }] },
     { url: "/", rules: [{ ...rule, unit: "secnd" }] },
     { url: "/", rules: [{ ...rule, foo: 1 }] },
     "x",

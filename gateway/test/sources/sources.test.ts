@@ -25,13 +25,13 @@ const rules = (rpu: number) => `url: /\nrules: [{ actor: all, unit: day, rpu: ${
 
 const never = new AbortController().signal;
 
-/** What it loads, or the message of why not. */
+/** Resolves to the text that the source loads, or to the error's message. */
 function loaded(source: RuleSource, signal: AbortSignal = never): Promise<unknown> {
   return source.load(signal).catch((error: Error) => error.message);
 }
 
-/** Resolves when a gateway on that source has rules of that rate. */
-async function reaches(source: RuleSource, rpu: number, deed: () => unknown): Promise<void> {
+/** Performs the action, and resolves when a gateway on that source has rules of that rate. */
+async function reaches(source: RuleSource, rpu: number, action: () => unknown): Promise<void> {
   let reached: (() => void) | undefined;
   const done = new Promise<void>((resolve) => {
     reached = resolve;
@@ -43,7 +43,7 @@ async function reaches(source: RuleSource, rpu: number, deed: () => unknown): Pr
     },
   });
   try {
-    await deed();
+    await action();
     await done;
   } finally {
     await gateway.close();
@@ -97,7 +97,7 @@ test("a file that does not exist, or is not a rules file", async () => {
   assert.throws(() => fileSource(1 as unknown as string), /path must be a string, got 1/);
 });
 
-/** A server, its URL, and what it was asked for. */
+/** Starts a server. `asked` has the If-None-Match of each request. */
 async function serve(answer: RequestListener) {
   const asked: (string | undefined)[] = [];
   const server: Server = createServer((request, response) => {
@@ -113,7 +113,7 @@ async function serve(answer: RequestListener) {
   return { url: `http://127.0.0.1:${port}/rules`, asked, close };
 }
 
-test("a URL: an ETag saves what has not changed, and a change is seen", async () => {
+test("a URL: an ETag avoids loading unchanged rules, and a change is noticed", async () => {
   let version = 1;
   const { url, asked, close } = await serve((request, response) => {
     const tag = `"${version}"`;
@@ -132,7 +132,7 @@ test("a URL: an ETag saves what has not changed, and a change is seen", async ()
   assert.match(String(await loaded(source)), /fetch failed/);
 });
 
-test("a URL without an ETag, with fields of one's own, by another fetch", async () => {
+test("a URL without an ETag, with custom header fields and a custom fetch", async () => {
   const calls: unknown[] = [];
   const source = urlSource(new URL("http://config.test/rules"), {
     headers: { authorization: "secret" },
@@ -193,7 +193,7 @@ test("a key of Redis: a message makes every gateway read it at once", async () =
       while ((await redis.publish("changed", "")) === 0) await sleep(5);
     });
   }
-  // without a message: every so often
+  // without a message the key is read every everyMs
   await reaches(redisSource(redis, "rules", { everyMs: 20 }), 9, () =>
     redis.set("rules", rules(9)),
   );
@@ -219,7 +219,7 @@ test("a key of Redis that does not answer, and a subscription that fails", async
   await sleep(1);
 });
 
-test("any function, now or later, asked once or every so often", async () => {
+test("any function, synchronous or not, called once or every everyMs", async () => {
   assert.is(await loaded(functionSource(() => rules(1))), rules(1));
   const read = readRules(rules(1));
   assert.is(await loaded(functionSource(async () => read)), read);
@@ -270,7 +270,7 @@ test("a key of Redis: a change before the subscription is active is found", asyn
   });
 });
 
-test("a key of Redis: a gateway that closes leaves others on its connection their messages", async () => {
+test("a key of Redis: after a gateway closes, others on its connection still receive messages", async () => {
   const url = await freshUrl();
   const redis = new Redis(url);
   const subscriber = redis.duplicate();

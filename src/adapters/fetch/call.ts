@@ -44,3 +44,13 @@ function isRepeatable(body: NonNullable<RequestInit["body"]>): boolean {
     ArrayBuffer.isView(body)
   );
 }
+
+/** The reasons of Node's `fetch` for errors that do not depend on the network. */
+const LASTING = /^(?:unknown scheme|bad port|unexpected redirect|redirect count exceeded)/;
+
+/** Whether `fetch` would fail with the same error again: no server was asked. */
+export function isLasting(error: unknown, url: string): boolean {
+  const { cause } = Object(error) as { readonly cause?: unknown };
+  const { message } = Object(cause) as { readonly message?: unknown };
+  return !/^https?:/i.test(url) || (typeof message === "string" && LASTING.test(message));
+}

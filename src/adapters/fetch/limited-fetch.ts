@@ -3,7 +3,7 @@ import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
-import { type Call, readCall } from "./call.ts";
+import { type Call, isLasting, readCall } from "./call.ts";
 import { Gate, quietly } from "./gate.ts";
 import { checkLimitedFetchOptions, type LimitedFetchOptions, type Settings } from "./options.ts";
 import { sleep } from "./sleep.ts";
@@ -124,6 +124,7 @@ class Exchange {
       if (signal?.aborted) throw error;
       await this.#giveBack();
       if (attempt >= this.#settings.retries || !repeatable || !idempotent) throw error;
+      if (isLasting(error, this.#call.request.url)) throw error;
       await sleep(this.#settings.clock, this.#backoffMs(attempt), signal);
       return undefined;
     }

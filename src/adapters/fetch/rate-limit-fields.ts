@@ -2,8 +2,9 @@
  * Reads the limits that servers report, in the common dialects: `RateLimit` and `RateLimit-Policy`
  * as structured fields (the current IETF draft); draft 7's `RateLimit: limit=100, remaining=50,
  * reset=30`; `RateLimit-Remaining` and its siblings, with and without `X-`; OpenAI's
- * (`x-ratelimit-remaining-tokens`, with resets such as `6m0s`) and Anthropic's
- * (`anthropic-ratelimit-tokens-remaining`, with dates).
+ * (`x-ratelimit-remaining-tokens`, with resets such as `6m0s`), Anthropic's
+ * (`anthropic-ratelimit-tokens-remaining`, with dates) and Shopify's
+ * (`x-shopify-shop-api-call-limit: 32/40`: used and limit).
  *
  * Nothing here throws: a field that cannot be read counts as absent.
  */
@@ -40,7 +41,7 @@ const UNKNOWN = {
 export function readQuotas(headers: Headers, epochMs: number): ServerQuota[] {
   const now = serverTime(headers, epochMs);
   const one = structured(headers, now) ?? plain(headers, now);
-  return [...one, ...named(headers, now)];
+  return [...one, ...named(headers, now), ...shopify(headers)];
 }
 
 /** How long the server asks clients to wait, ms: `Retry-After` in seconds or as a date. */
@@ -114,6 +115,17 @@ function named(headers: Headers, now: number): ServerQuota[] {
     }
   }
   return found;
+}
+
+/** Shopify's bucket is empty after this time if it was full, whatever the plan's limit. */
+const SHOPIFY_DRAINS_MS = 20_000;
+
+/** `32/40`: 32 of a bucket for 40 requests are used, and leak out evenly. */
+function shopify(headers: Headers): ServerQuota[] {
+  const [used, limit] = (headers.get("x-shopify-shop-api-call-limit") ?? "").split("/").map(amount);
+  if (used === undefined || !limit) return [];
+  const resetMs = SHOPIFY_DRAINS_MS * (used / limit);
+  return [{ ...UNKNOWN, remaining: Math.max(0, limit - used), limit, resetMs, gradual: true }];
 }
 
 type Text = string | null | undefined;

@@ -314,6 +314,35 @@ test("a request that fails on the way is sent again if that is safe", async () =
   assert.is(call.value?.status, 200);
 });
 
+test("an error that would come again is not retried", async () => {
+  const errors = ["unknown scheme", "bad port", "unexpected redirect", "redirect count exceeded"];
+  for (const message of errors) {
+    const error = new TypeError("fetch failed", { cause: new Error(message) });
+    let sent = 0;
+    const { clock, get } = setUp(() => {
+      sent += 1;
+      throw error;
+    });
+    const call = get();
+    await clock.advance(20_000);
+    assert.equal([sent, call.error], [1, error], message);
+  }
+  const asked: string[] = [];
+  const limited = limitedFetch(RateLimiter.create(100), {
+    fetch: async (url) => {
+      asked.push(String(url));
+      throw new TypeError("no such scheme");
+    },
+  });
+  await limited("mailto:ann@example.org").then(
+    () => assert.unreachable(),
+    (error: Error) => {
+      assert.is(error.message, "no such scheme");
+    },
+  );
+  assert.equal(asked, ["mailto:ann@example.org"]);
+});
+
 test("a signal ends the call in every phase, with its own reason", async () => {
   const phases: [title: string, answer: Answer, at: number, sent: number][] = [
     ["before", ok, 0, 0],

@@ -45,6 +45,18 @@ const dialects: [title: string, fields: Record<string, string>, ...quotas: unkno
     ["d", 3, 5, 10_000, 10_000],
   ],
   [
+    "Shopify's used and limit",
+    { "x-shopify-shop-api-call-limit": "32/40" },
+    [none, 8, 40, 16_000, none, "gradual"],
+  ],
+  [
+    "Shopify's bucket that runs over",
+    { "x-shopify-shop-api-call-limit": "42/40" },
+    [none, 0, 40, 21_000, none, "gradual"],
+  ],
+  ["no numbers of Shopify", { "x-shopify-shop-api-call-limit": "32/0" }],
+  ["half a number of Shopify", { "x-shopify-shop-api-call-limit": "/40" }],
+  [
     "draft 7",
     { ratelimit: "limit=100, remaining=50, reset=5", "ratelimit-policy": "100;w=10" },
     [none, 50, 100, 5000, 10_000],

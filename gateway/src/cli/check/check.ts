@@ -9,6 +9,10 @@ export interface CheckOptions {
   readonly redis?: boolean;
   /** Names of actors that the application registers. */
   readonly actor: readonly string[];
+  /** Names of kinds of actors that the application registers. */
+  readonly actorKind: readonly string[];
+  /** Names of functions of the application that compute costs. */
+  readonly cost: readonly string[];
 }
 
 /** @returns the exit code: 0, or 1 if there are errors; with `strict` also if there are warnings */
@@ -33,18 +37,30 @@ export async function check(
     const found = `${some(errors, "error")}, ${some(warnings, "warning")}`;
     const sum = errors + warnings > 0 ? found : colors.green("fine");
     io.stdout.write(`${errors > 0 ? "" : `${counts}: `}${sum}\n`);
+    const shared = rules.filter(({ scope }) => scope === "global").length;
+    if (options.redis && shared > 0) io.stdout.write(`${duringOutages(shared)}\n`);
   }
   return errors > 0 || (options.strict && warnings > 0) ? 1 : 0;
 }
 
+/** What the defaults of `createGateway` do while Redis is unavailable. */
+function duringOutages(count: number): string {
+  return `while Redis is unavailable each instance applies its share of ${some(count, "global rule")}, by the last count of instances; options.whenUnavailable says otherwise`;
+}
+
 async function checkFile(
   path: string,
-  { actor, redis = false }: CheckOptions,
+  { actor, actorKind, cost, redis = false }: CheckOptions,
   io: Io,
 ): Promise<{ rules: readonly Rule[]; findings: readonly Finding[] }> {
   const text = await readText(path, io);
   try {
-    const rules = readRules(text, { source: sourceName(path), actors: actor });
+    const rules = readRules(text, {
+      source: sourceName(path),
+      actors: actor,
+      actorKinds: actorKind,
+      costs: cost,
+    });
     return { rules, findings: lint(rules, redis) };
   } catch (error) {
     if (!(error instanceof RulesError)) throw error;

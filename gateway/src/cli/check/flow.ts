@@ -19,7 +19,7 @@ interface Flow {
    * between.
    */
   readonly jumps: readonly number[];
-  /** Of a fixed window aligned to the epoch: its length, and the limit of each window. */
+  /** Of a fixed window on the clock's grid: its length, and the limit of each window. */
   readonly grid?: { readonly windowMs: number; readonly limit: number };
 }
 
@@ -29,10 +29,12 @@ interface Flow {
  */
 export function isOutOfReach(rule: Rule, behind: Rule): boolean {
   const { own } = policiesOf(behind, ALGORITHMS);
-  const flow = flowOf(own, behind.cost);
+  // months are shorter than the window of their policy; a rule without one lets nothing through
+  if (own.policy === undefined || own.calendar !== undefined) return false;
+  const flow = flowOf(own.policy, behind.cost);
   const policies = policiesOf(rule, ALGORITHMS);
-  return [policies.own, ...policies.overrides.values()].every((policy) =>
-    bears(policy, rule.cost, flow),
+  return [policies.own, ...policies.overrides.values()].every(
+    ({ policy }) => policy !== undefined && bears(policy, rule.cost, flow),
   );
 }
 
@@ -49,7 +51,7 @@ function flowOf(policy: Policy, cost: number): Flow {
     case "fixed-window":
       return {
         ...{ most, perMs: limit / second / cost, jumps: [0, LATER] },
-        grid: { windowMs: second, limit: limit / cost },
+        ...(third === undefined && { grid: { windowMs: second, limit: limit / cost } }),
       };
     case "sliding-window": {
       const buckets = third ?? 10;
@@ -74,7 +76,7 @@ function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolea
       );
     }
     case "fixed-window":
-      return mostInGrid(flow, second) <= first / cost;
+      return mostInGrid(flow, second, numbers[2] === undefined) <= first / cost;
     case "sliding-window":
     case "sliding-log":
       // the requests fall within one window, whose end is excluded
@@ -85,8 +87,9 @@ function bears({ algorithm, numbers }: Policy, cost: number, flow: Flow): boolea
 }
 
 /** The windows begin together if one length is a multiple of the other. */
-function mostInGrid(flow: Flow, windowMs: number): number {
+function mostInGrid(flow: Flow, windowMs: number, isOnGrid: boolean): number {
   const { grid } = flow;
-  if (grid === undefined || windowMs % grid.windowMs !== 0) return flow.most(windowMs - LATER);
+  if (grid === undefined || !isOnGrid || windowMs % grid.windowMs !== 0)
+    return flow.most(windowMs - LATER);
   return (grid.limit * windowMs) / grid.windowMs;
 }

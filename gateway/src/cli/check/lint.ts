@@ -1,7 +1,7 @@
 /** Finds rules that are valid but probably not intended. */
 import { canonical } from "../../actors/address.ts";
 import { range } from "../../actors/exemption.ts";
-import { readRulePath } from "../../match/readings.ts";
+import { ANY, readPattern } from "../../match/pattern.ts";
 import type { Rule } from "../../rules/rule.ts";
 import type { Problem } from "../../rules/rules-error.ts";
 import { isOutOfReach } from "./flow.ts";
@@ -26,6 +26,8 @@ export interface Finding extends Problem {
 /** A rule, with values that are computed once. */
 interface Known {
   readonly rule: Rule;
+  /** One of the rule's URLs. */
+  readonly url: string;
   readonly path: string;
   /** Its index among all rules. */
   readonly at: number;
@@ -39,7 +41,9 @@ type ByPath = ReadonlyMap<string, readonly Known[]>;
  * @returns warnings, in the order of the file
  */
 export function lint(rules: readonly Rule[], hasRedis: boolean): readonly Finding[] {
-  const known = rules.map((rule, at): Known => ({ rule, path: pathOf(rule.url), at }));
+  const known = rules.flatMap((rule, at) =>
+    rule.urls.map((url): Known => ({ rule, url, path: pathOf(url), at })),
+  );
   const byPath = new Map<string, Known[]>();
   for (const one of known) {
     const group = byPath.get(one.path);
@@ -48,6 +52,7 @@ export function lint(rules: readonly Rule[], hasRedis: boolean): readonly Findin
   }
   const shades = new Map<Rule, Rule | undefined>();
   const found = known.flatMap((one) => {
+    if (one.url !== one.rule.url) return [];
     const near = around(one, byPath);
     const shade = shadeOf(one, near);
     shades.set(one.rule, shade);
@@ -66,9 +71,14 @@ function warning(rule: Rule, code: LintCode, message: string): Finding {
   return { ...rule.place, level: "warning", code, rule: rule.name, message };
 }
 
+/** Stands for any segment: no path of a rule contains this character. */
+const ANYTHING = "\0";
+
 /** Ends with a slash, so that every path begins with the paths that contain it. */
 function pathOf(url: string): string {
-  return [...readRulePath(url), ""].join("/");
+  return [...readPattern(url).map((segment) => (segment === ANY ? ANYTHING : segment)), ""].join(
+    "/",
+  );
 }
 
 /** Returns the rules of the same URL and of those that contain it, in the order of the file. */
@@ -88,6 +98,7 @@ function lineOf({ place }: Rule): string {
 }
 
 function rateOf({ rpu, unit, units }: Rule): string {
+  if (unit === "ever") return `${rpu} in all`;
   return units === 1 ? `${rpu} a ${unit}` : `${rpu} in ${units} ${unit}s`;
 }
 
@@ -104,8 +115,22 @@ function counts(outer: Known, inner: Known): boolean {
     // operators may change such a rule's numbers at any time
     rule.limitKey === undefined &&
     inner.rule.limitKey === undefined &&
-    hasMethodsOf(rule, inner.rule)
+    hasMethodsOf(rule, inner.rule) &&
+    rule.whenActorMissing === inner.rule.whenActorMissing &&
+    isPlain(rule) &&
+    hasOneCost(inner.rule) &&
+    inner.rule.urls.length === 1
   );
+}
+
+/** Whether a rule counts every request to its URLs, at one cost. */
+function isPlain(rule: Rule): boolean {
+  const { exact, except, hosts, count } = rule;
+  return hasOneCost(rule) && !exact && except.length === 0 && !hosts && count === "all";
+}
+
+function hasOneCost({ costs, costBy }: Rule): boolean {
+  return costBy === undefined && Object.keys(costs).length === 0;
 }
 
 /** GET includes HEAD. */
@@ -152,7 +177,8 @@ function largerLimit(one: Known, near: readonly Known[]): readonly Finding[] {
 }
 
 function doubleBurst({ rule }: Known): readonly Finding[] {
-  if (rule.algo !== "window" || rule.rpu < 1) return [];
+  const isTrial = rule.unit === "ever";
+  if (rule.algo !== "window" || isTrial || rule.rpu < 1) return [];
   const most = 2 * Math.floor(rule.rpu / rule.cost);
   const message = `a fixed window lets ${most} through at once where two windows meet, although it says ${rateOf(rule)}: the sliding window (SW) and the token bucket (TB) do not`;
   return [warning(rule, "double-burst", message)];
@@ -209,24 +235,26 @@ function shadowedUrls(
   return [...byPath].flatMap(([path, group]) => {
     const [first] = group;
     // a rule that is ineffective only because of its own URL does not make the URL ineffective
-    const isShadowed = group.every(
-      ({ rule }) => pathOf(shades.get(rule)?.url ?? rule.url) !== path,
-    );
+    const isShadowed = group.every(({ rule }) => {
+      const shade = shades.get(rule);
+      return shade?.urls.every((url) => pathOf(url) !== path) ?? false;
+    });
     if (first === undefined || !isShadowed) return [];
-    const message = `url ${first.rule.url} is shadowed: none of its rules can ever bind, because those of outer URLs are stricter`;
+    const message = `url ${first.url} is shadowed: none of its rules can ever bind, because those of outer URLs are stricter`;
     return [warning(first.rule, "shadowed-url", message)];
   });
 }
 
 function sameUrls(known: readonly Known[]): readonly Finding[] {
-  const first = new Map<string, Rule>();
+  const first = new Map<string, Known>();
   const reported = new Set<string>();
-  return known.flatMap(({ rule, path }) => {
+  return known.flatMap((one) => {
+    const { rule, url, path } = one;
     const other = first.get(path);
-    if (other === undefined) first.set(path, rule);
-    if (other === undefined || other.url === rule.url || reported.has(rule.url)) return [];
-    reported.add(rule.url);
-    const message = `url ${rule.url} is the same as ${other.url} (${lineOf(other)}): the rules of both apply`;
+    if (other === undefined) first.set(path, one);
+    if (other === undefined || other.url === url || reported.has(url)) return [];
+    reported.add(url);
+    const message = `url ${url} is the same as ${other.url} (${lineOf(other.rule)}): the rules of both apply`;
     return [warning(rule, "same-url", message)];
   });
 }

@@ -7,13 +7,16 @@ import type { Replayed, RuleReport } from "./report.ts";
 
 /** The report as one self-contained file, which can be mailed and opened offline. */
 export function htmlReport(replayed: Replayed): string {
-  const { rulesFrom, log, report } = replayed;
+  const { rulesFrom, log, zoneMinutes, report } = replayed;
   const { rules } = report;
   // numbers only: no text of the log can end the element
   const plots = rules.map(({ points, actor, rpu, periodMs }) => ({
     ...points,
     // per second; a limit for each actor cannot be drawn in a plot of all actors together
     limit: actor === "all" ? (rpu * 1000) / periodMs : null,
+    zoneMinutes,
+    zone: zoneName(zoneMinutes),
+    step: duration(points.stepMs),
   }));
   const title = `${log} by ${rulesFrom}`;
   return `<!doctype html>
@@ -47,12 +50,26 @@ function asset(name: string): string {
   return readFileSync(join(dist, name), "utf8");
 }
 
-function head(title: string, { report }: Replayed): string {
+/** "UTC+05:30". */
+function zoneName(minutes: number): string {
+  if (minutes === 0) return "UTC";
+  const two = (count: number) => String(count).padStart(2, "0");
+  const size = Math.abs(minutes);
+  return `UTC${minutes < 0 ? "-" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
+}
+
+/** An instant in the log's own zone. */
+function timeIn(zoneMinutes: number, ms: number): string {
+  const local = new Date(ms + zoneMinutes * 60_000).toISOString();
+  return local.replace("T", " ").replace("Z", "");
+}
+
+function head(title: string, { report, zoneMinutes }: Replayed): string {
   const { requests, passed, waited, refused, firstMs, lastMs } = report;
   const tile = (name: string, count: number, kind: string) =>
     `<div class="tile ${kind}"><b>${number(count)}</b><span>${name}, ${share(count, requests)}</span></div>`;
   return `<h1>${escapeHtml(title)}</h1>
-<p>${new Date(firstMs).toISOString()} to ${new Date(lastMs).toISOString()}, ${duration(lastMs - firstMs)}</p>
+<p>${timeIn(zoneMinutes, firstMs)} to ${timeIn(zoneMinutes, lastMs)} (${zoneName(zoneMinutes)}), ${duration(lastMs - firstMs)}</p>
 <div class="tiles">
 ${tile("requests", requests, "all")}
 ${tile("passed at once", passed, "passed")}

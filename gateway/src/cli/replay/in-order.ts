@@ -16,9 +16,12 @@ export class InOrder {
   readonly #holdMs: number;
   readonly #spreads: boolean;
   readonly #most: number;
-  /** Sorted, from `#first` on. */
-  #held: LogEntry[] = [];
+  /** Lines that came in order, from `#first` on. */
+  #held: Held[] = [];
   #first = 0;
+  /** The others. */
+  readonly #stragglers = new Heap();
+  #count = 0;
   #newestMs = -Infinity;
   #playedMs = -Infinity;
 
@@ -32,12 +35,12 @@ export class InOrder {
   add(entry: LogEntry): void {
     if (entry.atMs < this.#playedMs) this.late += 1;
     this.#newestMs = Math.max(this.#newestMs, entry.atMs);
-    const held = this.#held;
-    let at = held.length;
-    if (at > this.#first && (held[at - 1] as LogEntry).atMs > entry.atMs) {
-      at = this.#place(entry.atMs);
-      held.splice(at, 0, entry);
-    } else held.push(entry);
+    const line = { entry, at: this.#count };
+    this.#count += 1;
+    const last = this.#held.at(-1);
+    const isInOrder = this.#first === this.#held.length || !isBefore(line, last as Held);
+    if (isInOrder) this.#held.push(line);
+    else this.#stragglers.push(line);
   }
 
   /** Yields the lines that need not be held any longer. */
@@ -53,37 +56,90 @@ export class InOrder {
   /** Yields the lines before `endMs`, in groups with one time. */
   *#until(endMs: number): Generator<[atMs: number, entry: LogEntry]> {
     for (;;) {
-      const held = this.#held;
-      const first = held[this.#first];
-      if (first === undefined) break;
-      if (first.atMs >= endMs && held.length - this.#first <= this.#most) break;
-      let end = this.#first + 1;
-      while (held[end]?.atMs === first.atMs) end += 1;
-      const stepMs = this.#spreads && first.isCoarse ? 1000 / (end - this.#first) : 0;
-      for (let i = this.#first; i < end; i++) {
-        yield [first.atMs + (i - this.#first) * stepMs, held[i] as LogEntry];
-      }
-      this.#playedMs = Math.max(this.#playedMs, first.atMs);
-      this.#first = end;
+      const atMs = this.#next()?.entry.atMs;
+      if (atMs === undefined) break;
+      const size = this.#held.length - this.#first + this.#stragglers.size;
+      if (atMs >= endMs && size <= this.#most) break;
+      const group: LogEntry[] = [];
+      while (this.#next()?.entry.atMs === atMs) group.push(this.#take());
+      const stepMs = this.#spreads && group[0]?.isCoarse ? 1000 / group.length : 0;
+      for (const [i, entry] of group.entries()) yield [atMs + i * stepMs, entry];
+      this.#playedMs = Math.max(this.#playedMs, atMs);
       this.#tidy();
     }
   }
 
-  /** Returns the index of the first line with a later time. */
-  #place(atMs: number): number {
-    let low = this.#first;
-    let high = this.#held.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#held[middle] as LogEntry).atMs <= atMs) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+  /** Returns the earliest line; of lines with one time the one that came first. */
+  #next(): Held | undefined {
+    const inOrder = this.#held[this.#first];
+    const { first } = this.#stragglers;
+    if (inOrder === undefined || first === undefined) return inOrder ?? first;
+    return isBefore(inOrder, first) ? inOrder : first;
+  }
+
+  #take(): LogEntry {
+    const next = this.#next() as Held;
+    if (next === this.#held[this.#first]) this.#first += 1;
+    else this.#stragglers.pop();
+    return next.entry;
   }
 
   #tidy(): void {
     if (this.#first < 1024 || this.#first * 2 < this.#held.length) return;
     this.#held = this.#held.slice(this.#first);
     this.#first = 0;
+  }
+}
+
+/** A line, and how many came before it. */
+interface Held {
+  readonly entry: LogEntry;
+  readonly at: number;
+}
+
+function isBefore(one: Held, other: Held): boolean {
+  const { atMs } = one.entry;
+  return atMs < other.entry.atMs || (atMs === other.entry.atMs && one.at < other.at);
+}
+
+/** A binary heap with the earliest line on top: a shuffled log is sorted in n log n steps. */
+class Heap {
+  readonly #lines: Held[] = [];
+
+  get size(): number {
+    return this.#lines.length;
+  }
+
+  get first(): Held | undefined {
+    return this.#lines[0];
+  }
+
+  push(line: Held): void {
+    const lines = this.#lines;
+    let at = lines.push(line) - 1;
+    while (at > 0) {
+      const above = (at - 1) >> 1;
+      if (!isBefore(line, lines[above] as Held)) break;
+      lines[at] = lines[above] as Held;
+      at = above;
+    }
+    lines[at] = line;
+  }
+
+  /** Removes the earliest line. */
+  pop(): void {
+    const lines = this.#lines;
+    const line = lines.pop();
+    if (line === undefined || lines.length === 0) return;
+    let at = 0;
+    for (let below = 1; below < lines.length; below = 2 * at + 1) {
+      const right = below + 1;
+      if (right < lines.length && isBefore(lines[right] as Held, lines[below] as Held))
+        below = right;
+      if (!isBefore(lines[below] as Held, line)) break;
+      lines[at] = lines[below] as Held;
+      at = below;
+    }
+    lines[at] = line;
   }
 }

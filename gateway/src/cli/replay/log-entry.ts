@@ -14,6 +14,8 @@ export class LogEntry implements GatewayRequest {
   readonly isCoarse: boolean;
   /** By the name of the actor. */
   readonly actors: Readonly<Record<string, string | undefined>>;
+  /** Of the response; undefined if the log does not say it. */
+  readonly status: number | undefined;
 
   constructor(
     atMs: number,
@@ -22,6 +24,7 @@ export class LogEntry implements GatewayRequest {
     remoteAddress: string | undefined,
     isCoarse: boolean,
     actors: LogEntry["actors"],
+    status?: number,
   ) {
     this.atMs = atMs;
     this.method = method;
@@ -29,6 +32,12 @@ export class LogEntry implements GatewayRequest {
     this.remoteAddress = remoteAddress;
     this.isCoarse = isCoarse;
     this.actors = actors;
+    this.status = status;
+  }
+
+  /** The line was written when the request was over: rules that count failures see its status. */
+  onAnswered(answered: (status: number | undefined) => void): void {
+    answered(this.status);
   }
 
   /** Logs contain no header fields. */
@@ -50,6 +59,7 @@ export interface Fields {
   readonly address: readonly string[];
   readonly method: readonly string[];
   readonly url: readonly string[];
+  readonly status: readonly string[];
   /** For each actor. */
   readonly actors: Readonly<Record<string, readonly string[]>>;
 }
@@ -69,6 +79,14 @@ export const DEFAULT_FIELDS: Fields = {
   ],
   method: ["method", "request_method", "RequestMethod", "request.method", "req.method"],
   url: ["url", "request_uri", "uri", "path", "RequestPath", "request.uri", "req.url"],
+  status: [
+    "status",
+    "status_code",
+    "statusCode",
+    "DownstreamStatus",
+    "response.status",
+    "res.statusCode",
+  ],
   actors: { account: ["account", "user", "remote_user"] },
 };
 
@@ -82,7 +100,7 @@ const JSON_LINE = /^\s*\{/;
 // -- the combined format: address identity user [time] "method target protocol" … --
 
 const COMBINED =
-  /^(?<first>\S+) (?<identity>\S+) (?<user>.*?) \[(?<time>[^\][]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"/s;
+  /^(?<first>\S+) (?<identity>\S+) (?<user>.*?) \[(?<time>[^\][]+)\] "(?:(?<method>[A-Za-z!#$%&'*+.^_`|~0-9-]{1,32}) (?<url>(?:[^"\\]|\\.)*?)(?: HTTP\/[0-9.]+)?)"(?: (?<status>[1-5][0-9]{2})(?= |$))?/s;
 const PARTS: readonly (readonly [RegExp, string])[] = [
   [/^\S+ /, "an address"],
   [/^\S+ \S+ [^[]+/, "an identity and a user"],
@@ -90,7 +108,7 @@ const PARTS: readonly (readonly [RegExp, string])[] = [
 ];
 
 function readCombined(line: string): LogEntry | Unread {
-  const [, first = "", identity = "", user = "", time = "", method = "", url = ""] =
+  const [, first = "", identity = "", user = "", time = "", method = "", url = "", status] =
     COMBINED.exec(line) ?? [];
   if (first === "") return unreadCombined(line);
   const client = findClient(first, identity, user);
@@ -103,7 +121,8 @@ function readCombined(line: string): LogEntry | Unread {
     };
   }
   const account = known(client.user);
-  return new LogEntry(atMs, method, url, known(client.address), true, { account });
+  const answered = statusOf(status);
+  return new LogEntry(atMs, method, url, known(client.address), true, { account }, answered);
 }
 
 function unreadCombined(line: string): Unread {
@@ -118,6 +137,10 @@ function unreadCombined(line: string): Unread {
     column = length + 1;
   }
   return { column, message: 'found no request such as "GET /path HTTP/1.1"' };
+}
+
+function statusOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^[1-5][0-9]{2}$/.test(text) ? Number(text) : undefined;
 }
 
 /** "-" means that the value is absent. */
@@ -154,7 +177,9 @@ function readJson(line: string, fields: Fields): LogEntry | Unread {
   for (const [actor, names] of Object.entries(fields.actors)) {
     actors[actor] = textOf(pick(data, names));
   }
-  return new LogEntry(atMs, method, url, known(client.address), isWholeSeconds(time), actors);
+  const status = statusOf(textOf(pick(data, fields.status)));
+  const address = known(client.address);
+  return new LogEntry(atMs, method, url, address, isWholeSeconds(time), actors, status);
 }
 
 /** Returns the first of these fields that exists. */

@@ -51,6 +51,17 @@ export function parseTime(text: string): number {
   return Number.isNaN(midnight) ? Number.NaN : Date.parse(text);
 }
 
+/** A time of day, and the offset of its zone. */
+const OFFSET = /\d{2}:\d{2}:\d{2}(?:[.,]\d+)? ?([+-])(\d{2}):?(\d{2})\b/;
+
+/** Returns the zone in which a line of a log says its time, minutes east of UTC; 0 if it does not say. */
+export function zoneMinutesOf(line: string): number {
+  const [, sign, hours, minutes] = OFFSET.exec(line) ?? [];
+  if (sign === undefined) return 0;
+  const offset = Number(hours) * 60 + Number(minutes);
+  return offset > FARTHEST_ZONE ? 0 : sign === "-" ? -offset : offset;
+}
+
 /** From 0; -1 if it is not a month. */
 function monthOf(name: string): number {
   const at = name.length === 3 ? MONTHS.indexOf(name) : -1;

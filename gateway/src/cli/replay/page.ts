@@ -40,6 +40,11 @@ tbody tr { border-top: 1px solid var(--line); }
 a { color: inherit; }
 em { color: var(--soft); }
 .plot { min-height: 260px; }
+@media (max-width: 40rem) {
+  main { padding: 1rem .5rem; }
+  th, td { padding: .4rem .5rem; }
+  th:first-child { position: sticky; left: 0; background: var(--card); min-width: 8rem; max-width: 50vw; white-space: normal; overflow-wrap: anywhere; }
+}
 .u-legend { color: var(--soft); font-size: .85rem; }
 footer { margin-top: 2rem; font-size: .85rem; }
 `;
@@ -55,9 +60,10 @@ function color(name) {
 
 /* Each part stands on those before it; the highest is painted first. */
 function draw(place) {
-  const { startMs, stepMs, counts, limit } = plots[Number(place.dataset.plot)];
+  const { startMs, stepMs, counts, limit, zoneMinutes, zone, step } = plots[Number(place.dataset.plot)];
   const perSecond = (count) => (count * 1000) / stepMs;
-  const times = counts.passed.map((_, i) => (startMs + i * stepMs) / 1000);
+  /* in the log's own zone, which is drawn as if it were UTC */
+  const times = counts.passed.map((_, i) => (startMs + i * stepMs) / 1000 + zoneMinutes * 60);
   let below = times.map(() => 0);
   const stacked = parts.map((part) => (below = counts[part].map((n, i) => below[i] + perSecond(n))));
   const rateText = (n) => (n === null || n === undefined ? "" : n.toFixed(n < 10 ? 2 : 0) + "/s");
@@ -83,7 +89,8 @@ function draw(place) {
     height: 240,
     cursor: { sync: { key: "log" }, y: false, points: { show: false } },
     scales: { x: { range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: (_, low, high) => [0, Math.max(1e-6, high) * 1.08] } },
-    axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => tick + "/s") }],
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+    axes: [{ ...axis, label: "time, " + zone }, { ...axis, label: "requests per second, mean of " + step, size: 64, values: (_, ticks) => ticks.map((tick) => tick + "/s") }],
     series: all,
   };
   return new uPlot(options, data, place);

@@ -5,6 +5,7 @@ import { htmlReport } from "./html.ts";
 import { InOrder } from "./in-order.ts";
 import { readLines } from "./lines.ts";
 import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
+import { zoneMinutesOf } from "./log-time.ts";
 import { Progress } from "./progress.ts";
 import type { Replayed } from "./report.ts";
 import { Simulation } from "./simulation.ts";
@@ -22,6 +23,8 @@ export interface ReplayOptions {
   /** Whether lines of one whole second are spread over it. */
   readonly spread: boolean;
   readonly fields: Fields;
+  /** Names of functions of the application that compute costs. */
+  readonly cost: readonly string[];
   readonly hash?: string;
   readonly progress: boolean;
 }
@@ -42,22 +45,26 @@ export async function replay(
     throw new CliError("rules and log cannot both be read from stdin");
   }
   const actors = Object.keys(options.fields.actors);
-  const rules = await readRulesOf(rulesPath, actors, io);
+  const rules = await readRulesOf(rulesPath, actors, options.cost, io);
   const replayed = await playLog({ rulesPath, rules, actors }, logPath, options, io);
-  if (options.html !== undefined) await write(options.html, htmlReport(replayed));
+  // the report that can be printed must not be lost if a file cannot be written
   if (options.json) io.stdout.write(`${JSON.stringify(replayed, null, 2)}\n`);
   else io.stdout.write(textReport(replayed, io));
+  if (options.html !== undefined) await write(options.html, htmlReport(replayed));
   return 0;
 }
 
 async function readRulesOf(
   path: string,
   actors: readonly string[],
+  costs: readonly string[],
   io: Io,
 ): Promise<readonly Rule[]> {
   const text = await readText(path, io);
+  // --field claim:org=path: a kind of actor, and its argument
+  const actorKinds = actors.flatMap((name) => /^([^:]+):/.exec(name)?.[1] ?? []);
   try {
-    return readRules(text, { source: sourceName(path), actors });
+    return readRules(text, { source: sourceName(path), actors, actorKinds, costs });
   } catch (error) {
     if (error instanceof RulesError) throw new CliError(error.message, { cause: error });
     throw error;
@@ -81,6 +88,7 @@ async function playLog(
   let simulation: Simulation | undefined;
   let lines = 0;
   let unread = 0;
+  let zoneMinutes: number | undefined;
   const play = async (entries: Iterable<[number, LogEntry]>) => {
     for (const [atMs, entry] of entries) {
       simulation ??= await Simulation.open(rules, actors, atMs);
@@ -99,6 +107,7 @@ async function playLog(
         if (line?.trim() === "") continue;
         const entry = line === undefined ? TOO_LONG : readLine(line, fields);
         if (entry instanceof LogEntry) {
+          zoneMinutes ??= zoneMinutesOf(line ?? "");
           order.add(entry);
           continue;
         }
@@ -123,7 +132,7 @@ async function playLog(
   return {
     rulesFrom: sourceName(rulesPath),
     log: sourceName(logPath),
-    ...{ lines, unread, late: order.late, report },
+    ...{ lines, unread, late: order.late, zoneMinutes: zoneMinutes ?? 0, report },
   };
 }
 

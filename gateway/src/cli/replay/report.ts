@@ -61,5 +61,7 @@ export interface Replayed {
   readonly unread: number;
   /** Lines that were too late to be sorted. */
   readonly late: number;
+  /** The zone in which the first request says its time, minutes east of UTC. */
+  readonly zoneMinutes: number;
   readonly report: Report;
 }

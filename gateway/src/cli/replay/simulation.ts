@@ -29,6 +29,10 @@ export class Simulation {
     const gateway = await createGateway({
       rules: rules.map((rule): Rule => ({ ...rule, scope: "local" })),
       clock,
+      // a log does not contain what the application's functions would compute
+      costs: Object.fromEntries(
+        rules.flatMap(({ costBy }) => (costBy === undefined ? [] : [[costBy, () => 1]])),
+      ),
       actors: {
         device: fromAddressOrName(),
         ...Object.fromEntries(

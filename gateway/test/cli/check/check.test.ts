@@ -57,6 +57,23 @@ test("several files, and actors that the application registers", async () => {
   });
 });
 
+test("kinds of actors, functions for costs, and what an outage does", async () => {
+  const text = `url: /
+rules:
+  - { actor: { claim: org }, unit: day, rpu: 9, cost: tokens, scope: global, name: a }
+  - { actor: all, unit: day, rpu: 9, count: failures, scope: global, name: b }`;
+  const flags = ["--redis", "--actor-kind", "claim", "--cost", "tokens"];
+  const { code, out } = await cli(["check", ...flags, "-"], { stdin: text });
+  assert.is(code, 0);
+  assert.match(out, /^2 rules for 1 URL: fine\nwhile Redis is unavailable each instance applies/);
+  assert.match(out, /its share of 2 global rules/);
+  assert.is((await cli(["check", "-"], { stdin: text })).code, 1);
+  const local = await cli(["check", "--redis", "-"], {
+    stdin: "url: /\nrules: [{ actor: all, unit: day, rpu: 9 }]",
+  });
+  assert.is(local.out, "1 rule for 1 URL: fine\n");
+});
+
 test("text of a file cannot send control codes to the terminal", async () => {
   const { out } = await cli(["check", "-"], { stdin: 'url: "/\\e[2J"\nrules: []' });
   assert.not.ok(out.includes("\u001b"));

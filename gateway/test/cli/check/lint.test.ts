@@ -225,4 +225,48 @@ test("thousands of URLs are checked in one pass over each URL and those around i
   assert.equal(findings, ["never-binds r7", "shadowed-url r7"]);
 });
 
+test("rules that count less than all requests of a URL make no other rule ineffective", () => {
+  const read = (entry: string, more = "") =>
+    lint(
+      readRules(
+        `- { url: /, ${entry} rules: [{ actor: all, unit: minute, rpu: 1, name: strict${more} }] }
+- { url: /a, rules: [{ actor: all, unit: minute, rpu: 100, name: wide }] }`,
+        { costs: ["c"] },
+      ),
+      true,
+    ).map(({ code }) => code);
+  assert.equal(read(""), ["never-binds", "shadowed-url"]);
+  for (const entry of ["exact: true,", "except: /a/b,", "host: x.org,"]) {
+    assert.equal(read(entry), [], entry);
+  }
+  for (const more of [", count: failures", ", cost: { GET: 0.5 }", ", cost: c"]) {
+    assert.equal(read("", more), [], more);
+  }
+});
+
+test("lists, patterns, trials and months", () => {
+  const codes = (text: string) => lint(readRules(text), true).map(({ code }) => code);
+  assert.equal(
+    codes(`- { url: [/a, /b], rules: [{ actor: all, unit: ever, rpu: 9, name: a }] }
+- { url: "/u/:a", rules: [{ actor: all, unit: month, rpu: 9, name: b }] }
+- { url: "/u/{b}", rules: [{ actor: all, unit: month, rpu: 9, name: c }] }`),
+    // the third rule counts the same requests as the second
+    ["never-binds", "same-url"],
+  );
+  assert.equal(
+    codes(`- { url: /, rules: [{ actor: all, unit: month, rpu: 9, algo: W, align: epoch, name: a }] }
+- { url: [/b, /c], rules: [{ actor: all, unit: day, rpu: 100, name: b }] }`),
+    ["double-burst"],
+  );
+  assert.equal(
+    codes(`url: /
+rules:
+  - { actor: all, unit: minute, rpu: 10, algo: W, align: first, name: a }
+  - { actor: all, unit: hour, rpu: 600, algo: W, name: b }`).filter(
+      (code) => code === "never-binds",
+    ),
+    [],
+  );
+});
+
 test.run();

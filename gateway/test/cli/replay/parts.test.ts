@@ -93,6 +93,20 @@ test("order: lines that are late by no more than the hold come out sorted, all a
   );
 });
 
+test("order: a shuffled log comes out sorted, and lines of one time as they came", () => {
+  const order = new InOrder(Infinity, false);
+  const times = Array.from({ length: 5000 }, (_, i) => (i * 7919) % 1009);
+  times.forEach((atMs, i) => {
+    order.add(new LogEntry(atMs, "GET", `/${i}`, undefined, false, {}));
+  });
+  const played = [...order.rest()].map(([atMs, { url }]) => [atMs, Number(url.slice(1))] as const);
+  const wanted = times
+    .map((atMs, i) => [atMs, i] as const)
+    .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  assert.is(played.join(" "), wanted.join(" "));
+  assert.is(order.late, 0);
+});
+
 test("order: what is later still is played at once, and counted", () => {
   const order = new InOrder(10, true);
   const out = played(order, [entry(100), entry(200), entry(50), entry(300)]);

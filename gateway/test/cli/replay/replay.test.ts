@@ -281,10 +281,67 @@ test("HTML: one file without a network, in which nothing of the log is markup", 
         all?.reduce((sum, n) => sum + n, 0),
         50,
       );
+      const axes = drawn?.options.axes.map(({ label }: Json) => label);
+      assert.equal(Array.from(axes), ["time, UTC", "requests per second, mean of 1 s"]);
       const labels = drawn?.options.series.map(({ label }: Json) => label).join();
       assert.is(labels, ",refused,waited,passed");
     },
   );
+});
+
+test("HTML: times are those of the log's own zone", async () => {
+  await inFolder({ "rules.yaml": rule("rpu: 1") }, async (path) => {
+    const line = (second: string) =>
+      `192.0.2.1 - - [10/Oct/2000:13:55:${second} -0330] "GET / HTTP/1.1" 200 5`;
+    const file = path("report.html");
+    const { code } = await cli(["replay", path("rules.yaml"), "-", "--html", file], {
+      stdin: `no request\n${line("36")}\n${line("38")}`,
+    });
+    assert.is(code, 0);
+    const html = readFileSync(file, "utf8");
+    assert.match(html, /2000-10-10 13:55:36\.000 to 2000-10-10 13:55:38\.000 \(UTC-03:30\)/);
+    const scripts = [...html.matchAll(/<script>(.*?)<\/script>/gs)].map(([, code = ""]) => code);
+    const data = /id="plots">(.*?)<\/script>/s.exec(html)?.[1] ?? "";
+    const [drawn] = draw(data, scripts[1] ?? "");
+    assert.is(drawn?.data[0]?.[0], Date.UTC(2000, 9, 10, 13, 55, 36) / 1000);
+    assert.is(drawn?.options.axes[0].label, "time, UTC-03:30");
+  });
+});
+
+test("a file that cannot be written does not cost the text", async () => {
+  await inFolder({ "rules.yaml": rule("rpu: 1") }, async (path) => {
+    const { code, out, err } = await cli(
+      ["replay", path("rules.yaml"), "-", "--html", path("no/such/folder.html")],
+      { stdin: every(100, 3) },
+    );
+    assert.is(code, 2);
+    assert.match(out, /3 requests: 1 \(33\.3 %\) passed at once/);
+    assert.match(err, /folder\.html: cannot be written/);
+  });
+});
+
+test("rules that count failures go by the status, and unknown functions cost 1", async () => {
+  const lines = [200, 401, "500", 200, 302, 404, 200, undefined].map(
+    (status, i) => [i, { status }] as const,
+  );
+  const { report } = await replayed(rule("rpu: 3, algo: W, count: failures"), jsonl(lines));
+  assert.equal([report.passed, report.refused], [6, 2]);
+  const combined = [401, 200, 401, 401]
+    .map((status) => `192.0.2.1 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" ${status} 5`)
+    .join("\n");
+  const failures = rule("rpu: 2, algo: W, count: failures").replace("second", "day");
+  assert.is((await replayed(failures, combined)).report.refused, 1);
+  const cost = await replayed(rule("rpu: 2, cost: tokens"), every(1, 5), "--cost", "tokens");
+  assert.equal([cost.report.passed, cost.report.refused], [2, 3]);
+});
+
+test("actors with an argument can be fields of the log", async () => {
+  const rules = `url: /
+rules: [{ actor: { header: x-tenant }, unit: day, rpu: 1, name: r }, { actor: { claim: org }, unit: day, rpu: 1, name: c }]`;
+  const lines = ["a", "a", "b"].map((tenant, i) => [i, { tenant, org: tenant }] as const);
+  const fields = ["--field", "header:x-tenant=tenant", "--field", "claim:org=org"];
+  const { report } = await replayed(rules, jsonl(lines), ...fields);
+  assert.equal([report.passed, report.refused], [2, 1]);
 });
 
 /** Runs the page's script with a stand-in for uPlot, and hands back what it was given. */
@@ -293,6 +350,7 @@ function draw(data: string, script: string): { options: Json; data: number[][] }
   const place = { dataset: { plot: "0" }, clientWidth: 800, textContent: "" };
   class UPlot {
     static paths = { stepped: () => () => {} };
+    static tzDate = (date: Date) => date;
     constructor(options: Json, points: number[][]) {
       // out of the other realm, where arrays are others
       drawn.push({ options, data: JSON.parse(JSON.stringify(points)) });

@@ -11,13 +11,13 @@ export interface Ran {
 }
 
 interface Setting {
-  /** In one piece, or in several. */
+  /** The input, in one chunk or in several. */
   readonly stdin?: string | Buffer | readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly isTTY?: boolean;
 }
 
-/** The command in this process, with streams that are read afterwards. */
+/** Runs the command in this process. @returns its exit code and what it printed */
 export async function cli(
   args: readonly string[],
   { stdin = "", env = {}, isTTY = false }: Setting = {},
@@ -41,7 +41,7 @@ function sink(isTTY: boolean): readonly [PassThrough & { isTTY: boolean }, () =>
   return [stream, () => Buffer.concat(chunks).toString()];
 }
 
-/** A folder with files in it, for the time of a test. */
+/** Creates a temporary folder with files, runs `go`, and removes the folder. */
 export async function inFolder<T>(
   files: Readonly<Record<string, string | Buffer>>,
   go: (path: (name: string) => string) => Promise<T>,

@@ -1,4 +1,4 @@
-/** Clients that send what they like and leave when they like, over HTTP/1.1 and HTTP/2. */
+/** Clients over HTTP/1.1 and HTTP/2 that send raw requests and can disconnect at any time. */
 import { once } from "node:events";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect as connect2 } from "node:http2";
 import { connect, type Server, type Socket } from "node:net";
@@ -9,11 +9,11 @@ interface Server1 {
   readonly url: string;
 }
 
-/** What an attacker asks for. */
+/** An attacker's request. */
 export interface Asked {
   readonly method?: string;
   readonly path?: string;
-  /** Lines of header fields, each with its line end. */
+  /** The lines of header fields, each with its line end. */
   readonly fields?: string;
   readonly body?: string;
 }
@@ -22,7 +22,7 @@ export function textOf({ method = "GET", path = "/hello", fields = "", body = ""
   return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n${fields}\r\n${body}`;
 }
 
-/** An open socket. Its errors are ignored, and what arrives is kept in `received`. */
+/** Opens a socket. Its errors are ignored; `received` returns the text that has arrived. */
 export async function dial({ url }: Server1): Promise<{ socket: Socket; received: () => string }> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
@@ -35,14 +35,14 @@ export async function dial({ url }: Server1): Promise<{ socket: Socket; received
   return { socket, received: () => text };
 }
 
-/** A socket that has sent the same request so many times in one packet. */
+/** Opens a socket and sends the same request so many times in one packet. */
 export async function pipeline(server: Server1, count: number, asked: Asked = {}): Promise<Socket> {
   const { socket } = await dial(server);
   socket.write(textOf(asked).repeat(count));
   return socket;
 }
 
-/** The status of each of several requests, one after the other on one socket. */
+/** Sends several requests, one after the other on one socket. @returns the status of each */
 export async function oneByOne(server: Server1, count: number, asked: Asked): Promise<number[]> {
   const { socket, received } = await dial(server);
   const statuses = () =>
@@ -55,14 +55,14 @@ export async function oneByOne(server: Server1, count: number, asked: Asked): Pr
   return statuses();
 }
 
-/** How a client leaves over HTTP/1.1. */
+/** The ways in which a client disconnects over HTTP/1.1. */
 export const LEAVES: Readonly<Record<string, (socket: Socket) => void>> = {
   closes: (socket) => void socket.destroy(),
   "closes its sending side": (socket) => void socket.end(),
   "resets the connection": (socket) => void socket.resetAndDestroy(),
 };
 
-/** A session of HTTP/2 with so many open streams. */
+/** An HTTP/2 session with open streams. */
 export interface Streams {
   readonly session: ClientHttp2Session;
   readonly socket: Socket;
@@ -91,7 +91,7 @@ export async function openStreams(
   return { session, socket, streams };
 }
 
-/** How a client leaves over HTTP/2. */
+/** The ways in which a client disconnects over HTTP/2. */
 export const LEAVES_2: Readonly<Record<string, (client: Streams) => void>> = {
   "resets its streams (CANCEL)": ({ streams }) => streams.forEach((stream) => void stream.close(8)),
   "resets its streams (NO_ERROR)": ({ streams }) => streams.forEach((one) => void one.close(0)),
@@ -102,7 +102,7 @@ export const LEAVES_2: Readonly<Record<string, (client: Streams) => void>> = {
   "closes the socket": ({ socket }) => void socket.destroy(),
 };
 
-/** The status of each of several requests, one after the other in one session. */
+/** Sends several requests, one after the other in one session. @returns the status of each */
 export async function oneByOne2(server: Server1, count: number, asked: Asked): Promise<number[]> {
   const { session } = await openStreams(server, 0);
   const statuses: number[] = [];
@@ -124,13 +124,13 @@ export async function until(what: string, holds: () => boolean | Promise<boolean
   }
 }
 
-/** Waits until the server has seen that its clients have gone, and has done what follows. */
+/** Waits until the server has noticed and handled that its clients have gone. */
 export async function allGone(server: Server): Promise<void> {
   await until("the server's sockets are closed", async () => (await connectionsOf(server)) === 0);
   await sleep(5);
 }
 
-/** Waits until the server has seen that the client has left, its session or only its streams. */
+/** Waits until the server has noticed that the client has closed its session or its streams. */
 export async function hasLeft({ session, socket }: Streams, server: Server): Promise<void> {
   if (session.destroyed || socket.destroyed) {
     await allGone(server);

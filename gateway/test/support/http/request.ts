@@ -1,6 +1,6 @@
 import type { GatewayRequest } from "../../../src/index.ts";
 
-/** A request as no server made it. */
+/** Makes a request without a server. */
 export function request(
   url: string,
   {

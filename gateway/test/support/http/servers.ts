@@ -1,5 +1,5 @@
 /**
- * Each framework, with a filter in front of its routes: /hello answers "hello", /401 answers that status,
+ * Servers of each framework with a filter before the routes: /hello answers "hello", /401 answers that status,
  * /bad throws.
  */
 import {
@@ -42,18 +42,18 @@ import {
 export interface Running {
   readonly url: string;
   readonly server: NetServer;
-  /** How many requests came to a route. */
+  /** Returns the number of requests that reached a route. */
   readonly served: () => number;
   close(): Promise<void>;
 }
 
-/** A limit without rules, in the place of a gateway. */
+/** A limit without rules, instead of a gateway. */
 export interface Limit {
   readonly limiter: Limiter | LimiterByKey;
   readonly options?: HostLimitOptions;
 }
 
-/** @param work done by /hello before it answers; it gets the verdict of a limit */
+/** Starts a server. @param work what /hello does before it answers; it gets the verdict of a limit */
 export type Host = (
   gateway: Checker | Limit,
   options?: HostOptions,
@@ -66,14 +66,14 @@ function isLimit(front: Checker | Limit): front is Limit {
   return front.limiter !== undefined && !("check" in front);
 }
 
-/** Makes a server of one version of HTTP. */
+/** Creates a server for one version of HTTP. */
 type Make = (listener: RequestListener) => NetServer;
 
 const http1: Make = (listener) => createServer(listener);
-/** Its requests and responses look like those of `http`. */
+/** Its requests and responses have the interface of `http`. */
 const http2: Make = (listener) => createHttp2Server(listener as never);
 
-/** The status of a route that answers. */
+/** Returns the status of a route. */
 function statusOf(path = ""): number {
   return path.startsWith("/401") ? 401 : path.startsWith("/bad") ? 500 : 200;
 }
@@ -231,7 +231,7 @@ const inFetch =
     return running(make(getRequestListener(fetch)), () => served);
   };
 
-/** It has no types of its own. */
+/** This version has no types. */
 const express4 = createRequire(import.meta.url)("express-4") as typeof express;
 
 export const HOSTS: Readonly<Record<string, Host>> = {
@@ -244,7 +244,7 @@ export const HOSTS: Readonly<Record<string, Host>> = {
   fetch: inFetch(http1),
 };
 
-/** Those that serve HTTP/2: Express does not. */
+/** The frameworks that serve HTTP/2. Express does not. */
 export const HTTP2_HOSTS: Readonly<Record<string, Host>> = {
   "node:http2": node(http2),
   "Fastify 5 on HTTP/2": inFastify(http2),

@@ -1,4 +1,4 @@
-/** Request targets that try to look like something else, from a seed. */
+/** Generates disguised request targets from a seed. */
 
 /** Mulberry32: the same numbers for the same seed. */
 function randomOf(seed: number): () => number {
@@ -46,8 +46,28 @@ const TAILS = [
 ].map((tail) => tail.trim());
 const LEAVES = ["secret", "secret", "secret.txt"];
 
+const ONES = [
+  ..."7 7 7 a%2fb ; ;x . .. %20 x%3fy x%23y a\\b %2e %2e%2e %00 %5c a;b %252f é %c3%a9 %2f : * {id}".split(
+    " ",
+  ),
+  "",
+];
+
+/** @returns a source of targets; most of them reach /vault/:id/secret on some server */
+export function patternTargetMaker(seed: number): () => string {
+  return targetMaker(seed, (pick, disguise) => [disguise("vault"), pick(ONES), disguise("secret")]);
+}
+
+type Pick = (list: readonly string[]) => string;
+
 /** @returns a source of targets; most of them reach /admin/secret on some server */
-export function targetMaker(seed: number): () => string {
+export function targetMaker(
+  seed: number,
+  wordsOf: (pick: Pick, disguise: (text: string) => string) => readonly string[] = (
+    pick,
+    disguise,
+  ) => [disguise("admin"), disguise(pick(LEAVES))],
+): () => string {
   const random = randomOf(seed);
   const pick = (list: readonly string[]) => list[Math.floor(random() * list.length)] ?? "";
   const mostly = (plain: string, list: readonly string[]) => (random() < 0.4 ? plain : pick(list));
@@ -60,12 +80,16 @@ export function targetMaker(seed: number): () => string {
     }).join("");
   };
   return () => {
-    const words = [disguise("admin"), disguise(pick(LEAVES))];
+    const [first = "", ...words] = wordsOf(pick, disguise);
     let target = mostly("/", HEADS);
     if (random() < 0.1) target += pick(HEADS).replace(/^[a-z]*:/i, "");
-    target += `${words[0]}${mostly("/", JOINTS)}`;
-    if (random() < 0.1) target += pick(JOINTS);
-    target += `${words[1]}${mostly("", TAILS)}`;
+    target += first;
+    for (const word of words) {
+      target += mostly("/", JOINTS);
+      if (random() < 0.1) target += pick(JOINTS);
+      target += word;
+    }
+    target += mostly("", TAILS);
     if (random() < 0.2) target += pick(TAILS);
     return target;
   };

@@ -1,7 +1,7 @@
 /**
- * Servers with something to guard, each with a filter in front: what they answer below /admin/secret
- * is SECRET, and a request that met the rule has RateLimit fields in its answer. The requests are
- * written to a socket, because every client rewrites some targets.
+ * Servers with a secret, each with a filter before it. They answer SECRET below /admin/secret, and an
+ * answer has RateLimit fields if the rule applied to the request. Requests are written to a raw
+ * socket, because every HTTP client rewrites some targets.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server } from "node:http";
@@ -31,14 +31,19 @@ import {
 
 const SECRET = "SECRET";
 export const GUARDED = /^\/admin\/secret(?:\.txt)?(?=\/|$)/i;
-const RULES = ["/admin/secret", "/admin/secret.txt"]
-  .map((url) => `- { url: ${url}, rules: [{ actor: all, unit: second, rpu: 1000000000 }] }`)
-  .join("\n");
+const RULE = "rules: [{ actor: all, unit: second, rpu: 1000000000 }]";
+const RULES = [
+  ...["/admin/secret", "/admin/secret.txt"].map((url) => `- { url: ${url}, ${RULE} }`),
+  `- { url: "/vault/:id/secret", ${RULE} }`,
+  `- { url: "/only/{id}", exact: true, ${RULE} }`,
+  // everything but this is guarded there
+  `- { url: /most, except: /most/public, ${RULE} }`,
+].join("\n");
 
-/** It has no types of its own. */
+/** This version has no types. */
 const express4 = createRequire(import.meta.url)("express-4") as typeof express;
 
-// -- handlers that find their path by hand, in the ways that people write --
+// -- handlers that parse the path by hand, in common ways --
 
 const decoded = (text: string) => {
   try {
@@ -98,6 +103,27 @@ export const BY_HAND: Readonly<Record<string, (target: string) => string>> = {
   "behind the host": (target) => normal(decoded(target.replace(/^[a-z]+:\/\/[^/]*/i, ""))),
 };
 
+/**
+ * Routers that split a path before they decode its segments: a segment may then hold a slash, and an
+ * empty one is a segment.
+ */
+export const BY_SEGMENT: Readonly<Record<string, (target: string) => readonly string[]>> = {
+  ...Object.fromEntries(
+    Object.entries(BY_HAND).map(([name, read]) => [
+      name,
+      (target: string) => read(target).split("/").slice(1),
+    ]),
+  ),
+  "split, then decoded": (target) => cut(target, /[?#]/).split("/").slice(1).map(decoded),
+  "split, without parameters": (target) =>
+    cut(target, /\?/)
+      .split("/")
+      .slice(1)
+      .map((segment) => decoded(bare(segment))),
+  "a URL, split, then decoded": (target) => parsed(target).split("/").slice(1).map(decoded),
+  "split without empty segments": (target) => segments(cut(target, /[?#]/)).map(decoded),
+};
+
 const byHand: RequestListener = (req, res) => {
   const found = Object.entries(BY_HAND).filter(([, read]) => GUARDED.test(read(req.url ?? "")));
   res.end(found.length > 0 ? `${SECRET} ${found.map(([name]) => name)}` : "nothing");
@@ -106,7 +132,7 @@ const byHand: RequestListener = (req, res) => {
 // -- all servers --
 
 export interface GuardedServers {
-  /** By name, the port of each. */
+  /** The port of each server, by name. */
   readonly ports: Readonly<Record<string, number>>;
   close(): Promise<void>;
 }
@@ -161,6 +187,10 @@ function inExpress(make: typeof express, gateway: Gateway, folder: string): Requ
   app.set("env", "test");
   app.use(expressGateway(gateway));
   app.get("/admin/secret", (_, res) => void res.send(SECRET));
+  app.get("/vault/:id/secret", (_, res) => void res.send(SECRET));
+  app.get("/only/:id", (_, res) => void res.send(SECRET));
+  app.get("/most/public", (_, res) => void res.send("public"));
+  app.use("/most", (_, res) => void res.send(SECRET));
   const router = make.Router();
   router.use("/secret", (_, res) => void res.send(SECRET));
   app.use("/admin", router);
@@ -186,6 +216,11 @@ function inHono(gateway: Gateway, folder: string): Hono {
   app.use(honoGateway(gateway));
   app.all("/admin/secret", (context) => context.text(SECRET));
   app.all("/admin/secret/*", (context) => context.text(SECRET));
+  app.all("/vault/:id/secret", (context) => context.text(SECRET));
+  app.all("/only/:id", (context) => context.text(SECRET));
+  app.all("/most/public", (context) => context.text("public"));
+  app.all("/most/public/*", (context) => context.text("public"));
+  app.all("/most/*", (context) => context.text(SECRET));
   app.use("/*", serveStatic({ root: folder }));
   app.onError((_, context) => context.text("bad", 500));
   return app;
@@ -196,14 +231,19 @@ async function inFastify(gateway: Gateway, routerOptions: object): Promise<Reque
   await app.register(fastifyGateway, { gateway });
   app.get("/admin/secret", async () => SECRET);
   app.get("/admin/secret/*", async () => SECRET);
+  app.get("/vault/:id/secret", async () => SECRET);
+  app.get("/only/:id", async () => SECRET);
+  app.get("/most/public", async () => "public");
+  app.get("/most/public/*", async () => "public");
+  app.get("/most/*", async () => SECRET);
   await app.ready();
   return (req, res) => app.routing(req, res);
 }
 
-/** What a server made of a target. */
+/** A server's answer to a target. */
 export type Answer = "nothing" | "guarded" | "bypassed";
 
-/** Sends it as it is, byte by byte: characters above 255 are left out. */
+/** Sends the target unchanged, byte by byte. Characters above 255 are left out. */
 export function send(port: number, target: string): Promise<{ answer: Answer; text: string }> {
   return new Promise((resolve, reject) => {
     let text = "";

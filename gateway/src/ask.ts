@@ -1,0 +1,23 @@
+/** A request as one rule sees it. */
+import type { Limiter } from "smooth-limiter";
+import type { Calendar } from "./rules/calendar.ts";
+import type { ActiveRule } from "./ruleset.ts";
+
+/** The request to one rule. */
+export interface RuleAsk {
+  readonly active: ActiveRule;
+  readonly actor: string;
+  /** Whether the actor is the rule's own, and not a replacement for a missing one. */
+  readonly isKnown: boolean;
+  readonly cost: number;
+  /** Undefined: nothing passes. */
+  readonly limiter: Limiter | undefined;
+  readonly calendar: Calendar | undefined;
+}
+
+/** The request to a rule that has a limiter. */
+export type OpenAsk = RuleAsk & { readonly limiter: Limiter };
+
+export function isOpen(ask: RuleAsk): ask is OpenAsk {
+  return ask.limiter !== undefined;
+}

@@ -1,0 +1,152 @@
+/**
+ * Paces a response of Node, whatever writes to it: `write` and `end` put their bytes into a queue,
+ * from which they reach the response at the limiter's pace. The response keeps its own way to say
+ * that a writer should wait (`write` returns false, "drain" follows), so pipes work as before.
+ */
+import type { Limiter } from "smooth-limiter";
+import { paced } from "smooth-limiter/streams";
+import type { Maybe } from "../ground/maybe.ts";
+import type { NodeResponse } from "./node.ts";
+
+/** The members of a response that are used here. */
+export interface PacedResponse extends Omit<NodeResponse, "end"> {
+  // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
+  write(...args: any[]): boolean;
+  // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
+  end(...args: any[]): any;
+  getHeader(name: string): unknown;
+  flushHeaders(): void;
+  emit(event: "drain"): boolean;
+  once(event: "close" | "drain", listener: () => void): unknown;
+  destroy(error?: Error): unknown;
+}
+
+/** So many bytes may wait before a writer is asked to wait, as in a stream of Node. */
+const HIGH_WATER_BYTES = 64 * 1024;
+
+/** Statuses of responses that have no body. */
+const WITHOUT_BODY = [204, 304];
+
+interface Piece {
+  readonly bytes: Uint8Array;
+  readonly written: (() => void) | undefined;
+}
+
+/** What `write` and `end` of a stream accept. */
+type Args = readonly unknown[];
+
+/** @param freeBytes how many bytes at the beginning are not limited */
+export function paceResponse(
+  res: PacedResponse,
+  limiterOf: () => Maybe<Limiter>,
+  freeBytes: number,
+): void {
+  const write = res.write.bind(res);
+  const end = res.end.bind(res);
+  const queue: Piece[] = [];
+  const gone = new AbortController();
+  let waiting = 0;
+  let needsDrain = false;
+  let isRunning = false;
+  let isEnded = false;
+  let wake = () => {};
+
+  res.once("close", () => {
+    gone.abort();
+    queue.length = 0;
+    wake();
+  });
+
+  async function* pieces(): AsyncGenerator<Uint8Array> {
+    while (!gone.signal.aborted) {
+      const piece = queue.shift();
+      if (piece !== undefined) {
+        if (piece.bytes.byteLength > 0) yield piece.bytes;
+        waiting -= piece.bytes.byteLength;
+        piece.written?.();
+        if (needsDrain && waiting < HIGH_WATER_BYTES) {
+          needsDrain = false;
+          res.emit("drain");
+        }
+      } else if (isEnded) return;
+      else {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    }
+  }
+
+  async function run(): Promise<void> {
+    const limiter = await limiterOf();
+    const { signal } = gone;
+    for await (const bytes of paced(pieces(), limiter, { freeBytes, signal })) {
+      if (write(bytes)) continue;
+      await new Promise<void>((resolve) => {
+        res.once("drain", resolve);
+        res.once("close", resolve);
+      });
+    }
+    end();
+  }
+
+  const start = () => {
+    if (isRunning) return;
+    isRunning = true;
+    // a client must see that its response is not complete
+    run().catch((error: Error) => gone.signal.aborted || res.destroy(error));
+  };
+
+  const add = (chunk: unknown, encoding: unknown, written: (() => void) | undefined) => {
+    const bytes =
+      typeof chunk === "string"
+        ? Buffer.from(chunk, typeof encoding === "string" ? (encoding as BufferEncoding) : "utf8")
+        : (chunk as Uint8Array);
+    queue.push({ bytes, written });
+    waiting += bytes.byteLength;
+    // other code must not take the response for one that has not begun
+    if (!res.headersSent) res.flushHeaders();
+    wake();
+    start();
+  };
+
+  res.write = (...args: Args) => {
+    const [chunk, encoding, written] = parts(args);
+    if (isEnded || !(typeof chunk === "string" || chunk instanceof Uint8Array)) {
+      return write(...args);
+    }
+    add(chunk, encoding, written);
+    needsDrain = waiting >= HIGH_WATER_BYTES;
+    return !needsDrain;
+  };
+
+  res.end = (...args: Args) => {
+    const [chunk, encoding, ended] = parts(args);
+    const hasBody = chunk !== undefined && chunk !== null && chunk !== "";
+    const isLate = isEnded || (!isRunning && !hasBody);
+    if (isLate || WITHOUT_BODY.includes(res.statusCode)) {
+      isEnded = true;
+      return end(...args);
+    }
+    if (
+      !res.headersSent &&
+      ["content-length", "transfer-encoding"].every((name) => !res.getHeader(name))
+    ) {
+      const length =
+        typeof chunk === "string" ? Buffer.byteLength(chunk) : Object(chunk).byteLength;
+      res.setHeader("Content-Length", String(length));
+    }
+    isEnded = true;
+    if (hasBody) add(chunk, encoding, undefined);
+    if (ended !== undefined) res.once("close", ended);
+    wake();
+    return res;
+  };
+}
+
+/** Returns the chunk, the encoding and the callback, each of which may be left out. */
+function parts(args: Args): [unknown, unknown, (() => void) | undefined] {
+  const callback = args.find((each) => typeof each === "function") as (() => void) | undefined;
+  const [chunk, encoding] = args.filter((each) => typeof each !== "function");
+  return [chunk, encoding, callback];
+}

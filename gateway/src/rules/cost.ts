@@ -1,0 +1,79 @@
+/** What a request costs, in permits: computed by a function of the application. */
+import type { Clock } from "smooth-limiter";
+import { detachable, type GuardedCall, guardedCall } from "../actors/guarded.ts";
+import { atLeastZero, checkNumber, show } from "../ground/check.ts";
+import type { Maybe } from "../ground/maybe.ts";
+import type { GatewayRequest } from "../request.ts";
+
+/**
+ * Computes the permits that a request takes: a number, 0 or more, or a promise of one; 0 means that
+ * the rule does not apply. More than the rule ever lets through at once refuses the request.
+ *
+ * If it throws, rejects, takes longer than `actorTimeoutMs` or returns anything else, the request
+ * takes one permit, and the error is reported like that of an actor.
+ */
+export type CostFunction = (request: GatewayRequest) => Maybe<number>;
+
+/** A cost that is known for sure only when the request has been answered. */
+export interface SettledCost {
+  /** The permits to take on arrival. */
+  readonly estimate: CostFunction;
+  /**
+   * Computes what the request really cost: the difference is taken, or given back. Called once when
+   * the request is over. If it fails the estimate stays.
+   *
+   * @param status of the response; undefined if the client disconnected before there was one
+   */
+  readonly settle: (request: GatewayRequest, status: number | undefined) => Maybe<number>;
+}
+
+export type Cost = CostFunction | SettledCost;
+
+export type Costs = Readonly<Record<string, Cost>>;
+
+/** A cost whose functions never throw; undefined is a failure. */
+export interface GuardedCost {
+  readonly estimate: GuardedCall<number>;
+  readonly settle: GuardedCall<number, [status: number | undefined]> | undefined;
+}
+
+export function checkCosts(costs: unknown): void {
+  if (typeof costs !== "object" || costs === null || Array.isArray(costs)) {
+    throw new TypeError(`costs must be an object, got ${show(costs)}`);
+  }
+  for (const [name, cost] of Object.entries(costs)) {
+    const { estimate, settle } = Object(cost) as Partial<SettledCost>;
+    if (typeof cost === "function") continue;
+    if (typeof estimate === "function" && typeof settle === "function") continue;
+    throw new TypeError(
+      `costs.${name} must be a function or { estimate, settle }, got ${show(cost)}`,
+    );
+  }
+}
+
+export function guardedCost(
+  name: string,
+  cost: Cost,
+  timeoutMs: number,
+  clock: Clock,
+): GuardedCost {
+  const what = `costs.${name}`;
+  const read = (value: unknown) => checkNumber(`the result of ${what}`, value, atLeastZero);
+  const [estimate, settle] =
+    typeof cost === "function" ? [cost, undefined] : [cost.estimate, cost.settle];
+  const common = { read, timeoutMs, clock };
+  return {
+    estimate: guardedCall((request) => estimate(detachable(request)), {
+      ...common,
+      name: what,
+      instead: "the request takes one permit",
+    }),
+    settle:
+      settle &&
+      guardedCall((request, status) => settle(detachable(request), status), {
+        ...common,
+        name: `${what}.settle`,
+        instead: "the estimate stays",
+      }),
+  };
+}

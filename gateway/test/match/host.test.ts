@@ -1,0 +1,56 @@
+import * as assert from "uvu/assert";
+import { suite } from "../../../test/support/suite.ts";
+import { createGateway, readRules } from "../../src/index.ts";
+import { request } from "../support/http/request.ts";
+
+const test = suite("hosts of rules");
+
+const rules = (host: string) =>
+  readRules(`{ url: /, host: ${host}, rules: [{ actor: all, unit: second, rpu: 99 }] }`);
+
+async function holds(host: string, headers: Record<string, string>, url = "/"): Promise<boolean> {
+  const gateway = await createGateway({ rules: rules(host) });
+  const { outcomes } = await gateway.check(request(url, { headers }));
+  return outcomes.length > 0;
+}
+
+test("a rule holds for its hosts, in every way to write them", async () => {
+  const names = [
+    ..."api.example.com API.example.com api.example.com:8080 api.example.com. u@api.example.com".split(
+      " ",
+    ),
+    "ap%69.example.com",
+    " api.example.com ",
+  ];
+  for (const host of names) assert.ok(await holds("api.example.com", { host }), host);
+  assert.ok(await holds("api.example.com", { ":authority": "api.example.com" }));
+  assert.ok(await holds("api.example.com", { host: "x" }, "http://api.example.com/"));
+  // a server may go by the header
+  assert.ok(await holds("api.example.com", { host: "api.example.com" }, "http://x/"));
+});
+
+test("a rule does not hold for other hosts", async () => {
+  for (const host of ["example.com", "xapi.example.com", "api.example.com.evil.org", "", ":80"]) {
+    assert.not.ok(await holds("api.example.com", { host }), host);
+  }
+  assert.not.ok(await holds("api.example.com", {}));
+});
+
+test("a star stands for every subdomain, and a list for each of its names", async () => {
+  assert.ok(await holds('"*.example.com"', { host: "a.b.example.com" }));
+  assert.not.ok(await holds('"*.example.com"', { host: "example.com" }));
+  assert.not.ok(await holds('"*.example.com"', { host: "badexample.com" }));
+  assert.ok(await holds("[a.org, b.org]", { host: "b.org" }));
+});
+
+test("what is no host name is refused", () => {
+  for (const host of ["https://x.org", "x.org:80", '"*"', '""', "a..b", "[]"]) {
+    assert.throws(() => rules(host), /host.*: found .*, allowed: a host name without a port/, host);
+  }
+});
+
+test("the host is part of a derived name", () => {
+  assert.is(rules("a.org")[0]?.name, "a.org / all per second token bucket");
+});
+
+test.run();

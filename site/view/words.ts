@@ -1,0 +1,21 @@
+import { algorithmOf } from "../model/algorithms.ts";
+import { type Series, summaryOf } from "../model/simulate.ts";
+
+/** What happened until an instant, for readers who cannot see the charts. */
+export function inWords(series: Series, atMs: number): string {
+  const sums = summaryOf(series, atMs);
+  const level = series.samples.findLast((sample) => sample.atMs <= atMs)?.level ?? 0;
+  const tenants = [...new Set(series.calls.map(({ tenant }) => tenant))].sort();
+  const shares = tenants.map((tenant) => {
+    const calls = series.calls.filter((call) => call.tenant === tenant);
+    return `${tenant} ${summaryOf({ ...series, calls }, atMs).letIn}`;
+  });
+  const words = [
+    `After ${(atMs / 1000).toFixed(2)} s: ${sums.arrived} came, ${sums.letIn} let in, ${sums.waiting} waiting, ${sums.refused} refused.`,
+    `Longest wait ${sums.longestWaitMs} ms, most in any second ${sums.mostInASecond}.`,
+    `Now ${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
+    tenants.length > 1 ? `Let in by caller: ${shares.join(", ")}.` : "",
+    series.error ?? "",
+  ];
+  return words.filter(Boolean).join(" ");
+}

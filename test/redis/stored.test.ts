@@ -1,0 +1,80 @@
+import { fixedWindow, type Policy, smoothBursty } from "smooth-limiter";
+import { readStored, readStoredLeases } from "smooth-limiter/redis";
+import * as assert from "uvu/assert";
+import { writePolicies } from "../../src/algorithms/index.ts";
+import { encodeState, UNIT } from "../../src/stores/state-bytes.ts";
+import { suite } from "../support/suite.ts";
+
+const stored = suite("readStored");
+
+const ten = smoothBursty({ permitsPerSecond: 10 });
+const five = smoothBursty({ permitsPerSecond: 5 });
+const both = [ten, fixedWindow({ limit: 3, windowMs: 1000 })];
+
+function bytesOf(numbers: readonly Policy[], ...settings: (readonly Policy[])[][]): Uint8Array {
+  return encodeState({
+    base: UNIT,
+    last: 2000,
+    batchIds: [{ caller: "12345678", number: 1 }],
+    numbers: writePolicies(numbers),
+    settings: settings.map((pair) => pair.map((policies) => writePolicies(policies)).join("=")),
+    doubles: [0, 0],
+  });
+}
+
+const numbersOf = (policies: readonly Policy[]) => policies.map(({ numbers }) => numbers);
+
+stored("the policies that the code declares, and when they were written", () => {
+  const { declared, inForce, isSet, writtenMs } = readStored(bytesOf(both));
+  assert.equal(numbersOf(declared), numbersOf(both));
+  assert.equal(numbersOf(inForce), numbersOf(both));
+  assert.is(isSet, false);
+  assert.is(writtenMs, (UNIT + 2000) / 1000);
+});
+
+stored("numbers that were set, before and after the next call", () => {
+  for (const written of [[ten], [five]]) {
+    const { declared, inForce, isSet } = readStored(bytesOf(written, [[ten], [five]]));
+    assert.equal(numbersOf(declared), numbersOf([ten]));
+    assert.equal(numbersOf(inForce), numbersOf([five]));
+    assert.is(isSet, true);
+  }
+});
+
+stored("a setting of other code is not that of the last writer", () => {
+  const other = smoothBursty({ permitsPerSecond: 99 });
+  assert.is(readStored(bytesOf([ten], [[other], [five]])).isSet, false);
+});
+
+stored("other values are errors", () => {
+  for (const text of ["", "no limiter", "x".repeat(100)]) {
+    assert.throws(() => readStored(new TextEncoder().encode(text)), /no limiter has written/);
+  }
+});
+
+stored.run();
+
+const leases = suite("readStoredLeases");
+
+leases("who holds leases, who waits, and which limits are set", () => {
+  const found = readStoredLeases([
+    ...["q30000:2:process-b:7", "-8999999999999999"],
+    ...["l30000:2:process-a:1", "1700000000000"],
+    ...["e30000:2:process-b:7", "1001700000000500"],
+    ...["s2=5", "4001700000000000"],
+  ]);
+  assert.equal(found, {
+    held: [{ process: "process-a", lapsesMs: 1_700_000_000_000, declared: 2 }],
+    waiting: [{ process: "process-b", lapsesMs: 1_700_000_000_500, declared: 2 }],
+    limits: [{ declared: 2, inForce: 5 }],
+  });
+  assert.equal(readStoredLeases([]), { held: [], waiting: [], limits: [] });
+});
+
+leases("members of another program are errors", () => {
+  for (const member of ["alice", "leo", "eve", "sue", "quinn", ""]) {
+    assert.throws(() => readStoredLeases([member, "1"]), /no limiter has written: "/);
+  }
+});
+
+leases.run();
