@@ -18,6 +18,8 @@ const BARE = "promises in an array";
 const BARE_THEN = "promises in an array, and then";
 const OURS = "smooth-limiter";
 const OURS_THEN = "smooth-limiter, and then";
+const FAIR = "smooth-limiter, fair, one share";
+const FAIR_EACH = "smooth-limiter, fair, a share each";
 
 const work = () => 0;
 const settlers: object[] = [];
@@ -32,6 +34,15 @@ const candidates: Record<string, () => () => Promise<unknown>> = {
   [OURS]: () => {
     const limiter = spent();
     return () => limiter.acquire();
+  },
+  [FAIR]: () => {
+    const limiter = spent(true);
+    return () => limiter.acquire(1, { share: "tenant" });
+  },
+  [FAIR_EACH]: () => {
+    const limiter = spent(true);
+    let tenants = 0;
+    return () => limiter.acquire(1, { share: `tenant ${tenants++}` });
   },
   [BARE_THEN]: () => () => pending().then(work),
   [OURS_THEN]: () => {
@@ -62,8 +73,8 @@ const candidates: Record<string, () => () => Promise<unknown>> = {
   },
 };
 
-function spent(): RateLimiter {
-  const limiter = RateLimiter.create(1e-3);
+function spent(fair = false): RateLimiter {
+  const limiter = RateLimiter.create(1e-3, { fair });
   limiter.tryAcquire();
   return limiter;
 }
@@ -106,5 +117,10 @@ target(
   "a waiter takes at most 400 B, the caller's promise included",
   bytes(OURS_THEN) <= 400,
   both,
+);
+target(
+  "a waiter with a share of its own takes at most 1.5 times as much as one of a common share",
+  bytes(FAIR_EACH) <= 1.5 * bytes(FAIR),
+  `${bytes(FAIR_EACH).toFixed(0)} B, ${times(bytes(FAIR_EACH) / bytes(FAIR))}`,
 );
 target("one timer, however many wait", timers === 1, String(timers));

@@ -9,7 +9,16 @@ import { optimize } from "svgo";
 import { parse, View } from "vega";
 import { compile, type TopLevelSpec } from "vega-lite";
 import type { PositionFieldDef } from "vega-lite/types_unstable/channeldef.js";
-import { type Caller, type Door, mostInASecond, refusing, waiting, watch } from "./draw/traffic.ts";
+import {
+  type Caller,
+  type Door,
+  mostInASecond,
+  refusing,
+  shared,
+  tenants,
+  waiting,
+  watch,
+} from "./draw/traffic.ts";
 
 const FOLDER = "docs/pictures";
 const WIDTH = 760;
@@ -43,7 +52,8 @@ interface Picture {
   readonly file: string;
   readonly title: string;
   readonly subtitle: string;
-  readonly doors: Readonly<Record<string, Door>>;
+  /** The callers of each row. */
+  readonly rows: () => Promise<Readonly<Record<string, readonly Caller[]>>>;
   readonly arrivals: readonly number[];
   readonly seconds: number;
   /** The head of the column at the right, and the text of that column for a row. */
@@ -56,14 +66,28 @@ const ROW_AXIS = { ticks: false, domain: false, labelPadding: 10, labelLimit: 30
 
 type Position = PositionFieldDef<string>;
 
+const REFUSED: readonly number[] = [
+  ...burst(6, 50, 1550),
+  ...burst(28, 1900, 2300),
+  ...burst(40, 4060, 6060),
+];
+const WAITING: readonly number[] = [...burst(15, 500, 800), ...burst(15, 3500, 3800)];
+
+/** A row for each limiter, with the same arrivals. */
+async function rowsOf(doors: Readonly<Record<string, Door>>, arrivals: readonly number[]) {
+  const rows: Record<string, Caller[]> = {};
+  for (const [row, door] of Object.entries(doors)) rows[row] = await watch(door, arrivals);
+  return rows;
+}
+
 const pictures: readonly Picture[] = [
   {
     file: "refused.svg",
     title: "tryAcquire(): who is let in",
     subtitle:
       "10 a second, in each one's own terms. Blue, above the line: let in. Orange, below: refused.",
-    doors: refusing,
-    arrivals: [...burst(6, 50, 1550), ...burst(28, 1900, 2300), ...burst(40, 4060, 6060)],
+    rows: () => rowsOf(refusing, REFUSED),
+    arrivals: REFUSED,
     seconds: 6.25,
     sums: "let in; most in any second",
     sum: (callers) => {
@@ -76,17 +100,29 @@ const pictures: readonly Picture[] = [
     title: "acquire(): when those who wait may go",
     subtitle:
       "10 a second, in each one's own terms. Blue, above the line: goes (a number: so many at once). Orange, below: refused.",
-    doors: waiting,
-    arrivals: [...burst(15, 500, 800), ...burst(15, 3500, 3800)],
+    rows: () => rowsOf(waiting, WAITING),
+    arrivals: WAITING,
     seconds: 5.75,
     sums: "served; longest wait",
-    sum: (callers) => {
-      const waits = callers.map(({ askedMs, startedMs = Number.NaN }) => startedMs - askedMs);
-      const served = waits.filter((ms) => ms >= 0);
-      return `${served.length} of ${waits.length}; ${(Math.max(...served) / 1000).toFixed(2)} s`;
-    },
+    sum: servedOf,
+  },
+  {
+    file: "fair.svg",
+    title: "Three tenants on one limit of 10 a second: first in, first out (FIFO), and fair",
+    subtitle: "Grey: all requests. Blue: goes. The instants are the same; whose they are differs.",
+    rows: shared,
+    arrivals: Object.values(tenants).flat(),
+    seconds: 7,
+    sums: "served; longest wait",
+    sum: servedOf,
   },
 ];
+
+function servedOf(callers: readonly Caller[]): string {
+  const waits = callers.map(({ askedMs, startedMs = Number.NaN }) => startedMs - askedMs);
+  const served = waits.filter((ms) => ms >= 0);
+  return `${served.length} of ${waits.length}; ${(Math.max(...served) / 1000).toFixed(2)} s`;
+}
 
 function startsOf(callers: readonly Caller[]): number[] {
   return callers.flatMap(({ startedMs }) => startedMs ?? []);
@@ -100,8 +136,8 @@ async function draw(picture: Picture): Promise<string> {
   }));
   const sums: Label[] = [{ row: ASKING, text: picture.sums }];
   const counts: Count[] = [];
-  for (const [row, door] of Object.entries(picture.doors)) {
-    const callers = await watch(door, picture.arrivals);
+  const rows = await picture.rows();
+  for (const [row, callers] of Object.entries(rows)) {
     sums.push({ row, text: picture.sum(callers) });
     for (const { askedMs, startedMs } of callers) {
       const second = (startedMs ?? askedMs) / 1000;
@@ -113,7 +149,7 @@ async function draw(picture: Picture): Promise<string> {
       if (count > 1) counts.push({ row, second: ms / 1000, text: `${count}` });
     }
   }
-  const { spec } = compile(specOf(picture, marks, sums, counts));
+  const { spec } = compile(specOf(picture, Object.keys(rows), marks, sums, counts));
   const view = new View(parse(spec), { renderer: "none" });
   const svg = await view.toSVG();
   view.finalize();
@@ -135,11 +171,12 @@ function compact(svg: string): string {
 
 function specOf(
   picture: Picture,
+  names: readonly string[],
   marks: readonly Mark[],
   sums: readonly Label[],
   counts: readonly Count[],
 ): TopLevelSpec {
-  const rows = [ASKING, ...Object.keys(picture.doors)];
+  const rows = [ASKING, ...names];
   const y: Position = { field: "row", type: "nominal", sort: rows, title: null, axis: ROW_AXIS };
   const x: Position = {
     field: "second",

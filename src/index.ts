@@ -54,11 +54,12 @@ export type {
   PolicyStatus,
   RemoteLimiter,
   Reservation,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter/limiter-api.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
-export type { LimiterOptions, OnFull } from "./limiter/options.ts";
+export type { FairOptions, LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";
 export {
   type TakenFromAll,

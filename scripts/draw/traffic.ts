@@ -9,6 +9,7 @@ import {
   LimiterError,
   leakyBucket,
   type Policy,
+  RateLimiter,
   slidingLog,
   slidingWindow,
   smoothBursty,
@@ -99,6 +100,36 @@ export async function watch(door: Door, arrivals: readonly number[]): Promise<Ca
   }
   await clock.advance(60_000);
   return Promise.all(callers);
+}
+
+/** The arrivals of three tenants, ms. */
+export const tenants = {
+  "A, 40 at once": Array.from({ length: 40 }, (_, i) => 500 + i),
+  "B, 2 a second": Array.from({ length: 12 }, (_, i) => 700 + 500 * i),
+  "C, 12 at 2.5 s": Array.from({ length: 12 }, (_, i) => 2500 + i),
+} as const;
+
+/** Three tenants on one limiter of 10 a second: first in, first out, and fair. */
+export async function shared(): Promise<Record<string, Caller[]>> {
+  const rows: Record<string, Caller[]> = {};
+  for (const fair of [false, true]) {
+    const clock = new FakeClock();
+    const limiter = RateLimiter.create(10, { clock, fair, burstSeconds: 0 });
+    const all = Object.entries(tenants).flatMap(([share, instants]) =>
+      instants.map((askedMs) => ({ share, askedMs })),
+    );
+    for (const { share, askedMs } of all.sort((a, b) => a.askedMs - b.askedMs)) {
+      await clock.advance(askedMs - clock.now());
+      const row = `${fair ? "fair" : "FIFO"}: ${share}`;
+      const callers = rows[row] ?? [];
+      rows[row] = callers;
+      void limiter.acquire(1, fair ? { share } : undefined).then(() => {
+        callers.push({ askedMs, startedMs: clock.now() });
+      });
+    }
+    await clock.advance(60_000);
+  }
+  return rows;
 }
 
 /** Returns the largest number of starts within any second, its beginning included and its end excluded. */

@@ -2,17 +2,20 @@
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
-import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
-import type { Limiter, TryOptions, WaitOptions } from "./limiter-api.ts";
+import { acquireAll, boundTo, type Entry, partsOf, shareOf } from "./all-of-wait.ts";
+import type { Limiter, ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 import {
+  type BoundLimiter,
+  bindShare,
   type HeldPlace,
   inTime,
   type Look,
   type Part,
   type PlaceQueue,
   type PlacesMember,
+  type SharedLimiter,
 } from "./member.ts";
-import { checkTryOptions, checkWaitOptions } from "./options.ts";
+import { checkTryOptions, checkWaitOptions, shareIn } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
 
 /** A place of each concurrency limiter of a combination, held until it is released. */
@@ -42,6 +45,7 @@ export interface LeasingLimiter {
    * given back.
    *
    * @param options.signal ends the wait; what was granted is given back
+   * @param options.share, options.weight, options.priority whose turn it is, where a limiter is fair
    * @returns the lease
    * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
    */
@@ -66,6 +70,7 @@ export interface LeasingLimiter {
   /**
    * Runs a function while it holds a lease, and releases the lease when the function has ended.
    *
+   * @param options as those of `acquire`
    * @returns what `fn` returns
    * @example
    * const limiter = allOf(ConcurrencyLimiter.create(4), RateLimiter.create(10));
@@ -112,15 +117,18 @@ export class AllOfWithPlaces implements Combination {
   async acquire(options?: WaitOptions): Promise<PlacesLease> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    const answer = takeTogether(this.#parts(), { signal });
+    const rates = this.#ratesOf(options);
+    const answer = takeTogether(this.#parts(rates), { signal });
     // an extra `await` would change the order of callers
     const { passes, looks } = answer instanceof Promise ? await answer : answer;
     if (passes) return leaseOf(looks);
     const held: HeldPlace[] = [];
     const lease = new PlacesLease(held);
     try {
-      for (const queue of this.#queues()) held.push(await queue.acquire({ signal }));
-      await acquireAll(this[combined].rates, 1, signal);
+      for (const queue of this.#queues()) {
+        held.push(await queue.acquire({ signal, ...(queue.isFair ? shareOf(options) : {}) }));
+      }
+      await acquireAll(rates, 1, signal);
       return lease;
     } catch (error) {
       await lease.release();
@@ -130,7 +138,7 @@ export class AllOfWithPlaces implements Combination {
 
   tryAcquire(wait?: number | TryOptions): Maybe<PlacesLease | undefined> {
     if (wait !== undefined) return this.#tryWithin(wait);
-    const parts = this.#parts();
+    const parts = this.#parts(this[combined].rates);
     return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
       if (together?.passes) return leaseOf(together.looks);
       if (together !== undefined) reportRefusal(parts, together);
@@ -142,8 +150,10 @@ export class AllOfWithPlaces implements Combination {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
     if (micros === 0) return this.tryAcquire();
+    const options = shareIn(wait);
+    const parts = this.#parts(this.#ratesOf(options));
     let leftMs = micros / 1000;
-    const answer = inTime(takeTogether(this.#parts(), { timeoutMs: leftMs, signal }));
+    const answer = inTime(takeTogether(parts, { timeoutMs: leftMs, signal }));
     const together = answer instanceof Promise ? await answer : answer;
     if (together === undefined) return undefined;
     if (together.passes) return leaseOf(together.looks);
@@ -153,12 +163,14 @@ export class AllOfWithPlaces implements Combination {
     try {
       for (const queue of this.#queues()) {
         const before = queue.now();
-        const place = await queue.tryAcquire({ timeoutMs: leftMs, signal });
+        const share = queue.isFair ? shareOf(options) : {};
+        const place = await queue.tryAcquire({ timeoutMs: leftMs, signal, ...share });
         if (place === undefined) return undefined;
         held.push(place);
         leftMs -= Math.max(0, queue.now() - before);
       }
-      isComplete = await this.#rates.tryAcquire(1, { timeoutMs: leftMs, signal });
+      const share = this.#hasFairRates ? shareOf(options) : {};
+      isComplete = await this.#rates.tryAcquire(1, { timeoutMs: leftMs, signal, ...share });
       return isComplete ? lease : undefined;
     } finally {
       if (!isComplete) await lease.release();
@@ -175,9 +187,22 @@ export class AllOfWithPlaces implements Combination {
     }
   }
 
-  #parts(): readonly Part[] {
+  /** The rate limiters for calls of that share. */
+  #ratesOf(options: ShareOptions | undefined): readonly Entry<Limiter | BoundLimiter>[] {
     const { places, rates } = this[combined];
+    const isFair = places.some(({ queue }) => queue.isFair);
+    return boundTo(rates, options, isFair);
+  }
+
+  #parts(rates: readonly Entry<unknown>[]): readonly Part[] {
+    const { places } = this[combined];
     return partsOf([...places.map((member) => ({ member })), ...rates], 1, 0);
+  }
+
+  get #hasFairRates(): boolean {
+    return this[combined].rates.some(({ limiter }) => {
+      return (limiter as Partial<SharedLimiter>)[bindShare]?.({}) !== undefined;
+    });
   }
 
   #queues(): readonly PlaceQueue[] {

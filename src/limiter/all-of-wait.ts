@@ -29,14 +29,57 @@
  */
 import type { Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { Decision, Limiter, Reservation } from "./limiter-api.ts";
-import type { Look, Member, Part, RateMember, Taken } from "./member.ts";
+import { reserveBehind } from "./backlog.ts";
+import type { Decision, Limiter, Reservation, ShareOptions } from "./limiter-api.ts";
+import {
+  type BoundLimiter,
+  bindShare,
+  type Look,
+  type Member,
+  memberOf,
+  type Part,
+  type RateMember,
+  type SharedLimiter,
+  type Taken,
+} from "./member.ts";
+import { refuseShares } from "./options.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
 /** A rate limiter of a combination, with its member. */
-export interface Entry {
-  readonly limiter: Limiter;
+export interface Entry<L = Limiter> {
+  readonly limiter: L;
   readonly member: RateMember;
+}
+
+/** A limiter for which a combination can wait. */
+type Awaitable = Pick<Limiter, "reserve"> | BoundLimiter;
+
+/** Returns the options that say whose turn a call is; `undefined` if there are none. */
+export function shareOf(options: ShareOptions | undefined): ShareOptions | undefined {
+  const { share, weight, priority } = options ?? {};
+  const isGiven = share !== undefined || weight !== undefined || priority !== undefined;
+  return isGiven ? { share, weight, priority } : undefined;
+}
+
+/**
+ * Returns the entries for calls of that share: fair limiters bound to it, the others as they are.
+ *
+ * @param isFair whether another limiter of the combination is fair
+ * @throws TypeError if a share is given and no limiter is fair
+ */
+export function boundTo(
+  entries: readonly Entry[],
+  options: ShareOptions | undefined,
+  isFair = false,
+): readonly Entry<Limiter | BoundLimiter>[] {
+  const share = shareOf(options);
+  if (share === undefined) return entries;
+  const bound = entries.map((entry) => {
+    const limiter = (entry.limiter as Partial<SharedLimiter>)[bindShare]?.(share);
+    return limiter === undefined ? entry : { limiter, member: memberOf(limiter) };
+  });
+  if (!isFair && bound.every((entry, i) => entry === entries[i])) refuseShares(share);
+  return bound;
 }
 
 export function partsOf(
@@ -58,7 +101,7 @@ const ROUNDS = 2;
  * @returns how long it waited, ms
  */
 export async function acquireAll(
-  entries: readonly Entry[],
+  entries: readonly Entry<Awaitable>[],
   permits: Permits,
   signal: AbortSignal | undefined,
 ): Promise<number> {
@@ -77,7 +120,9 @@ export async function acquireAll(
         return waitedMs;
       }
       const binding = bindingOf(looks.map((look) => look?.decision as Decision));
-      const reserved = (rest[binding] as Entry).limiter.reserve(permits);
+      const { limiter } = rest[binding] as Entry<Awaitable>;
+      const reserved =
+        reserveBehind in limiter ? limiter[reserveBehind](permits) : limiter.reserve(permits);
       const reservation = await takenBy(reserved, kept);
       waitedMs += await reservation.ready({ signal });
       const others = rest.filter((_, i) => i !== binding);

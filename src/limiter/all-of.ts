@@ -11,7 +11,7 @@ import {
   type LeasingLimiter,
   type LocalLeasingLimiter,
 } from "./all-of-places.ts";
-import { acquireAll, type Entry, partsOf } from "./all-of-wait.ts";
+import { acquireAll, boundTo, type Entry, partsOf } from "./all-of-wait.ts";
 import type {
   Decision,
   Limiter,
@@ -19,11 +19,18 @@ import type {
   PermitsOnly,
   PolicyStatus,
   Reservation,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
 import { asMember, inTime, type Look, memberOf, type PlacesMember, type Taken } from "./member.ts";
-import { checkTryOptions, checkWaitOptions, isTryOptions } from "./options.ts";
+import {
+  checkShareOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  isTryOptions,
+  shareIn,
+} from "./options.ts";
 import {
   binds,
   lookTogether,
@@ -119,7 +126,7 @@ class AllOf implements Limiter, Combination {
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    return acquireAll(this.entries, permits, signal);
+    return acquireAll(boundTo(this.entries, options), permits, signal);
   }
 
   tryAcquire(permits?: PermitsOnly): boolean;
@@ -129,7 +136,7 @@ class AllOf implements Limiter, Combination {
   tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Maybe<boolean> {
     if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    const taken = inTime(this.#take(permits, 0, { timeoutMs: 0 }));
+    const taken = inTime(this.#take(permits, 0, undefined, { timeoutMs: 0 }));
     return chain(taken, (together) => together?.passes === true);
   }
 
@@ -137,7 +144,8 @@ class AllOf implements Limiter, Combination {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
     const timeoutMs = micros / 1000;
-    const together = await inTime(this.#take(permits, timeoutMs, { timeoutMs, signal }));
+    const options = shareIn(wait);
+    const together = await inTime(this.#take(permits, timeoutMs, options, { timeoutMs, signal }));
     if (!together?.passes) return false;
     if (timeoutMs > 0) {
       await new AllReserved(permits, together.looks as readonly Look[]).ready({ signal });
@@ -145,8 +153,9 @@ class AllOf implements Limiter, Combination {
     return true;
   }
 
-  reserve(permits: Permits = 1): Maybe<AllReserved> {
-    return chain(this.#take(permits, Infinity), ({ passes, looks }) => {
+  reserve(permits: Permits = 1, options?: ShareOptions): Maybe<AllReserved> {
+    checkShareOptions(options);
+    return chain(this.#take(permits, Infinity, options), ({ passes, looks }) => {
       if (passes) return new AllReserved(permits, looks as readonly Look[]);
       const failed = looks.findIndex((look) => look?.passes === false);
       const look = looks[failed] as Look;
@@ -154,14 +163,17 @@ class AllOf implements Limiter, Combination {
     });
   }
 
-  decide(permits: Permits = 1): Maybe<Decision> {
-    return chain(this.#take(permits, 0), ({ passes, looks }) => {
+  decide(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
+    checkShareOptions(options);
+    return chain(this.#take(permits, 0, options), ({ passes, looks }) => {
       return { ...merge(looks), allowed: passes, ...(passes && { waitMs: 0 }) };
     });
   }
 
-  peek(permits: Permits = 1): Maybe<Decision> {
-    return chain(lookTogether(partsOf(this.entries, permits, 0)), ({ looks }) => merge(looks));
+  peek(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
+    checkShareOptions(options);
+    const parts = partsOf(boundTo(this.entries, options), permits, 0);
+    return chain(lookTogether(parts), ({ looks }) => merge(looks));
   }
 
   charge(permits: Permits): Maybe<void> {
@@ -184,8 +196,13 @@ class AllOf implements Limiter, Combination {
     throw new TypeError("allOf has no policies of its own: update its limiters");
   }
 
-  #take(permits: Permits, longestMs: number, terms = {}): Maybe<Together> {
-    const parts = partsOf(this.entries, permits, longestMs);
+  #take(
+    permits: Permits,
+    longestMs: number,
+    options: ShareOptions | undefined,
+    terms = {},
+  ): Maybe<Together> {
+    const parts = partsOf(boundTo(this.entries, options), permits, longestMs);
     return chain(takeTogether(parts, terms), (together) => {
       if (!together.passes) reportRefusal(parts, together);
       return together;

@@ -1,6 +1,6 @@
 import { VERSION } from "../ground/copies.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { LocalReservation } from "./limiter-api.ts";
+import type { LocalReservation, ShareOptions } from "./limiter-api.ts";
 
 /**
  * The requests of a caller that makes the next one only after the previous one was granted, although it
@@ -22,6 +22,10 @@ export const reserveBehind: unique symbol = Symbol.for(`smooth-limiter@${VERSION
 
 /** A limiter that can account the requests of a backlog. */
 export interface BacklogLimiter {
-  /** `reserve`, for the next request of a backlog. */
-  [reserveBehind](permits: Permits, backlog: Backlog): LocalReservation;
+  /**
+   * `reserve`, for a caller that waits for the reservation at once: on a fair limiter others may overtake it.
+   *
+   * @param backlog whose next request it is
+   */
+  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation;
 }

@@ -26,11 +26,21 @@ import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { QueueFullError } from "../ground/errors.ts";
-import { Fifo } from "./fifo.ts";
+import { type FifoQueue, fifoOf } from "./fair/fair-fifo.ts";
+import { orderOf } from "./fair/fair-order.ts";
+import type { Turn } from "./fair/turn.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember, type PlacesMember } from "./member.ts";
 import { type Counted, type LimiterStats, Meter } from "./meter.ts";
-import { checkLimiterOptions, checkTryOptions, checkWaitOptions, type OnFull } from "./options.ts";
+import {
+  checkLimiterOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  type FairOptions,
+  type OnFull,
+  shareIn,
+} from "./options.ts";
+import { FIFO, type Order } from "./order.ts";
 import { PlaceMember } from "./place-member.ts";
 
 /** The options of `ConcurrencyLimiter.create`. */
@@ -47,13 +57,18 @@ export interface ConcurrencyOptions {
    * only `tryAcquire` is still refused.
    */
   readonly onFull?: OnFull | undefined;
+  /**
+   * Whether places are shared fairly: callers of one `share` are first in, first out, and across shares
+   * places go in proportion to their weights. See `LimiterOptions`. Default `false`.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
   /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
   /** The clock for the time-outs of `tryAcquire`. Default: the platform's clock and timers. */
   readonly clock?: Clock | undefined;
 }
 
-const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "name", "clock"] as const;
+const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "fair", "name", "clock"] as const;
 
 /** A place, held until it is released. */
 export interface Lease extends Disposable, AsyncDisposable {
@@ -68,6 +83,7 @@ class LeaseWaiter {
   readonly resolve: (outcome: Lease | undefined | Promise<never>) => void;
   /** Whether the call is a `tryAcquire`: a refusal is then a result, not an error. */
   readonly tries: boolean;
+  readonly turn: Turn<LeaseWaiter> | undefined;
   timer: Timer | undefined;
 
   constructor(
@@ -75,11 +91,13 @@ class LeaseWaiter {
     signal: AbortSignal | undefined,
     resolve: LeaseWaiter["resolve"],
     tries: boolean,
+    turn: Turn<LeaseWaiter> | undefined,
   ) {
     this.asked = asked;
     this.signal = signal;
     this.resolve = resolve;
     this.tries = tries;
+    this.turn = turn;
   }
 }
 
@@ -87,7 +105,8 @@ class LeaseWaiter {
 export class ConcurrencyLimiter implements Counted {
   readonly #options: ReturnType<typeof checkLimiterOptions>;
   readonly #meter: Meter;
-  readonly #line = new Fifo<LeaseWaiter>();
+  readonly #order: Order;
+  readonly #line: FifoQueue<LeaseWaiter>;
   readonly #signals = new AbortGroups<LeaseWaiter>((waiter, reason) =>
     this.#cancel(waiter, reason),
   );
@@ -99,8 +118,8 @@ export class ConcurrencyLimiter implements Counted {
    *
    * @param limit how many, a whole number, 1 or more
    * @param options `maxWaiting`: how many callers may wait (default `Infinity`); `onFull`: what a
-   *   further `acquire` does (default `"reject"`); `name`: for error messages (default "limiter");
-   *   `clock`: for time-outs
+   *   further `acquire` does (default `"reject"`); `fair`: whether places are shared fairly (default
+   *   `false`); `name`: for error messages (default "limiter"); `clock`: for time-outs
    * @returns the limiter, with all places free
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -116,6 +135,8 @@ export class ConcurrencyLimiter implements Counted {
     this.#limit = checkNumber("limit", limit, wholeAtLeastOne);
     checkOptions("options", options, CONCURRENCY_OPTIONS);
     this.#options = checkLimiterOptions(options);
+    this.#order = orderOf(options.fair);
+    this.#line = fifoOf(this.#order, () => this.#now());
     this.#meter = new Meter({ limiter: this.#options.name }, []);
   }
 
@@ -143,6 +164,7 @@ export class ConcurrencyLimiter implements Counted {
    * Waits for a place, behind all callers that wait already. `run` is safer: it always releases.
    *
    * @param options.signal ends the wait
+   * @param options.share, options.weight, options.priority on a fair limiter: whose turn it is
    * @returns the lease
    * @throws (as a rejection) TypeError on a bad argument, QueueFullError, or the signal's own
    *   reason
@@ -154,11 +176,12 @@ export class ConcurrencyLimiter implements Counted {
     return new Promise((resolve) => {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
+      const turn = this.#order.turnOf<LeaseWaiter>(options, 1);
       if (this.#isFree()) {
         resolve(this.#leaseAtOnce());
       } else if (this.#hasRoom() || this.#makesRoom()) {
         this.#append(
-          new LeaseWaiter(this.#now(), signal, resolve as LeaseWaiter["resolve"], false),
+          new LeaseWaiter(this.#now(), signal, resolve as LeaseWaiter["resolve"], false, turn),
         );
       } else {
         this.#refused("queue-full");
@@ -187,10 +210,12 @@ export class ConcurrencyLimiter implements Counted {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
+      const turn = this.#order.turnOf<LeaseWaiter>(shareIn(wait), 1);
       if (this.#isFree()) resolve(this.#leaseAtOnce());
       else if (micros === 0) resolve(this.#refused());
       else if (!this.#hasRoom()) resolve(this.#refused("queue-full"));
-      else this.#appendUntil(new LeaseWaiter(this.#now(), signal, resolve, true), micros / 1000);
+      else
+        this.#appendUntil(new LeaseWaiter(this.#now(), signal, resolve, true, turn), micros / 1000);
     });
   }
 
@@ -245,6 +270,7 @@ export class ConcurrencyLimiter implements Counted {
       queue: {
         acquire: (options) => this.acquire(options),
         tryAcquire: (wait) => this.tryAcquire(wait),
+        isFair: this.#order !== FIFO,
         now: () => this.#options.clock.now(),
       },
     });

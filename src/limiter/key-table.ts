@@ -14,17 +14,19 @@ import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
-import { AT_ONCE, QueueingLimiter } from "./limiter.ts";
-import type { Decision, LocalLimiter, WaitOptions } from "./limiter-api.ts";
+import { orderOf } from "./fair/fair-order.ts";
+import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "./limiter.ts";
+import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
 import {
-  type CheckedOptions,
   checkLimiterOptions,
+  checkShareOptions,
   LIMITER_OPTIONS,
   type LimiterOptions,
   mostWaiting,
 } from "./options.ts";
+import { FIFO } from "./order.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -63,7 +65,7 @@ export class KeyTable {
   readonly #awake = new Map<string, Awake>();
   readonly #round = new RoundRobin(this.#awake);
   readonly #time: Timeline;
-  readonly #options: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">;
+  readonly #options: Required<QueueingOptions>;
   readonly #maxKeys: number;
   #mayRebase = false;
 
@@ -73,7 +75,7 @@ export class KeyTable {
     const { clock, ...checked } = checkLimiterOptions(rest);
     checkNumber("maxKeys", maxKeys, atLeastOne);
     checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
-    this.#options = checked;
+    this.#options = { ...checked, order: orderOf(options.fair) };
     this.#maxKeys = maxKeys;
     const list = listPolicies(policies);
     reportUseless(list.names, list.list);
@@ -129,11 +131,11 @@ export class KeyTable {
   }
 
   /** @param isReported whether a refusal is counted and published */
-  decide(key: string, permits: Permits, isReported = true): Decision {
+  decide(key: string, permits: Permits, options?: ShareOptions, isReported = true): Decision {
     const awake = this.#awakeOf(key);
     if (awake !== undefined) {
-      if (isReported) return awake.limiter.decide(permits);
-      return awake.limiter[asMember]().decide(permits);
+      if (isReported) return awake.limiter.decide(permits, options);
+      return awake.limiter[asMember](options).decide(permits);
     }
     const { policyState } = this.states;
     const amount = policyState.amount(permits);
@@ -148,9 +150,9 @@ export class KeyTable {
     return refusal;
   }
 
-  peek(key: string, permits: Permits): Decision {
+  peek(key: string, permits: Permits, options?: ShareOptions): Decision {
     const awake = this.#awakeOf(key);
-    if (awake !== undefined) return awake.limiter.peek(permits);
+    if (awake !== undefined) return awake.limiter.peek(permits, options);
     const amount = this.states.policyState.amount(permits);
     const now = this.#now();
     return this.#look(this.#policyStateOf(key, now), now, amount);
@@ -255,7 +257,7 @@ export class KeyTable {
    *
    * @param permits the permits of the caller's request
    */
-  wake(key: string, permits?: Permits): LocalLimiter {
+  wake(key: string, permits?: Permits): QueueingLimiter {
     // each call checks one other key, so idle queues are removed in turn
     const [other] = this.#round.next() ?? [];
     if (other !== undefined) this.#awakeOf(other);
@@ -268,7 +270,8 @@ export class KeyTable {
       throw this.#tooMany();
     }
     const { policies } = this.states;
-    const queue = new WaiterQueue(this.#time, policyStateOn(policies, policyState.state));
+    const state = policyStateOn(policies, policyState.state);
+    const queue = new WaiterQueue(this.#time, state, this.#options.order);
     const account: Account = {
       charge: (more) => this.charge(key, more),
       refund: (less) => this.refund(key, less),
@@ -277,6 +280,17 @@ export class KeyTable {
     const limiter = new QueueingLimiter(queue, policies, this.#options, account, meter);
     this.#awake.set(key, { queue, limiter });
     return limiter;
+  }
+
+  get isFair(): boolean {
+    return this.#options.order !== FIFO;
+  }
+
+  /** Checks the options that say whose turn a call is. */
+  checkShare(permits: Permits, options: ShareOptions | undefined): void {
+    if (options === undefined) return;
+    checkShareOptions(options);
+    this.#options.order.turnOf(options, this.states.policyState.amount(permits));
   }
 
   possible(permits: Permits): Amount {

@@ -3,16 +3,18 @@ import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { NamesOf, Policies } from "../stores/policies.ts";
+import { reserveBehind } from "./backlog.ts";
 import { type KeyedLimiterOptions, KeyTable } from "./key-table.ts";
 import type {
   Decision,
   LocalLimiter,
   LocalReservation,
   PermitsOnly,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, type LocalAsked } from "./member.ts";
+import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
@@ -24,8 +26,8 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
    * Creates a limiter for each key: each user, address or URL.
    *
    * @param policies a policy, or several by name; the same for every key
-   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, clock, name }`; `maxWaiting` applies
-   *   to each key
+   * @param options `{ maxKeys, whenFull, maxWaiting, onFull, fair, clock, name }`; `maxWaiting` and
+   *   `fair` apply to each key
    * @returns the limiters: `for(key)` returns one
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -132,26 +134,41 @@ export class KeyLimiter implements LocalLimiter {
     }
   }
 
-  reserve(permits: Permits = 1): LocalReservation {
-    return this.#keys.wake(this.#key, permits).reserve(permits);
+  reserve(permits: Permits = 1, options?: ShareOptions): LocalReservation {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.wake(this.#key, permits).reserve(permits, options);
   }
 
-  decide(permits: Permits = 1): Decision {
-    return this.#keys.decide(this.#key, permits);
+  decide(permits: Permits = 1, options?: ShareOptions): Decision {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.decide(this.#key, permits, options);
   }
 
-  peek(permits: Permits = 1): Decision {
-    return this.#keys.peek(this.#key, permits);
+  peek(permits: Permits = 1, options?: ShareOptions): Decision {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.peek(this.#key, permits, options);
   }
 
-  [asMember](): LocalAsked {
+  [bindShare](options: ShareOptions): BoundLimiter | undefined {
+    if (!this.#keys.isFair) return undefined;
+    return {
+      peek: (permits) => this.peek(permits, options),
+      reserve: (permits) => this.reserve(permits, options),
+      refund: (permits) => this.refund(permits),
+      [reserveBehind]: (permits, backlog) =>
+        this.#keys.wake(this.#key, permits)[reserveBehind](permits, backlog, options),
+      [asMember]: () => this[asMember](options),
+    };
+  }
+
+  [asMember](options?: ShareOptions): LocalAsked {
     const [keys, key] = [this.#keys, this.#key];
     return {
       get meter() {
         return keys.meterOf(key);
       },
       amount: (permits) => keys.states.policyState.amount(permits),
-      decide: (permits) => keys.decide(key, permits, false),
+      decide: (permits) => keys.decide(key, permits, options, false),
       full: (permits) => keys.full(key, permits),
     };
   }

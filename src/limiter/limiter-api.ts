@@ -6,8 +6,24 @@ import type { Permits } from "../ground/permits.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
+/** Whose turn a call is. Only on a limiter that was created with `fair`. */
+export interface ShareOptions {
+  /**
+   * The share that the call belongs to: any string, such as the id of a tenant. Calls without one belong to
+   * the share "".
+   */
+  readonly share?: string | undefined;
+  /**
+   * The weight of the share: while two shares wait, one of weight 2 gets twice as many permits as one of
+   * weight 1. Above 0, default 1. It may differ from call to call: a call of n permits counts as n / weight.
+   */
+  readonly weight?: number | undefined;
+  /** One of the limiter's `fair.priorities`. Default: the last one. */
+  readonly priority?: string | undefined;
+}
+
 /** The options of verbs that wait. */
-export interface WaitOptions {
+export interface WaitOptions extends ShareOptions {
   /**
    * Ends the wait: the promise rejects with `signal.reason`, and the permits go to later callers.
    */
@@ -38,6 +54,7 @@ export interface Limiter<Name extends string = string> {
    *
    * @param permits how many, above 0; default 1
    * @param options.signal ends the wait
+   * @param options.share, options.weight, options.priority on a fair limiter: whose turn it is
    * @returns how long it waited, ms
    * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError,
    *   QueueFullError, or the signal's own reason
@@ -65,8 +82,9 @@ export interface Limiter<Name extends string = string> {
    * not long enough.
    *
    * @param permits how many, above 0
-   * @param wait ms, or `{ timeoutMs, signal }`
-   * @returns whether the caller can use the permits
+   * @param wait ms, or `{ timeoutMs, signal }` and on a fair limiter `{ share, weight, priority }`
+   * @returns whether the caller can use the permits. On a fair limiter later callers may overtake it; it is
+   *   then refused when its time is over
    * @example
    * if (await limiter.tryAcquire(1, 250)) send();
    * else degrade();
@@ -77,20 +95,24 @@ export interface Limiter<Name extends string = string> {
    * Takes the permits now, for use after `reservation.waitMs`.
    *
    * @param permits how many, above 0; default 1
+   * @param options on a fair limiter, whose turn it is. No later caller delays the reservation
    * @returns the reservation: `ready()` waits for it, `cancel()` gives it up, `settle(actual)`
    *   corrects an estimate
    * @throws RangeError or TypeError on a bad argument, PermitsExceedCapacityError, QueueFullError
    */
-  reserve(permits?: Permits<Name>): Reservation<Name> | Promise<Reservation<Name>>;
+  reserve(
+    permits?: Permits<Name>,
+    options?: ShareOptions,
+  ): Reservation<Name> | Promise<Reservation<Name>>;
 
   /**
    * Takes the permits if they can be used now, as `tryAcquire` does, and returns the state of the
    * limit: limit, remaining, reset, and when to try again.
    */
-  decide(permits?: Permits<Name>): Decision<Name> | Promise<Decision<Name>>;
+  decide(permits?: Permits<Name>, options?: ShareOptions): Decision<Name> | Promise<Decision<Name>>;
 
   /** Returns what `decide` would return, without taking permits: `remaining` includes them. */
-  peek(permits?: Permits<Name>): Decision<Name> | Promise<Decision<Name>>;
+  peek(permits?: Permits<Name>, options?: ShareOptions): Decision<Name> | Promise<Decision<Name>>;
 
   /**
    * Takes the permits whatever the state, for work that is already done. Later callers wait for
@@ -141,9 +163,9 @@ export interface LocalLimiter<Name extends string = string> extends Limiter<Name
   tryAcquire(options: TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits<Name> | undefined): boolean;
   tryAcquire(permits: Permits<Name>, wait: number | TryOptions): Promise<boolean>;
-  reserve(permits?: Permits<Name>): LocalReservation<Name>;
-  decide(permits?: Permits<Name>): Decision<Name>;
-  peek(permits?: Permits<Name>): Decision<Name>;
+  reserve(permits?: Permits<Name>, options?: ShareOptions): LocalReservation<Name>;
+  decide(permits?: Permits<Name>, options?: ShareOptions): Decision<Name>;
+  peek(permits?: Permits<Name>, options?: ShareOptions): Decision<Name>;
   charge(permits: Permits<Name>): void;
   refund(permits: Permits<Name>): void;
   pause(ms: number): void;
@@ -157,9 +179,9 @@ export interface RemoteLimiter<Name extends string = string>
     AsyncDisposable {
   tryAcquire(permits?: Permits<Name> | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits<Name>, wait: number | TryOptions): Promise<boolean>;
-  reserve(permits?: Permits<Name>): Promise<Reservation<Name>>;
-  decide(permits?: Permits<Name>): Promise<Decision<Name>>;
-  peek(permits?: Permits<Name>): Promise<Decision<Name>>;
+  reserve(permits?: Permits<Name>, options?: ShareOptions): Promise<Reservation<Name>>;
+  decide(permits?: Permits<Name>, options?: ShareOptions): Promise<Decision<Name>>;
+  peek(permits?: Permits<Name>, options?: ShareOptions): Promise<Decision<Name>>;
   charge(permits: Permits<Name>): Promise<void>;
   refund(permits: Permits<Name>): Promise<void>;
 

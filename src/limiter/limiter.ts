@@ -17,20 +17,24 @@ import {
 import type { PolicyState } from "../stores/policy-state.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
 import { decision, passedBy } from "./decision.ts";
+import { orderOf } from "./fair/fair-order.ts";
+import type { Turn } from "./fair/turn.ts";
 import type {
   Decision,
   Limiter as Face,
   LocalLimiter,
   LocalReservation,
   PermitsOnly,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, type LocalAsked } from "./member.ts";
+import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
   checkLimiterOptions,
+  checkShareOptions,
   checkTryOptions,
   checkWaitOptions,
   isTryOptions,
@@ -38,7 +42,9 @@ import {
   type LimiterOptions,
   mostWaiting,
   type OnFull,
+  shareIn,
 } from "./options.ts";
+import { FIFO, type Order } from "./order.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "./reservation.ts";
 import { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -53,7 +59,7 @@ export const Limiter = {
    * as a process warning with the code SMOOTH_LIMITER_NEVER_BINDS.
    *
    * @param policies a policy, such as `smoothBursty({ permitsPerSecond: 5 })`, or several by name
-   * @param options `{ maxWaiting, onFull, clock, name }`
+   * @param options `{ maxWaiting, onFull, fair, clock, name }`
    * @returns the limiter
    * @throws RangeError or TypeError that names the argument, its bound and what it got
    * @example
@@ -78,7 +84,14 @@ export const Limiter = {
 };
 
 /** The permits of a request, when it was made, and how long it has to wait. */
-export type Reserved = [permits: Permits, now: number, amount: Amount, waitMs: number];
+export type Reserved = [
+  permits: Permits,
+  now: number,
+  amount: Amount,
+  waitMs: number,
+  turn?: Turn<Waiter> | undefined,
+  isAwaited?: boolean,
+];
 
 /**
  * The result of every `acquire` that does not wait. One promise is enough, because it never
@@ -93,8 +106,14 @@ export function opened(
   open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
 ): ConstructorParameters<typeof QueueingLimiter> {
   const checked = checkLimiterOptions(options);
-  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch));
-  return [queue, policies, checked];
+  const order = orderOf(options.fair);
+  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
+  return [queue, policies, { ...checked, order }];
+}
+
+export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "onFull" | "name"> {
+  /** That of the queue; default first in, first out. */
+  readonly order?: Order;
 }
 
 export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
@@ -105,12 +124,13 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   readonly #name: string;
   readonly #meter: Meter;
   readonly #counts: Counts;
+  readonly #order: Order;
   #policies: PolicyList;
 
   constructor(
     queue: WaiterQueue,
     policies: PolicyList,
-    { maxWaiting, onFull, name }: Pick<CheckedOptions, "maxWaiting" | "onFull" | "name">,
+    { maxWaiting, onFull, name, order = FIFO }: QueueingOptions,
     account: Account = queue,
     meter = new Meter({ limiter: name }, queue.policyState.names),
   ) {
@@ -121,6 +141,7 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     this.#name = name;
     this.#meter = meter;
     this.#counts = meter.counts;
+    this.#order = order;
     this.#policies = policies;
   }
 
@@ -129,8 +150,11 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
       const signal = checkWaitOptions(options);
       signal?.throwIfAborted();
       const amount = this.#queue.policyState.amount(permits);
+      const turn = this.#order.turnOf(options, amount);
       const now = this.#queue.now();
-      if (!this.#queue.grant(now, amount)) return this.#wait(now, amount, signal);
+      if (!this.#queue.grant(now, amount, undefined, turn)) {
+        return this.#wait(now, amount, signal, turn);
+      }
       this.#counts.granted += 1;
       return AT_ONCE;
     } catch (error) {
@@ -139,10 +163,17 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
   }
 
   /** A method of its own, because a closure in `acquire` would be allocated at every call. */
-  #wait(now: number, amount: Amount, signal: AbortSignal | undefined): Promise<number> {
-    if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) this.#refuseFull(now, amount);
+  #wait(
+    now: number,
+    amount: Amount,
+    signal: AbortSignal | undefined,
+    turn: Turn<Waiter> | undefined,
+  ): Promise<number> {
+    if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) {
+      this.#refuseFull(now, amount, turn);
+    }
     return new Promise((resolve) => {
-      this.#queue.add(new Caller(this.#meter, now, amount, signal, resolve));
+      this.#queue.add(callerOf(turn, this.#meter, now, amount, signal, resolve));
     });
   }
 
@@ -158,10 +189,11 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     if (isTryOptions(permits)) return this.#tryWithin(1, permits);
     const queue = this.#queue;
     const amount = queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(undefined, amount);
     const now = queue.now();
-    const granted = queue.grant(now, amount);
+    const granted = queue.grant(now, amount, undefined, turn);
     if (granted) this.#counts.granted += 1;
-    else this.#refused(now, amount);
+    else this.#refused(now, amount, turn);
     return granted;
   }
 
@@ -170,79 +202,96 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
       const { micros, signal } = checkTryOptions(wait);
       signal?.throwIfAborted();
       const amount = this.#queue.policyState.amount(permits);
+      const turn = this.#order.turnOf(shareIn(wait), amount);
       const now = this.#queue.now();
-      if (this.#queue.grant(now, amount)) {
+      if (this.#queue.grant(now, amount, undefined, turn)) {
         this.#counts.granted += 1;
         return Promise.resolve(true);
       }
       const deadline = now + micros;
       const hasRoom = micros === 0 || this.#hasRoom(now, amount);
-      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount)) > deadline) {
-        this.#refused(now, amount, hasRoom ? "too-long" : "queue-full");
+      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, turn)) > deadline) {
+        this.#refused(now, amount, turn, hasRoom ? "too-long" : "queue-full");
         return Promise.resolve(false);
       }
       return new Promise((resolve) => {
-        this.#queue.add(new Caller(this.#meter, now, amount, signal, resolve, deadline));
+        this.#queue.add(callerOf(turn, this.#meter, now, amount, signal, resolve, deadline));
       });
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  reserve(permits: Permits = 1): LocalReservation {
-    return this.#reserve(permits, undefined);
+  reserve(permits: Permits = 1, options?: ShareOptions): LocalReservation {
+    checkShareOptions(options);
+    return this.#reserve(permits, options);
   }
 
-  [reserveBehind](permits: Permits, backlog: Backlog): LocalReservation {
-    return this.#reserve(permits, backlog);
+  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
+    return this.#reserve(permits, options, backlog, true);
   }
 
-  #reserve(permits: Permits, backlog: Backlog | undefined): LocalReservation {
+  #reserve(
+    permits: Permits,
+    options: ShareOptions | undefined,
+    backlog?: Backlog,
+    isAwaited = false,
+  ): LocalReservation {
     const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount, backlog?.since)) {
+    if (this.#queue.grant(now, amount, backlog?.since, turn)) {
       this.#counts.granted += 1;
       return new GrantedReservation(this.#account, this.#queue.policyState, permits, amount);
     }
-    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount);
+    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
-    const waitMs = toMillis(this.#queue.instant(now, amount) - now);
-    return this.reservation(permits, now, amount, waitMs);
+    const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
+    return this.reservation(permits, now, amount, waitMs, turn, isAwaited);
   }
 
   /** A reservation that has to wait. */
-  protected reservation(...[permits, now, amount, waitMs]: Reserved): LocalReservation {
+  protected reservation(...[permits, now, amount, waitMs, ...rest]: Reserved): LocalReservation {
     this.#meter.granted(amount, waitMs * 1000);
     const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
-    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs);
+    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs, ...rest);
   }
 
-  decide(permits: Permits = 1): Decision {
-    return this.#decide(permits, true);
+  decide(permits: Permits = 1, options?: ShareOptions): Decision {
+    checkShareOptions(options);
+    return this.#decide(permits, options, true);
   }
 
   /** @param isReported whether a refusal is counted and published */
-  #decide(permits: Permits, isReported: boolean): Decision {
+  #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
     const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
-    if (this.#queue.grant(now, amount)) {
+    if (this.#queue.grant(now, amount, undefined, turn)) {
       this.#counts.granted += 1;
       const { names } = this.#queue.policyState;
       return decision(names, passedBy(this.#queue.policyState.quotas(now)), amount, 0, 0);
     }
-    const refusal = this.#look(now, amount);
+    const refusal = this.#look(now, amount, turn);
     if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
     return refusal;
   }
 
-  peek(permits: Permits = 1): Decision {
+  peek(permits: Permits = 1, options?: ShareOptions): Decision {
+    checkShareOptions(options);
     const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
     const now = this.#queue.now();
-    return this.#look(now, amount);
+    return this.#look(now, amount, turn);
   }
 
-  #look(now: number, amount: Amount, maxWaiting = this.#maxWaiting): Decision {
-    const { instant, slowest, quotas } = this.#queue.outlook(now, amount);
+  #look(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    maxWaiting = this.#maxWaiting,
+  ): Decision {
+    const { instant, slowest, quotas } = this.#queue.outlook(now, amount, turn);
     const isFull = instant > now && this.#queue.permits + sizeOf(amount) > maxWaiting;
     const wait = isFull ? Infinity : instant - now;
     return decision(this.#queue.policyState.names, quotas, amount, wait, slowest);
@@ -279,11 +328,22 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     return this.#policies.list;
   }
 
-  [asMember](): LocalAsked {
+  [bindShare](options: ShareOptions): BoundLimiter | undefined {
+    if (this.#order === FIFO) return undefined;
+    return {
+      peek: (permits) => this.peek(permits, options),
+      reserve: (permits) => this.reserve(permits, options),
+      refund: (permits) => this.refund(permits),
+      [reserveBehind]: (permits, backlog) => this[reserveBehind](permits, backlog, options),
+      [asMember]: () => this[asMember](options),
+    };
+  }
+
+  [asMember](options?: ShareOptions): LocalAsked {
     return {
       meter: this.#meter,
       amount: (permits) => this.#queue.policyState.amount(permits),
-      decide: (permits) => this.#decide(permits, false),
+      decide: (permits) => this.#decide(permits, options, false),
       full: (permits) => this.#full(this.#queue.policyState.amount(permits)),
     };
   }
@@ -302,8 +362,8 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     return queue.dropOldest(excess, (waiter) => this.#fullError(waiter.amount, true));
   }
 
-  #refuseFull(now: number, amount: Amount): never {
-    this.#refused(now, amount, "queue-full");
+  #refuseFull(now: number, amount: Amount, turn: Turn<Waiter> | undefined): never {
+    this.#refused(now, amount, turn, "queue-full");
     throw this.#full(amount);
   }
 
@@ -316,9 +376,14 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     return new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most, dropped);
   }
 
-  #refused(now: number, amount: Amount, reason: RefusedMessage["reason"] = "too-long"): void {
+  #refused(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    reason: RefusedMessage["reason"] = "too-long",
+  ): void {
     // how long the wait would be if there were room
-    this.#meter.refused(amount, reason, () => this.#look(now, amount, Infinity));
+    this.#meter.refused(amount, reason, () => this.#look(now, amount, turn, Infinity));
   }
 }
 
@@ -367,6 +432,34 @@ class Caller extends Waiter {
     this.#meter.left(this.amount, now - this.asked, reason);
     this.#resolve(Promise.reject(reason));
   }
+}
+
+/** A caller of a fair limiter. */
+class FairCaller extends Caller {
+  readonly #turn: Turn<Waiter>;
+
+  constructor(turn: Turn<Waiter>, ...rest: ConstructorParameters<typeof Caller>) {
+    super(...rest);
+    this.#turn = turn;
+  }
+
+  override get turn(): Turn<Waiter> {
+    return this.#turn;
+  }
+}
+
+function callerOf(
+  turn: Turn<Waiter> | undefined,
+  meter: Meter,
+  asked: number,
+  amount: Amount,
+  signal: AbortSignal | undefined,
+  resolve: Resolve<never>,
+  deadline?: number,
+): Caller {
+  return turn === undefined
+    ? new Caller(meter, asked, amount, signal, resolve, deadline)
+    : new FairCaller(turn, meter, asked, amount, signal, resolve, deadline);
 }
 
 type Resolve<T> = (answer: T | PromiseLike<T>) => void;

@@ -1,8 +1,12 @@
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
-/** The places of one limiter, first in first out. Any place can be removed in one step. */
+/**
+ * The places of one limiter, first in first out. Any place can be removed in one step. `FairLine` has
+ * another order, and overrides what depends on it.
+ */
 export class Line {
   #head: Place | undefined;
   #tail: Place | undefined;
@@ -23,25 +27,50 @@ export class Line {
     return this.#head;
   }
 
-  append(place: Place): void {
-    this.#insert(place, this.#tail);
-    if (place instanceof Change) {
-      this.#moveUp(place);
-    } else {
-      this.#permits += sizeOf(place.amount);
-      if (place.awaited) this.#awaited += 1;
-    }
+  /** The first place that no later one may overtake. */
+  get front(): Place | undefined {
+    return this.#head;
   }
 
-  /** @returns whether a change has moved up */
-  remove(place: Place): boolean {
+  /** When a waiter that a later one may overtake has to leave; `Infinity` if none has to. */
+  get deadline(): number {
+    return Infinity;
+  }
+
+  /** Whether a request that is made now would be the head. */
+  isNext(_turn: Turn<Waiter> | undefined): boolean {
+    return this.#head === undefined;
+  }
+
+  append(place: Place): void {
+    this.#insert(place, this.#tail);
+    if (place instanceof Change) this.#moveUp(place);
+    else this.count(place, 1);
+  }
+
+  /** Called when a request was granted without a wait. */
+  granted(_turn: Turn<Waiter> | undefined, _at: number): void {}
+
+  /**
+   * @param at when the waiter is released; `undefined`: it is not
+   * @returns whether a change has moved up
+   */
+  remove(place: Place, _at?: number): boolean {
     const { next } = place;
-    if (!(place instanceof Change)) {
-      this.#permits -= sizeOf(place.amount);
-      if (place.awaited) this.#awaited -= 1;
-    }
+    if (!(place instanceof Change)) this.count(place, -1);
     this.#unlink(place);
     return this.#moveUpFrom(next);
+  }
+
+  /** Returns a waiter whose deadline is before that instant, where others may have overtaken it. */
+  overdue(_instant: number): Waiter | undefined {
+    return undefined;
+  }
+
+  /** Counts a waiter that comes (1) or leaves (-1). */
+  protected count(waiter: Waiter, by: 1 | -1): void {
+    this.#permits += by * sizeOf(waiter.amount);
+    if (waiter.awaited) this.#awaited += by;
   }
 
   /** Changes the amount of a waiter. */

@@ -7,11 +7,13 @@ import { oncePerProcess, VERSION } from "../ground/copies.ts";
 import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
+import type { BacklogLimiter } from "./backlog.ts";
 import type {
   Decision,
   Limiter,
   LocalLimiter,
   Reservation,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
@@ -110,16 +112,33 @@ export interface PlaceQueue {
   acquire(options: WaitOptions): Promise<HeldPlace>;
   /** Resolves to undefined when the time is over, or if no more callers may wait. */
   tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
+  /** Whether it takes the options that say whose turn a call is. */
+  readonly isFair: boolean;
   /** The time by which `tryAcquire` measures, ms. */
   now(): number;
 }
 
 export const asMember: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
+/** What `takeTogether` and `acquireAll` need of a limiter, for one share. */
+export interface BoundLimiter
+  extends Pick<LocalLimiter, "peek" | "reserve" | "refund">,
+    BacklogLimiter {
+  [asMember](): LocalAsked;
+}
+
+export const bindShare: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/bind-share`);
+
+/** A limiter that may be fair. */
+export interface SharedLimiter {
+  /** Returns the limiter for calls of that share; `undefined` if it is not fair. */
+  [bindShare](options: ShareOptions): BoundLimiter | undefined;
+}
+
 /** A limiter on a store makes its member itself; one in this process says what its member needs. */
 export type Participant = Limiter & { [asMember](): LocalAsked | RateMember };
 
-export function memberOf(limiter: Limiter | Participant): RateMember {
+export function memberOf(limiter: Limiter | Participant | BoundLimiter): RateMember {
   if (!(asMember in limiter)) return new ForeignMember(limiter);
   const asked = limiter[asMember]();
   return "steps" in asked ? asked : new LocalMember(limiter as LocalLimiter, asked);
@@ -200,10 +219,10 @@ export const localSteps: Steps = /* @__PURE__ */ oncePerProcess("local steps", (
 export class LocalMember implements RateMember, Takeable {
   readonly steps = localSteps;
   readonly slot = "";
-  readonly #limiter: LocalLimiter;
+  readonly #limiter: Pick<LocalLimiter, "peek" | "reserve" | "refund">;
   readonly #asked: LocalAsked;
 
-  constructor(limiter: LocalLimiter, asked: LocalAsked) {
+  constructor(limiter: Pick<LocalLimiter, "peek" | "reserve" | "refund">, asked: LocalAsked) {
     this.#limiter = limiter;
     this.#asked = asked;
   }

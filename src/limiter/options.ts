@@ -11,7 +11,7 @@ import {
 } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
 import { type Permits, TRY_OPTIONS } from "../ground/permits.ts";
-import type { TryOptions, WaitOptions } from "./limiter-api.ts";
+import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 
 export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
 
@@ -31,6 +31,20 @@ export const ON_FULL = ["reject", "drop-oldest", "wait"] as const;
  */
 export type OnFull = (typeof ON_FULL)[number];
 
+/** How the waiters of a fair limiter are ordered. */
+export interface FairOptions {
+  /**
+   * The values of `priority`, the highest first: a caller goes before all callers of lower priorities,
+   * whatever their shares. A caller without a `priority` has the lowest. Default: none.
+   */
+  readonly priorities?: readonly string[] | undefined;
+  /**
+   * Protects lower priorities against starvation: a priority with waiters of which none was released for
+   * this long, ms, releases one before the higher ones. Above 0, default `Infinity`.
+   */
+  readonly agingMs?: number | undefined;
+}
+
 /** The options of limiters in this process. */
 export interface LimiterOptions {
   /**
@@ -40,13 +54,19 @@ export interface LimiterOptions {
   readonly maxWaiting?: number | undefined;
   /** What a further `acquire` does then: `"reject"` (default), `"drop-oldest"` or `"wait"`. */
   readonly onFull?: OnFull | undefined;
+  /**
+   * Whether the limit is shared fairly: callers of one `share` are first in, first out, and across shares
+   * permits go in proportion to their weights. `{ priorities, agingMs }`: with priorities above the shares.
+   * Default `false`: first in, first out.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
   /** The source of time. Default: the platform's monotonic clock and timers. */
   readonly clock?: Clock | undefined;
   /** The limiter's name in error messages and diagnostics. Default "limiter". */
   readonly name?: string | undefined;
 }
 
-export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "clock", "name"] as const;
+export const LIMITER_OPTIONS = ["maxWaiting", "onFull", "fair", "clock", "name"] as const;
 
 export interface CheckedOptions {
   readonly maxWaiting: number;
@@ -68,7 +88,8 @@ export function mostWaiting(maxWaiting: number, policies: readonly Policy[]): nu
   return Math.min(maxWaiting, ...policies.map((policy) => policy.maxWaiting ?? Infinity));
 }
 
-const WAIT_OPTIONS = ["signal"] as const;
+const SHARE_OPTIONS = ["share", "weight", "priority"] as const;
+const WAIT_OPTIONS = ["signal", ...SHARE_OPTIONS] as const;
 
 /** Options that are known to be right: for callers that pass the same ones at every call. */
 export class CheckedWaitOptions implements WaitOptions {
@@ -79,11 +100,33 @@ export class CheckedWaitOptions implements WaitOptions {
   }
 }
 
+/** Rejects unknown options; `Order.turnOf` checks the values. */
+export function checkShareOptions(options: ShareOptions | undefined): void {
+  if (options !== undefined) checkOptions("options", options, SHARE_OPTIONS);
+}
+
+/** Rejects the options of a fair limiter where there is none. */
+export function refuseShares(options: ShareOptions | undefined): void {
+  if (options === undefined) return;
+  const { share, weight, priority } = options;
+  if (share === undefined && weight === undefined && priority === undefined) return;
+  throw new TypeError(
+    "share, weight and priority need a limiter that was created with { fair: true }",
+  );
+}
+
+/** Does not check `share`, `weight` and `priority`: see `Order.turnOf` and `refuseShares`. */
 export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal | undefined {
   if (options === undefined) return undefined;
   if (options instanceof CheckedWaitOptions) return options.signal;
   checkOptions("options", options, WAIT_OPTIONS);
   return checkSignal(options.signal);
+}
+
+/** Does the same where no option but `signal` is allowed. */
+export function checkSignalOptions(options: WaitOptions | undefined): AbortSignal | undefined {
+  refuseShares(options);
+  return checkWaitOptions(options);
 }
 
 export function checkTryOptions(wait: number | TryOptions): {
@@ -94,9 +137,14 @@ export function checkTryOptions(wait: number | TryOptions): {
   if (typeof wait !== "object" || wait === null || Array.isArray(wait)) {
     throw new TypeError(`wait must be ms, a number, or { timeoutMs, signal }, got ${show(wait)}`);
   }
-  checkOptions("wait", wait, TRY_OPTIONS);
+  checkOptions("wait", wait, [...TRY_OPTIONS, ...SHARE_OPTIONS]);
   const { timeoutMs = Infinity, signal } = wait;
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
+}
+
+/** The options of `tryAcquire` that say whose turn a call is. */
+export function shareIn(wait: number | TryOptions): ShareOptions | undefined {
+  return typeof wait === "number" ? undefined : wait;
 }
 
 /** Whether `tryAcquire` got options in the place of permits, which requests one permit. */

@@ -26,10 +26,12 @@ interface PlaceStatus {
   readonly instant: number;
   /** When the request would be the head of the line. */
   readonly from: number;
-  /** The state after all waiters. */
+  /** The state after all waiters before it. */
   readonly policyState: PolicyState;
-  /** Whether no caller waits. */
+  /** Whether no caller waits before it. */
   readonly isFirst: boolean;
+  /** The policy that lets no more permits wait, if they have to; -1: none. */
+  readonly full: number;
 }
 
 /** Returns the prospects of a request. */
@@ -40,8 +42,8 @@ export function outlookOf({
   from,
   policyState,
   isFirst,
+  full,
 }: PlaceStatus): Outlook {
-  const full = instant > now && policyState.isBounded ? policyState.overflowing(now, amount) : -1;
   const allows = policyState.allows(from, now, amount);
   const quotas = statusesOf(policyState.quotas(now), (i) => allows[i] === true);
   return {

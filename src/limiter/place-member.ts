@@ -76,7 +76,7 @@ export class RemotePlaceMember implements PlacesMember {
   readonly queue: PlaceQueue;
 
   constructor(
-    limiter: Omit<PlaceQueue, "now"> & {
+    limiter: Omit<PlaceQueue, "now" | "isFair"> & {
       peek(): Promise<PlacesStatus>;
       tryAcquire(wait?: TryOptions): Promise<HeldPlace | undefined>;
     },
@@ -85,6 +85,7 @@ export class RemotePlaceMember implements PlacesMember {
     this.queue = {
       acquire: (options) => limiter.acquire(options),
       tryAcquire: (wait) => limiter.tryAcquire(wait),
+      isFair: false,
       now: () => performance.now(),
     };
     this.steps = {

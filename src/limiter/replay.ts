@@ -1,9 +1,10 @@
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 import type { Line } from "./line.ts";
 import { Change, type Place, type Waiter } from "./waiter.ts";
 
 /** The state after all waiters up to `last`, which is released at `at`. */
-interface Promised {
+export interface Promised {
   readonly policyState: PolicyState;
   at: number;
   last: Place | undefined;
@@ -28,6 +29,9 @@ export class Replay {
     this.#refuse = refuse;
   }
 
+  /** Fixes the instants of all waiters that go before a reservation: here they are fixed anyway. */
+  settle(_turn: Turn<Waiter> | undefined, _floor: number, _pausedUntil: number): void {}
+
   /** Discards the copy: the waiters have new instants. */
   discard(): void {
     this.#promised = undefined;
@@ -43,14 +47,15 @@ export class Replay {
    *
    * @param floor no waiter is released before it: the instant of the last release
    * @param pausedUntil no waiter is released before it either
+   * @param _turn on a fair limiter: only up to that request, if it were in the line
    */
-  run(floor: number, pausedUntil: number): Readonly<Promised> {
+  run(floor: number, pausedUntil: number, _turn?: Turn<Waiter>): Readonly<Promised> {
     // a copy without any replayed waiter is outdated: the released state has changed since
     if (this.#promised?.last === undefined) {
       this.#promised = { policyState: this.#released.copy(), at: floor, last: undefined };
     }
     const promised = this.#promised;
-    let place = promised.last === undefined ? this.#line.head : promised.last.next;
+    let place = promised.last === undefined ? this.#line.front : promised.last.next;
     while (place !== undefined) {
       const { next }: Place = place;
       if (this.#promise(place, promised, pausedUntil)) promised.last = place;

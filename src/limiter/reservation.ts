@@ -3,9 +3,10 @@ import { toMillis } from "../ground/clock.ts";
 import { ReservationCancelledError } from "../ground/errors.ts";
 import { type Amount, combine, type Permits, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 import type { LocalReservation, WaitOptions } from "./limiter-api.ts";
 import type { Meter } from "./meter.ts";
-import { checkWaitOptions } from "./options.ts";
+import { checkSignalOptions } from "./options.ts";
 import { Waiter } from "./waiter.ts";
 import type { WaiterQueue } from "./waiter-queue.ts";
 
@@ -41,6 +42,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   #taken: Amount;
   #waitedMs = 0;
   #ready: Settlers | undefined;
+  readonly #turn: Turn<Waiter> | undefined;
 
   constructor(
     queue: WaiterQueue,
@@ -50,6 +52,8 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     asked: number,
     amount: Amount,
     waitMs: number,
+    turn?: Turn<Waiter>,
+    isAwaited = false,
   ) {
     super(asked, amount);
     this.#queue = queue;
@@ -58,12 +62,18 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.permits = permits;
     this.waitMs = waitMs;
     this.#taken = amount;
+    this.#turn = turn;
+    if (isAwaited) {
+      this.#ready = new Settlers();
+      // it may be given up before `ready` is called
+      this.#ready.promise.catch(() => {});
+    }
     queue.add(this);
   }
 
   ready(options?: WaitOptions): Promise<number> {
     try {
-      const signal = checkWaitOptions(options);
+      const signal = checkSignalOptions(options);
       if (this.isWaiting()) {
         if (!signal?.aborted) return this.#whenReady(signal);
         this.#leave(signal.reason);
@@ -100,6 +110,10 @@ export class QueuedReservation extends Waiter implements LocalReservation {
 
   undo(): void {
     if (!this.cancel()) this.settle(0);
+  }
+
+  override get turn(): Turn<Waiter> | undefined {
+    return this.#turn;
   }
 
   override get taken(): Amount {
@@ -164,7 +178,7 @@ export class GrantedReservation implements LocalReservation {
   }
 
   async ready(options?: WaitOptions): Promise<number> {
-    checkWaitOptions(options)?.throwIfAborted();
+    checkSignalOptions(options)?.throwIfAborted();
     return 0;
   }
 

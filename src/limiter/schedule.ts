@@ -1,6 +1,6 @@
 /**
- * When the waiters of one limiter are released: one first-in-first-out line over the state of the
- * policies. It has no timer: see `WaiterQueue`.
+ * When the waiters of one limiter are released: one line over the state of the policies, first in, first out
+ * or in the order of a fair limiter. It has no timer: see `WaiterQueue`.
  *
  * The schedule holds two states: the state after all *released* waiters, and the state after all waiters
  * still in the line (`Replay`). The second is a copy of the first on which the line is replayed. It is
@@ -14,9 +14,11 @@
  */
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 import { LateCredit } from "./late-credit.ts";
-import { Line } from "./line.ts";
-import { Replay } from "./replay.ts";
+import type { Line } from "./line.ts";
+import { FIFO, type Order } from "./order.ts";
+import type { Replay } from "./replay.ts";
 import type { Timeline } from "./timeline.ts";
 import { Change, type Waiter } from "./waiter.ts";
 
@@ -25,14 +27,16 @@ interface Prospect {
   readonly instant: number;
   /** When the request would be the head of the line. */
   readonly from: number;
-  /** The state after all waiters. */
+  /** The state after all waiters before it. */
   readonly policyState: PolicyState;
+  /** Whether no caller waits before it. */
+  readonly isFirst: boolean;
 }
 
 export class Schedule {
   readonly #time: Timeline;
   readonly #onLeave: (waiter: Waiter) => void;
-  readonly #line = new Line();
+  readonly #line: Line;
   readonly #released: PolicyState;
   readonly #replay: Replay;
   readonly #late = new LateCredit();
@@ -44,14 +48,18 @@ export class Schedule {
   #specialUntil = 0;
 
   /** @param onLeave called with each waiter that leaves the line, for whatever reason */
-  constructor(time: Timeline, policyState: PolicyState, onLeave: (waiter: Waiter) => void) {
+  constructor(
+    time: Timeline,
+    policyState: PolicyState,
+    onLeave: (waiter: Waiter) => void,
+    order: Order = FIFO,
+  ) {
     this.#time = time;
     this.#released = policyState;
     this.#onLeave = onLeave;
-    this.#replay = new Replay(this.#line, policyState, (waiter) => {
-      this.#leave(waiter);
-      waiter.refuse(time.last);
-    });
+    const { line, replay } = order.open(policyState, (waiter) => this.#refuse(waiter));
+    this.#line = line;
+    this.#replay = replay;
   }
 
   /** How many permits the waiters ask for. */
@@ -82,43 +90,47 @@ export class Schedule {
   get due(): number | undefined {
     const head = this.#line.head;
     if (!this.#line.isAwaited || head === undefined || head instanceof Change) return undefined;
-    return this.#instantOf(head);
+    return Math.min(this.#instantOf(head), this.#line.deadline);
   }
 
   /**
-   * Takes the permits if they can be used now and no caller waits.
+   * Takes the permits if they can be used now and no caller waits before this one.
    *
    * @param since from when the request counts as one that waits, if that is earlier than `now`: see `Backlog`
+   * @param turn on a fair limiter
    */
-  grant(now: number, amount: Amount, since = Infinity): boolean {
+  grant(now: number, amount: Amount, since = Infinity, turn?: Turn<Waiter>): boolean {
     const free = this.#line.head === undefined && now >= this.#specialUntil && now <= since;
-    const at = this.#released.earliest(free ? now : this.#turn(now, amount, since), amount);
+    const from = free ? now : this.#from(now, amount, since, turn);
+    const at = this.#released.earliest(from, amount);
     if (at > now) {
       this.possible(at, amount);
       return false;
     }
     this.#released.take(at, amount, now);
     this.#floor = Math.max(this.#floor, at);
+    this.#line.granted(turn, at);
     return true;
   }
 
-  /** Releases due waiters, then returns from when a new request may go: later than `now` if any remain. */
-  #turn(now: number, amount: Amount, since: number): number {
+  /** Releases due waiters, then returns from when a new request may go: later than `now` if others precede. */
+  #from(now: number, amount: Amount, since: number, turn: Turn<Waiter> | undefined): number {
     this.release(now);
-    if (!this.isEmpty) return now + 1;
+    if (!this.#line.isNext(turn)) return now + 1;
     if (since < now) return Math.max(since, this.#floor, this.#pausedUntil);
-    const from = this.#from(now, amount);
+    const from = this.#onTime(now, amount);
     if (from === now) this.#late.end();
     return from;
   }
 
-  /** Returns the prospect of a request that is made now. */
-  lookAhead(now: number, amount: Amount): Prospect {
+  /** Returns the prospect of a request that is made now. @param turn on a fair limiter */
+  lookAhead(now: number, amount: Amount, turn?: Turn<Waiter>): Prospect {
     this.release(now);
-    let from = this.#from(now, amount);
+    let from = this.#onTime(now, amount);
     let policyState = this.#released;
-    if (!this.isEmpty) {
-      const promised = this.#promise();
+    const isFirst = this.#line.isNext(turn);
+    if (!isFirst) {
+      const promised = this.#replay.run(this.#floor, this.#pausedUntil, turn);
       from = Math.max(from, promised.at);
       policyState = promised.policyState;
     }
@@ -126,11 +138,12 @@ export class Schedule {
       instant: this.possible(policyState.earliest(from, amount), amount),
       from,
       policyState,
+      isFirst,
     };
   }
 
   /** Returns from when a request that is made now, with no waiter in front, may be granted. */
-  #from(now: number, amount: Amount): number {
+  #onTime(now: number, amount: Amount): number {
     return Math.max(this.#late.from(now, this.#released, amount), this.#pausedUntil);
   }
 
@@ -141,6 +154,8 @@ export class Schedule {
   }
 
   append(waiter: Waiter): void {
+    // the holder knows the instant, so no later caller may overtake it
+    if (!waiter.awaited) this.#replay.settle(waiter.turn, this.#floor, this.#pausedUntil);
     this.#line.append(waiter);
   }
 
@@ -227,11 +242,16 @@ export class Schedule {
         this.#line.remove(place);
       } else {
         const at = this.#instantOf(place);
+        const overdue = this.#line.overdue(Math.min(Math.ceil(at), now + 1));
+        if (overdue !== undefined) {
+          this.#refuse(overdue);
+          continue;
+        }
         if (at > now) break;
         this.#charge(place, at, now);
         this.#floor = at;
         if (place.awaited) this.#late.grant(now - at, now);
-        this.#leave(place);
+        this.#leave(place, at);
         place.release(at, now);
       }
       this.#replay.passed(place);
@@ -255,10 +275,16 @@ export class Schedule {
     return this.#replay.run(this.#floor, this.#pausedUntil);
   }
 
-  /** @returns whether a change has moved up */
-  #leave(waiter: Waiter): boolean {
+  /** Removes a waiter whose deadline cannot be met. */
+  #refuse(waiter: Waiter): void {
+    this.#leave(waiter);
+    waiter.refuse(this.#time.last);
+  }
+
+  /** @param at when it is released; absent: it is not @returns whether a change has moved up */
+  #leave(waiter: Waiter, at?: number): boolean {
     this.#onLeave(waiter);
-    return this.#line.remove(waiter);
+    return this.#line.remove(waiter, at);
   }
 
   /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */

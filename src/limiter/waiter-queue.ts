@@ -10,7 +10,9 @@ import { AbortGroups } from "../ground/abort-groups.ts";
 import type { Clock } from "../ground/clock.ts";
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 import { HeadTimer } from "./head-timer.ts";
+import type { Order } from "./order.ts";
 import { type Outlook, outlookOf } from "./outlook.ts";
 import { Schedule } from "./schedule.ts";
 import { Timeline } from "./timeline.ts";
@@ -34,22 +36,28 @@ export class WaiterQueue {
    * Creates a queue with a timeline of its own.
    *
    * @param open creates the state at `now`; `epoch` is the Unix time of the queue's 0, whole microseconds
+   * @param order of the waiters; default first in, first out
    */
-  static over(clock: Clock, open: (now: number, epoch: number) => PolicyState): WaiterQueue {
+  static over(
+    clock: Clock,
+    open: (now: number, epoch: number) => PolicyState,
+    order?: Order,
+  ): WaiterQueue {
     const time = new Timeline(
       clock,
       () => queue.rearm(),
       (by) => queue.rebase(by),
     );
-    const queue = new WaiterQueue(time, open(time.last, time.epoch));
+    const queue = new WaiterQueue(time, open(time.last, time.epoch), order);
     return queue;
   }
 
-  constructor(time: Timeline, policyState: PolicyState) {
+  constructor(time: Timeline, policyState: PolicyState, order?: Order) {
     this.#time = time;
-    this.#schedule = new Schedule(time, policyState, (waiter) => {
+    const onLeave = (waiter: Waiter) => {
       for (const signal of waiter.signals) this.#signals.delete(signal, waiter);
-    });
+    };
+    this.#schedule = new Schedule(time, policyState, onLeave, order);
     // a timer may fire early: the head that is not due gets a new one
     this.#timer = new HeadTimer(time, () => {
       this.catchUp();
@@ -83,26 +91,35 @@ export class WaiterQueue {
     return this.#time.now();
   }
 
-  /** Takes the permits if they can be used now and no caller waits. @param since see `Backlog` */
-  grant(now: number, amount: Amount, since?: number): boolean {
-    return this.#schedule.grant(now, amount, since);
+  /**
+   * Takes the permits if they can be used now and no caller waits before this one.
+   *
+   * @param since see `Backlog`
+   * @param turn on a fair limiter, here and below
+   */
+  grant(now: number, amount: Amount, since?: number, turn?: Turn<Waiter>): boolean {
+    return this.#schedule.grant(now, amount, since, turn);
   }
 
   /** Returns the prospects of a request that is made now. */
-  outlook(now: number, amount: Amount): Outlook {
-    const prospect = this.#schedule.lookAhead(now, amount);
-    return outlookOf({ ...prospect, now, amount, isFirst: this.#schedule.isEmpty });
+  outlook(now: number, amount: Amount, turn?: Turn<Waiter>): Outlook {
+    const prospect = this.#schedule.lookAhead(now, amount, turn);
+    const full = prospect.instant > now ? this.#overflowing(now, amount) : -1;
+    return outlookOf({ ...prospect, now, amount, full });
   }
 
-  /** Returns the first instant at which the permits could be used, behind all waiters. */
-  instant(now: number, amount: Amount): number {
-    return this.#schedule.lookAhead(now, amount).instant;
+  /** Returns the first instant at which the permits could be used, behind the waiters before this one. */
+  instant(now: number, amount: Amount, turn?: Turn<Waiter>): number {
+    return this.#schedule.lookAhead(now, amount, turn).instant;
   }
 
   /** Returns whether a policy does not let that many permits wait behind the present waiters. */
   overflows(now: number, amount: Amount): boolean {
-    if (!this.policyState.isBounded) return false;
-    return this.#schedule.lookAhead(now, amount).policyState.overflowing(now, amount) >= 0;
+    return this.#overflowing(now, amount) >= 0;
+  }
+
+  #overflowing(now: number, amount: Amount): number {
+    return this.policyState.isBounded ? this.outcome.overflowing(now, amount) : -1;
   }
 
   /** Checks the permits of a request, and that the policies could ever let them through. */
@@ -120,7 +137,8 @@ export class WaiterQueue {
   add(waiter: Waiter): void {
     this.#schedule.append(waiter);
     for (const signal of waiter.signals) this.#signals.add(signal, waiter);
-    if (!this.#timer.isSet) this.#arm();
+    // on a fair limiter it may be the head
+    if (!this.#timer.isSet || waiter.turn !== undefined) this.#arm();
   }
 
   /**

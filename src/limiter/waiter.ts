@@ -1,5 +1,6 @@
 import type { Amount } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
+import type { Turn } from "./fair/turn.ts";
 
 /** An entry of the line: a waiter, or a change. */
 export type Place = Waiter | Change;
@@ -11,6 +12,7 @@ export class Change {
   previous: Place | undefined = undefined;
   next: Place | undefined = undefined;
   readonly awaited = false;
+  readonly turn = undefined;
   /** When it applies, µs. */
   readonly since: number;
   readonly apply: (policyState: PolicyState) => void;
@@ -58,6 +60,11 @@ export abstract class Waiter {
   /** Whether a promise is pending for it: it then needs a timer and keeps the process alive. */
   get awaited(): boolean {
     return true;
+  }
+
+  /** Its place among the shares; only on a fair limiter. */
+  get turn(): Turn<Waiter> | undefined {
+    return undefined;
   }
 
   /** A release after this instant is too late for the caller, µs. */

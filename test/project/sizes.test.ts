@@ -4,9 +4,9 @@ import { suite } from "../support/suite.ts";
 
 /** The most that an import may cost in a bundle, kB. */
 const MOST: Readonly<Record<keyof typeof IMPORTS, number>> = {
-  RateLimiter: 10,
-  "Limiter and all algorithms": 14.5,
-  RedisRateLimiter: 41,
+  RateLimiter: 13,
+  "Limiter and all algorithms": 17.5,
+  RedisRateLimiter: 42,
 };
 
 const test = suite("sizes of bundles");

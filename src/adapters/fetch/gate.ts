@@ -1,5 +1,5 @@
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
+import type { Limiter, WaitOptions } from "../../limiter/limiter-api.ts";
 import { AdaptiveRate } from "./adaptive-rate.ts";
 import type { Settings } from "./options.ts";
 import {
@@ -36,12 +36,12 @@ export class Gate {
    * limiter grants too early for the server are given back, and the limiter pauses until the
    * server's quota is available.
    */
-  async enter(permits: Permits, signal: AbortSignal | undefined): Promise<Admitted> {
+  async enter(permits: Permits, options: WaitOptions): Promise<Admitted> {
     const { clock, maxRetryAfterMs } = this.#settings;
     await this.#open();
     let waitedMs = 0;
     for (;;) {
-      waitedMs += await this.limiter.acquire(permits, { signal });
+      waitedMs += await this.limiter.acquire(permits, options);
       const holdMs = this.#view.holdMs(permits, clock.now());
       // a longer pause is left to the server, which may refuse the request itself
       if (holdMs <= 0 || holdMs > maxRetryAfterMs) break;

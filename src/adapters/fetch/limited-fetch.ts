@@ -84,7 +84,9 @@ class Exchange {
 
   /** The response, or `undefined` if the request must be retried. */
   async #attempt(attempt: number): Promise<Response | undefined> {
-    const admitted = await this.#gate.enter(this.#permits, this.#call.signal);
+    const { signal, request } = this.#call;
+    const share = this.#settings.shareOf(request);
+    const admitted = await this.#gate.enter(this.#permits, { signal, ...share });
     const response = await this.#sendOrFail(attempt);
     if (response === undefined) return undefined;
     if (!this.#gate.isRefusal(response)) {

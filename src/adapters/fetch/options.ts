@@ -10,10 +10,11 @@ import {
 import { type Clock, checkClock, systemClock } from "../../ground/clock.ts";
 import { listPermits, type Permits } from "../../ground/permits.ts";
 import { checkPermits } from "../correct.ts";
+import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { type AdaptiveOptions, checkAdaptive } from "./adaptive-rate.ts";
 
 /** The options of `limitedFetch`. */
-export interface LimitedFetchOptions {
+export interface LimitedFetchOptions extends SharedBy<[request: Request]> {
   /**
    * The permits of a request, or a function that returns them. The function receives a copy of the
    * request and may read its body (a body that can be read only once is left out). Default 1.
@@ -77,6 +78,7 @@ const OPTIONS = [
   "adaptive",
   "fetch",
   "clock",
+  ...SHARED_BY,
 ] as const;
 
 const wholeAtLeastZero: Bound = {
@@ -106,5 +108,6 @@ export function checkLimitedFetchOptions(options: LimitedFetchOptions) {
     adaptive: adaptive && checkAdaptive(adaptive),
     fetch: options.fetch,
     clock: checkClock(clock),
+    shareOf: (request: Request) => shareOf(options, request),
   };
 }

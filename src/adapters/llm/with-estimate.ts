@@ -1,13 +1,14 @@
 import { checkFunction, checkOptions } from "../../ground/check.ts";
 import { LimiterError } from "../../ground/errors.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
+import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { checkPermits, correct } from "../correct.ts";
 import { untilAborted } from "../on-abort.ts";
+import { SHARED_BY, shareOf } from "../shares.ts";
 
 /** The options of `withEstimate`. */
-export interface EstimateOptions {
+export interface EstimateOptions extends ShareOptions {
   /**
    * Ends the wait: the promise rejects with `signal.reason`. It does not interrupt the function
    * once that runs; pass the signal to the function too.
@@ -39,7 +40,7 @@ export interface EstimateOptions {
  *   for a store: if the correction fails, the estimate stands and `onUnsettled` is called
  * @param options `signal` ends the wait; `failed`: what a call counts for that throws without
  *   having called `settle` (default 0: everything is given back); `onUnsettled` reports lost
- *   corrections
+ *   corrections; `share`, `weight` and `priority`: whose turn it is, on a fair limiter
  * @returns what `fn` returns. Without `settle` the estimate stands
  * @throws (as a rejection) what `fn` throws, or what `acquire` throws, or RangeError or TypeError
  *   on a bad argument, for example a policy in `failed` that the limiter does not have: `fn` has
@@ -59,12 +60,12 @@ export async function withEstimate<T>(
 ): Promise<T> {
   checkLimiter(limiter);
   checkFunction("fn", fn);
-  checkOptions("options", options, ["signal", "failed", "onUnsettled"]);
+  checkOptions("options", options, ["signal", "failed", "onUnsettled", ...SHARED_BY]);
   const { signal, failed = 0, onUnsettled = (error) => warn(limiter, error) } = options;
   checkPermits("failed", failed);
   checkFunction("onUnsettled", onUnsettled);
   await checkNames(limiter, estimate, failed, signal);
-  await limiter.acquire(estimate, { signal });
+  await limiter.acquire(estimate, { signal, ...shareOf(options) });
   /** Whether `settle` was called: then the call used something, so the estimate is the minimum. */
   let called = false;
   let settled = false;

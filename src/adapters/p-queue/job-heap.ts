@@ -33,10 +33,15 @@ export class JobHeap {
   /** The job that is starting, or started last. */
   taken: Job | undefined;
   readonly #onTake: () => void;
+  readonly #Rank: typeof Rank;
 
-  /** @param onTake called before the PQueue receives a job */
-  constructor(onTake = () => {}) {
+  /**
+   * @param onTake called before the PQueue receives a job
+   * @param ofRank the order of the jobs of one priority; default first in, first out
+   */
+  constructor(onTake = () => {}, ofRank: typeof Rank = Rank) {
     this.#onTake = onTake;
+    this.#Rank = ofRank;
   }
 
   get size(): number {
@@ -64,8 +69,8 @@ export class JobHeap {
       const { index } = next;
       const children = this.#ranks.slice(2 * index + 1, 2 * index + 3);
       candidates.splice(candidates.indexOf(next), 1, ...children);
-      for (let job = next.first; job !== undefined && found.length < count; job = job.next) {
-        found.push(job);
+      for (const job of next) {
+        if (found.push(job) === count) break;
       }
     }
     return found;
@@ -77,7 +82,7 @@ export class JobHeap {
     for (const rank of this.#ranks) {
       if (least !== undefined && rank.priority < least.priority) least = rank;
     }
-    return least?.first;
+    return least?.oldest;
   }
 
   /**
@@ -106,7 +111,7 @@ export class JobHeap {
   /** Removes the next job and returns it. */
   take(): Job | undefined {
     const job = this.#ranks[0]?.first;
-    if (job !== undefined) this.#delete(job);
+    if (job !== undefined) this.#delete(job, true);
     return job;
   }
 
@@ -152,10 +157,11 @@ export class JobHeap {
     return Symbol.iterator in found ? found : [found];
   }
 
-  #delete(job: Job): void {
+  #delete(job: Job, isTaken = false): void {
     const { rank } = job;
     if (rank === undefined) return;
-    rank.remove(job);
+    if (isTaken) rank.take(job);
+    else rank.remove(job);
     this.#size -= 1;
     // the only rank stays even if empty: most queues have one priority, and are often empty
     if (rank.first === undefined && this.#ranks.length > 1) this.#removeRank(rank);
@@ -168,7 +174,7 @@ export class JobHeap {
       this.#ranks.length = 0;
       this.#byPriority.clear();
     }
-    const rank = new Rank(priority, this.#ranks.length);
+    const rank = new this.#Rank(priority, this.#ranks.length);
     this.#byPriority.set(priority, rank);
     this.#rise(rank);
     return rank;

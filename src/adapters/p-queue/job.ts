@@ -9,6 +9,13 @@ export interface PacedAddOptions extends QueueAddOptions {
    * the job starts. Default 1.
    */
   readonly permits?: Permits | undefined;
+  /**
+   * The share of the job, such as the id of a tenant; only in a queue with `fair: true`. Jobs of one share
+   * are first in, first out. Default "".
+   */
+  readonly share?: string | undefined;
+  /** The weight of its share, above 0; only in a queue with `fair: true`. Default 1. */
+  readonly weight?: number | undefined;
 }
 
 /** The function that `add` runs; it receives the signal of its options. */
@@ -134,6 +141,16 @@ export class Rank {
       job.next = this.#skipGone(job.next);
       this.#last = job;
     }
+  }
+
+  /** Called when the first job starts. */
+  take(job: Job): void {
+    this.remove(job);
+  }
+
+  /** The job that is dropped first. */
+  get oldest(): Job | undefined {
+    return this.first;
   }
 
   *[Symbol.iterator](): Generator<Job> {

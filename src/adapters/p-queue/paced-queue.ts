@@ -17,18 +17,22 @@
  */
 import PQueue from "p-queue";
 import {
+  aboveZero,
   type Bound,
   checkBoolean,
   checkFunction,
   checkNumber,
   checkOneOf,
   checkOptions,
+  checkText,
 } from "../../ground/check.ts";
 import { listPermits } from "../../ground/permits.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
+import { SHARED_BY, shareOf } from "../shares.ts";
+import { FairRank } from "./fair-rank.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
-import type { BareJob, JobOptions, PacedAddOptions, PacedJob } from "./job.ts";
+import { type BareJob, type JobOptions, type PacedAddOptions, type PacedJob, Rank } from "./job.ts";
 import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 
@@ -58,10 +62,31 @@ export interface PacedQueueOptions {
    * `facts.dropped` is true for a dropped job.
    */
   readonly onFull?: OnFullQueue | undefined;
+  /**
+   * Whether the jobs of one priority start fairly: those of one `share` first in, first out, and across
+   * shares in proportion to their weights. Default `false`: first in, first out. A full queue then drops jobs
+   * of the lowest priority from the share that waits for most permits (`"drop-lowest-priority"`).
+   */
+  readonly fair?: boolean | undefined;
+  /** The share of the whole queue in a fair limiter. Default "". */
+  readonly share?: string | undefined;
+  /** The weight of that share, above 0. Default 1. */
+  readonly weight?: number | undefined;
+  /** The priority of the whole queue in a fair limiter. Default: the lowest. */
+  readonly priority?: string | undefined;
 }
 
-const OPTIONS = ["limiter", "concurrency", "autoStart", "timeout", "maxWaiting", "onFull"] as const;
-const ADD_OPTIONS = ["permits", "priority", "id", "signal", "timeout"] as const;
+const OPTIONS = [
+  "limiter",
+  "concurrency",
+  "autoStart",
+  "timeout",
+  "maxWaiting",
+  "onFull",
+  "fair",
+  ...SHARED_BY,
+] as const;
+const ADD_OPTIONS = ["permits", "priority", "id", "signal", "timeout", "share", "weight"] as const;
 
 const jobsAtLeastOne: Bound = {
   words: "a whole number, 1 or more, or Infinity",
@@ -87,6 +112,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #requests: PermitRequests;
   readonly #line: Line;
   readonly #full: FullQueue | undefined;
+  readonly #isFair: boolean;
   #isPaused: boolean;
   /** The pass of the job that the PQueue is about to start, or started last. */
   #pass: Pass | undefined;
@@ -99,26 +125,29 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   /**
    * @param options `limiter`; PQueue's `concurrency` (default `Infinity`), `autoStart` (default
    *   `true`) and `timeout` (ms, default none); `maxWaiting` (jobs, default `Infinity`) and `onFull`
-   *   (default `"reject"`)
+   *   (default `"reject"`); `fair` (default `false`); `share`, `weight` and `priority` of the whole queue in
+   *   a fair limiter
    * @throws TypeError or RangeError on a bad option. `interval` and `intervalCap` are not allowed, because
    *   the limiter sets the pace, and neither is `queueClass`
    */
   constructor(options: PacedQueueOptions) {
     checkOptions("options", options, OPTIONS);
     const { limiter, concurrency = Infinity, autoStart = true, timeout } = options;
-    const { maxWaiting = Infinity, onFull = "reject" } = options;
+    const { maxWaiting = Infinity, onFull = "reject", fair = false } = options;
     checkLimiter(limiter);
     checkBoolean("autoStart", autoStart);
+    checkBoolean("fair", fair);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
     const line: Line = { jobs: new JobHeap(), onTake() {} };
     super({
       concurrency,
       autoStart: false,
-      queueClass: heapOf(line),
+      queueClass: heapOf(line, fair ? FairRank : Rank),
       ...(timeout === undefined ? {} : { timeout }),
     });
-    this.#requests = new PermitRequests(limiter, () => this.#pump());
+    this.#requests = new PermitRequests(limiter, shareOf(options), () => this.#pump());
+    this.#isFair = fair;
     this.#isPaused = !autoStart;
     this.#line = line;
     this.#full = maxWaiting === Infinity ? undefined : new FullQueue(maxWaiting, onFull);
@@ -130,8 +159,8 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
    * higher priority, or the same priority and was added earlier.
    *
    * @param job the function to run
-   * @param options PQueue's `priority`, `id`, `signal` and `timeout`; and `permits`, the cost of the job
-   *   (default 1)
+   * @param options PQueue's `priority`, `id`, `signal` and `timeout`; `permits`, the cost of the job
+   *   (default 1); in a fair queue `share` and `weight`
    * @returns what the job returns
    * @throws (as a rejection) what the job throws, PQueue's TimeoutError or the signal's own reason;
    *   RangeError or TypeError on bad options; QueueFullError, see `onFull`; the limiter's error if the
@@ -145,7 +174,7 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   ): Promise<Result & Awaited<Result>> {
     try {
       checkFunction("job", job);
-      if (options !== undefined) checkAddOptions(options);
+      if (options !== undefined) checkAddOptions(options, this.#isFair);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -294,17 +323,22 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
 
 type Start<Result> = (task: Parameters<PacedJob<unknown>>[0]) => Result;
 
-function checkAddOptions(options: Partial<PacedAddOptions>): void {
+function checkAddOptions(options: Partial<PacedAddOptions>, isFair: boolean): void {
   checkOptions("options", options, ADD_OPTIONS);
-  const { permits, priority } = options;
+  const { permits, priority, share, weight } = options;
+  if (share !== undefined) checkText("share", share);
+  if (weight !== undefined) checkNumber("weight", weight, aboveZero);
+  if (!isFair && (share !== undefined || weight !== undefined)) {
+    throw new TypeError("share and weight need a queue that was created with { fair: true }");
+  }
   if (priority !== undefined) checkNumber("priority", priority, anyPriority);
   if (permits !== undefined) listPermits(permits, Object.keys(Object(permits)));
 }
 
 /** Returns the constructor that the PQueue calls. A class here would be compiled again for each queue. */
-function heapOf(line: Line): new () => JobHeap {
+function heapOf(line: Line, ofRank: typeof Rank): new () => JobHeap {
   function Heap(): JobHeap {
-    line.jobs = new JobHeap(() => line.onTake());
+    line.jobs = new JobHeap(() => line.onTake(), ofRank);
     return line.jobs;
   }
   return Heap as unknown as new () => JobHeap;

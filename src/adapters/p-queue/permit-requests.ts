@@ -10,7 +10,7 @@
 
 import type { Permits } from "../../ground/permits.ts";
 import { Backlog, type BacklogLimiter, reserveBehind } from "../../limiter/backlog.ts";
-import type { Limiter, Reservation } from "../../limiter/limiter-api.ts";
+import type { Limiter, Reservation, ShareOptions } from "../../limiter/limiter-api.ts";
 import type { JobHeap } from "./job-heap.ts";
 
 /** How many requests may be open at once, however many places are free. */
@@ -38,15 +38,20 @@ interface Request {
 
 export class PermitRequests {
   readonly #limiter: Limiter;
+  readonly #share: ShareOptions | undefined;
   readonly #onChange: () => void;
   readonly #requests: Request[] = [];
   /** Jobs that wait while places are free; a limiter in this process accounts them like waiters. */
   readonly #backlog = new Backlog();
   #repliesLater = false;
 
-  /** @param onChange called when the limiter has replied, and when a pass may be available */
-  constructor(limiter: Limiter, onChange: () => void) {
+  /**
+   * @param share whose turn the requests are, on a fair limiter
+   * @param onChange called when the limiter has replied, and when a pass may be available
+   */
+  constructor(limiter: Limiter, share: ShareOptions | undefined, onChange: () => void) {
     this.#limiter = limiter;
+    this.#share = share;
     this.#onChange = onChange;
   }
 
@@ -86,7 +91,7 @@ export class PermitRequests {
   #request(permits: Permits): Pass | undefined {
     let answer: Reservation | Promise<Reservation>;
     try {
-      answer = reserve(this.#limiter, permits, this.#backlog);
+      answer = reserve(this.#limiter, permits, this.#backlog, this.#share);
       this.#repliesLater = isLater(answer);
     } catch (error) {
       if (this.#requests.length === 0) return new Refusal(error);
@@ -136,9 +141,10 @@ function reserve(
   limiter: Limiter | BacklogLimiter,
   permits: Permits,
   backlog: Backlog,
+  share: ShareOptions | undefined,
 ): Reservation | Promise<Reservation> {
-  if (reserveBehind in limiter) return limiter[reserveBehind](permits, backlog);
-  return limiter.reserve(permits);
+  if (reserveBehind in limiter) return limiter[reserveBehind](permits, backlog, share);
+  return limiter.reserve(permits, share);
 }
 
 /** Gives the permits back. No code waits for the reply: if the store is away, the permits are lost. */

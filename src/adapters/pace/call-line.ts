@@ -1,6 +1,6 @@
 import type { Permits } from "../../ground/permits.ts";
 import { AT_ONCE } from "../../limiter/limiter.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
+import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { CheckedWaitOptions } from "../../limiter/options.ts";
 import { onAbort } from "../on-abort.ts";
 
@@ -61,11 +61,19 @@ export class CallLine<This, Args extends unknown[]> {
     for (const controller of waiting) controller.abort(reason);
   }
 
-  /** Requests permits for a call with a signal of its own, so that `clear` can end its wait, too. */
-  acquire(limiter: Limiter, permits: Permits, signal: AbortSignal): Promise<number> {
+  /** Requests permits for a call with options of its own; `clear` can end its wait, too. */
+  acquire(
+    limiter: Limiter,
+    permits: Permits,
+    signal: AbortSignal | undefined,
+    share: ShareOptions | undefined,
+  ): Promise<number> {
+    if (signal === undefined) {
+      return limiter.acquire(permits, { signal: this.options.signal, ...share });
+    }
     const controller = new AbortController();
     const unlisten = onAbort(signal, (reason) => controller.abort(reason));
-    const turn = limiter.acquire(permits, { signal: controller.signal });
+    const turn = limiter.acquire(permits, { signal: controller.signal, ...share });
     if (turn === AT_ONCE) {
       unlisten();
       return turn;

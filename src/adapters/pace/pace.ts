@@ -9,10 +9,12 @@ import { listPermits, type Permits } from "../../ground/permits.ts";
 import { AT_ONCE } from "../../limiter/limiter.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { checkLimiter } from "../check-limiter.ts";
+import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { CallLine } from "./call-line.ts";
 
 /** The options of `pace`. */
-export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]> {
+export interface PaceOptions<Args extends readonly unknown[] = readonly unknown[]>
+  extends SharedBy<Args> {
   /** The cost of a call: permits, or a function of the call's arguments that returns them. Default 1. */
   readonly permits?: Permits | ((...args: Args) => Permits) | undefined;
   /** Ends the waits of all calls; or a function of the arguments that returns a signal for each call. */
@@ -52,7 +54,7 @@ export interface Paced<This, Args extends readonly unknown[], Result> {
   clear(reason?: unknown): void;
 }
 
-const OPTIONS = ["permits", "signal", "onAbort", "onDelay"] as const;
+const OPTIONS = ["permits", "signal", "onAbort", "onDelay", ...SHARED_BY] as const;
 const ON_ABORT = ["end", "clear"] as const;
 
 /**
@@ -64,7 +66,8 @@ const ON_ABORT = ["end", "clear"] as const;
  * @param options `permits`: the cost of a call, or a function of its arguments (default 1); `signal`:
  *   ends the waits, or a function of the arguments; `onAbort`: whether an aborted signal also ends later
  *   calls (`"end"`, the default) or rejects only the waiting ones (`"clear"`); `onDelay`: called when a
- *   call has to wait. Running calls are not interrupted
+ *   call has to wait; `share`, `weight` and `priority`: whose turn a call is, on a fair limiter. Running
+ *   calls are not interrupted
  * @returns the paced function, with `waiting`, `enabled` and `clear()`. A call returns a promise of what
  *   `fn` returns. It rejects with what `fn` throws; or, without calling `fn`, with the limiter's error, the
  *   signal's own reason or the reason of `clear`
@@ -93,8 +96,11 @@ export function pace<This, Args extends unknown[], Result>(
       ending?.throwIfAborted();
       const cost = typeof permits === "function" ? permits(...args) : permits;
       const own = typeof signals === "function" ? checkSignal(signals(...args)) : undefined;
+      const share = shareOf(options, ...args);
       const turn =
-        own === undefined ? limiter.acquire(cost, line.options) : line.acquire(limiter, cost, own);
+        own === undefined && share === undefined
+          ? limiter.acquire(cost, line.options)
+          : line.acquire(limiter, cost, own, share);
       // an earlier call may have its permits and not be started yet
       if (turn === AT_ONCE && line.waiting === 0) return promiseOf(fn.apply(this, args));
       if (onDelay !== undefined) report(onDelay, args);

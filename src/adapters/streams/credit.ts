@@ -47,7 +47,7 @@ import { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
-import type { Decision, Limiter } from "../../limiter/limiter-api.ts";
+import type { Decision, Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import type { CheckedOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */
@@ -83,6 +83,7 @@ export class Credit {
   readonly #limiter: Limiter;
   readonly #pieceMs: number;
   readonly #policy: string | undefined;
+  readonly #share: ShareOptions | undefined;
   /** Whether chunks are cut: bytes are, weighed chunks are not. */
   readonly #cuts: boolean;
   readonly #ended = new AbortController();
@@ -106,6 +107,7 @@ export class Credit {
     this.#limiter = limiter;
     this.#pieceMs = options.pieceMs;
     this.#policy = options.policy;
+    this.#share = options.share;
     this.#cuts = options.weigh === undefined;
     this.#free = this.#whole(options.freeBytes);
   }
@@ -201,8 +203,8 @@ export class Credit {
 
   /** Peeks first: a stream that waits for its turn must not count as a rejection. */
   #takeIfAllowed(permits: Permits): Maybe<Decision> {
-    return chain(this.#limiter.peek(permits), (look) =>
-      look.allowed ? this.#limiter.decide(permits) : look,
+    return chain(this.#limiter.peek(permits, this.#share), (look) =>
+      look.allowed ? this.#limiter.decide(permits, this.#share) : look,
     );
   }
 
@@ -223,7 +225,8 @@ export class Credit {
     if (short <= 0) return true;
     const available = Math.min(this.#amount(size), this.#whole(remaining));
     if (available < short) return false;
-    if (!(await this.#limiter.tryAcquire(this.#permits(available)))) return false;
+    const { allowed } = await this.#limiter.decide(this.#permits(available), this.#share);
+    if (!allowed) return false;
     this.#gain(available, size);
     return true;
   }
@@ -239,11 +242,12 @@ export class Credit {
     const amount = this.#amount(size);
     const permits = this.#permits(amount);
     const signal = this.ended;
+    const wait = { signal, ...this.#share };
     if (bounded) {
       const timeoutMs = 2 * waitMs + this.#pieceMs;
-      if (!(await this.#limiter.tryAcquire(permits, { timeoutMs, signal }))) return false;
+      if (!(await this.#limiter.tryAcquire(permits, { timeoutMs, ...wait }))) return false;
     } else {
-      await this.#limiter.acquire(permits, { signal });
+      await this.#limiter.acquire(permits, wait);
     }
     const piece = this.#piece;
     try {
@@ -258,7 +262,7 @@ export class Credit {
 
   async #look(size: number): Promise<void> {
     const revision = timesRenumbered();
-    this.#learn(await this.#limiter.peek(this.#permits(Math.min(1, size))), revision);
+    this.#learn(await this.#limiter.peek(this.#permits(Math.min(1, size)), this.#share), revision);
   }
 
   /** @returns whether the numbers of the limiter may have changed */

@@ -7,10 +7,11 @@ import {
   checkText,
   show,
 } from "../../ground/check.ts";
-import type { Limiter } from "../../limiter/limiter-api.ts";
+import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
+import { SHARED_BY, shareOf } from "../shares.ts";
 
 /** The options of functions that pace streams. */
-export interface PaceOptions {
+export interface PaceOptions extends ShareOptions {
   /**
    * The longest time that a piece is worth at the limiter's pace, ms: larger chunks are cut. Above 0,
    * default 50. A smaller value is smoother, and costs more calls.
@@ -33,6 +34,8 @@ export interface WeighedOptions<T> extends PaceOptions {
   readonly weigh: (chunk: T) => number;
 }
 
+const OPTIONS = ["pieceMs", "freeBytes", "policy", "signal", "weigh"] as const;
+
 /** Returns how many permits a chunk needs: a finite number, 0 or more. */
 export type Weigh<T> = (chunk: T) => number;
 
@@ -41,6 +44,7 @@ export interface CheckedOptions<T> {
   readonly freeBytes: number;
   readonly policy: string | undefined;
   readonly signal: AbortSignal | undefined;
+  readonly share: ShareOptions | undefined;
   /** Undefined for streams of bytes, which can be cut. */
   readonly weigh: Weigh<T> | undefined;
 }
@@ -53,7 +57,7 @@ export function checkPaceOptions<T>(
   if (![acquire, decide, refund].every((verb) => typeof verb === "function")) {
     throw new TypeError(`limiter must have acquire(), decide() and refund(), got ${show(limiter)}`);
   }
-  checkOptions("options", options, ["pieceMs", "freeBytes", "policy", "signal", "weigh"]);
+  checkOptions("options", options, [...OPTIONS, ...SHARED_BY]);
   const { pieceMs = 50, freeBytes = 0, policy, weigh } = options;
   if (weigh !== undefined && typeof weigh !== "function") {
     throw new TypeError(`weigh must be a function, got ${show(weigh)}`);
@@ -63,6 +67,7 @@ export function checkPaceOptions<T>(
     freeBytes: checkNumber("freeBytes", freeBytes, atLeastZero),
     policy: policy === undefined ? undefined : checkText("policy", policy),
     signal: checkSignal(options.signal),
+    share: shareOf(options),
     weigh,
   };
 }

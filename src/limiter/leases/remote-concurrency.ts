@@ -21,7 +21,7 @@ import type { LeaseStore } from "../../stores/lease-store.ts";
 import type { TryOptions, WaitOptions } from "../limiter-api.ts";
 import { asMember, type PlacesMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
-import { checkTryOptions, checkWaitOptions } from "../options.ts";
+import { checkSignalOptions, checkTryOptions, refuseShares, shareIn } from "../options.ts";
 import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
 import {
@@ -61,7 +61,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
 
   acquire(options?: WaitOptions): Promise<RemoteLease> {
     return new Promise((resolve) => {
-      const signal = checkWaitOptions(options);
+      const signal = checkSignalOptions(options);
       signal?.throwIfAborted();
       this.#queue.claim(true, Infinity, signal, resolve as Claim["resolve"]);
     });
@@ -70,6 +70,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   tryAcquire(wait: number | TryOptions = 0): Promise<RemoteLease | undefined> {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
+      refuseShares(shareIn(wait));
       signal?.throwIfAborted();
       this.#queue.claim(false, micros / 1000, signal, resolve);
     });

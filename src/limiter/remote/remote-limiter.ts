@@ -17,12 +17,19 @@ import type {
   Decision,
   RemoteLimiter as Face,
   Reservation,
+  ShareOptions,
   TryOptions,
   WaitOptions,
 } from "../limiter-api.ts";
 import { asMember, ForeignMember, type RateMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
-import { checkTryOptions, checkWaitOptions, isTryOptions } from "../options.ts";
+import {
+  checkSignalOptions,
+  checkTryOptions,
+  isTryOptions,
+  refuseShares,
+  shareIn,
+} from "../options.ts";
 import { ACQUIRED, Caller, TRIED } from "./caller.ts";
 import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";
@@ -62,7 +69,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
-      const wanted = this.#wanted(permits, Infinity, checkWaitOptions(options));
+      const wanted = this.#wanted(permits, Infinity, checkSignalOptions(options));
       this.#queue.send(new Caller(this.#queue, wanted, ACQUIRED, resolve));
     });
   }
@@ -79,13 +86,15 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
+      refuseShares(shareIn(wait));
       const wanted = this.#wanted(permits, micros, signal);
       this.#queue.send(new Caller(this.#queue, wanted, TRIED, resolve));
     });
   }
 
-  reserve(permits: Permits = 1): Promise<Reservation> {
+  reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
     return new Promise((resolve) => {
+      refuseShares(options);
       const wanted = this.#wanted(permits, Infinity, undefined);
       this.#queue.send(new RemoteReservation(this.#queue, wanted, resolve));
     });
@@ -106,7 +115,8 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return true;
   }
 
-  async decide(permits: Permits = 1): Promise<Decision> {
+  async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    refuseShares(options);
     const amount = this.#parts.policyState.amount(permits);
     const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
@@ -114,7 +124,8 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return decided;
   }
 
-  async peek(permits: Permits = 1): Promise<Decision> {
+  async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    refuseShares(options);
     const amount = this.#parts.policyState.amount(permits);
     return this.#queue.call(decisionCall("peek", amount, this.#queue));
   }

@@ -3,7 +3,7 @@ import { type Timer, toMillis } from "../../ground/clock.ts";
 import { ReservationCancelledError } from "../../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../limiter-api.ts";
-import { checkWaitOptions } from "../options.ts";
+import { checkSignalOptions } from "../options.ts";
 import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
@@ -90,7 +90,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   async ready(options?: WaitOptions): Promise<number> {
-    const signal = checkWaitOptions(options);
+    const signal = checkSignalOptions(options);
     if (signal?.aborted) {
       this.leave(signal.reason);
       throw signal.reason;

@@ -1,0 +1,51 @@
+import { sizeOf } from "../../ground/permits.ts";
+import { ShareQueue } from "../../limiter/fair/share-queue.ts";
+import { Turn } from "../../limiter/fair/turn.ts";
+import { type Job, Rank } from "./job.ts";
+
+/** The jobs of one priority in a fair queue: first in, first out within each share. */
+export class FairRank extends Rank {
+  readonly #queue = new ShareQueue<Job>();
+  readonly #turns = new Map<Job, Turn<Job>>();
+
+  override append(job: Job): void {
+    const { permits = 1, share = "", weight = 1 } = job.options;
+    const size = typeof permits === "number" ? permits : sizeOf(Object.values(permits));
+    const turn = new Turn<Job>(0, share, size, weight);
+    turn.item = job;
+    job.rank = this;
+    this.#turns.set(job, turn);
+    this.#queue.append(turn);
+    this.first = this.#queue.head?.item;
+  }
+
+  override remove(job: Job): void {
+    this.#queue.remove(this.#turns.get(job) as Turn<Job>);
+    this.#forget(job);
+  }
+
+  override take(job: Job): void {
+    this.#queue.shift();
+    this.#forget(job);
+  }
+
+  /** That of the share whose jobs ask for most permits. */
+  override get oldest(): Job | undefined {
+    const [first, ...others] = this.#queue.shares;
+    return others.reduce((a, b) => (b.permits > (a?.permits ?? 0) ? b : a), first)?.head?.item;
+  }
+
+  override *[Symbol.iterator](): Generator<Job> {
+    const forecast = this.#queue.forecast();
+    for (let { head } = forecast; head !== undefined; head = forecast.head) {
+      forecast.shift(true);
+      yield head.item as Job;
+    }
+  }
+
+  #forget(job: Job): void {
+    job.rank = undefined;
+    this.#turns.delete(job);
+    this.first = this.#queue.head?.item;
+  }
+}

@@ -1,0 +1,75 @@
+import {
+  aboveZero,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+  checkText,
+  show,
+} from "../../ground/check.ts";
+import { type Amount, sizeOf } from "../../ground/permits.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import type { ShareOptions } from "../limiter-api.ts";
+import type { FairOptions } from "../options.ts";
+import { FIFO, type Order } from "../order.ts";
+import type { Waiter } from "../waiter.ts";
+import { FairLine } from "./fair-line.ts";
+import { FairReplay } from "./fair-replay.ts";
+import { Ranks } from "./ranks.ts";
+import { ShareQueue } from "./share-queue.ts";
+import { Turn } from "./turn.ts";
+
+const aboveZeroOrNever = { words: "a number above 0", holds: (value: number) => value > 0 };
+
+/** Returns the order that the option `fair` asks for. */
+export function orderOf(fair: boolean | FairOptions = false): Order {
+  if (fair === false) return FIFO;
+  return new FairOrder(fair === true ? {} : fair);
+}
+
+class FairOrder implements Order {
+  readonly #priorities: readonly string[];
+  readonly #agingMicros: number;
+
+  constructor(options: FairOptions) {
+    checkOptions("fair", options, ["priorities", "agingMs"]);
+    const { priorities = [], agingMs = Infinity } = options;
+    if (!Array.isArray(priorities) || new Set(priorities).size < priorities.length) {
+      throw new TypeError(
+        `fair.priorities must be an array of different strings, got ${show(priorities)}`,
+      );
+    }
+    for (const [i, priority] of priorities.entries()) checkText(`fair.priorities[${i}]`, priority);
+    if (options.agingMs !== undefined && priorities.length < 2) {
+      throw new TypeError("fair.agingMs has no effect without two priorities: leave it out");
+    }
+    this.#priorities = priorities;
+    this.#agingMicros = 1000 * checkNumber("fair.agingMs", agingMs, aboveZeroOrNever);
+  }
+
+  turnOf<Item = Waiter>(options: ShareOptions | undefined, amount: Amount): Turn<Item> {
+    const { share = "", weight = 1, priority } = options ?? {};
+    checkText("share", share);
+    checkNumber("weight", weight, aboveZero);
+    const list = this.#priorities;
+    let rank = Math.max(0, list.length - 1);
+    if (priority !== undefined) {
+      if (list.length === 0) {
+        throw new TypeError("priority needs a limiter that was created with fair: { priorities }");
+      }
+      checkOneOf("priority", priority, list);
+      rank = list.indexOf(priority);
+    }
+    return new Turn(rank, share, sizeOf(amount), weight);
+  }
+
+  open(released: PolicyState, refuse: (waiter: Waiter) => void) {
+    const line = new FairLine(this.ranks());
+    return { line, replay: new FairReplay(line, released, refuse) };
+  }
+
+  ranks<Item>(): Ranks<Item, ShareQueue<Item>> {
+    const length = Math.max(1, this.#priorities.length);
+    const list = Array.from({ length }, () => new ShareQueue<Item>());
+    return new Ranks(list, this.#agingMicros);
+  }
+}

@@ -1,0 +1,279 @@
+/**
+ * Fair queueing: requests of several shares wait for one server, here for a limiter, and are served in
+ * proportion to the weights of the shares.
+ *
+ * Each request gets a *start tag* and a *finish tag*, which are counted in permits per weight:
+ *
+ *     finish = start + permits / weight
+ *     start  = the finish tag of the request before it in its share      if that one was waiting, too
+ *            = max(that finish tag, v + permits / weight)                if its share had no waiter
+ *
+ * where v is the virtual time: the start tag of the request that was served last. The request with the
+ * lowest start tag is served next; of equal ones the one that was made first. This is start-time fair
+ * queueing (P. Goyal, H. Vin, H. Cheng, "Start-time Fair Queuing", 1996) with one change: there a share
+ * without a waiter starts at v itself.
+ *
+ * **Why by start tags.** The other candidate was self-clocked fair queueing (S. J. Golestani, 1994), where v
+ * is the *finish* tag in service. Both are exact for every algorithm, because they never ask how fast the
+ * server is: a limiter stands still in a pause, bursts out of its storage, and changes its rate. Their
+ * bounds are equal. They differ where a tenant takes 1000 permits at once from an idle limiter (prepayment).
+ * With finish tags v jumps by 1000 for all shares, so all shares pay the debt. With start tags only the
+ * share of that tenant is 1000 ahead of v, and all others go before it until they have caught up.
+ *
+ * **Why the change.** Where shares are tenants, new ones may come without end. If each of them started at v,
+ * v would stand still as long as they come, and a share that is ahead of v by one request would starve. With
+ * the change a new share is served as late as one that has just been served, so v advances with each
+ * request: before a request with the start tag s the queue serves at most
+ * n × w × (s − v) permits and one request of each share, for n shares with waiters and their largest weight w.
+ *
+ * **The bound.** Let two shares i and j have waiters during the whole of an interval in which they are served
+ * W_i and W_j permits. With their weights w and the largest requests l of each:
+ *
+ *     | W_i / w_i − W_j / w_j |  ≤  l_i / w_i + l_j / w_j
+ *
+ * Proof. Let v run from v1 to v2 in the interval. What is served has start tags from v1 to v2, and within
+ * a share each start tag is at least the finish tag before it; so W_j / w_j ≤ v2 − v1 + l_j / w_j. On the
+ * other hand the head of share i starts at v1 + l_i / w_i at the latest, its followers without a gap, and all
+ * of them that start before v2 are served; so W_i / w_i ≥ v2 − v1 − l_i / w_i. Subtract.
+ *
+ * Worked example: weights 1, requests of 1, A has four waiters (start tags 1, 2, 3, 4), and v = 0. B comes
+ * with two: 1 and 2. Served: A1 B1 A2 B2 A3 A4. Had A taken 3 permits at once before, its finish tag would
+ * be 3 ahead, and B1 and B2 would go first.
+ *
+ * A share without waiters costs nothing, except that the finish tags of up to `REMEMBERED` shares are kept
+ * until the server is idle: those that are furthest ahead of v.
+ */
+import { Heap } from "./heap.ts";
+import { Share, type Turn } from "./turn.ts";
+
+/** How many shares without waiters are remembered at most. */
+const REMEMBERED = 1000;
+
+/** What a heap of shares, or of their heads in a forecast, is ordered by. */
+interface Headed<Item> {
+  readonly start: number;
+  readonly head: Turn<Item> | undefined;
+}
+
+function isBefore<Item>(a: Headed<Item>, b: Headed<Item>): boolean {
+  if (a.start !== b.start) return a.start < b.start;
+  return (a.head as Turn<Item>).number < (b.head as Turn<Item>).number;
+}
+
+/** The start tag of a request. @param servedAt the number of the arrival before the last service */
+function startOf<Item>(turn: Turn<Item>, finish: number, servedAt: number): number {
+  return turn.number <= servedAt ? finish : Math.max(finish, turn.since + turn.cost);
+}
+
+export class ShareQueue<Item> {
+  readonly #heap = new Heap<Share<Item>>(isBefore);
+  readonly #waiting = new Map<string, Share<Item>>();
+  #idle = new Map<string, Share<Item>>();
+  #virtualTime = 0;
+  #arrivals = 0;
+  /** Since when no request was served while requests waited: an instant of the caller. */
+  since = 0;
+
+  /** The request that is served next. */
+  get head(): Turn<Item> | undefined {
+    return this.#heap.first?.head;
+  }
+
+  /** The shares with requests, in no order. */
+  get shares(): readonly Share<Item>[] {
+    return this.#heap.items;
+  }
+
+  /** Marks the arrival of a request. It is not in the queue yet. */
+  enter(turn: Turn<Item>): void {
+    const { name } = turn;
+    this.#arrivals += 1;
+    turn.number = this.#arrivals;
+    turn.since = this.#virtualTime;
+    turn.share = this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share(name);
+  }
+
+  /** Whether a request that has entered would be served next. */
+  isNext(turn: Turn<Item>): boolean {
+    const { finish, servedAt, head } = turn.share as Share<Item>;
+    const first = this.#heap.first;
+    if (head !== undefined) return false;
+    return first === undefined || startOf(turn, finish, servedAt) < first.start;
+  }
+
+  append(turn: Turn<Item>): void {
+    this.enter(turn);
+    const share = turn.share as Share<Item>;
+    share.permits += turn.size;
+    turn.previous = share.tail;
+    if (share.tail !== undefined) share.tail.next = turn;
+    share.tail = turn;
+    if (share.head !== undefined) return;
+    share.head = turn;
+    share.start = startOf(turn, share.finish, share.servedAt);
+    this.#idle.delete(share.name);
+    this.#waiting.set(share.name, share);
+    this.#heap.push(share);
+  }
+
+  /** Removes a request that is not served. */
+  remove(turn: Turn<Item>): void {
+    const share = turn.share as Share<Item>;
+    const { previous, next } = turn;
+    share.permits -= turn.size;
+    if (previous !== undefined) previous.next = next;
+    if (next !== undefined) next.previous = previous;
+    else share.tail = previous;
+    turn.share = turn.previous = turn.next = undefined;
+    if (share.head !== turn) return;
+    share.head = next;
+    this.#restart(share);
+  }
+
+  /** Serves the head. */
+  shift(): Turn<Item> {
+    const turn = this.head as Turn<Item>;
+    const share = turn.share as Share<Item>;
+    this.#serve(share, share.start, turn.cost);
+    this.remove(turn);
+    return turn;
+  }
+
+  /** Serves a request that has entered, without a wait. */
+  charge(turn: Turn<Item>): void {
+    const share = turn.share as Share<Item>;
+    turn.share = undefined;
+    this.#serve(share, startOf(turn, share.finish, share.servedAt), turn.cost);
+    this.#restart(share);
+  }
+
+  /** Undoes the service of a request that was served in advance. */
+  refund({ name, cost }: Turn<Item>): void {
+    const share = this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share<Item>(name);
+    share.finish -= cost;
+    if (share.head !== undefined) this.#restart(share);
+  }
+
+  /** Called when the server has been idle: no share owes anything. */
+  reset(): void {
+    this.#virtualTime = 0;
+    if (this.#idle.size > 0) this.#idle.clear();
+  }
+
+  /**
+   * Returns the order in which the requests are served if no other comes.
+   *
+   * @param turn the request whose place is sought: one that has entered
+   */
+  forecast(turn?: Turn<Item>): ShareForecast<Item> {
+    return new ShareForecast(this.#heap.items, turn, this.since);
+  }
+
+  #serve(share: Share<Item>, start: number, cost: number): void {
+    share.finish = start + cost;
+    share.servedAt = this.#arrivals;
+    this.#virtualTime = Math.max(this.#virtualTime, start);
+  }
+
+  /** Called when a share has another head, or none, or another finish tag. */
+  #restart(share: Share<Item>): void {
+    const { head } = share;
+    if (head !== undefined) {
+      share.start = startOf(head, share.finish, share.servedAt);
+      this.#heap.update(share);
+      return;
+    }
+    if (share.index >= 0) this.#heap.remove(share);
+    this.#waiting.delete(share.name);
+    if (share.finish > this.#virtualTime) this.#remember(share);
+  }
+
+  #remember(share: Share<Item>): void {
+    this.#idle.set(share.name, share);
+    if (this.#idle.size <= REMEMBERED) return;
+    const furthest = [...this.#idle].sort(([, a], [, b]) => b.finish - a.finish);
+    this.#idle = new Map(furthest.slice(0, REMEMBERED / 2));
+  }
+}
+
+/** A share in a forecast. */
+class Entry<Item> {
+  readonly share: Share<Item>;
+  head: Turn<Item>;
+  finish: number;
+  servedAt: number;
+  start: number;
+  index = -1;
+
+  constructor(share: Share<Item>, head: Turn<Item>) {
+    this.share = share;
+    this.head = head;
+    this.finish = share.finish;
+    this.servedAt = share.servedAt;
+    this.start = share.start;
+  }
+}
+
+/**
+ * The order in which the requests of a `ShareQueue` are served, found without a change of the queue. It
+ * takes k log k steps for k requests, however many shares there are: the next one is the head of a share
+ * that was looked at already, or of a child of such a share in the heap.
+ */
+export class ShareForecast<Item> {
+  readonly #shares: readonly Share<Item>[];
+  readonly #entries = new Heap<Entry<Item>>(isBefore);
+  readonly #turn: Turn<Item> | undefined;
+  /** The start tag of the request that is sought; `undefined` while others of its share wait. */
+  #start: number | undefined;
+  since: number;
+
+  constructor(shares: readonly Share<Item>[], turn: Turn<Item> | undefined, since: number) {
+    this.#shares = shares;
+    this.since = since;
+    this.#turn = turn;
+    if (turn?.share !== undefined && turn.share.head === undefined) {
+      this.#start = startOf(turn, turn.share.finish, turn.share.servedAt);
+    }
+    this.#look(0);
+  }
+
+  get head(): Turn<Item> | undefined {
+    return this.#entries.first?.head;
+  }
+
+  /** Whether the request that is sought is served next. */
+  isNext(): boolean {
+    const first = this.#entries.first;
+    if (this.#start === undefined) return false;
+    return first === undefined || this.#start < first.start;
+  }
+
+  /** Passes the head. @param isServed `false` if it leaves the queue without a service */
+  shift(isServed: boolean): void {
+    const entry = this.#entries.first as Entry<Item>;
+    const { share, head } = entry;
+    if (head === share.head) {
+      this.#look(2 * share.index + 1);
+      this.#look(2 * share.index + 2);
+    }
+    if (isServed) {
+      entry.finish = entry.start + head.cost;
+      entry.servedAt = Infinity;
+    }
+    if (head.next !== undefined) {
+      entry.head = head.next;
+      entry.start = startOf(entry.head, entry.finish, entry.servedAt);
+      this.#entries.update(entry);
+      return;
+    }
+    this.#entries.remove(entry);
+    if (share === this.#turn?.share) {
+      this.#start = startOf(this.#turn, entry.finish, entry.servedAt);
+    }
+  }
+
+  #look(index: number): void {
+    const share = this.#shares[index];
+    if (share?.head !== undefined) this.#entries.push(new Entry(share, share.head));
+  }
+}
