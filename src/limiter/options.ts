@@ -125,8 +125,9 @@ export function checkWaitOptions(options: WaitOptions | undefined): AbortSignal 
 
 /** Does the same where no option but `signal` is allowed. */
 export function checkSignalOptions(options: WaitOptions | undefined): AbortSignal | undefined {
+  const signal = checkWaitOptions(options);
   refuseShares(options);
-  return checkWaitOptions(options);
+  return signal;
 }
 
 export function checkTryOptions(wait: number | TryOptions): {

@@ -241,7 +241,7 @@ for (const [where, make] of Object.entries(scenes)) {
     await refused(
       { timeout: 5 },
       TypeError,
-      'wait has no "timeout"; expected one of timeoutMs, signal',
+      'wait has no "timeout"; expected one of timeoutMs, signal, share, weight, priority',
     );
     await refused({ signal: 5 }, TypeError, "signal must be an AbortSignal, got 5");
     await refused(
@@ -264,7 +264,10 @@ for (const [where, make] of Object.entries(scenes)) {
         await refused(value, `options ${object} ${shown}`);
       }
       await refused(1000, `options ${object} 1000`);
-      await refused({ sginal: undefined }, 'options has no "sginal"; expected one of signal');
+      await refused(
+        { sginal: undefined },
+        'options has no "sginal"; expected one of signal, share, weight, priority',
+      );
       for (const [signal, , shown] of [...notNumbers, ...objects]) {
         await refused({ signal }, `signal must be an AbortSignal, got ${shown}`);
       }
@@ -453,7 +456,7 @@ creation("an option that does not exist", async () => {
   await refusesToCreate(() => RateLimiter.create(5, options), TypeError, message);
   const policy = smoothBursty({ permitsPerSecond: 5 });
   for (const name of ["burst", "warmupMs"]) {
-    const unknown = `options has no "${name}"; expected one of maxWaiting, onFull, clock, name`;
+    const unknown = `options has no "${name}"; expected one of maxWaiting, onFull, fair, clock, name`;
     await refusesToCreate(() => Limiter.create(policy, { [name]: 1 }), TypeError, unknown);
   }
 });

@@ -24,6 +24,7 @@ import type {
 import { asMember, ForeignMember, type RateMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
 import {
+  checkShareOptions,
   checkSignalOptions,
   checkTryOptions,
   isTryOptions,
@@ -94,6 +95,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
     return new Promise((resolve) => {
+      checkShareOptions(options);
       refuseShares(options);
       const wanted = this.#wanted(permits, Infinity, undefined);
       this.#queue.send(new RemoteReservation(this.#queue, wanted, resolve));
@@ -116,6 +118,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    checkShareOptions(options);
     refuseShares(options);
     const amount = this.#parts.policyState.amount(permits);
     const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
@@ -125,6 +128,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    checkShareOptions(options);
     refuseShares(options);
     const amount = this.#parts.policyState.amount(permits);
     return this.#queue.call(decisionCall("peek", amount, this.#queue));

@@ -453,7 +453,7 @@ for (const [form, pass] of Object.entries(forms)) {
       [{ weigh: 1 }, "TypeError: weigh must be a function, got 1"],
       [
         { bytes: 1 },
-        'TypeError: options has no "bytes"; expected one of pieceMs, freeBytes, policy, signal, weigh',
+        'TypeError: options has no "bytes"; expected one of pieceMs, freeBytes, policy, signal, weigh, share, weight, priority',
       ],
       [1, "TypeError: options must be an object, got 1"],
     ];
