@@ -216,7 +216,7 @@ export class KeyTable {
   }
 
   /**
-   * The key's policy state, whose state is kept from now on; undefined where there is no room.
+   * The key's policy state, which is kept from now on; undefined where there is no room.
    *
    * @param amount the permits that the key is about to take: keys that have used less are evicted
    *   first
@@ -286,7 +286,7 @@ export class KeyTable {
     return this.#options.order !== FIFO;
   }
 
-  /** Checks the options that say whose turn a call is. */
+  /** Checks the options that name the share of a call. */
   checkShare(permits: Permits, options: ShareOptions | undefined): void {
     if (options === undefined) return;
     checkShareOptions(options);
