@@ -15,7 +15,6 @@ import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
-import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "./limiter.ts";
 import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
@@ -27,6 +26,7 @@ import {
   mostWaiting,
 } from "./options.ts";
 import { FIFO } from "./order.ts";
+import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "./queueing-limiter.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";

@@ -6,8 +6,8 @@ import {
   checkSignal,
 } from "../../ground/check.ts";
 import { listPermits, type Permits } from "../../ground/permits.ts";
-import { AT_ONCE } from "../../limiter/limiter.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
+import { AT_ONCE } from "../../limiter/queueing-limiter.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { CallLine } from "./call-line.ts";
