@@ -101,15 +101,15 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       }
       equal(await bars.getAttribute("aria-valuetext"), "part 2 of 40: 2 requests", "the bars");
       await page.waitForURL(/bars=02/);
-      await page.locator(".pg-summary", { hasText: "2 came" }).waitFor();
+      await page.locator(".pg-summary", { hasText: "2 arrived" }).waitFor();
       await page.getByLabel("Time shown, ms").focus();
       await page.keyboard.press("Home");
-      await page.locator(".pg-summary", { hasText: "After 0.00 s: 0 came" }).waitFor();
+      await page.locator(".pg-summary", { hasText: "After 0.00 s: 0 arrived" }).waitFor();
       await page.getByRole("button", { name: "Run live" }).press("Enter");
       await page.getByRole("button", { name: "Send a request" }).press("Enter");
-      await page.locator(".pg-summary", { hasText: "3 came" }).waitFor();
+      await page.locator(".pg-summary", { hasText: "3 arrived" }).waitFor();
       await page.getByRole("button", { name: "Stop" }).press("Enter");
-      await page.locator(".pg-summary", { hasText: "After 4.00 s: 2 came" }).waitFor();
+      await page.locator(".pg-summary", { hasText: "After 4.00 s: 2 arrived" }).waitFor();
     });
   },
   "an access log is replayed, and is not in the URL": async () => {
@@ -124,7 +124,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
         buffer: Buffer.from(text),
       });
       await page.locator(".pg-note", { hasText: "3 requests in 3 s" }).waitFor();
-      await page.locator(".pg-summary", { hasText: "3 came" }).waitFor();
+      await page.locator(".pg-summary", { hasText: "3 arrived" }).waitFor();
       equal(page.url().includes("192"), false, "the URL");
     });
   },

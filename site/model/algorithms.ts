@@ -140,7 +140,7 @@ export const ALGORITHMS = {
     fields: [
       rateField,
       field("capacity", "capacity of the bucket", 0, 50, 1, 9),
-      field("nodelay", "of these let in at once", 0, 50, 1, 0),
+      field("nodelay", "of these granted at once", 0, 50, 1, 0),
     ],
     policy: (numbers) => leakyBucket(leaky(numbers)),
     state: "permits available at once",

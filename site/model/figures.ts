@@ -50,7 +50,7 @@ const doubleBurst: Figure = {
   title: "Ten a second: ten requests at the end of a window, and ten at the beginning of the next",
   seconds: 4,
   question: "each caller",
-  choices: { try: "is let in now or refused", wait: "waits" },
+  choices: { try: "is granted now or refused", wait: "waits" },
   playground: (choice) => `algorithm=fixedWindow&${edge(choice)}&compare=slidingLog`,
   lanes: (choice) =>
     Promise.all(
@@ -130,7 +130,7 @@ const redisAway: Figure = {
     const meanwhile = calls.filter(
       ({ startedMs = -1 }) => startedMs >= OUTAGE[0] && startedMs < OUTAGE[1],
     );
-    const words = `${meanwhile.length} let in while the store is away`;
+    const words = `${meanwhile.length} granted while the store is away`;
     return [{ label: `whenUnavailable: "${choice}"`, calls, words, marked: OUTAGE }];
   },
 };

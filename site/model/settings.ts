@@ -13,7 +13,7 @@ import { type Arrival, BARS, HIGHEST_BAR, TRAFFIC_KINDS, type TrafficKind } from
 
 export const VERBS = {
   wait: "waits: acquire()",
-  try: "is let in now or refused: tryAcquire()",
+  try: "is granted now or refused: tryAcquire()",
   timeout: "waits so long at most: tryAcquire(1, ms)",
 } as const;
 

@@ -10,7 +10,7 @@ import { arrivalsOf } from "./traffic.ts";
 export interface Call {
   readonly atMs: number;
   readonly tenant: string;
-  /** When it was let in; undefined while it waits, or if it is refused. */
+  /** When it was granted; undefined while it waits, or if it is refused. */
   readonly startedMs: number | undefined;
   /** When it was refused. */
   readonly refusedMs: number | undefined;
@@ -82,7 +82,7 @@ export class Run {
     const call: Recorded = { atMs, tenant, startedMs: undefined, refusedMs: undefined };
     this.#calls.push(call);
     this.#waiting += 1;
-    this.#letIn()
+    this.#granted()
       .catch((error: unknown) => {
         if (!(error instanceof LimiterError)) throw error;
         if (error.code === "PERMITS_EXCEED_CAPACITY") this.#error = error.message;
@@ -103,7 +103,7 @@ export class Run {
       });
   }
 
-  async #letIn(): Promise<boolean> {
+  async #granted(): Promise<boolean> {
     const { verb, permits, timeoutMs } = this.#setup;
     if (verb === "try") return this.#limiter.tryAcquire(permits);
     if (verb === "timeout") return this.#limiter.tryAcquire(permits, timeoutMs);
@@ -199,7 +199,7 @@ export function boundAt({ algorithm, numbers, permits }: Series, atMs: number): 
 /** The sums of a run, in numbers. */
 export interface Summary {
   readonly arrived: number;
-  readonly letIn: number;
+  readonly granted: number;
   readonly refused: number;
   readonly waiting: number;
   readonly longestWaitMs: number;
@@ -210,10 +210,10 @@ export interface Summary {
 export function summaryOf({ calls }: Series, untilMs = Infinity): Summary {
   const by = (ms: number | undefined) => ms !== undefined && ms <= untilMs;
   const arrived = calls.filter(({ atMs }) => by(atMs));
-  const letIn = arrived.filter(({ startedMs }) => by(startedMs));
+  const granted = arrived.filter(({ startedMs }) => by(startedMs));
   const refused = arrived.filter(({ refusedMs }) => by(refusedMs)).length;
-  const waits = letIn.map(({ atMs, startedMs = atMs }) => startedMs - atMs);
-  const starts = letIn.map(({ startedMs = 0 }) => startedMs).sort((a, b) => a - b);
+  const waits = granted.map(({ atMs, startedMs = atMs }) => startedMs - atMs);
+  const starts = granted.map(({ startedMs = 0 }) => startedMs).sort((a, b) => a - b);
   let from = 0;
   let mostInASecond = 0;
   for (const [i, start] of starts.entries()) {
@@ -223,9 +223,9 @@ export function summaryOf({ calls }: Series, untilMs = Infinity): Summary {
   }
   return {
     arrived: arrived.length,
-    letIn: letIn.length,
+    granted: granted.length,
     refused,
-    waiting: arrived.length - letIn.length - refused,
+    waiting: arrived.length - granted.length - refused,
     longestWaitMs: Math.round(Math.max(0, ...waits) * 1000) / 1000,
     mostInASecond,
   };

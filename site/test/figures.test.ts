@@ -36,8 +36,8 @@ figures("cancel: the callers behind the one that leaves move up", async () => {
 figures("Redis away: what each mode lets in meanwhile", async () => {
   const words = await Promise.all(["throw", "allow"].map((mode) => wordsOf("redis-away", mode)));
   assert.equal(words.flat(), [
-    "0 let in while the store is away",
-    "15 let in while the store is away",
+    "0 granted while the store is away",
+    "15 granted while the store is away",
   ]);
 });
 

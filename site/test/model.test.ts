@@ -38,12 +38,12 @@ for (const query of TWENTY) {
   });
 }
 
-running("each call is let in, refused or still waiting, and none before it came", async () => {
+running("each call is granted, refused or still waiting, and none before it arrived", async () => {
   for (const query of TWENTY) {
     const series = await simulate(settings(query));
-    const { arrived, letIn, refused, waiting } = summaryOf(series);
+    const { arrived, granted, refused, waiting } = summaryOf(series);
     assert.is(arrived, series.calls.length);
-    assert.is(letIn + refused + waiting, arrived);
+    assert.is(granted + refused + waiting, arrived);
     for (const { atMs, startedMs = atMs, refusedMs = atMs } of series.calls) {
       assert.ok(startedMs >= atMs && refusedMs >= atMs);
     }
@@ -85,8 +85,8 @@ running("a request that can never pass says so", async () => {
 
 running("counts what happened until an instant", async () => {
   const series = await simulate(settings("algorithm=gcra&rate=1&burst=0&traffic=steady&rps=1"));
-  assert.is(summaryOf(series, 3000).letIn, 4);
-  assert.is(summaryOf(series, 2999).letIn, 3);
+  assert.is(summaryOf(series, 3000).granted, 4);
+  assert.is(summaryOf(series, 2999).granted, 3);
   assert.is(summaryOf(series).mostInASecond, 1);
 });
 

@@ -3,7 +3,7 @@
 import type { Series } from "../model/simulate.ts";
 import { make } from "./dom.ts";
 
-const HEADS = ["caller", "came, ms", "let in, ms", "refused, ms"];
+const HEADS = ["caller", "arrived, ms", "granted, ms", "refused, ms"];
 
 export function callTable({ calls }: Series): HTMLElement[] {
   const rows = calls.map(({ tenant, atMs, startedMs, refusedMs }) =>

@@ -19,7 +19,7 @@ export function xOf(width: number, seconds: number, atMs: number): number {
   return LEFT + Math.min(1, atMs / (seconds * 1000)) * (width - LEFT - RIGHT);
 }
 
-/** Three rows: when calls came, when they were let in, and when they were refused; slanted lines are waits. */
+/** Three rows: when calls arrived, when they were granted, and when they were refused; slanted lines are waits. */
 export function drawCalls(
   calls: readonly Call[],
   seconds: number,
@@ -31,26 +31,26 @@ export function drawCalls(
   const marks = calls.map(({ atMs, startedMs, refusedMs, tenant }) => {
     const endMs = Math.min(startedMs ?? refusedMs ?? seconds * 1000, seconds * 1000);
     const wait = endMs > atMs ? `<path class="pg-wait" d="M${x(atMs)} 24L${x(endMs)} 56"/>` : "";
-    const came = `<path d="M${x(atMs)} 8v16"/>`;
+    const arrived = `<path d="M${x(atMs)} 8v16"/>`;
     const went =
       startedMs === undefined ? "" : `<path class="pg-went" d="M${x(startedMs)} 56v16"/>`;
     const refused =
       refusedMs === undefined ? "" : `<path class="pg-refused" d="M${x(refusedMs)} 80v10"/>`;
-    return `<g class="${colours.get(tenant)}">${wait}${came}${went}${refused}</g>`;
+    return `<g class="${colours.get(tenant)}">${wait}${arrived}${went}${refused}</g>`;
   });
   const rows = [
-    [20, "came"],
-    [68, "let in"],
+    [20, "arrived"],
+    [68, "granted"],
     [89, "refused"],
   ].map(([y, text]) => `<text x="${LEFT - 4}" y="${y}" text-anchor="end">${text}</text>`);
   return svg(width, 116, label, [...rows, ...marks, axis(width, seconds, 94)]);
 }
 
-/** The sums: what came, what was let in, and the most that the algorithm promises to let in. */
+/** The sums: what arrived, what was granted, and the most that the algorithm promises to grant. */
 export function drawSums(series: Series, other: Series | undefined, width: number): string {
   const { calls, seconds, permits } = series;
   const end = seconds * 1000;
-  const came = steps(
+  const arrived = steps(
     calls.map(({ atMs }) => atMs),
     permits,
   );
@@ -60,13 +60,13 @@ export function drawSums(series: Series, other: Series | undefined, width: numbe
     const atMs = (end * i) / 200;
     return [atMs, boundAt(series, atMs)];
   });
-  const top = Math.max(1, came.at(-1)?.[1] ?? 0, went.at(-1)?.[1] ?? 0) * 1.15;
+  const top = Math.max(1, arrived.at(-1)?.[1] ?? 0, went.at(-1)?.[1] ?? 0) * 1.15;
   const paint = (points: readonly Point[], name: string) =>
     `<path class="${name}" d="${line(points, end, top, width, seconds, 150)}"/>`;
   const shown = bound.filter(([, y]) => y <= top);
   return svg(width, 176, "Sums of permits over time", [
     yAxis(width, 0, top, 150),
-    paint(came, "pg-came"),
+    paint(arrived, "pg-arrived"),
     shown.length > 1
       ? `<path class="pg-bound" d="${shown.map(([ms, y], i) => `${i === 0 ? "M" : "L"}${round(xOf(width, seconds, ms))} ${round(yOf(y, top, 150))}`).join("")}"/>`
       : "",

@@ -250,10 +250,10 @@ class Playground {
     const charts = [
       [
         "Requests",
-        drawCalls(calls, seconds, width, "When requests came, were let in and were refused"),
+        drawCalls(calls, seconds, width, "When requests arrived, were granted and were refused"),
       ],
       [
-        "Sums: came (grey), let in (blue), the most that is promised (dashed)",
+        "Sums: arrived (grey), granted (blue), the most that is promised (dashed)",
         drawSums(series, this.#other, width),
       ],
       [`State: ${algorithmOf(algorithm).state}`, drawState(series, width)],

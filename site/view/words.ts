@@ -8,13 +8,13 @@ export function inWords(series: Series, atMs: number): string {
   const tenants = [...new Set(series.calls.map(({ tenant }) => tenant))].sort();
   const shares = tenants.map((tenant) => {
     const calls = series.calls.filter((call) => call.tenant === tenant);
-    return `${tenant} ${summaryOf({ ...series, calls }, atMs).letIn}`;
+    return `${tenant} ${summaryOf({ ...series, calls }, atMs).granted}`;
   });
   const words = [
-    `After ${(atMs / 1000).toFixed(2)} s: ${sums.arrived} came, ${sums.letIn} let in, ${sums.waiting} waiting, ${sums.refused} refused.`,
+    `After ${(atMs / 1000).toFixed(2)} s: ${sums.arrived} arrived, ${sums.granted} granted, ${sums.waiting} waiting, ${sums.refused} refused.`,
     `Longest wait ${sums.longestWaitMs} ms, most in any second ${sums.mostInASecond}.`,
     `Now ${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
-    tenants.length > 1 ? `Let in by caller: ${shares.join(", ")}.` : "",
+    tenants.length > 1 ? `Granted by caller: ${shares.join(", ")}.` : "",
     series.error ?? "",
   ];
   return words.filter(Boolean).join(" ");
