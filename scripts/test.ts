@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import fc from "fast-check";
+import { noteTimers, stopLeftTimers } from "./left-timers.ts";
 import { claimedFiles, runShards } from "./shards.ts";
 
 const soak = process.argv.includes("--soak");
@@ -35,6 +36,7 @@ const watchdog = new Worker(new URL("watchdog.mjs", import.meta.url), { execArgv
 watchdog.unref();
 watchdog.postMessage({ doing: "loading the tests", limitMs });
 
+noteTimers();
 // uvu runs a suite at once unless it finds these globals, so they must be set before uvu is loaded.
 type Suite = () => Promise<[errors: string | true, passed: number, skipped: number, total: number]>;
 const queue: Suite[][] = [[]];
@@ -63,6 +65,7 @@ for (const file of claims === undefined ? files : claimedFiles(files, claims)) {
     process.exitCode = 1;
     console.log(`\n${errors}`);
   }
+  stopLeftTimers();
 }
 console.log(`
   Total:     ${sums.total}

@@ -5,7 +5,7 @@ type ValueOrFunction<T, Args extends readonly unknown[]> =
   | ((...args: Args) => T | undefined)
   | undefined;
 
-/** Whose turn a call is, on a fair limiter: values for all calls, or functions of what is called. */
+/** The share of a call, on a fair limiter: values for all calls, or functions of what is called. */
 export interface SharedBy<Args extends readonly unknown[]> {
   /** The share of a call, such as the id of a tenant. See `ShareOptions`. */
   readonly share?: ValueOrFunction<string, Args>;

@@ -45,7 +45,7 @@ export interface LeasingLimiter {
    * given back.
    *
    * @param options.signal ends the wait; what was granted is given back
-   * @param options.share, options.weight, options.priority whose turn it is, where a limiter is fair
+   * @param options.share, options.weight, options.priority the share it counts for, where a limiter is fair
    * @returns the lease
    * @throws (as a rejection) QueueFullError, StoreUnavailableError, or the signal's own reason
    */

@@ -54,7 +54,7 @@ export interface Entry<L = Limiter> {
 /** A limiter for which a combination can wait. */
 type Awaitable = Pick<Limiter, "reserve"> | BoundLimiter;
 
-/** Returns the options that say whose turn a call is; `undefined` if there are none. */
+/** Returns the options that name the share of a call; `undefined` if there are none. */
 export function shareOf(options: ShareOptions | undefined): ShareOptions | undefined {
   const { share, weight, priority } = options ?? {};
   const isGiven = share !== undefined || weight !== undefined || priority !== undefined;

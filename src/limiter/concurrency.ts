@@ -52,8 +52,8 @@ export interface ConcurrencyOptions {
   readonly maxWaiting?: number | undefined;
   /**
    * What a further `acquire` does. `"reject"` (default): it rejects. `"drop-oldest"`: the caller
-   * that has waited longest is dropped; its `acquire` rejects with a QueueFullError whose
-   * `facts.dropped` is `true`, its `tryAcquire` gets no lease. `"wait"`: it waits like the others;
+   * that has waited longest is dropped; its `acquire` rejects with a QueueFullError in
+   * which `facts.dropped` is `true`, its `tryAcquire` gets no lease. `"wait"`: it waits like the others;
    * only `tryAcquire` is still refused.
    */
   readonly onFull?: OnFull | undefined;
@@ -164,7 +164,7 @@ export class ConcurrencyLimiter implements Counted {
    * Waits for a place, behind all callers that wait already. `run` is safer: it always releases.
    *
    * @param options.signal ends the wait
-   * @param options.share, options.weight, options.priority on a fair limiter: whose turn it is
+   * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
    * @returns the lease
    * @throws (as a rejection) TypeError on a bad argument, QueueFullError, or the signal's own
    *   reason

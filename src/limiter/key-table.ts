@@ -15,7 +15,6 @@ import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
 import { decision, passedBy, statusesOf } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
-import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "./limiter.ts";
 import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
 import { type Because, Meter } from "./meter.ts";
@@ -27,6 +26,7 @@ import {
   mostWaiting,
 } from "./options.ts";
 import { FIFO } from "./order.ts";
+import { AT_ONCE, QueueingLimiter, type QueueingOptions } from "./queueing-limiter.ts";
 import type { Account } from "./reservation.ts";
 import { Timeline } from "./timeline.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
@@ -216,7 +216,7 @@ export class KeyTable {
   }
 
   /**
-   * The key's policy state, whose state is kept from now on; undefined where there is no room.
+   * The key's policy state, which is kept from now on; undefined where there is no room.
    *
    * @param amount the permits that the key is about to take: keys that have used less are evicted
    *   first
@@ -286,7 +286,7 @@ export class KeyTable {
     return this.#options.order !== FIFO;
   }
 
-  /** Checks the options that say whose turn a call is. */
+  /** Checks the options that name the share of a call. */
   checkShare(permits: Permits, options: ShareOptions | undefined): void {
     if (options === undefined) return;
     checkShareOptions(options);

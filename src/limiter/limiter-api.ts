@@ -6,7 +6,7 @@ import type { Permits } from "../ground/permits.ts";
 import type { Policies } from "../stores/policies.ts";
 import type { RemoteStats, StoreState } from "./remote/outage-stats.ts";
 
-/** Whose turn a call is. Only on a limiter that was created with `fair`. */
+/** The share that a call counts for. Only on a limiter that was created with `fair`. */
 export interface ShareOptions {
   /**
    * The share that the call belongs to: any string, such as the id of a tenant. Calls without one belong to
@@ -54,7 +54,7 @@ export interface Limiter<Name extends string = string> {
    *
    * @param permits how many, above 0; default 1
    * @param options.signal ends the wait
-   * @param options.share, options.weight, options.priority on a fair limiter: whose turn it is
+   * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
    * @returns how long it waited, ms
    * @throws (as a rejection) RangeError or TypeError on a bad argument, PermitsExceedCapacityError,
    *   QueueFullError, or the signal's own reason
@@ -95,7 +95,7 @@ export interface Limiter<Name extends string = string> {
    * Takes the permits now, for use after `reservation.waitMs`.
    *
    * @param permits how many, above 0; default 1
-   * @param options on a fair limiter, whose turn it is. No later caller delays the reservation
+   * @param options on a fair limiter, the share it counts for. No later caller delays the reservation
    * @returns the reservation: `ready()` waits for it, `cancel()` gives it up, `settle(actual)`
    *   corrects an estimate
    * @throws RangeError or TypeError on a bad argument, PermitsExceedCapacityError, QueueFullError

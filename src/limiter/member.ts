@@ -112,7 +112,7 @@ export interface PlaceQueue {
   acquire(options: WaitOptions): Promise<HeldPlace>;
   /** Resolves to undefined when the time is over, or if no more callers may wait. */
   tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
-  /** Whether it takes the options that say whose turn a call is. */
+  /** Whether it takes the options that name the share of a call. */
   readonly isFair: boolean;
   /** The time by which `tryAcquire` measures, ms. */
   now(): number;

@@ -143,7 +143,7 @@ export function checkTryOptions(wait: number | TryOptions): {
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };
 }
 
-/** The options of `tryAcquire` that say whose turn a call is. */
+/** The options of `tryAcquire` that name the share of a call. */
 export function shareIn(wait: number | TryOptions): ShareOptions | undefined {
   return typeof wait === "number" ? undefined : wait;
 }

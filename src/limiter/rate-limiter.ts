@@ -14,10 +14,10 @@ import {
 } from "../ground/check.ts";
 import { listPolicies } from "../stores/policies.ts";
 import { openOne } from "../stores/policy-state.ts";
-import { opened, QueueingLimiter } from "./limiter.ts";
 import type { LimiterClass, LocalLimiter } from "./limiter-api.ts";
 import type { Counted } from "./meter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
+import { opened, QueueingLimiter } from "./queueing-limiter.ts";
 
 export interface SmoothOptions {
   /**

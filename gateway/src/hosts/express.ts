@@ -57,13 +57,13 @@ export function expressLimit<Req extends ExpressRequest = ExpressRequest>(
   return middleware(limitFilter(limiter, options));
 }
 
-function middleware(guard: HostFilter) {
+function middleware(filter: HostFilter) {
   return (req: ExpressRequest, res: NodeResponse, next: (error?: unknown) => void): void => {
-    const go = (ruling: HostAction) => {
-      if (carryOut(ruling, res)) next();
+    const go = (action: HostAction) => {
+      if (carryOut(action, res)) next();
     };
-    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.originalUrl ?? req.url), req);
-    if (ruling instanceof Promise) ruling.then(go, next);
-    else go(ruling);
+    const action = filter.ask(new NodeGatewayRequest(req, res, req.originalUrl ?? req.url), req);
+    if (action instanceof Promise) action.then(go, next);
+    else go(action);
   };
 }

@@ -147,30 +147,30 @@ function limitOrPlug(
   return undefined;
 }
 
-function hookOf(guard: HostFilter): FastifyHook {
+function hookOf(filter: HostFilter): FastifyHook {
   return (request, reply, ...more) => {
     const next = more.at(-1) as Done;
-    const go = (ruling: HostAction) => {
-      if (carryOut(ruling, reply)) next();
+    const go = (action: HostAction) => {
+      if (carryOut(action, reply)) next();
     };
     const { raw, originalUrl } = request;
-    const ruling = guard.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request), raw);
-    if (ruling instanceof Promise) ruling.then(go, next);
-    else go(ruling);
+    const action = filter.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request), raw);
+    if (action instanceof Promise) action.then(go, next);
+    else go(action);
   };
 }
 
-function carryOut(ruling: HostAction, reply: FastifyReply): boolean {
+function carryOut(action: HostAction, reply: FastifyReply): boolean {
   if (reply.sent) return false;
-  if (ruling === undefined) {
+  if (action === undefined) {
     reply.hijack(); // the request is over: no response can be sent
     return false;
   }
-  if (ruling.answer === undefined) {
-    for (const [name, value] of ruling.fields) reply.header(name, value);
+  if (action.answer === undefined) {
+    for (const [name, value] of action.fields) reply.header(name, value);
     return true;
   }
-  const { status, headers, body } = ruling.answer;
+  const { status, headers, body } = action.answer;
   reply.code(status);
   reply.headers({ ...headers });
   reply.send(body);

@@ -84,7 +84,7 @@ export function fetchLimit<
 const MORE = ["remoteAddress"];
 
 function wrap<Context extends readonly unknown[], Answered extends Response | undefined>(
-  guard: HostFilter,
+  filter: HostFilter,
   handler: (request: Request, ...context: Context) => Answered | Promise<Answered>,
   options: Pick<FetchHostOptions<Context>, "remoteAddress">,
 ): (request: Request, ...context: Context) => Promise<Answered | Response> {
@@ -98,12 +98,12 @@ function wrap<Context extends readonly unknown[], Answered extends Response | un
       request,
       context,
     );
-    const ruling = await guard.ask(seen, request);
-    if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
-    if (ruling.answer !== undefined) return responseOf(ruling.answer);
+    const action = await filter.ask(seen, request);
+    if (action === undefined) return new Response(null, { status: CLIENT_GONE });
+    if (action.answer !== undefined) return responseOf(action.answer);
     try {
       const response = await handler(request, ...context);
-      if (response !== undefined) return seen.closing(withFields(response, ruling.fields));
+      if (response !== undefined) return seen.closing(withFields(response, action.fields));
       seen.close();
       return response;
     } catch (error) {

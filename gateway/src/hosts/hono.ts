@@ -72,27 +72,27 @@ export function honoLimit<Context extends HonoContext = HonoContext>(
   limiter: Limiter | LimiterByKey,
   options: HonoLimitOptions<Context> = {},
 ): (context: HonoContext, next: () => Promise<void>) => Promise<Response | undefined> {
-  const guard = limitFilter(limiter, options, {
+  const filter = limitFilter(limiter, options, {
     more: MORE,
     attach: (raw, verdict) => {
       (raw as { set(name: string, value: unknown): void }).set("rateLimit", verdict);
     },
   });
-  return middleware(guard, options);
+  return middleware(filter, options);
 }
 
 const MORE = ["remoteAddress"];
 
-function middleware(guard: HostFilter, options: Pick<HonoGatewayOptions, "remoteAddress">) {
+function middleware(filter: HostFilter, options: Pick<HonoGatewayOptions, "remoteAddress">) {
   const { remoteAddress = ({ req, env }) => peerOf(req.raw, env, Object(env).server) } = options;
   checkFunction("remoteAddress", remoteAddress);
   return async (context: HonoContext, next: () => Promise<void>): Promise<Response | undefined> => {
     const { req, env } = context;
     const peer = () => remoteAddress(context);
     const seen = new FetchGatewayRequest(req.raw, peer, context, [env, Object(env).server]);
-    const ruling = await guard.ask(seen, context);
-    if (ruling === undefined) return new Response(null, { status: CLIENT_GONE });
-    if (ruling.answer !== undefined) return responseOf(ruling.answer);
+    const action = await filter.ask(seen, context);
+    if (action === undefined) return new Response(null, { status: CLIENT_GONE });
+    if (action.answer !== undefined) return responseOf(action.answer);
     try {
       await next();
     } catch (error) {
@@ -101,7 +101,7 @@ function middleware(guard: HostFilter, options: Pick<HonoGatewayOptions, "remote
     }
     // set afterwards, because a handler may have returned a Response of its own
     if (context.res.status !== SWITCHING_PROTOCOLS) {
-      for (const [name, value] of ruling.fields) context.header(name, value);
+      for (const [name, value] of action.fields) context.header(name, value);
     }
     const closing = seen.closing(context.res);
     if (closing !== context.res) context.res = closing;

@@ -28,7 +28,7 @@ export interface HostRequest extends GatewayRequest {
 
 /** The result of a filter for a request, and the results of the filters before it. */
 interface Seen {
-  readonly screen: Checker;
+  readonly checker: Checker;
   readonly request: GatewayRequest;
   readonly verdict: Maybe<CheckResult>;
   readonly before: Seen | undefined;
@@ -73,10 +73,10 @@ interface Refusal {
 }
 
 export class HostFilter {
-  readonly #screen: Checker;
+  readonly #checker: Checker;
   readonly #style: AnswerStyle;
   readonly #onError: OnError | ((error: unknown, request: GatewayRequest) => Maybe<OnError>);
-  /** Receives errors that do not change the ruling. */
+  /** Receives errors that do not change the action. */
   readonly #report: ((error: unknown, request: GatewayRequest) => void) | undefined;
   readonly #attach: Attach | undefined;
 
@@ -85,25 +85,25 @@ export class HostFilter {
    * @param attach puts the verdict where handlers find it
    */
   constructor(
-    screen: Checker,
+    checker: Checker,
     options: HostOptions,
     more: readonly string[] = [],
     attach?: Attach,
   ) {
     checkOptions("options", options, [...HOST_OPTIONS, ...more]);
-    if (screen instanceof Promise) {
+    if (checker instanceof Promise) {
       throw new TypeError(
         "gateway must be the result of createGateway, got a promise of it: await createGateway(…) first",
       );
     }
-    if (typeof (Object(screen) as Partial<Checker>).check !== "function") {
-      throw new TypeError(`gateway must be the result of createGateway, got ${show(screen)}`);
+    if (typeof (Object(checker) as Partial<Checker>).check !== "function") {
+      throw new TypeError(`gateway must be the result of createGateway, got ${show(checker)}`);
     }
     const { onError = "allow" } = options;
     if (typeof onError !== "function" && onError !== "allow" && onError !== "refuse") {
       throw new TypeError(`onError must be allow, refuse or a function, got ${show(onError)}`);
     }
-    this.#screen = screen;
+    this.#checker = checker;
     this.#style = checkAnswerOptions(options);
     this.#onError = onError;
     this.#attach = attach;
@@ -138,17 +138,17 @@ export class HostFilter {
     for (let seen = before; seen !== undefined; seen = seen.before) {
       const { url, method } = seen.request;
       // a copy of a request that goes to another route is a request of its own
-      if (seen.screen === this.#screen && url === request.url && method === request.method) {
+      if (seen.checker === this.#checker && url === request.url && method === request.method) {
         return seen.verdict;
       }
     }
-    const verdict = this.#screen.check(request, this.#report);
+    const verdict = this.#checker.check(request, this.#report);
     for (let seen = before; seen !== undefined; seen = seen.before) {
-      const { limiter } = this.#screen;
-      const isSecond = seen.screen !== this.#screen && seen.screen.limiter === limiter;
+      const { limiter } = this.#checker;
+      const isSecond = seen.checker !== this.#checker && seen.checker.limiter === limiter;
       if (limiter !== undefined && isSecond) warnOfSecondUse(limiter, [seen.verdict, verdict]);
     }
-    carrier[SEEN] = { screen: this.#screen, request, verdict, before };
+    carrier[SEEN] = { checker: this.#checker, request, verdict, before };
     return verdict;
   }
 

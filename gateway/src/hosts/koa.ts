@@ -61,26 +61,26 @@ export function koaLimit<Context extends KoaContext = KoaContext>(
   );
 }
 
-function middleware(guard: HostFilter) {
+function middleware(filter: HostFilter) {
   return (context: KoaContext, next: () => Promise<unknown>): Promise<unknown> => {
-    const go = (ruling: HostAction) => (carryOut(ruling, context) ? next() : Promise.resolve());
+    const go = (action: HostAction) => (carryOut(action, context) ? next() : Promise.resolve());
     const { req, res, originalUrl } = context;
-    const ruling = guard.ask(new NodeGatewayRequest(req, res, originalUrl, context), req);
-    return ruling instanceof Promise ? ruling.then(go) : go(ruling);
+    const action = filter.ask(new NodeGatewayRequest(req, res, originalUrl, context), req);
+    return action instanceof Promise ? action.then(go) : go(action);
   };
 }
 
-function carryOut(ruling: HostAction, context: KoaContext): boolean {
+function carryOut(action: HostAction, context: KoaContext): boolean {
   // the client has disconnected, or other code has responded while the request waited
-  if (ruling === undefined || context.res.headersSent) {
+  if (action === undefined || context.res.headersSent) {
     context.respond = false;
     return false;
   }
-  if (ruling.answer === undefined) {
-    context.set(Object.fromEntries(ruling.fields));
+  if (action.answer === undefined) {
+    context.set(Object.fromEntries(action.fields));
     return true;
   }
-  const { status, headers, body } = ruling.answer;
+  const { status, headers, body } = action.answer;
   context.status = status;
   context.set({ ...headers });
   context.body = body;

@@ -77,18 +77,18 @@ export function nodeLimit<Req extends NodeRequest, Res extends NodeResponse>(
 }
 
 function listener<Req extends NodeRequest, Res extends NodeResponse>(
-  guard: HostFilter,
+  filter: HostFilter,
   handler: (req: Req, res: Res) => unknown,
 ): (req: Req, res: Res) => void {
   checkFunction("handler", handler);
   return (req, res) => {
-    const go = (ruling: HostAction) => {
-      if (carryOut(ruling, res)) handler(req, res);
+    const go = (action: HostAction) => {
+      if (carryOut(action, res)) handler(req, res);
     };
-    const ruling = guard.ask(new NodeGatewayRequest(req, res, req.url), req);
-    if (!(ruling instanceof Promise)) return go(ruling);
+    const action = filter.ask(new NodeGatewayRequest(req, res, req.url), req);
+    if (!(action instanceof Promise)) return go(action);
     // errors of the handler are not caught here, so they act as they would without a filter
-    void ruling.catch((): HostAction => ({ answer: failure() })).then(go);
+    void action.catch((): HostAction => ({ answer: failure() })).then(go);
   };
 }
 
@@ -97,14 +97,14 @@ function listener<Req extends NodeRequest, Res extends NodeResponse>(
  *
  * @returns whether the request goes on
  */
-export function carryOut(ruling: HostAction, res: NodeResponse): boolean {
+export function carryOut(action: HostAction, res: NodeResponse): boolean {
   // other code, such as a time-out, may have responded while the request waited
-  if (ruling === undefined || res.headersSent) return false;
-  if (ruling.answer === undefined) {
-    for (const [name, value] of ruling.fields) res.setHeader(name, value);
+  if (action === undefined || res.headersSent) return false;
+  if (action.answer === undefined) {
+    for (const [name, value] of action.fields) res.setHeader(name, value);
     return true;
   }
-  send(ruling.answer, res);
+  send(action.answer, res);
   return false;
 }
 

@@ -44,21 +44,21 @@ export function upgradeGateway<Req extends NodeRequest, Socket extends UpgradeSo
   handler: (req: Req, socket: Socket, head: Buffer) => unknown,
   options: HostOptions = {},
 ): (req: Req, socket: Socket, head: Buffer) => void {
-  const guard = new HostFilter(gateway, options);
+  const filter = new HostFilter(gateway, options);
   checkFunction("handler", handler);
   return (req, socket, head) => {
-    const go = (ruling: HostAction, whole: Buffer) => {
-      if (ruling === undefined || socket.destroyed) socket.destroy();
-      else if (ruling.answer !== undefined) send(ruling.answer, socket);
+    const go = (action: HostAction, whole: Buffer) => {
+      if (action === undefined || socket.destroyed) socket.destroy();
+      else if (action.answer !== undefined) send(action.answer, socket);
       else handler(req, socket, whole);
     };
-    const ruling = guard.ask(new NodeGatewayRequest(req, undefined, req.url), req);
-    if (!(ruling instanceof Promise)) {
-      go(ruling, head);
+    const action = filter.ask(new NodeGatewayRequest(req, undefined, req.url), req);
+    if (!(action instanceof Promise)) {
+      go(action, head);
       return;
     }
     const received = receive(socket, head);
-    void ruling
+    void action
       .catch((): HostAction => ({ answer: failure() }))
       .then((late) => go(late, received()));
   };

@@ -27,9 +27,9 @@ function under(who: string | undefined): { request: GatewayRequest; end: () => v
 const who: Actor = ({ header }) => header("who");
 
 test("at most limit requests of each actor at once; a place is free when the response is over", () => {
-  const screen = limitConnections(2, { actor: who, name: "conn" });
+  const checker = limitConnections(2, { actor: who, name: "conn" });
   const [one, two, three, other] = [under("ann"), under("ann"), under("ann"), under("bob")];
-  const check = ({ request }: { request: GatewayRequest }) => screen.check(request) as CheckResult;
+  const check = ({ request }: { request: GatewayRequest }) => checker.check(request) as CheckResult;
   assert.equal([check(one).allowed, check(two).allowed], [true, true]);
   const refused = check(three);
   assert.equal([refused.allowed, refused.retryMs], [false, 1000]);
@@ -55,9 +55,9 @@ test("requests without a value are counted by address, apart from those with one
     ({ header }) => header("who") ?? "",
   ];
   for (const actor of actors) {
-    const screen = limitConnections(1, { actor });
+    const checker = limitConnections(1, { actor });
     const passes = async (name?: string, remoteAddress = "192.0.2.1") =>
-      (await screen.check({ ...under(name).request, remoteAddress })).allowed;
+      (await checker.check({ ...under(name).request, remoteAddress })).allowed;
     assert.equal([await passes(), await passes()], [true, false]);
     assert.equal([await passes(undefined, "192.0.2.2"), await passes("ann")], [true, true]);
     assert.equal([await passes("192.0.2.1"), await passes("@192.0.2.1")], [true, true]);
@@ -67,15 +67,15 @@ test("requests without a value are counted by address, apart from those with one
 });
 
 test("counts by the client's address by default; a request whose end is not reported is not counted", () => {
-  const screen = limitConnections(1);
+  const checker = limitConnections(1);
   const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });
-  const passes = (address: string) => (screen.check(from(address)) as CheckResult).allowed;
+  const passes = (address: string) => (checker.check(from(address)) as CheckResult).allowed;
   assert.equal(
     [passes("192.0.2.1"), passes("192.0.2.1"), passes("192.0.2.2")],
     [true, false, true],
   );
   const { onClose: _, ...endless } = from("192.0.2.1");
-  assert.ok((screen.check(endless) as CheckResult).allowed);
+  assert.ok((checker.check(endless) as CheckResult).allowed);
 });
 
 test("bad arguments", () => {
@@ -145,14 +145,14 @@ test("a shared place is freed after maxAgeMs, and an error of the store is the c
       };
     },
   });
-  const screen = limitConnections(1, { actor: who, limiter, maxAgeMs: 1000, clock });
-  await screen.check(under("ann").request);
-  await screen.check(request("/"));
+  const checker = limitConnections(1, { actor: who, limiter, maxAgeMs: 1000, clock });
+  await checker.check(under("ann").request);
+  await checker.check(request("/"));
   assert.is(held, 2);
   await clock.advance(1000);
   assert.is(held, 0);
   broken = true;
-  const error = await Promise.resolve(screen.check(under("ann").request)).catch(String);
+  const error = await Promise.resolve(checker.check(under("ann").request)).catch(String);
   assert.is(error, "Error: away");
   assert.throws(
     () => limitConnections(1, { limiter: 5 as unknown as () => SharedPlaces }),

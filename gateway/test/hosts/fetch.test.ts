@@ -22,35 +22,35 @@ function open(): Promise<Gateway> {
 }
 
 /** Tells the address that the filter sees. */
-function watch(): { screen: Checker; seen: (string | undefined)[] } {
+function watch(): { checker: Checker; seen: (string | undefined)[] } {
   const seen: (string | undefined)[] = [];
   const check: Checker["check"] = ({ remoteAddress }) => {
     seen.push(remoteAddress);
     return { allowed: true, retryMs: 0, outcomes: [] };
   };
-  return { screen: { check }, seen };
+  return { checker: { check }, seen };
 }
 
 test("the address is read where Deno, Bun and @hono/node-server put it, or with remoteAddress", async () => {
-  const { screen, seen } = watch();
+  const { checker, seen } = watch();
   const hello = (_request: Request, ..._platform: unknown[]) => new Response("hello");
-  const handle = fetchGateway(screen, hello);
+  const handle = fetchGateway(checker, hello);
   await handle(new Request(URL), { remoteAddr: { hostname: "192.0.2.1", port: 1 } });
   await handle(new Request(URL), { requestIP: () => ({ address: "192.0.2.2" }) });
   await handle(new Request(URL), { incoming: { socket: { remoteAddress: "192.0.2.3" } } }, 5);
   await handle(new Request(URL), { requestIP: () => null });
   await handle(new Request(URL));
-  const told = fetchGateway(screen, hello, {
+  const withAddress = fetchGateway(checker, hello, {
     remoteAddress: (request) => request.headers.get("cf-connecting-ip"),
   });
-  await told(new Request(URL, { headers: { "cf-connecting-ip": "192.0.2.4" } }));
-  await told(new Request(URL));
+  await withAddress(new Request(URL, { headers: { "cf-connecting-ip": "192.0.2.4" } }));
+  await withAddress(new Request(URL));
   const nobody = [undefined, undefined];
   assert.equal(seen, ["192.0.2.1", "192.0.2.2", "192.0.2.3", ...nobody, "192.0.2.4", undefined]);
 });
 
 test("in Hono too", async () => {
-  const { screen, seen } = watch();
+  const { checker, seen } = watch();
   const context = (env: unknown) => ({
     req: { raw: new Request(URL) },
     env,
@@ -59,13 +59,13 @@ test("in Hono too", async () => {
   });
   const next = async () => {};
   const address = { requestIP: () => ({ address: "192.0.2.1" }) };
-  await honoGateway(screen)(context(address), next);
-  await honoGateway(screen)(context({ server: address }), next);
-  await honoGateway(screen)(context(undefined), next);
-  await honoGateway(screen, { remoteAddress: () => "192.0.2.2" })(context({}), next);
+  await honoGateway(checker)(context(address), next);
+  await honoGateway(checker)(context({ server: address }), next);
+  await honoGateway(checker)(context(undefined), next);
+  await honoGateway(checker, { remoteAddress: () => "192.0.2.2" })(context({}), next);
   assert.equal(seen, ["192.0.2.1", "192.0.2.1", undefined, "192.0.2.2"]);
   const wrong = { remoteAddress: "x-real-ip" } as object;
-  assert.throws(() => honoGateway(screen, wrong), /remoteAddress must be a function, got "x-real/);
+  assert.throws(() => honoGateway(checker, wrong), /remoteAddress must be a function, got "x-real/);
 });
 
 test("an answer that cannot be changed is copied", async () => {
@@ -77,8 +77,8 @@ test("an answer that cannot be changed is copied", async () => {
 
 test("a place is free when the body is read, cancelled, empty, or never sent", async () => {
   const answers: (() => Response)[] = [];
-  const screen = limitConnections(1, { actor: () => "all" });
-  const handle = fetchGateway(screen, () => (answers.shift() ?? (() => new Response(null)))());
+  const checker = limitConnections(1, { actor: () => "all" });
+  const handle = fetchGateway(checker, () => (answers.shift() ?? (() => new Response(null)))());
   const get = () => handle(new Request(URL));
 
   answers.push(() => new Response("hello"));
@@ -130,9 +130,9 @@ test("a place is free where the client had gone before, or Hono's handler throws
 });
 
 test("an answer that has no body", async () => {
-  const screen: Checker = { check: () => ({ allowed: false, retryMs: 0, outcomes: [] }) };
+  const checker: Checker = { check: () => ({ allowed: false, retryMs: 0, outcomes: [] }) };
   const answer = (usual: Answer) => ({ ...usual, status: 204, body: "" });
-  const handle = fetchGateway(screen, () => new Response("hello"), { answer });
+  const handle = fetchGateway(checker, () => new Response("hello"), { answer });
   assert.is((await handle(new Request(URL))).status, 204);
 });
 

@@ -280,16 +280,16 @@ for (const [name, host] of Object.entries(HOSTS)) {
   test("so many at once, until their answers are over", async () => {
     const release: (() => void)[] = [];
     const work = () => new Promise<void>((resolve) => void release.push(resolve));
-    const screen = limitConnections(2, { actor: () => "me" });
+    const checker = limitConnections(2, { actor: () => "me" });
     /** How many places are free. */
     const free = () => {
       const leave: (() => void)[] = [];
-      const enter = () => screen.check({ ...PROBE, onClose: (closed) => void leave.push(closed) });
+      const enter = () => checker.check({ ...PROBE, onClose: (closed) => void leave.push(closed) });
       while ((enter() as CheckResult).allowed);
       for (const go of leave) go();
       return leave.length;
     };
-    await serving(host, screen, {}, work, async (server) => {
+    await serving(host, checker, {}, work, async (server) => {
       const first = get(`${server.url}/hello`, { agent: false });
       first.on("error", () => {});
       const second = ask(server, "/hello");

@@ -42,7 +42,7 @@ async function answer(
 test("the filter sees the request as it came, wherever a middleware is mounted", async () => {
   const seen: GatewayRequest[] = [];
   let address: string | undefined;
-  const screen: Checker = {
+  const checker: Checker = {
     check: (request) => {
       seen.push(request);
       address = request.remoteAddress;
@@ -50,7 +50,7 @@ test("the filter sees the request as it came, wherever a middleware is mounted",
     },
   };
   const app = express();
-  app.use("/api", expressGateway(screen), (_, res) => void res.send("hello"));
+  app.use("/api", expressGateway(checker), (_, res) => void res.send("hello"));
   const headers = { "x-forwarded-for": ["192.0.2.1", "192.0.2.2"], "set-cookie": ["a", "b"] };
   await answer(app, "/api//x/../y?z", headers);
   const [request] = seen;

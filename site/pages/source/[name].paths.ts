@@ -8,7 +8,7 @@ import { sourcePage } from "../../.vitepress/source-page.ts";
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 
 const programsOf = (folder: string) =>
-  readdirSync(join(root, folder))
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
     .filter((file) => file.endsWith(".ts"))
     .map((file) => `${folder}/${file}`);
 

@@ -40,7 +40,7 @@ export interface EstimateOptions extends ShareOptions {
  *   for a store: if the correction fails, the estimate stands and `onUnsettled` is called
  * @param options `signal` ends the wait; `failed`: what a call counts for that throws without
  *   having called `settle` (default 0: everything is given back); `onUnsettled` reports lost
- *   corrections; `share`, `weight` and `priority`: whose turn it is, on a fair limiter
+ *   corrections; `share`, `weight` and `priority`: the share it counts for, on a fair limiter
  * @returns what `fn` returns. Without `settle` the estimate stands
  * @throws (as a rejection) what `fn` throws, or what `acquire` throws, or RangeError or TypeError
  *   on a bad argument, for example a policy in `failed` that the limiter does not have: `fn` has

@@ -29,7 +29,7 @@ export class FairRank extends Rank {
     this.#forget(job);
   }
 
-  /** That of the share whose jobs ask for most permits. */
+  /** The oldest job of the share that asks for most permits. */
   override get oldest(): Job | undefined {
     const [first, ...others] = this.#queue.shares;
     return others.reduce((a, b) => (b.permits > (a?.permits ?? 0) ? b : a), first)?.head?.item;

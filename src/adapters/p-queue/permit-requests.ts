@@ -46,7 +46,7 @@ export class PermitRequests {
   #repliesLater = false;
 
   /**
-   * @param share whose turn the requests are, on a fair limiter
+   * @param share the share that the requests count for, on a fair limiter
    * @param onChange called when the limiter has replied, and when a pass may be available
    */
   constructor(limiter: Limiter, share: ShareOptions | undefined, onChange: () => void) {

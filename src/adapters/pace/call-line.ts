@@ -1,7 +1,7 @@
 import type { Permits } from "../../ground/permits.ts";
-import { AT_ONCE } from "../../limiter/limiter.ts";
 import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
 import { CheckedWaitOptions } from "../../limiter/options.ts";
+import { AT_ONCE } from "../../limiter/queueing-limiter.ts";
 import { onAbort } from "../on-abort.ts";
 
 /** The waiting calls of one paced function. */

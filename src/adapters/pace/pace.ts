@@ -6,8 +6,8 @@ import {
   checkSignal,
 } from "../../ground/check.ts";
 import { listPermits, type Permits } from "../../ground/permits.ts";
-import { AT_ONCE } from "../../limiter/limiter.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
+import { AT_ONCE } from "../../limiter/queueing-limiter.ts";
 import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, type SharedBy, shareOf } from "../shares.ts";
 import { CallLine } from "./call-line.ts";
@@ -66,7 +66,7 @@ const ON_ABORT = ["end", "clear"] as const;
  * @param options `permits`: the cost of a call, or a function of its arguments (default 1); `signal`:
  *   ends the waits, or a function of the arguments; `onAbort`: whether an aborted signal also ends later
  *   calls (`"end"`, the default) or rejects only the waiting ones (`"clear"`); `onDelay`: called when a
- *   call has to wait; `share`, `weight` and `priority`: whose turn a call is, on a fair limiter. Running
+ *   call has to wait; `share`, `weight` and `priority`: the share it counts for, on a fair limiter. Running
  *   calls are not interrupted
  * @returns the paced function, with `waiting`, `enabled` and `clear()`. A call returns a promise of what
  *   `fn` returns. It rejects with what `fn` throws; or, without calling `fn`, with the limiter's error, the

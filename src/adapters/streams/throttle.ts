@@ -32,7 +32,7 @@ import { StreamSignal } from "./stream-signal.ts";
  *   default 50
  * @param options.freeBytes how many bytes at the start pass uncharged; 0 or more, default 0
  * @param options.policy which of the limiter's policies counts the bytes; default all
- * @param options.share, options.weight, options.priority whose turn the stream is, on a fair limiter
+ * @param options.share, options.weight, options.priority the share that the stream counts for, on a fair limiter
  * @param options.weigh for streams of any items: returns the cost of a chunk in permits, 0 or more;
  *   chunks are not cut then
  * @param options.signal ends the stream: both sides fail with the signal's own reason

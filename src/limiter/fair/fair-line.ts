@@ -88,7 +88,7 @@ export class FairLine extends Line {
     return first !== undefined && deadlineOf(first) < instant ? first.item : undefined;
   }
 
-  /** Those of the share whose waiters ask for most permits, then those of the next one. */
+  /** The waiters of the share that asks for most permits, then those of the next one. */
   override oldestDroppable(permits: number): readonly Waiter[] {
     const found: Waiter[] = [];
     let left = permits;

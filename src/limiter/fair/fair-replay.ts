@@ -5,7 +5,7 @@ import type { FairLine } from "./fair-line.ts";
 import type { Turn } from "./turn.ts";
 
 /**
- * The state after the waiters of a fair line. Those whose place is fixed are replayed as in any line; the others
+ * The state after the waiters of a fair line. Waiters with a fixed place are replayed as in any line; the others
  * in the order of a forecast, anew at each look, because later callers may have overtaken them.
  */
 export class FairReplay extends Replay {

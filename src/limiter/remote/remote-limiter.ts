@@ -12,7 +12,6 @@ import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../../stores/policies.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Answer, Store, StoreRequest } from "../../stores/store.ts";
-import { AT_ONCE } from "../limiter.ts";
 import type {
   Decision,
   RemoteLimiter as Face,
@@ -31,6 +30,7 @@ import {
   refuseShares,
   shareIn,
 } from "../options.ts";
+import { AT_ONCE } from "../queueing-limiter.ts";
 import { ACQUIRED, Caller, TRIED } from "./caller.ts";
 import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";

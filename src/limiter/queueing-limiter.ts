@@ -1,0 +1,345 @@
+/** A limiter in this process: every verb is a few lines over the queue's `grant` and `outlook`. */
+import type { Policy } from "../algorithms/algorithm.ts";
+import { atLeastZero, checkNumber } from "../ground/check.ts";
+import { toMillis } from "../ground/clock.ts";
+import type { RefusedMessage } from "../ground/diagnostics.ts";
+import { QueueFullError } from "../ground/errors.ts";
+import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
+import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
+import type { PolicyState } from "../stores/policy-state.ts";
+import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
+import { callerOf } from "./caller.ts";
+import { decision, passedBy } from "./decision.ts";
+import { orderOf } from "./fair/fair-order.ts";
+import type { Turn } from "./fair/turn.ts";
+import type {
+  Decision,
+  LocalLimiter,
+  LocalReservation,
+  PermitsOnly,
+  ShareOptions,
+  TryOptions,
+  WaitOptions,
+} from "./limiter-api.ts";
+import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
+import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
+import {
+  type CheckedOptions,
+  checkLimiterOptions,
+  checkShareOptions,
+  checkTryOptions,
+  checkWaitOptions,
+  isTryOptions,
+  type LimiterOptions,
+  mostWaiting,
+  type OnFull,
+  shareIn,
+} from "./options.ts";
+import { FIFO, type Order } from "./order.ts";
+import { type Account, GrantedReservation, QueuedReservation } from "./reservation.ts";
+import type { Waiter } from "./waiter.ts";
+import { WaiterQueue } from "./waiter-queue.ts";
+
+/** The permits of a request, when it was made, and how long it has to wait. */
+export type Reserved = [
+  permits: Permits,
+  now: number,
+  amount: Amount,
+  waitMs: number,
+  turn?: Turn<Waiter> | undefined,
+  isAwaited?: boolean,
+];
+
+/**
+ * The result of every `acquire` that does not wait. One promise is enough, because it never
+ * changes.
+ */
+export const AT_ONCE = Promise.resolve(0);
+
+/** The queue, the policies and the options of a limiter with a timeline of its own. */
+export function opened(
+  policies: PolicyList,
+  options: LimiterOptions,
+  open: (policies: PolicyList, now: number, epoch: number) => PolicyState,
+): ConstructorParameters<typeof QueueingLimiter> {
+  const checked = checkLimiterOptions(options);
+  const order = orderOf(options.fair);
+  const queue = WaiterQueue.over(checked.clock, (now, epoch) => open(policies, now, epoch), order);
+  return [queue, policies, { ...checked, order }];
+}
+
+export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "onFull" | "name"> {
+  /** That of the queue; default first in, first out. */
+  readonly order?: Order;
+}
+
+export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
+  readonly #queue: WaiterQueue;
+  readonly #account: Account;
+  readonly #maxWaiting: number;
+  readonly #onFull: OnFull;
+  readonly #name: string;
+  readonly #meter: Meter;
+  readonly #counts: Counts;
+  readonly #order: Order;
+  #policies: PolicyList;
+
+  constructor(
+    queue: WaiterQueue,
+    policies: PolicyList,
+    { maxWaiting, onFull, name, order = FIFO }: QueueingOptions,
+    account: Account = queue,
+    meter = new Meter({ limiter: name }, queue.policyState.names),
+  ) {
+    this.#queue = queue;
+    this.#account = account;
+    this.#maxWaiting = maxWaiting;
+    this.#onFull = onFull;
+    this.#name = name;
+    this.#meter = meter;
+    this.#counts = meter.counts;
+    this.#order = order;
+    this.#policies = policies;
+  }
+
+  acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
+    try {
+      const signal = checkWaitOptions(options);
+      signal?.throwIfAborted();
+      const amount = this.#queue.policyState.amount(permits);
+      const turn = this.#order.turnOf(options, amount);
+      const now = this.#queue.now();
+      if (!this.#queue.grant(now, amount, undefined, turn)) {
+        return this.#wait(now, amount, signal, turn);
+      }
+      this.#counts.granted += 1;
+      return AT_ONCE;
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** A method of its own, because a closure in `acquire` would be allocated at every call. */
+  #wait(
+    now: number,
+    amount: Amount,
+    signal: AbortSignal | undefined,
+    turn: Turn<Waiter> | undefined,
+  ): Promise<number> {
+    if (!this.#hasRoom(now, amount) && !this.#makesRoom(now, amount)) {
+      this.#refuseFull(now, amount, turn);
+    }
+    return new Promise((resolve) => {
+      this.#queue.add(callerOf(turn, this.#meter, now, amount, signal, resolve));
+    });
+  }
+
+  tryAcquire(permits?: PermitsOnly): boolean;
+  tryAcquire(options: TryOptions): Promise<boolean>;
+  tryAcquire(permits: Permits | undefined): boolean;
+  tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
+  tryAcquire(
+    permits: Permits | TryOptions = 1,
+    wait?: number | TryOptions,
+  ): boolean | Promise<boolean> {
+    if (wait !== undefined) return this.#tryWithin(permits, wait);
+    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
+    const queue = this.#queue;
+    const amount = queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(undefined, amount);
+    const now = queue.now();
+    const granted = queue.grant(now, amount, undefined, turn);
+    if (granted) this.#counts.granted += 1;
+    else this.#refused(now, amount, turn);
+    return granted;
+  }
+
+  #tryWithin(permits: unknown, wait: number | TryOptions): Promise<boolean> {
+    try {
+      const { micros, signal } = checkTryOptions(wait);
+      signal?.throwIfAborted();
+      const amount = this.#queue.policyState.amount(permits);
+      const turn = this.#order.turnOf(shareIn(wait), amount);
+      const now = this.#queue.now();
+      if (this.#queue.grant(now, amount, undefined, turn)) {
+        this.#counts.granted += 1;
+        return Promise.resolve(true);
+      }
+      const deadline = now + micros;
+      const hasRoom = micros === 0 || this.#hasRoom(now, amount);
+      if (!hasRoom || Math.ceil(this.#queue.instant(now, amount, turn)) > deadline) {
+        this.#refused(now, amount, turn, hasRoom ? "too-long" : "queue-full");
+        return Promise.resolve(false);
+      }
+      return new Promise((resolve) => {
+        this.#queue.add(callerOf(turn, this.#meter, now, amount, signal, resolve, deadline));
+      });
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  reserve(permits: Permits = 1, options?: ShareOptions): LocalReservation {
+    checkShareOptions(options);
+    return this.#reserve(permits, options);
+  }
+
+  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
+    return this.#reserve(permits, options, backlog, true);
+  }
+
+  #reserve(
+    permits: Permits,
+    options: ShareOptions | undefined,
+    backlog?: Backlog,
+    isAwaited = false,
+  ): LocalReservation {
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
+    const now = this.#queue.now();
+    if (this.#queue.grant(now, amount, backlog?.since, turn)) {
+      this.#counts.granted += 1;
+      return new GrantedReservation(this.#account, this.#queue.policyState, permits, amount);
+    }
+    if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
+    if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
+    const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
+    return this.reservation(permits, now, amount, waitMs, turn, isAwaited);
+  }
+
+  /** A reservation that has to wait. */
+  protected reservation(...[permits, now, amount, waitMs, ...rest]: Reserved): LocalReservation {
+    this.#meter.granted(amount, waitMs * 1000);
+    const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
+    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs, ...rest);
+  }
+
+  decide(permits: Permits = 1, options?: ShareOptions): Decision {
+    checkShareOptions(options);
+    return this.#decide(permits, options, true);
+  }
+
+  /** @param isReported whether a refusal is counted and published */
+  #decide(permits: Permits, options: ShareOptions | undefined, isReported: boolean): Decision {
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
+    const now = this.#queue.now();
+    if (this.#queue.grant(now, amount, undefined, turn)) {
+      this.#counts.granted += 1;
+      const { names } = this.#queue.policyState;
+      return decision(names, passedBy(this.#queue.policyState.quotas(now)), amount, 0, 0);
+    }
+    const refusal = this.#look(now, amount, turn);
+    if (isReported) this.#meter.refused(amount, "too-long", () => refusal);
+    return refusal;
+  }
+
+  peek(permits: Permits = 1, options?: ShareOptions): Decision {
+    checkShareOptions(options);
+    const amount = this.#queue.policyState.amount(permits);
+    const turn = this.#order.turnOf(options, amount);
+    const now = this.#queue.now();
+    return this.#look(now, amount, turn);
+  }
+
+  #look(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    maxWaiting = this.#maxWaiting,
+  ): Decision {
+    const { instant, slowest, quotas } = this.#queue.outlook(now, amount, turn);
+    const isFull = instant > now && this.#queue.permits + sizeOf(amount) > maxWaiting;
+    const wait = isFull ? Infinity : instant - now;
+    return decision(this.#queue.policyState.names, quotas, amount, wait, slowest);
+  }
+
+  charge(permits: Permits): void {
+    this.#queue.charge(this.#queue.possible(permits));
+  }
+
+  refund(permits: Permits): void {
+    this.#queue.refund(this.#queue.possible(permits));
+  }
+
+  pause(ms: number): void {
+    this.#queue.pause(Math.ceil(checkNumber("ms", ms, atLeastZero) * 1000));
+  }
+
+  reset(): void {
+    this.#queue.reset();
+  }
+
+  update(policies: Policies): void {
+    this.#policies = renumber(this.#policies, listPolicies(policies));
+    this.#queue.resize(this.policies);
+  }
+
+  /** The current counters, as a plain object. `LimiterStats` says what each counts. */
+  get stats(): LimiterStats {
+    return { ...this.#counts };
+  }
+
+  /** The policies in force. */
+  protected get policies(): readonly Policy[] {
+    return this.#policies.list;
+  }
+
+  [bindShare](options: ShareOptions): BoundLimiter | undefined {
+    if (this.#order === FIFO) return undefined;
+    return {
+      peek: (permits) => this.peek(permits, options),
+      reserve: (permits) => this.reserve(permits, options),
+      refund: (permits) => this.refund(permits),
+      [reserveBehind]: (permits, backlog) => this[reserveBehind](permits, backlog, options),
+      [asMember]: () => this[asMember](options),
+    };
+  }
+
+  [asMember](options?: ShareOptions): LocalAsked {
+    return {
+      meter: this.#meter,
+      amount: (permits) => this.#queue.policyState.amount(permits),
+      decide: (permits) => this.#decide(permits, options, false),
+      full: (permits) => this.#full(this.#queue.policyState.amount(permits)),
+    };
+  }
+
+  #hasRoom(now: number, amount: Amount): boolean {
+    const queue = this.#queue;
+    return queue.permits + sizeOf(amount) <= this.#maxWaiting && !queue.overflows(now, amount);
+  }
+
+  /** Whether `acquire` may wait although `maxWaiting` permits are waited for. */
+  #makesRoom(now: number, amount: Amount): boolean {
+    const queue = this.#queue;
+    if (this.#onFull === "reject" || queue.overflows(now, amount)) return false;
+    if (this.#onFull === "wait") return true;
+    const excess = queue.permits + sizeOf(amount) - this.#maxWaiting;
+    return queue.dropOldest(excess, (waiter) => this.#fullError(waiter.amount, true));
+  }
+
+  #refuseFull(now: number, amount: Amount, turn: Turn<Waiter> | undefined): never {
+    this.#refused(now, amount, turn, "queue-full");
+    throw this.#full(amount);
+  }
+
+  #full(amount: Amount): QueueFullError {
+    return this.#fullError(amount, false);
+  }
+
+  #fullError(amount: Amount, dropped: boolean): QueueFullError {
+    const most = mostWaiting(this.#maxWaiting, this.policies);
+    return new QueueFullError(this.#name, sizeOf(amount), this.#queue.permits, most, dropped);
+  }
+
+  #refused(
+    now: number,
+    amount: Amount,
+    turn: Turn<Waiter> | undefined,
+    reason: RefusedMessage["reason"] = "too-long",
+  ): void {
+    // how long the wait would be if there were room
+    this.#meter.refused(amount, reason, () => this.#look(now, amount, turn, Infinity));
+  }
+}
