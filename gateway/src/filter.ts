@@ -83,8 +83,8 @@ export class Filter {
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
-  dismiss(): void {
-    this.#judge.dismiss();
+  rejectWaiting(): void {
+    this.#judge.rejectWaiting();
   }
 
   #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<RuleAsk | undefined> {

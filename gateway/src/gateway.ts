@@ -359,7 +359,7 @@ class RuledGateway implements Gateway {
   }
 
   async close(): Promise<void> {
-    this.#filter.dismiss();
+    this.#filter.rejectWaiting();
     await Promise.all([this.#live.close(), this.#set.close()]);
   }
 }

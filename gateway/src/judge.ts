@@ -36,7 +36,7 @@ export const NO_RULE: Verdict<never> = Object.freeze({
 /** Takes the permits of a request, from all its limiters or from none. */
 export class Judge {
   readonly #waiting = new Set<Reservation>();
-  #isDismissed = false;
+  #isClosed = false;
 
   /** Does the work of `several` for a single rule: most requests match only one. */
   one<R extends CountedRule>(ask: Ask<R> | undefined, request: GatewayRequest): Maybe<Verdict<R>> {
@@ -72,8 +72,8 @@ export class Judge {
   }
 
   /** Rejects all waiting requests, and later ones that would have to wait. */
-  dismiss(): void {
-    this.#isDismissed = true;
+  rejectWaiting(): void {
+    this.#isClosed = true;
     for (const reservation of this.#waiting) void settled(() => reservation.cancel());
   }
 
@@ -101,7 +101,7 @@ export class Judge {
     for (const line of lines) this.#waiting.add(line);
     try {
       const waits = lines.map((line) => line.ready({ signal }));
-      if (this.#isDismissed) this.dismiss();
+      if (this.#isClosed) this.rejectWaiting();
       return Math.max(...(await Promise.all(waits)));
     } finally {
       for (const line of lines) this.#waiting.delete(line);

@@ -292,7 +292,7 @@ export class ConcurrencyLimiter implements Counted {
     const oldest = this.#line.head;
     if (oldest === undefined) return false;
     const error = this.#fullError(true);
-    this.#dismiss(oldest);
+    this.#leave(oldest);
     this.#meter.expired(1, this.#waited(oldest), "queue-full");
     oldest.resolve(oldest.tries ? undefined : Promise.reject(error));
     return true;
@@ -326,20 +326,20 @@ export class ConcurrencyLimiter implements Counted {
     if (timeoutMs === Infinity) return;
     const { clock } = this.#options;
     waiter.timer = clock.wakeAt(clock.now() + timeoutMs, () => {
-      this.#dismiss(waiter);
+      this.#leave(waiter);
       this.#meter.expired(1, this.#waited(waiter));
       waiter.resolve(undefined);
     });
   }
 
   #cancel(waiter: LeaseWaiter, reason: unknown): void {
-    this.#dismiss(waiter);
+    this.#leave(waiter);
     this.#meter.left(1, this.#waited(waiter), reason);
     waiter.resolve(Promise.reject(reason));
   }
 
   /** Removes the timer and the signal of a waiter that has left the queue. */
-  #dismiss(waiter: LeaseWaiter): void {
+  #leave(waiter: LeaseWaiter): void {
     this.#line.remove(waiter);
     waiter.timer?.cancel();
     if (waiter.signal !== undefined) this.#signals.delete(waiter.signal, waiter);
@@ -349,7 +349,7 @@ export class ConcurrencyLimiter implements Counted {
     while (this.#isFree()) {
       const waiter = this.#line.shift();
       if (waiter === undefined) return;
-      this.#dismiss(waiter);
+      this.#leave(waiter);
       this.#meter.released(1, this.#waited(waiter));
       waiter.resolve(this.#lease());
     }

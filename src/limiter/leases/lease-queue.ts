@@ -50,7 +50,7 @@ export class LeaseQueue implements LeaseHost {
   readonly #link: LeaseLink;
   readonly #listener: GrantListener;
   readonly #processId = crypto.randomUUID();
-  readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#dismiss(claim, reason));
+  readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#reject(claim, reason));
   #limit: number;
   #active = 0;
   #waiting = 0;
@@ -157,7 +157,7 @@ export class LeaseQueue implements LeaseHost {
     const error = new LimiterClosedError(this.#options.name);
     for (const claim of this.keeper.claims.values()) {
       if (claim.state === "held") claim.lose(error);
-      else this.#dismiss(claim, error);
+      else this.#reject(claim, error);
     }
     this.#strategy.close();
     this.keeper.close();
@@ -168,7 +168,7 @@ export class LeaseQueue implements LeaseHost {
     this.stats.end();
   }
 
-  #dismiss(claim: Claim, reason: unknown): void {
+  #reject(claim: Claim, reason: unknown): void {
     void this.#leave(claim);
     this.#meter.left(1, claim.waited, reason);
     claim.reject(reason);

@@ -71,7 +71,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     const taken = this.#taken;
     if (this.#instant < Infinity) {
       // no caller waits for this request: if it fails, the permits are lost
-      if (this.#giveUp(reason)) this.#return(taken).catch(() => {});
+      if (this.#leave(reason)) this.#return(taken).catch(() => {});
     } else {
       this.gone = true;
       this.fail(reason);
@@ -113,7 +113,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   async cancel(): Promise<boolean> {
     const taken = this.#taken;
-    if (!this.#giveUp(new ReservationCancelledError(this.waitMs))) return false;
+    if (!this.#leave(new ReservationCancelledError(this.waitMs))) return false;
     await this.#return(taken);
     return true;
   }
@@ -138,7 +138,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   }
 
   /** Cancels the reservation. @returns false if it was already cancelled or due */
-  #giveUp(reason: unknown): boolean {
+  #leave(reason: unknown): boolean {
     if (!this.isPending) return false;
     this.#isCancelled = true;
     this.#taken = combine(this.#taken, this.#taken, () => 0);
