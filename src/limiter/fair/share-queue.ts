@@ -27,7 +27,8 @@
  * n × w × (s − v) permits and one request of each share, for n shares with waiters and their largest weight w.
  *
  * **The bound.** Let two shares i and j have waiters during the whole of an interval in which they are served
- * W_i and W_j permits. With their weights w and the largest requests l of each:
+ * W_i and W_j permits. (A cancelled request does not count: it leaves the order as if it had never been made.)
+ * With their weights w and the largest requests l of each:
  *
  *     | W_i / w_i − W_j / w_j |  ≤  l_i / w_i + l_j / w_j
  *
