@@ -27,7 +27,7 @@ import {
   checkText,
   show,
 } from "../ground/check.ts";
-import { chain, type Maybe } from "../ground/maybe.ts";
+import { chain, isThenable, type Maybe } from "../ground/maybe.ts";
 import { type Ask, Judge } from "../judge.ts";
 import type { GatewayRequest } from "../request.ts";
 import type { CountedRule, Verdict } from "../verdict.ts";
@@ -282,7 +282,10 @@ class LimitChecker implements Checker {
   ): void {
     request.onAnswered?.((status) => {
       const settle = async () => {
-        if (status !== undefined && !counts(status, request.raw)) await undo();
+        if (status === undefined) return;
+        const counted: unknown = counts(status, request.raw);
+        // a promise, which the types do not allow, must not reject without a handler
+        if (!(isThenable(counted) ? await counted : counted)) await undo();
       };
       settle().catch((error: unknown) => report?.(error, request));
     });

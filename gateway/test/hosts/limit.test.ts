@@ -350,9 +350,12 @@ test("an error of count, or of giving back, is reported and nothing else", async
   const asked = request("/", { onAnswered: (answered) => void answers.push(answered) });
   await limitRequests(limiter, { count }).check(asked, (error) => void heard.push(String(error)));
   await limitRequests(limiter, { count }).check(asked);
+  const late = { count: (() => Promise.reject(new Error("late"))) as never };
+  const { limiter: other } = keyed(window(2));
+  await limitRequests(other, late).check(asked, (error) => void heard.push(String(error)));
   for (const answer of answers) answer(200);
   await new Promise((resolve) => setImmediate(resolve));
-  assert.equal(heard, ["Error: tea"]);
+  assert.equal(heard, ["Error: tea", "Error: late"]);
 });
 
 test("wrong arguments are refused with what is allowed", () => {
