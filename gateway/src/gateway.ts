@@ -288,6 +288,7 @@ class RuledGateway implements Gateway {
         const [, kind = "", argument = ""] = /^([^:]*):(.+)$/s.exec(name) ?? [];
         const made = kinds.get(kind)?.(argument);
         if (made === undefined) return undefined;
+        checkFunction(`the result of actorKinds.${kind}`, made);
         const actor = guard(name, made);
         named.set(name, actor);
         return actor;
