@@ -6,7 +6,7 @@ import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions, show } from "./ground/check.ts";
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
-import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import {
@@ -154,7 +154,7 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
   ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
-    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    const policies = listPolicies(policyOf(permitsPerSecond, options));
     return new StoreRateLimiter(CREATE, ...open(store, name, policies, options));
   }
 
