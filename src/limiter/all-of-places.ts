@@ -2,18 +2,17 @@
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
-import { acquireAll, boundTo, type Entry, partsOf, shareOf } from "./all-of-wait.ts";
+import { acquireAll, type Entry, entriesOf, partsOf, shareOf } from "./all-of-wait.ts";
 import type { Limiter, ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 import {
   type BoundLimiter,
-  bindShare,
   type HeldPlace,
   inTime,
+  isSharedLimiter,
   type Look,
   type Part,
   type PlaceQueue,
   type PlacesMember,
-  type SharedLimiter,
 } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
@@ -191,7 +190,7 @@ export class AllOfWithPlaces implements Combination {
   #ratesOf(options: ShareOptions | undefined): readonly Entry<Limiter | BoundLimiter>[] {
     const { places, rates } = this[combined];
     const isFair = places.some(({ queue }) => queue.isFair);
-    return boundTo(rates, options, isFair);
+    return entriesOf(rates, options, isFair);
   }
 
   #parts(rates: readonly Entry<unknown>[]): readonly Part[] {
@@ -200,9 +199,7 @@ export class AllOfWithPlaces implements Combination {
   }
 
   get #hasFairRates(): boolean {
-    return this[combined].rates.some(({ limiter }) => {
-      return (limiter as Partial<SharedLimiter>)[bindShare]?.({}) !== undefined;
-    });
+    return this[combined].rates.some(({ limiter }) => isSharedLimiter(limiter));
   }
 
   #queues(): readonly PlaceQueue[] {
