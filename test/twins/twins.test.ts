@@ -414,7 +414,7 @@ function differenceOf(
 }
 
 function show({ inForce, answers }: StoreReply): string {
-  const told = answers.map(({ wait, receipts, slowest, quotas, deficit }) =>
+  const texts = answers.map(({ wait, receipts, slowest, quotas, deficit }) =>
     [
       wait,
       ...receipts,
@@ -422,7 +422,7 @@ function show({ inForce, answers }: StoreReply): string {
       ...(quotas.length > 0 ? [slowest, JSON.stringify(quotas)] : []),
     ].join(":"),
   );
-  return `${inForce} | ${told.join(" ")}`;
+  return `${inForce} | ${texts.join(" ")}`;
 }
 
 const twins = suite("twins", { timeoutMs: 120_000 });
