@@ -1,4 +1,5 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
+import { checkFunction } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
@@ -177,7 +178,7 @@ export class AllOfWithPlaces implements Combination {
   }
 
   async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
-    if (typeof fn !== "function") throw new TypeError("fn must be a function");
+    checkFunction("fn", fn);
     const lease = await this.acquire(options);
     try {
       return await fn(lease);
