@@ -142,10 +142,7 @@ test("a forwarded-for list: the trusted proxies decide which address counts", ()
     const { remoteAddress, actors } = entry as LogEntry;
     assert.equal([remoteAddress, actors.account], [address, account], `${proxies}: ${line}`);
   }
-  for (const line of [
-    `203.0.113.1, hidden - - ${rest}`,
-    `203.0.113.1 10.0.0.1 - - ${rest}`,
-  ]) {
+  for (const line of [`203.0.113.1, hidden - - ${rest}`, `203.0.113.1 10.0.0.1 - - ${rest}`]) {
     const unread = readLine(line, DEFAULT_FIELDS, 1);
     assert.match((unread as { message: string }).message, /found several addresses/, line);
   }
