@@ -174,8 +174,8 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     const before = await limiter.peek();
     const { signal } = new AbortController();
     const wrong: readonly [RegExp, () => unknown][] = [
-      [/options .*AbortSignal.*\{ signal \}/, () => limiter.acquire(1, signal as never)],
-      [/wait .*AbortSignal.*\{ signal \}/, () => limiter.tryAcquire(1, signal as never)],
+      [/options .*\{ signal \}.*AbortSignal/, () => limiter.acquire(1, signal as never)],
+      [/wait .*\{.*signal \}.*AbortSignal/, () => limiter.tryAcquire(1, signal as never)],
       [/options come second.*\{ signal \}/, () => limiter.acquire({ signal } as never)],
       [/options come second/, () => limiter.reserve({ timeoutMs: 5 })],
       [/timeoutMs/, () => limiter.tryAcquire({ timeoutMs: "5" } as never)],
