@@ -72,9 +72,8 @@ export class Prefetcher implements PermitSource {
   #cutAt = -Infinity;
   /** Callers that wait for the refill. */
   readonly #expecting = new Fifo<RemoteWaiter>();
-  /** Callers that wait for an answer of the store; `behind` are those sent after the refill. */
+  /** Callers that wait for an answer of the store. */
   readonly #asked = new Set<RemoteWaiter>();
-  #behind = new Set<RemoteWaiter>();
   #expiry: Timer | undefined;
   #forgetExit: (() => void) | undefined;
   #closed = false;
@@ -156,14 +155,14 @@ export class Prefetcher implements PermitSource {
 
   /** Whether an earlier caller still waits for its answer, so that its instant is not known. */
   get #isAwaited(): boolean {
-    return this.#asked.size + this.#behind.size + this.#expecting.size > 0;
+    return this.#asked.size + this.#expecting.size > 0;
   }
 
   #ask(caller: RemoteWaiter): void {
     const permits = permitsOf(caller.amount);
     this.#ready = 0;
     if (this.#expecting.size > 0 || !this.#serve(caller)) {
-      if (this.#isWorthAwaiting(permits)) this.#expecting.append(caller);
+      if (this.#mayServe(permits)) this.#expecting.append(caller);
       else this.#askStore(caller);
     }
     if (this.#size.fits(permits)) this.#fetchNext();
@@ -177,13 +176,11 @@ export class Prefetcher implements PermitSource {
   }
 
   #promise(permits: number, longest: number): Answer | undefined {
-    if (permits > this.#buffer.left || this.#asked.size + this.#behind.size > 0) return undefined;
+    if (permits > this.#buffer.left || this.#asked.size > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
-    const grant = new BufferGrant(wait);
     this.#ready = 0;
-    this.#buffer.draw(permits, grant.parts);
-    return grant;
+    return new BufferGrant(wait, this.#buffer.draw(permits));
   }
 
   #waitFor(permits: number): number {
@@ -194,22 +191,20 @@ export class Prefetcher implements PermitSource {
   }
 
   /** Returns whether the buffer may be able to serve the caller once all earlier ones have answers. */
-  #isWorthAwaiting(permits: number): boolean {
-    if (this.#expecting.size > 0) return true;
-    if (this.#refill === undefined) return this.#asked.size > 0 && permits <= this.#buffer.left;
-    return this.#behind.size === 0 && permits <= this.#buffer.left + this.#refill.permits;
+  #mayServe(permits: number): boolean {
+    const isLater = this.#expecting.size > 0 || this.#refill !== undefined;
+    return isLater || (this.#asked.size > 0 && permits <= this.#buffer.left);
   }
 
-  /** Sends the caller's request to the store, behind the refill under way. No later caller overtakes it. */
+  /** Sends the caller's request to the store. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
-    (this.#refill === undefined ? this.#asked : this.#behind).add(caller);
+    this.#asked.add(caller);
     caller.onAnswered = () => this.#answered(caller);
     if (error === undefined) this.#link.send(caller);
     else this.#link.refuse(caller, error);
   }
 
   #answered(caller: RemoteWaiter): void {
-    this.#behind.delete(caller);
     if (!this.#asked.delete(caller) || this.#asked.size > 0 || this.#expecting.size === 0) return;
     this.#serveExpecting();
     this.#fetchNext();
@@ -282,11 +277,7 @@ export class Prefetcher implements PermitSource {
     this.#refill = undefined;
     if (refill.cut) this.#cutAt = refill.reach;
     this.#ready = 0;
-    // expecting callers asked before those that were sent to the store behind the refill
-    const behind = this.#behind;
-    this.#behind = new Set();
     this.#serveExpecting();
-    for (const caller of behind) this.#asked.add(caller);
     this.#fetchNext();
     this.#arm();
   }

@@ -507,10 +507,7 @@ bounds("a large request made during a refill is not overtaken by later callers",
   const delivered = store.deliver();
   store.held = true;
   await delivered;
-  assert.is(
-    store.sent(),
-    "reserve 20 within Infinity x1, reserve 1 within Infinity x1, reserve 2 within Infinity x1",
-  );
+  assert.is(store.sent(), "reserve 20 within Infinity x1");
   void limiter.acquire().then(() => order.push("late"));
   await turn();
   assert.equal(order, []);
