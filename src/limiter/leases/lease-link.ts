@@ -7,8 +7,8 @@ import type {
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
+import type { PendingRequest, Strategy } from "../remote/store-link.ts";
 import { StoreLink } from "../remote/store-link.ts";
-import type { PendingRequest, Strategy } from "../remote/strategy.ts";
 
 export interface LeaseAnswer {
   readonly standing: TicketState;

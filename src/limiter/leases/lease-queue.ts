@@ -12,9 +12,9 @@ import {
 } from "../../ground/errors.ts";
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
 import type { Meter } from "../meter.ts";
-import { counterOf, instancesOf } from "../remote/instances.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
 import type { RemoteOptions } from "../remote/remote-options.ts";
+import { counterOf, instancesOf } from "../remote/remote-options.ts";
 import { GrantListener } from "./grant-listener.ts";
 import { whenUnavailable } from "./lease-fallback.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";

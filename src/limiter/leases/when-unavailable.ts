@@ -1,5 +1,5 @@
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import { Strategy } from "../remote/strategy.ts";
+import { Strategy } from "../remote/store-link.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
 import type { Claim } from "./remote-lease.ts";

@@ -11,8 +11,8 @@ import {
   type StoreReply,
   type StoreRequest,
 } from "../../stores/store.ts";
-import type { Parts } from "./parts.ts";
 import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
 import { StoreLink } from "./store-link.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 

@@ -30,7 +30,6 @@ import type { Timer } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
-import type { Parts } from "./parts.ts";
 import {
   answerOf,
   BufferGrant,
@@ -43,6 +42,7 @@ import {
 import type { PermitLink, PermitSource } from "./permit-link.ts";
 import { isGranted, type PermitRequest, reserving } from "./permit-request.ts";
 import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
+import type { Parts } from "./remote-options.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 
 /** Chunks that are fetched together. */

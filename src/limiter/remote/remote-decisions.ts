@@ -4,8 +4,8 @@ import type { Amount } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
 import { decision } from "../decision.ts";
 import type { Decision } from "../limiter-api.ts";
-import type { Parts } from "./parts.ts";
 import type { CallOptions } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
 import type { RemoteQueue } from "./remote-queue.ts";
 
 /** Prefetched permits decide where possible; quotas always come from the store. */

@@ -30,20 +30,18 @@ import {
   refuseShares,
   shareIn,
 } from "../options.ts";
-import { AT_ONCE } from "../queueing-limiter.ts";
-import { ACQUIRED, Caller, TRIED } from "./caller.ts";
 import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";
-import { counterOf } from "./instances.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
-import type { Parts } from "./parts.ts";
 import { decisionCall } from "./remote-decisions.ts";
-import { type RemoteOptions, refuseStrict } from "./remote-options.ts";
+import type { Parts } from "./remote-options.ts";
+import { counterOf, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import type { Wanted } from "./remote-waiter.ts";
+import { Caller, type Wanted } from "./remote-waiter.ts";
 import { WaitLine } from "./wait-line.ts";
 
+const AT_ONCE = Promise.resolve(0);
 const GRANTED = Promise.resolve(true);
 
 export class RemoteLimiter implements Face, Counted, AsyncDisposable {
@@ -71,7 +69,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const wanted = this.#wanted(permits, Infinity, checkSignalOptions(options));
-      this.#queue.send(new Caller(this.#queue, wanted, ACQUIRED, resolve));
+      this.#queue.send(new Caller(this.#queue, wanted, false, resolve));
     });
   }
 
@@ -89,7 +87,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
       const { micros, signal } = checkTryOptions(wait);
       refuseShares(shareIn(wait));
       const wanted = this.#wanted(permits, micros, signal);
-      this.#queue.send(new Caller(this.#queue, wanted, TRIED, resolve));
+      this.#queue.send(new Caller(this.#queue, wanted, true, resolve));
     });
   }
 

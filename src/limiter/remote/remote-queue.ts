@@ -9,8 +9,6 @@ import { LinkedList } from "../../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
 import { mostWaiting } from "../options.ts";
-import type { Caller } from "./caller.ts";
-import type { Parts } from "./parts.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
   type CallOptions,
@@ -20,9 +18,10 @@ import {
   StoreCall,
 } from "./permit-request.ts";
 import { Prefetcher } from "./prefetcher.ts";
-import type { RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
-import type { HereHost } from "./when-unavailable/answer-here.ts";
+import type { Parts } from "./remote-options.ts";
+import type { Caller, RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
+import type { HereHost } from "./when-unavailable/local.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
 type Reserved = Parameters<WaiterHost["reserved"]>[0];
@@ -98,7 +97,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
    */
   #retime(): void {
     // the line holds nothing but callers
-    const callers = this.parts.line.clear() as readonly Caller<unknown>[];
+    const callers = this.parts.line.clear() as readonly Caller[];
     for (const caller of callers) caller.returnPromised();
     this.prefetcher?.release();
     for (const caller of callers) if (!caller.gone) this.send(caller);

@@ -12,7 +12,7 @@ export interface Promised {
 export interface Sleeper {
   /** When the caller wakes: at its promised instant, but never before the caller in front. */
   due: number;
-  promised: Promised;
+  promised: Promised | undefined;
   /** How many permits the caller waits for. */
   readonly size: number;
   /** The caller has left and does not want its permits. */
@@ -81,7 +81,7 @@ export class WaitLine {
   add(sleeper: Sleeper, latest = Infinity): void {
     this.#permits += sleeper.size;
     if (this.#sleepers.size === 0) this.#lastDue = 0;
-    const { instant } = sleeper.promised;
+    const { instant } = sleeper.promised as Promised;
     const due = Math.max(this.#lastDue, instant);
     if (due > latest) {
       this.#addAside(sleeper);
@@ -97,7 +97,7 @@ export class WaitLine {
 
   /** Adds a caller beside the line: its promised instant is in time, but its place in the line is not. */
   #addAside(sleeper: Sleeper): void {
-    sleeper.due = sleeper.promised.instant;
+    sleeper.due = (sleeper.promised as Promised).instant;
     const timer = this.alarm(sleeper.due, () => {
       this.#aside.delete(sleeper);
       this.#permits -= sleeper.size;
@@ -143,15 +143,15 @@ export class WaitLine {
 
   /** Redistributes the promised permits of neighbours, the earliest first, to those that still wait. */
   #deal(rank: readonly Sleeper[]): void {
-    const promised = rank.map((sleeper) => sleeper.promised);
+    const promised = rank.map((sleeper) => sleeper.promised as Promised);
     promised.sort((a, b) => a.instant - b.instant);
     const stay = rank.filter((sleeper) => !sleeper.gone);
     const gone = rank.filter((sleeper) => sleeper.gone);
     for (const [i, sleeper] of [...stay, ...gone].entries()) {
-      sleeper.promised = promised[i] as Promised;
+      sleeper.promised = promised[i];
     }
     for (const sleeper of stay) {
-      this.#lastDue = Math.max(this.#lastDue, sleeper.promised.instant);
+      this.#lastDue = Math.max(this.#lastDue, (sleeper.promised as Promised).instant);
       sleeper.due = this.#lastDue;
     }
     for (const sleeper of gone) {

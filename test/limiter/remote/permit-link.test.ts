@@ -5,13 +5,13 @@ import type { Amount } from "../../../src/ground/permits.ts";
 import { smoothBursty } from "../../../src/index.ts";
 import { InForce } from "../../../src/limiter/remote/in-force.ts";
 import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
-import type { Parts } from "../../../src/limiter/remote/parts.ts";
 import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
 import {
   type PermitRequest,
   reserving,
   StoreCall,
 } from "../../../src/limiter/remote/permit-request.ts";
+import type { Parts } from "../../../src/limiter/remote/remote-options.ts";
 import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
 import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";

@@ -1,7 +1,7 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { PermitRequest } from "../permit-request.ts";
-import { Strategy } from "../strategy.ts";
+import { Strategy } from "../store-link.ts";
 
 /**
  * Fails requests while the store is away. Requests that return permits are kept until it is back: no
