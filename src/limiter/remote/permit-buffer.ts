@@ -1,6 +1,6 @@
 import type { Amount } from "../../ground/permits.ts";
 import type { PolicyList } from "../../stores/policies.ts";
-import { type Answer, REFUSED } from "../../stores/store.ts";
+import type { Answer } from "../../stores/store.ts";
 
 /** Permits that the store granted together, for one instant. */
 export interface Chunk {
@@ -32,9 +32,6 @@ export class BufferGrant implements Answer {
     this.parts = parts;
   }
 }
-
-/** The answer to a request that would have to wait too long. */
-export const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], deficit: [] };
 
 /** Permits that the store granted before a caller asked for them, ordered by instant. */
 export class PermitBuffer {

@@ -1,7 +1,7 @@
 /** Requests to a store of permits: their kinds, their outcomes, and how they are packed into a batch. */
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { type Amount, sameAmount } from "../../ground/permits.ts";
-import type { Answer, StoreRequest } from "../../stores/store.ts";
+import { type Answer, AT_ONCE, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Decision } from "../limiter-api.ts";
 import type { PendingRequest } from "./store-link.ts";
 
@@ -60,7 +60,10 @@ export interface Here {
   pause(micros: number): void;
 }
 
-export function isGranted({ wait }: Answer): boolean {
+/** The answer to a request that would have to wait too long. */
+export const NO: Answer = { ...AT_ONCE, wait: REFUSED };
+
+export function isGranted({ wait }: Pick<Answer, "wait">): boolean {
   return wait >= 0 && wait < Infinity;
 }
 
@@ -72,8 +75,6 @@ export interface CallOptions<T> {
   /** Default: true. */
   readonly isRepeatable?: boolean;
   readonly promisedUntil?: number;
-  /** Returns the result of a request that returns permits, if it is kept until the store is back. */
-  readonly whenKept?: () => T;
   readonly returnToStore?: (answer: Answer) => void;
   readonly here?: (here: Here, isSent: boolean) => T;
   /** Called with the error if the call fails. */
@@ -118,9 +119,9 @@ export class StoreCall<T> implements PermitRequest {
     this.#reject(error);
   }
 
+  /** No caller waits for a request that returns permits. */
   delayed(): void {
-    const { whenKept } = this.#options;
-    if (whenKept !== undefined) this.#settle(whenKept);
+    if (this.promisedUntil !== undefined) this.answer(AT_ONCE);
   }
 
   returnToStore(answer: Answer): void {

@@ -34,13 +34,12 @@ import {
   answerOf,
   BufferGrant,
   type Chunk,
-  NO,
   type Part,
   PermitBuffer,
   permitsOf,
 } from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
-import { isGranted, type PermitRequest, reserving } from "./permit-request.ts";
+import { isGranted, NO, type PermitRequest, reserving } from "./permit-request.ts";
 import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
@@ -72,8 +71,8 @@ export class Prefetcher implements PermitSource {
   #cutAt = -Infinity;
   /** Callers that wait for the refill. */
   readonly #expecting = new Fifo<RemoteWaiter>();
-  /** Callers that wait for an answer of the store. */
-  readonly #asked = new Set<RemoteWaiter>();
+  /** How many callers wait for an answer of the store. */
+  #asked = 0;
   #expiry: Timer | undefined;
   #forgetExit: (() => void) | undefined;
   #closed = false;
@@ -155,7 +154,7 @@ export class Prefetcher implements PermitSource {
 
   /** Whether an earlier caller still waits for its answer, so that its instant is not known. */
   get #isAwaited(): boolean {
-    return this.#asked.size + this.#expecting.size > 0;
+    return this.#asked + this.#expecting.size > 0;
   }
 
   #ask(caller: RemoteWaiter): void {
@@ -176,7 +175,7 @@ export class Prefetcher implements PermitSource {
   }
 
   #promise(permits: number, longest: number): Answer | undefined {
-    if (permits > this.#buffer.left || this.#asked.size > 0) return undefined;
+    if (permits > this.#buffer.left || this.#asked > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
     this.#ready = 0;
@@ -193,21 +192,20 @@ export class Prefetcher implements PermitSource {
   /** Returns whether the buffer may be able to serve the caller once all earlier ones have answers. */
   #mayServe(permits: number): boolean {
     const isLater = this.#expecting.size > 0 || this.#refill !== undefined;
-    return isLater || (this.#asked.size > 0 && permits <= this.#buffer.left);
+    return isLater || (this.#asked > 0 && permits <= this.#buffer.left);
   }
 
   /** Sends the caller's request to the store. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
-    this.#asked.add(caller);
-    caller.onAnswered = () => this.#answered(caller);
+    this.#asked += 1;
+    caller.onAnswered = () => {
+      this.#asked -= 1;
+      if (this.#asked > 0 || this.#expecting.size === 0) return;
+      this.#serveExpecting();
+      this.#fetchNext();
+    };
     if (error === undefined) this.#link.send(caller);
     else this.#link.refuse(caller, error);
-  }
-
-  #answered(caller: RemoteWaiter): void {
-    if (!this.#asked.delete(caller) || this.#asked.size > 0 || this.#expecting.size === 0) return;
-    this.#serveExpecting();
-    this.#fetchNext();
   }
 
   /** Serves callers that wait for a refill, in order, up to the first that still has to wait. */
