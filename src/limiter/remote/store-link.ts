@@ -21,7 +21,7 @@ import type { OutageStats } from "./outage-stats.ts";
 export interface PendingRequest<Answer> extends Batchable {
   answer(answer: Answer, sentAt: number): void;
   fail(error: unknown): void;
-  /** Returns the granted permits: the caller has left before the reply. */
+  /** Returns what the store has granted: the caller has left, or the request has failed, before the reply. */
   returnToStore?(answer: Answer): void;
 }
 
@@ -29,7 +29,7 @@ export interface PendingRequest<Answer> extends Batchable {
  * Handles requests while the store is away: a subclass for each value of `whenUnavailable`. This class
  * fails them.
  */
-export abstract class Strategy<Request extends PendingRequest<Answer>, Answer> {
+export class Strategy<Request extends PendingRequest<Answer>, Answer> {
   /** Whether an error reply means that the store is away; a time-out always does. */
   readonly awayOnError: boolean = false;
   /** Whether the store counts as away when the client reports that it has no connection. */
@@ -68,7 +68,9 @@ export abstract class Strategy<Request extends PendingRequest<Answer>, Answer> {
   }
 
   /** Handles the late reply to a request that has failed. */
-  abstract late(request: Request, answer: Answer, sentAt: number): void;
+  late(request: Request, answer: Answer, _sentAt: number): void {
+    request.returnToStore?.(answer);
+  }
 
   /** Called when an outage begins. */
   lost(): void {}

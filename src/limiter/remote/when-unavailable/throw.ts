@@ -28,10 +28,6 @@ export class ThrowWhenUnavailable extends Strategy<PermitRequest, Answer> {
     }
   }
 
-  override late(request: PermitRequest, answer: Answer, _sentAt: number): void {
-    request.returnToStore(answer);
-  }
-
   override abandon(): Iterable<PermitRequest> {
     return this.#kept.splice(0);
   }
