@@ -228,7 +228,7 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
 
   /** Handles a lease granted by the store; gives it back if the fallback's share is used up. */
   #letIn(claim: Claim): void {
-    if (this.#strategy.hasPlace) {
+    if (this.active < (this.#strategy.places ?? Infinity)) {
       this.#granted(claim);
     } else {
       void this.keeper.giveBack(claim.id);

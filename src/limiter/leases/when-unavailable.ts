@@ -48,14 +48,12 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
 
   // -- for the queue --
 
-  /** How many leases this process may hold by itself; undefined: the store decides. */
+  /**
+   * How many leases this process may hold, while the store does not count those granted here; undefined:
+   * the store decides.
+   */
   get places(): number | undefined {
     return undefined;
-  }
-
-  /** Whether a lease granted by the store may be used: the store does not count the leases granted here. */
-  get hasPlace(): boolean {
-    return true;
   }
 
   /** Whether callers wait in this process, though the store may answer again. */
@@ -239,10 +237,6 @@ class AllowWhenUnavailable extends KeepsCallers {
 
   override get places(): number | undefined {
     return this.isActive ? this.share : undefined;
-  }
-
-  override get hasPlace(): boolean {
-    return !this.isActive || this.host.active < this.share;
   }
 
   override lost(): void {

@@ -75,13 +75,9 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
-    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
-    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    return this.#tryWithin(permits, 0);
-  }
-
-  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+  tryAcquire(first: Permits | TryOptions = 1, second?: number | TryOptions): Promise<boolean> {
+    const isLone = second === undefined && isTryOptions(first);
+    const [permits, wait = 0] = isLone ? [1, first] : [first as Permits, second];
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
@@ -116,9 +112,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    checkShareOptions(options);
-    refuseShares(options);
-    const amount = this.#parts.policyState.amount(permits);
+    const amount = this.#amount(permits, options);
     const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
     else this.#parts.meter.refused(amount, "too-long", () => decided);
@@ -126,10 +120,13 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#queue.call(decisionCall("peek", this.#amount(permits, options), this.#queue));
+  }
+
+  #amount(permits: Permits, options: ShareOptions | undefined): Amount {
     checkShareOptions(options);
     refuseShares(options);
-    const amount = this.#parts.policyState.amount(permits);
-    return this.#queue.call(decisionCall("peek", amount, this.#queue));
+    return this.#parts.policyState.amount(permits);
   }
 
   async charge(permits: Permits): Promise<void> {
