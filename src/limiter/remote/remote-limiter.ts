@@ -33,7 +33,6 @@ import {
 import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
-import { decisionCall } from "./remote-decisions.ts";
 import type { Parts } from "./remote-options.ts";
 import { counterOf, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
@@ -113,14 +112,14 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     const amount = this.#amount(permits, options);
-    const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
+    const decided = await this.#queue.decide("decide", amount);
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
     else this.#parts.meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 
   async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    return this.#queue.call(decisionCall("peek", this.#amount(permits, options), this.#queue));
+    return this.#queue.decide("peek", this.#amount(permits, options));
   }
 
   #amount(permits: Permits, options: ShareOptions | undefined): Amount {

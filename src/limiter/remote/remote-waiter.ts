@@ -9,7 +9,7 @@
  * While the store is away the fallback in this process may answer instead. A caller that still waits there
  * when the store is back is sent again.
  */
-import { LONGEST_TIMEOUT_MS, toMillis } from "../../ground/clock.ts";
+import { LONGEST_TIMEOUT_MS, type Timer, toMillis } from "../../ground/clock.ts";
 import type { RefusedMessage } from "../../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Linked } from "../../ground/linked-list.ts";
@@ -170,6 +170,7 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<Rem
 /** A caller of `acquire` or `tryAcquire`, which sleeps in the line until its permits can be used. */
 export class Caller extends RemoteWaiter implements Sleeper {
   due = 0;
+  alarm: Timer | undefined;
   /**
    * Whether it calls `tryAcquire`: a rejection is then no error, and the longest wait covers the wait for
    * the store, too.

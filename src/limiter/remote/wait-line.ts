@@ -17,6 +17,8 @@ export interface Sleeper {
   readonly size: number;
   /** The caller has left and does not want its permits. */
   readonly gone: boolean;
+  /** Its own timer, if it waits beside the line. */
+  alarm?: Timer | undefined;
   wake(now: number): void;
   /** Returns whether the two callers could exchange their promised permits. */
   isLike(other: Sleeper): boolean;
@@ -43,7 +45,6 @@ export class WaitLine {
   readonly #sendsTime: boolean;
   /** In the order of their instants. */
   readonly #sleepers = new Fifo<Sleeper>();
-  readonly #aside = new Map<Sleeper, Timer>();
   #lastDue = 0;
   #heldUntil = 0;
   #timer: Timer | undefined;
@@ -84,7 +85,7 @@ export class WaitLine {
     const { instant } = sleeper.promised as Promised;
     const due = Math.max(this.#lastDue, instant);
     if (due > latest) {
-      this.#addAside(sleeper);
+      this.#addAside(sleeper, instant);
       return;
     }
     // permits that came back gave it an earlier instant: the first caller in the line gets that one
@@ -96,25 +97,21 @@ export class WaitLine {
   }
 
   /** Adds a caller beside the line: its promised instant is in time, but its place in the line is not. */
-  #addAside(sleeper: Sleeper): void {
-    sleeper.due = (sleeper.promised as Promised).instant;
-    const timer = this.alarm(sleeper.due, () => {
-      this.#aside.delete(sleeper);
+  #addAside(sleeper: Sleeper, due: number): void {
+    sleeper.due = due;
+    sleeper.alarm = this.alarm(due, () => {
       this.#permits -= sleeper.size;
       sleeper.wake(this.now());
     });
-    this.#aside.set(sleeper, timer);
   }
 
   /** Removes a caller that is gone: its permits go to callers behind it, or return to the store. */
   leave(sleeper: Sleeper): void {
     this.#permits -= sleeper.size;
-    const alarm = this.#aside.get(sleeper);
-    if (alarm === undefined) {
+    if (sleeper.alarm === undefined) {
       this.#closeRanksSoon();
     } else {
-      alarm.cancel();
-      this.#aside.delete(sleeper);
+      sleeper.alarm.cancel();
       sleeper.returnPromised();
     }
   }

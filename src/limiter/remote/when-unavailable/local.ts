@@ -28,6 +28,7 @@ const EVERY_MS = 50;
 
 /** The part of the queue that the strategies "local" and "allow" use. */
 export interface HereHost extends Room {
+  readonly isAway: boolean;
   send(request: PermitRequest): void;
   /** Pauses the limiter on the store, and callers with permits promised by the store. */
   pause(micros: number): void;
@@ -41,7 +42,6 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements Share 
   protected readonly host: HereHost;
   readonly #gate = new MacrotaskGate();
   #fallback: LocalFallback | undefined;
-  #isAway = false;
 
   constructor(parts: Parts, host: HereHost) {
     super();
@@ -96,12 +96,8 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements Share 
   #runLater(request: PermitRequest): void {
     if (request.gone) return;
     // the store may be back by now
-    if (this.#isAway) request.runHere?.(this.#here, false);
+    if (this.host.isAway) request.runHere?.(this.#here, false);
     else this.host.send(request);
-  }
-
-  override lost(): void {
-    this.#isAway = true;
   }
 
   override late(request: PermitRequest, answer: Answer, sentAt: number): void {
@@ -111,7 +107,6 @@ export class AllowWhenUnavailable extends ThrowWhenUnavailable implements Share 
 
   /** Charges the permits used in the outage to the store, and sends the requests of waiting callers. */
   override recovered(send: (request: PermitRequest) => void): void {
-    this.#isAway = false;
     super.recovered(send);
     const settlement = this.#fallback?.retire();
     this.#fallback = undefined;
