@@ -75,10 +75,6 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
     return performance.now();
   }
 
-  override prepare(requests: readonly LeaseCall[]): readonly LeaseCall[] {
-    return requests;
-  }
-
   override run(requests: readonly LeaseCall[], sentAt: number): Promise<readonly LeaseAnswer[]> {
     return this.#run(requests).then((reply) => {
       this.#options.processes?.used();

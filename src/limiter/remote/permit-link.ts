@@ -12,8 +12,7 @@ import {
 } from "../../stores/store.ts";
 import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
-import { StoreLink } from "./store-link.ts";
-import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
+import { StoreLink, type Strategy } from "./store-link.ts";
 
 /** The source of permits: the store, or a prefetcher in front of it. */
 export interface PermitSource {
@@ -30,19 +29,17 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #store: Store;
   readonly #key: string;
   readonly #parts: Parts;
-  readonly #strategy: ThrowWhenUnavailable;
   readonly #declared: string;
   /** Numbers the batches. */
   readonly #batchCounter: BatchCounter;
 
-  constructor(store: Store, key: string, parts: Parts, strategy: ThrowWhenUnavailable) {
+  constructor(store: Store, key: string, parts: Parts, strategy: Strategy<PermitRequest, Answer>) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
     const isOrdered = store.isOrdered === true && parts.prefetch === undefined;
     super(store, key, parts, strategy, { mostRequests: 4096, isOrdered });
     this.#store = store;
     this.#key = key;
     this.#parts = parts;
-    this.#strategy = strategy;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
     this.#batchCounter = parts.batchCounter ?? new BatchCounter();
   }
@@ -52,8 +49,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
-    const last = this.#strategy.piggyback();
-    return inOrder(last === undefined ? requests : [...requests, last]);
+    return inOrder(super.prepare(requests));
   }
 
   /** An answer is undefined where the store has run the request but its reply is lost. */

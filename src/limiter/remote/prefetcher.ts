@@ -282,7 +282,6 @@ export class Prefetcher implements PermitSource {
 
   /** The refill has failed or is delayed: callers that wait for it fail with it, or ask the store. */
   #lose(refill: Refill, error?: unknown): void {
-    if (refill.gone) return;
     refill.gone = true;
     this.#refill = undefined;
     this.#cutAt = refill.reach;

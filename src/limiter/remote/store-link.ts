@@ -72,6 +72,11 @@ export class Strategy<Request extends PendingRequest<Answer>, Answer> {
     request.returnToStore?.(answer);
   }
 
+  /** Returns a request to add to the batch that is about to be sent, if any. */
+  piggyback(): Request | undefined {
+    return undefined;
+  }
+
   /** Called when an outage begins. */
   lost(): void {}
 
@@ -122,7 +127,6 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   abstract now(): number;
-  abstract prepare(requests: readonly Request[]): readonly Request[];
   abstract run(
     requests: readonly Request[],
     sentAt: number,
@@ -238,6 +242,11 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   // -- for the batcher --
+
+  prepare(requests: readonly Request[]): readonly Request[] {
+    const last = this.#strategy.piggyback();
+    return last === undefined ? requests : [...requests, last];
+  }
 
   answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
     let lost: Request[] | undefined;

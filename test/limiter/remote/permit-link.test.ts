@@ -239,6 +239,16 @@ sharing("calls of one turn share a batch, and each gets its own reply", async ()
   assert.equal((await charged).wait, 5);
 });
 
+sharing("a reply with too few answers fails all requests of its batch", async () => {
+  const { store, ask } = make();
+  const calls = many(3);
+  ask(...calls);
+  await microtasks();
+  store.last.reply([]);
+  await microtasks();
+  assert.ok(calls.every(({ failures }) => failures.length === 1));
+});
+
 sharing("neighbours become one request where they ask the same of each policy", async () => {
   const { store, ask } = make();
   const amounts: Amount[] = [

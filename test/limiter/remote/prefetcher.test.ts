@@ -630,6 +630,22 @@ away("callers that wait for a failed refill reject, and prefetched permits are u
   assert.is(timers.countTimers(), 0);
 });
 
+away("local: permits that a cut refill was refused do not count as taken", async () => {
+  const leaky = leakyBucket({ permitsPerSecond: 100, capacity: 5 });
+  const options = { whenUnavailable: "local", instances: () => 1 } as const;
+  const { clock, store, limiter } = open(leaky, 50, options);
+  await limiter.acquire();
+  await turn();
+  assert.match(store.sent(), /x49, deficit$|x50, deficit$/);
+  await clock.advance(1000);
+  store.away = new Error("gone");
+  assert.is(await limiter.tryAcquire(5), true, "prefetched");
+  assert.is(await limiter.tryAcquire(), true, "the share is full again");
+  const closed = limiter.close();
+  await timers.tickAsync(1000);
+  await closed;
+});
+
 away("no reply: callers fail in time, and a late refill is given back", async () => {
   const { store, limiter, other } = open(unsaving(10), 4, { timeoutMs: 300 });
   await limiter.acquire(5);

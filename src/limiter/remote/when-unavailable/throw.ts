@@ -32,11 +32,6 @@ export class ThrowWhenUnavailable extends Strategy<PermitRequest, Answer> {
     return this.#kept.splice(0);
   }
 
-  /** Returns a request to add to the batch that is about to be sent, if any. */
-  piggyback(): PermitRequest | undefined {
-    return undefined;
-  }
-
   /** Called when the last known state of the store is outdated. */
   outdated(): void {}
 }
