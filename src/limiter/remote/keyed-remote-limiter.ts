@@ -1,7 +1,7 @@
 import { BatchCounter } from "../../stores/batch-id.ts";
 import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
-import { checkKey } from "./shared-options.ts";
+import { checkKey } from "./remote-options.ts";
 
 /** The constructor arguments of a limiter on a store. */
 export type Opened = ConstructorParameters<typeof RemoteLimiter>;
