@@ -1,6 +1,6 @@
 /** Counts the results of a replay, and creates the report. */
 import { createHmac } from "node:crypto";
-import type { Outcome, Rule, Verdict } from "../../index.ts";
+import type { Outcome, RequestRule, Verdict } from "../../index.ts";
 import type { ActorReport, Report, RuleReport } from "./report.ts";
 import { type Part, TimeSeries } from "./time-series.ts";
 import { TopActors } from "./top-actors.ts";
@@ -26,7 +26,7 @@ class Notes {
 }
 
 class RuleTally {
-  readonly rule: Rule;
+  readonly rule: RequestRule;
   requests = 0;
   passed = 0;
   waited = 0;
@@ -39,7 +39,7 @@ class RuleTally {
   readonly #peak: WindowPeak;
   readonly #actors: TopActors<Notes>;
 
-  constructor(rule: Rule) {
+  constructor(rule: RequestRule) {
     this.rule = rule;
     this.#peak = new WindowPeak(rule.periodMs);
     this.#actors = new TopActors(() => new Notes(rule.periodMs));
@@ -108,7 +108,7 @@ export class Tally {
   #firstMs = Infinity;
   #lastMs = -Infinity;
 
-  constructor(rules: readonly Rule[]) {
+  constructor(rules: readonly RequestRule[]) {
     this.#rules = new Map(rules.map((rule) => [rule.name, new RuleTally(rule)]));
   }
 
