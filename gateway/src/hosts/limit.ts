@@ -12,7 +12,7 @@ import {
 } from "smooth-limiter";
 import { type AddressActor, fromAddress } from "../actors/address.ts";
 import { type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
-import { keyOf, markedKey } from "../actors/key.ts";
+import { localKey } from "../actors/key.ts";
 import { warn } from "../actors/warn.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { requests } from "../answers/fields.ts";
@@ -251,8 +251,7 @@ class LimitChecker implements Checker {
 
   #keyFor(value: string | undefined, request: GatewayRequest): string {
     if (this.#key === undefined) return "";
-    if (value) return keyOf(markedKey(value, true), "local");
-    return markedKey(this.#address(request) ?? "", false);
+    return localKey(value, this.#address, request);
   }
 
   #conclude(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {

@@ -4,7 +4,8 @@ import { type Answer, failure } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
-import { NodeGatewayRequest, type NodeRequest } from "./node.ts";
+import { NodeGatewayRequest } from "./node.ts";
+import type { NodeRequest } from "./node-messages.ts";
 
 /** The members of a `net.Socket` that are used here. */
 export interface UpgradeSocket {
