@@ -33,9 +33,9 @@ export interface Verdict<R extends CountedRule = RefusingRule> {
   /**
    * One for each rule that applies and can refuse: those for connections, then those for requests per
    * time, those of the outermost URL first; empty if no such rule applies. If a rule for connections
-   * refuses, the rules after it are neither asked nor listed. If rules in this process refuse, those
-   * on Redis are neither asked nor listed. If a rule refuses whatever was used (`rpu: 0`, a block, a
-   * cost that never passes), only such rules are listed.
+   * refuses, the rules after it are neither asked nor listed. If a rule in this process refuses while
+   * Redis cannot be reached, the rules on Redis are not listed. If a rule refuses whatever was used
+   * (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
    */
   readonly outcomes: readonly Outcome<R>[];
   /**

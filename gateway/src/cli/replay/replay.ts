@@ -5,6 +5,7 @@ import { some } from "../words.ts";
 import { htmlReport } from "./html.ts";
 import { InOrder } from "./in-order.ts";
 import { readLines } from "./lines.ts";
+import { seemsForwarded } from "./log-client.ts";
 import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
 import { zoneMinutesOf } from "./log-time.ts";
 import { Progress } from "./progress.ts";
@@ -24,6 +25,8 @@ export interface ReplayOptions {
   /** Whether lines of one whole second are spread over it. */
   readonly spread: boolean;
   readonly fields: Fields;
+  /** How many of the application's own proxies have appended to forwarded-for lists. */
+  readonly trustedProxies: number;
   /** Names of functions of the application that compute costs. */
   readonly cost: readonly string[];
   readonly hash?: string;
@@ -31,6 +34,11 @@ export interface ReplayOptions {
 }
 
 const TOO_LONG: Unread = { column: 1, message: "found a line that is too long for a log" };
+
+/** How many lines are searched for forwarded-for lists that do not count. */
+const LOOKED_AT = 1000;
+const IGNORED_LIST =
+  "this line seems to have a forwarded-for list, but the address of the connection counts; if that is a proxy of yours, add --trusted-proxies 1";
 
 /** How many unreadable lines are reported one by one. */
 const NAMED = 5;
@@ -89,7 +97,7 @@ interface Ruled {
 async function playLog(
   { rulesPath, rules, actors }: Ruled,
   logPath: string,
-  { holdMs, spread, fields, top, hash, progress }: ReplayOptions,
+  { holdMs, spread, fields, trustedProxies, top, hash, progress }: ReplayOptions,
   io: Io,
 ): Promise<Replayed> {
   const order = new InOrder(holdMs, spread);
@@ -98,6 +106,7 @@ async function playLog(
   let lines = 0;
   let unread = 0;
   let zoneMinutes: number | undefined;
+  let mayIgnoreList = trustedProxies === 0;
   const play = async (entries: Iterable<[number, LogEntry]>) => {
     for (const [atMs, entry] of entries) {
       simulation ??= await Simulation.open(rules, actors, atMs);
@@ -114,10 +123,14 @@ async function playLog(
       for (const line of batch) {
         lines += 1;
         if (line?.trim() === "") continue;
-        const entry = line === undefined ? TOO_LONG : readLine(line, fields);
+        const entry = line === undefined ? TOO_LONG : readLine(line, fields, trustedProxies);
         if (entry instanceof LogEntry) {
           zoneMinutes ??= zoneMinutesOf(line ?? "");
           order.add(entry);
+          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line ?? "")) {
+            mayIgnoreList = false;
+            bar.note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, io.stderr);
+          }
           continue;
         }
         unread += 1;

@@ -66,12 +66,12 @@ export class Simulation {
     const answer = this.#gateway.check(entry);
     if (answer instanceof Promise) {
       answer.then(
-        (verdict) => tally.add(verdict, cameMs),
+        (verdict) => tally.add(verdict, cameMs, entry.actors),
         (error: unknown) => {
           this.#fault ??= error;
         },
       );
-    } else tally.add(answer, cameMs);
+    } else tally.add(answer, cameMs, entry.actors);
   }
 
   /** Lets all waiting requests pass. */
