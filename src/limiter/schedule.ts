@@ -229,7 +229,7 @@ export class Schedule {
     this.#replay.discard();
     this.release(this.#time.last);
     if (this.isEmpty) return;
-    this.#promise();
+    this.#replay.refuseLate(this.#floor, this.#pausedUntil);
     this.release(this.#time.last);
   }
 
