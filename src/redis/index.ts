@@ -6,7 +6,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
 import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
-import { SMOOTH_OPTIONS, smoothPolicy } from "../limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
@@ -25,8 +25,8 @@ export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
 export type { RemoteLimiter } from "../limiter/limiter-api.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
+export type { PrefetchOptions } from "../limiter/remote/remote-options.ts";
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
-export type { PrefetchOptions } from "../limiter/remote/shared-options.ts";
 export type {
   BunRedisLike,
   IoredisLike,
@@ -171,7 +171,7 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
   ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
-    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    const policies = listPolicies(policyOf(permitsPerSecond, options));
     return new RedisRateLimiter(CREATE, ...open(redis, name, policies, [smooth], options));
   }
 
