@@ -1,8 +1,16 @@
+/** Returns the values in a random order. */
+export function shuffled<T>(values: readonly T[]): T[] {
+  return values
+    .map((value) => ({ value, place: Math.random() }))
+    .sort((a, b) => a.place - b.place)
+    .map(({ value }) => value);
+}
+
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }
 
-/** Returns the value below which the share `q` of all values lies. */
+/** Returns the value that the share `q` of all values is below. */
 export function quantile(values: readonly number[] | Float64Array, q: number): number {
   const sorted = Float64Array.from(values).sort();
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;

@@ -4,7 +4,8 @@ import { checkOneOf } from "../ground/check.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+import { NodeGatewayRequest, pace } from "./node.ts";
+import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
   /** From `createGateway` or `limitConnections`. */
@@ -82,7 +83,7 @@ function plugWith(work: () => unknown, done: Done): void {
   done();
 }
 
-/** The hooks in which a limit may stand. */
+/** The hooks to which a limit can be added. */
 const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
 
 export interface FastifyLimitOptions<Req = FastifyRequest> extends HostLimitOptions<Req> {
@@ -148,16 +149,31 @@ function limitOrPlug(
 }
 
 function hookOf(filter: HostFilter): FastifyHook {
-  return (request, reply, ...more) => {
-    const next = more.at(-1) as Done;
-    const go = (action: HostAction) => {
-      if (carryOut(action, reply)) next();
-    };
-    const { raw, originalUrl } = request;
-    const action = filter.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request), raw);
-    if (action instanceof Promise) action.then(go, next);
-    else go(action);
+  // named arguments and no closure: this is on the path of every request
+  const hook = (request: FastifyRequest, reply: FastifyReply, first: unknown, second?: unknown) => {
+    const next = (second ?? first) as Done;
+    const { raw } = request;
+    const seen = new NodeGatewayRequest(raw, reply.raw, request.originalUrl, request);
+    const action = filter.ask(seen, raw);
+    if (action instanceof Promise) {
+      action.then((late) => {
+        if (carryOut(late, reply)) next();
+      }, next);
+    } else if (carryOut(action, reply)) next();
   };
+  return hook as unknown as FastifyHook;
+}
+
+/** The names of header fields as Fastify sends them: it would convert them for each request. */
+const lowered = new Map<string, string>();
+
+function lowerCase(name: string): string {
+  let lower = lowered.get(name);
+  if (lower === undefined) {
+    lower = name.toLowerCase();
+    lowered.set(name, lower);
+  }
+  return lower;
 }
 
 function carryOut(action: HostAction, reply: FastifyReply): boolean {
@@ -167,7 +183,8 @@ function carryOut(action: HostAction, reply: FastifyReply): boolean {
     return false;
   }
   if (action.answer === undefined) {
-    for (const [name, value] of action.fields) reply.header(name, value);
+    for (const field of action.fields) reply.header(lowerCase(field[0]), field[1]);
+    pace(action, reply.raw);
     return true;
   }
   const { status, headers, body } = action.answer;
