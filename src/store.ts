@@ -4,9 +4,9 @@
  */
 import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
-import { CREATE, checkCreated, checkOptions, show } from "./ground/check.ts";
+import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
-import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import {
@@ -154,7 +154,7 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
   ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
-    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    const policies = listPolicies(policyOf(permitsPerSecond, options));
     return new StoreRateLimiter(CREATE, ...open(store, name, policies, options));
   }
 
@@ -179,7 +179,7 @@ function open(
 
 function checkStore(store: Store): Store {
   if (typeof (Object(store) as Partial<Store>).run === "function") return store;
-  throw new TypeError(`store must be made by casStore or memoryStore, got ${show(store)}`);
+  failCheck("store", "made by casStore or memoryStore", store);
 }
 
 function keepingLimits(store: Store, limitKeys: readonly string[]): Store {

@@ -31,9 +31,10 @@ export interface Verdict<R extends CountedRule = Rule> {
   /** How long the request has waited, ms. */
   readonly waitedMs: number;
   /**
-   * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If
-   * rules in this process refuse, those on Redis are neither asked nor listed. If a rule refuses
-   * whatever was used (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
+   * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If a
+   * rule in this process refuses while Redis cannot be reached, the rules on Redis are not listed. If
+   * a rule refuses whatever was used (`rpu: 0`, a block, a cost that never passes), only such rules
+   * are listed.
    */
   readonly outcomes: readonly Outcome<R>[];
 }

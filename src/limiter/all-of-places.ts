@@ -1,19 +1,19 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
+import { checkFunction } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
-import { acquireAll, boundTo, type Entry, partsOf, shareOf } from "./all-of-wait.ts";
+import { acquireAll, type Entry, entriesOf, partsOf, shareOf } from "./all-of-wait.ts";
 import type { Limiter, ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 import {
   type BoundLimiter,
-  bindShare,
   type HeldPlace,
   inTime,
+  isSharedLimiter,
   type Look,
   type Part,
   type PlaceQueue,
   type PlacesMember,
-  type SharedLimiter,
 } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
@@ -178,7 +178,7 @@ export class AllOfWithPlaces implements Combination {
   }
 
   async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
-    if (typeof fn !== "function") throw new TypeError("fn must be a function");
+    checkFunction("fn", fn);
     const lease = await this.acquire(options);
     try {
       return await fn(lease);
@@ -191,7 +191,7 @@ export class AllOfWithPlaces implements Combination {
   #ratesOf(options: ShareOptions | undefined): readonly Entry<Limiter | BoundLimiter>[] {
     const { places, rates } = this[combined];
     const isFair = places.some(({ queue }) => queue.isFair);
-    return boundTo(rates, options, isFair);
+    return entriesOf(rates, options, isFair);
   }
 
   #parts(rates: readonly Entry<unknown>[]): readonly Part[] {
@@ -200,9 +200,7 @@ export class AllOfWithPlaces implements Combination {
   }
 
   get #hasFairRates(): boolean {
-    return this[combined].rates.some(({ limiter }) => {
-      return (limiter as Partial<SharedLimiter>)[bindShare]?.({}) !== undefined;
-    });
+    return this[combined].rates.some(({ limiter }) => isSharedLimiter(limiter));
   }
 
   #queues(): readonly PlaceQueue[] {

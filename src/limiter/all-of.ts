@@ -11,7 +11,7 @@ import {
   type LeasingLimiter,
   type LocalLeasingLimiter,
 } from "./all-of-places.ts";
-import { acquireAll, boundTo, type Entry, partsOf } from "./all-of-wait.ts";
+import { acquireAll, type Entry, entriesOf, partsOf } from "./all-of-wait.ts";
 import type {
   Decision,
   Limiter,
@@ -126,7 +126,7 @@ class AllOf implements Limiter, Combination {
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    return acquireAll(boundTo(this.entries, options), permits, signal);
+    return acquireAll(entriesOf(this.entries, options), permits, signal);
   }
 
   tryAcquire(permits?: PermitsOnly): boolean;
@@ -172,7 +172,7 @@ class AllOf implements Limiter, Combination {
 
   peek(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
     checkShareOptions(options);
-    const parts = partsOf(boundTo(this.entries, options), permits, 0);
+    const parts = partsOf(entriesOf(this.entries, options), permits, 0);
     return chain(lookTogether(parts), ({ looks }) => merge(looks));
   }
 
@@ -202,7 +202,7 @@ class AllOf implements Limiter, Combination {
     options: ShareOptions | undefined,
     terms = {},
   ): Maybe<Together> {
-    const parts = partsOf(boundTo(this.entries, options), permits, longestMs);
+    const parts = partsOf(entriesOf(this.entries, options), permits, longestMs);
     return chain(takeTogether(parts, terms), (together) => {
       if (!together.passes) reportRefusal(parts, together);
       return together;

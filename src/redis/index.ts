@@ -6,7 +6,7 @@ import type { Policy } from "../algorithms/algorithm.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
 import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
-import { SMOOTH_OPTIONS, smoothPolicy } from "../limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
@@ -171,7 +171,7 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
   ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
-    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    const policies = listPolicies(policyOf(permitsPerSecond, options));
     return new RedisRateLimiter(CREATE, ...open(redis, name, policies, [smooth], options));
   }
 

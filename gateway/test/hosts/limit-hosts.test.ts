@@ -147,9 +147,9 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
   });
 
   test("an answer that rejects or cannot be sent leaves the usual one", async () => {
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const onError = (error: unknown) => {
-      heard.push(String(error));
+      received.push(String(error));
       return "allow" as const;
     };
     for (const answer of [() => Promise.reject(new Error("tea")), async () => ({}) as never]) {
@@ -157,8 +157,8 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
         assert.equal(await statusesOf(server, ["/hello", "/hello"], ann), [200, 429]);
       });
     }
-    assert.is(heard[0], "Error: tea");
-    assert.match(`${heard[1]}`, /the status of an answer/);
+    assert.is(received[0], "Error: tea");
+    assert.match(`${received[1]}`, /the status of an answer/);
   });
 
   test("count: failures gives permits back for answers below 400", () =>
@@ -208,9 +208,9 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
   });
 
   test("a key that fails is reported, and the request is counted by its address", async () => {
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const onError = (error: unknown) => {
-      heard.push(String(error));
+      received.push(String(error));
       return "refuse" as const;
     };
     const keys: HostLimitOptions["key"][] = [
@@ -225,8 +225,8 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
         assert.equal(await statusesOf(server, ["/hello", "/hello"]), [200, 429]);
       });
     }
-    assert.equal(heard.slice(0, 4), Array(4).fill("Error: tea"));
-    assert.match(`${heard[4]}`, /key must return a text, a number or undefined, got an object/);
+    assert.equal(received.slice(0, 4), Array(4).fill("Error: tea"));
+    assert.match(`${received[4]}`, /key must return a text, a number or undefined, got an object/);
   });
 
   test("HEAD is counted and refused like GET", () =>

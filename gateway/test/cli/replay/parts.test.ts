@@ -88,7 +88,7 @@ test("order: lines that are late by no more than the hold come out sorted, all a
         out.map(([, { url }]) => url),
         entries.toSorted((a, b) => a.atMs - b.atMs).map(({ url }) => url),
       );
-      for (const [atMs, { atMs: told }] of out) assert.is(atMs, told);
+      for (const [atMs, { atMs: readMs }] of out) assert.is(atMs, readMs);
     }),
   );
 });

@@ -132,10 +132,10 @@ rules:
     [4, line("hostname.example", "ann", "y")],
   ]);
   const { report } = await replayed(text, log, "--field", "tenant=o.id");
-  const told = report.rules.map(({ actors }: Json) =>
+  const counts = report.rules.map(({ actors }: Json) =>
     actors.map(({ actor, passed, refused }: Json) => [actor, passed, refused]),
   );
-  assert.equal(told, [
+  assert.equal(counts, [
     [
       ["192.0.2.1", 2, 1],
       ["hostname.example", 2, 0],
