@@ -1,6 +1,6 @@
 // Runs the packed core in every runtime that it supports: test/fixtures/runtimes/smoke.js in Node, Deno, Bun,
-// workerd and headless Chromium, each in its own process. Then it runs the gateway's examples for Deno, Bun and
-// workerd there. A runtime that cannot be installed counts as failed.
+// workerd and headless Chromium, each in its own process. Then it runs the gateway's examples for Deno, Bun, workerd
+// and the middleware of Next.js there. A runtime that cannot be installed counts as failed.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -47,6 +47,7 @@ const runtimes: readonly (readonly [name: string, run: () => Promise<Report>])[]
   ["Deno, deno.ts", () => exampleOn("deno", deno(), "run", "--allow-net=127.0.0.1")],
   ["Bun, bun.ts", () => exampleOn("bun", bun())],
   ["workerd, worker.ts", exampleOnWorkerd],
+  ["Edge, next-middleware.ts", onEdgeRuntime],
 ];
 
 const rows = [["runtime", "ES modules", "CommonJS", "seconds"]];
@@ -66,7 +67,7 @@ for (const [name, run] of runtimes) {
 server.close();
 server.closeAllConnections();
 console.log();
-for (const row of rows) console.log(row.map((cell) => cell.padEnd(20)).join(""));
+for (const row of rows) console.log(row.map((cell) => cell.padEnd(26)).join(""));
 console.log(`\n${runtimes.length - failed} passed, ${failed} failed`);
 process.exitCode = failed === 0 ? 0 : 1;
 
@@ -93,6 +94,12 @@ async function exampleOn(name: string, command: string, ...args: readonly string
   await bundleExample(name, `${name}.mjs`);
   const output = await outputOf(command, ...args, `${name}.mjs`);
   return reportOf(output.trim().split("\n"));
+}
+
+/** Runs the example in the Edge runtime of Next.js, which is a context of Node. */
+function onEdgeRuntime(): Promise<Report> {
+  const flags = ["--experimental-vm-modules", "--no-warnings"];
+  return exampleOn("next-middleware", process.execPath, ...flags, "edge.js");
 }
 
 /** @param lines the answers to three requests of one client, which may send two: statuses first */
