@@ -8,21 +8,21 @@ import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
-import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
-} from "./limiter/remote/shared-options.ts";
+} from "./limiter/remote/remote-options.ts";
+import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies, type PolicyList } from "./stores/policies.ts";
 import type { Store } from "./stores/store.ts";
 
 export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";
 export type { RemoteLimiter } from "./limiter/limiter-api.ts";
 export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
+export type { PrefetchOptions } from "./limiter/remote/remote-options.ts";
 export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
-export type { PrefetchOptions } from "./limiter/remote/shared-options.ts";
 export { type CasBackend, casStore } from "./stores/cas-store.ts";
 export type { Store } from "./stores/store.ts";
 

@@ -109,7 +109,7 @@ export class Judge {
   }
 }
 
-/** Asks a rule alone whose limiter is in this process. */
+/** Asks a single rule, whose limiter is in this process. */
 function decideHere({ limiter, cost }: Pick<Ask, "limiter" | "cost">): Decision {
   try {
     return limiter.decide(cost) as Decision;

@@ -191,7 +191,7 @@ export class Limits {
     await Promise.all(resets);
   }
 
-  /** Whether the numbers let a request of so many permits pass at all. */
+  /** Whether the numbers can ever let a request of that many permits pass. */
   fits(value: string, isKnown: boolean, permits: number): boolean {
     const { policy } = this.#keysOf(value, isKnown);
     if (policy === undefined) return false;

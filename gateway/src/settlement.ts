@@ -19,7 +19,7 @@ export function block(asks: readonly OpenAsk[], verdict: Verdict): Maybe<Verdict
   if (blocked.length === 0) return verdict;
   const blocks = blocked.map(({ active, actor, isKnown, limiter }) => {
     const limit = active.limits.blockOf(actor, isKnown);
-    // after the block the actor starts anew; after a failure the limit itself still refuses it
+    // after the block the actor starts with a full limit; after a failure the limit itself still refuses it
     return chain(
       settled(() => limit?.tryAcquire()),
       (began) => (began === undefined ? undefined : settled(() => limiter.reset())),

@@ -25,8 +25,8 @@ export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
 export type { RemoteLimiter } from "../limiter/limiter-api.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
+export type { PrefetchOptions } from "../limiter/remote/remote-options.ts";
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
-export type { PrefetchOptions } from "../limiter/remote/shared-options.ts";
 export type {
   BunRedisLike,
   IoredisLike,

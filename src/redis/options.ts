@@ -7,7 +7,7 @@ import {
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
-} from "../limiter/remote/shared-options.ts";
+} from "../limiter/remote/remote-options.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";

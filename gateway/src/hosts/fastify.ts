@@ -82,7 +82,7 @@ function plugWith(work: () => unknown, done: Done): void {
   done();
 }
 
-/** The hooks in which a limit may stand. */
+/** The hooks to which a limit can be added. */
 const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
 
 export interface FastifyLimitOptions<Req = FastifyRequest> extends HostLimitOptions<Req> {

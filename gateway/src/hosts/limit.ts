@@ -73,7 +73,7 @@ const ROUNDING = 1 - 2 ** -30;
 
 /** Permits that any limiter can be asked for. */
 const LEAST = 1e-6;
-/** More differ only where an application computes limits; the table then starts anew. */
+/** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;
 
 const COUNTS = {
@@ -121,7 +121,7 @@ class LimitChecker implements Checker {
   readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
   /** The rule of most requests. Rules are reused, because fields are cached by rule. */
   readonly #usual: Ask<CountedRule>["active"];
-  /** Other rules by the permits that stand for a request. */
+  /** Other rules by the permits that a request costs. */
   readonly #others = new Map<number, Ask<CountedRule>["active"]>();
   readonly #byPolicy = new Map<string, KeyedLimiter>();
   /** The limiter's limit when it was last seen; Infinity where there are several. */

@@ -1,4 +1,4 @@
-/** Filters WebSocket upgrades and CONNECT, which Node passes to listeners of their own. */
+/** Filters WebSocket upgrades and CONNECT, which Node passes to separate listeners. */
 import { STATUS_CODES } from "node:http";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";

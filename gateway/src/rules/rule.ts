@@ -45,7 +45,7 @@ export interface RuleNumbers {
   /** For a sliding window: its parts. Undefined: the algorithm's own default. */
   readonly buckets: number | undefined;
   /**
-   * For a fixed window: whether windows lie on the clock's grid or begin with a request. Undefined:
+   * For a fixed window: whether windows are aligned to the clock or begin with a request. Undefined:
    * on the grid.
    */
   readonly align: Align | undefined;

@@ -19,7 +19,7 @@ interface Flow {
    * between.
    */
   readonly jumps: readonly number[];
-  /** Of a fixed window on the clock's grid: its length, and the limit of each window. */
+  /** Of a fixed window that is aligned to the clock: its length, and the limit of each window. */
   readonly grid?: { readonly windowMs: number; readonly limit: number };
 }
 
