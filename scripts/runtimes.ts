@@ -1,5 +1,6 @@
 // Runs the packed core in every runtime that it supports: test/fixtures/runtimes/smoke.js in Node, Deno, Bun,
-// workerd and headless Chromium, each in its own process. A runtime that cannot be installed counts as failed.
+// workerd and headless Chromium, each in its own process. Then it runs the gateway's examples for Deno, Bun, workerd
+// and the middleware of Next.js there. A runtime that cannot be installed counts as failed.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -39,10 +40,14 @@ const runtimes: readonly (readonly [name: string, run: () => Promise<Report>])[]
   ["Node 22", () => onNode(22)],
   ["Node 24", () => onNode(24)],
   ["Node 26", () => onNode(26)],
-  ["Deno", () => onServerRuntime(oneOf("@deno", "deno"), "run", "-A", "--node-modules-dir=manual")],
-  ["Bun", () => onServerRuntime(oneOf("@oven", "bin/bun"))],
-  ["workerd", onWorkerd],
+  ["Deno", () => onServerRuntime(deno(), "run", "-A", "--node-modules-dir=manual")],
+  ["Bun", () => onServerRuntime(bun())],
+  ["workerd", smokeOnWorkerd],
   ["Chromium", onChromium],
+  ["Deno, deno.ts", () => exampleOn("deno", deno(), "run", "--allow-net=127.0.0.1")],
+  ["Bun, bun.ts", () => exampleOn("bun", bun())],
+  ["workerd, worker.ts", exampleOnWorkerd],
+  ["Edge, next-middleware.ts", onEdgeRuntime],
 ];
 
 const rows = [["runtime", "ES modules", "CommonJS", "seconds"]];
@@ -62,7 +67,7 @@ for (const [name, run] of runtimes) {
 server.close();
 server.closeAllConnections();
 console.log();
-for (const row of rows) console.log(row.map((cell) => cell.padEnd(12)).join(""));
+for (const row of rows) console.log(row.map((cell) => cell.padEnd(26)).join(""));
 console.log(`\n${runtimes.length - failed} passed, ${failed} failed`);
 process.exitCode = failed === 0 ? 0 : 1;
 
@@ -70,18 +75,64 @@ function onNode(version: number): Promise<Report> {
   return onServerRuntime(join(tools, `node-${version}-${platform()}-${arch()}`, "bin/node"));
 }
 
+function deno(): string {
+  return oneOf("@deno", "deno");
+}
+
+function bun(): string {
+  return oneOf("@oven", "bin/bun");
+}
+
 /** Runs main.js, which prints its report on the last line. */
 async function onServerRuntime(command: string, ...args: readonly string[]): Promise<Report> {
-  const child = start(command, [...args, "main.js", origin, redisUrl]);
+  const output = await outputOf(command, ...args, "main.js", origin, redisUrl);
+  return JSON.parse(output.trim().split("\n").at(-1) ?? "") as Report;
+}
+
+/** Runs an example of the gateway, which sends three requests to a server of the runtime and prints the answers. */
+async function exampleOn(name: string, command: string, ...args: readonly string[]) {
+  await bundleExample(name, `${name}.mjs`);
+  const output = await outputOf(command, ...args, `${name}.mjs`);
+  return reportOf(output.trim().split("\n"));
+}
+
+/** Runs the example in the Edge runtime of Next.js, which is a context of Node. */
+function onEdgeRuntime(): Promise<Report> {
+  const flags = ["--experimental-vm-modules", "--no-warnings"];
+  return exampleOn("next-middleware", process.execPath, ...flags, "edge.js");
+}
+
+/** @param lines the answers to three requests of one client, which may send two: statuses first */
+function reportOf(lines: readonly string[]): Report {
+  const statuses = lines.map((line) => line.slice(0, 3)).join();
+  if (statuses !== "200,200,429") throw new Error(`found ${lines.join("; ")}`);
+  return { modules: lines };
+}
+
+/** Bundles an example with the built packages, without modules of Node. */
+async function bundleExample(name: string, outfile: string): Promise<void> {
+  await build({
+    entryPoints: [`gateway/examples/${name}.ts`],
+    outfile: join(folder, outfile),
+    tsconfig: "tsconfig.build.json",
+    bundle: true,
+    format: "esm",
+    platform: "browser",
+    conditions: ["worker", "browser"],
+  });
+}
+
+async function outputOf(command: string, ...args: readonly string[]): Promise<string> {
+  const child = start(command, args);
   const [output, errors, code] = await within(
     Promise.all([text(child.stdout), text(child.stderr), exitOf(child)]),
     child,
   );
   if (code !== 0) throw new Error(`exit code ${code}\n${output}${errors}`);
-  return JSON.parse(output.trim().split("\n").at(-1) ?? "") as Report;
+  return output;
 }
 
-async function onWorkerd(): Promise<Report> {
+async function smokeOnWorkerd(): Promise<Report> {
   await build({
     absWorkingDir: folder,
     entryPoints: ["worker.js"],
@@ -92,26 +143,44 @@ async function onWorkerd(): Promise<Report> {
     conditions: ["workerd", "worker"],
     mainFields: [],
   });
+  return onWorkerd(async (url) => {
+    const response = await whenUp(`${url}?origin=${encodeURIComponent(origin)}`);
+    return (await response.json()) as Report;
+  });
+}
+
+async function exampleOnWorkerd(): Promise<Report> {
+  await bundleExample("worker", "bundle.js");
+  return onWorkerd(async (url) => {
+    const lines: string[] = [];
+    for (let i = 0; i < 3; i++) {
+      const response = await whenUp(url, { headers: { "cf-connecting-ip": "192.0.2.1" } });
+      lines.push(`${response.status} ${response.headers.get("ratelimit")}`);
+    }
+    return reportOf(lines);
+  });
+}
+
+/** Serves bundle.js. */
+async function onWorkerd(ask: (url: string) => Promise<Report>): Promise<Report> {
   const port = likelyFreePort();
   const address = `--socket-addr=http=127.0.0.1:${port}`;
   const child = start(oneOf("@cloudflare", "bin/workerd"), ["serve", "worker.capnp", address]);
   const errors = text(child.stderr);
-  const url = `http://127.0.0.1:${port}/?origin=${encodeURIComponent(origin)}`;
   const ended = exitOf(child).then(async (code) => {
     throw new Error(`exit code ${code}\n${await errors}`);
   });
   try {
-    const response = await within(Promise.race([whenUp(url), ended]), child);
-    return (await response.json()) as Report;
+    return await within(Promise.race([ask(`http://127.0.0.1:${port}/`), ended]), child);
   } finally {
     ended.catch(() => {});
     child.kill("SIGKILL");
   }
 }
 
-async function whenUp(url: string): Promise<Response> {
+async function whenUp(url: string, init?: RequestInit): Promise<Response> {
   for (;;) {
-    const response = await fetch(url).catch(() => undefined);
+    const response = await fetch(url, init).catch(() => undefined);
     if (response !== undefined) return response;
     await sleep(100);
   }

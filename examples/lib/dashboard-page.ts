@@ -13,7 +13,7 @@ export const DASHBOARD_PAGE = `<!doctype html>
   h2 { margin: 0 0 .5rem }
   dl { display: grid; grid-template-columns: 1fr auto; gap: .2rem 1rem; margin: .5rem 0 0; font-variant-numeric: tabular-nums }
   dd { margin: 0; text-align: right }
-  svg { width: 100%; height: 60px }
+  svg { width: 100%; height: 60px; border-bottom: 1px solid color-mix(in srgb, currentcolor 40%, transparent) }
   path { fill: none; stroke: #3b7dd8; stroke-width: 2; vector-effect: non-scaling-stroke }
 </style>
 <h1>Limiters</h1>
@@ -54,10 +54,11 @@ export const DASHBOARD_PAGE = `<!doctype html>
         value.textContent = now[key];
         return [term, value];
       }));
-      const past = [...(rates.get(name) ?? []), now.rate].slice(-60);
+      const past = [...(rates.get(name) ?? []), now.rate].slice(-61);
       rates.set(name, past);
       const top = Math.max(1, ...past);
-      const points = past.map((rate, i) => i + " " + (98 - (96 * rate) / top));
+      /* the newest is at the right edge; the line at the bottom is 0 */
+      const points = past.map((rate, i) => 61 - past.length + i + " " + (98 - (96 * rate) / top));
       card.querySelector("path").setAttribute("d", "M" + points.join("L"));
     }
   };

@@ -20,6 +20,8 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
   ],
   trpc: [/^hello 200 .*r=9;/m, /^hello,report 200 .*r=3;/m, /^report 429 .*r=3;/m],
   worker: [/^(?:200 .*\n){2}429 /],
+  deno: [/^(?:200 .*\n){2}429 /],
+  bun: [/^(?:200 .*\n){2}429 /],
   "next-middleware": [/^200 true\n200 true\n429 false\n$/],
 };
 
@@ -30,7 +32,7 @@ for (const [name, expected] of Object.entries(EXAMPLES)) {
   });
 }
 
-for (const name of ["worker", "next-middleware", "trpc"]) {
+for (const name of ["worker", "deno", "bun", "next-middleware", "trpc"]) {
   test(`${name} is bundled without a module of Node, and runs`, async () => {
     const { outputFiles, metafile } = await build({
       entryPoints: [`gateway/examples/${name}.ts`],
