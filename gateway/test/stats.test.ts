@@ -78,7 +78,7 @@ test("reset names what is wrong", async () => {
   for (const [which, says] of [
     [
       { rule: "log" },
-      /RangeError: rule must be the name of a rule in force, such as "login", "all"/,
+      /RangeError: rule must be the name of a rule for requests per time: "login", "all"/,
     ],
     [{ rule: 1 }, /TypeError: rule must be a string, got 1/],
     [{ rule: "login", actor: 1 }, /TypeError: actor must be a string, got 1/],

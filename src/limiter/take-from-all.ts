@@ -1,4 +1,4 @@
-/** The general form of a combination: each limiter with its own permits, wait and say. */
+/** The general form of a combination: each limiter has its own permits and wait, and may be optional. */
 
 import {
   atLeastZeroOrInfinity,

@@ -21,7 +21,7 @@ export interface StoredLimiter {
 }
 
 /**
- * Reads the state of a limiter. To see how it stands, and to change it, create a limiter with the
+ * Reads the state of a limiter. To read its current values or change it, create a limiter with the
  * declared policies.
  *
  * @param bytes the value under the limiter's key

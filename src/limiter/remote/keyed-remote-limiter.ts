@@ -19,7 +19,7 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;
-    // shared, so that this process has one entry in a key's state however often its limiter is made anew
+    // shared, so that this process has one entry in a key's state however often its limiter is created again
     const batchCounter = new BatchCounter();
     this.#make = (key) => {
       const counted = { outageStats, processes, batchCounter: batchCounter.forKey() };

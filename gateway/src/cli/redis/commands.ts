@@ -32,7 +32,7 @@ export interface ListOptions extends RedisOptions {
 export interface WatchOptions extends ListOptions {
   /** ms between two looks. */
   readonly every: number;
-  /** How many looks; 0: until the command is ended. */
+  /** How often the list is printed; 0: until the command is stopped. */
   readonly count: number;
 }
 

@@ -1,4 +1,4 @@
-/** Finds what limiters have stored on a Redis server, and how each stands. */
+/** Finds what limiters have stored on a Redis server, and the current state of each. */
 import type { Decision, Policy } from "smooth-limiter";
 import {
   RedisLimiter,
@@ -190,7 +190,7 @@ export async function withLimiter<Result>(
   }
 }
 
-/** The same policies, of which one has another pace. What comes at once changes in proportion. */
+/** The same policies, of which one has another pace. The burst changes in proportion. */
 export function atRate(policies: readonly Policy[], index: number, rate: number) {
   return Object.fromEntries(
     policies.map((policy, i) => {

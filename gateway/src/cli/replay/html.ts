@@ -139,7 +139,7 @@ function caption({ stepMs }: Points): string {
   return `Areas: the mean of each ${step}. Line: the busiest second of each ${step}.`;
 }
 
-/** Stands beside a device that counts instead of a missing actor. */
+/** Marks a device that counts instead of a missing actor. */
 const FALLBACK = " <em>device</em>";
 
 function actorTable({ actor, actors }: RuleReport): string {

@@ -1,6 +1,7 @@
 import { stat, writeFile } from "node:fs/promises";
-import { type Rule, RulesError, readRules } from "../../index.ts";
+import { type RequestRule, RulesError, readRules } from "../../index.ts";
 import { CliError, type Io, open, printable, readText, sourceName, unreadable } from "../io.ts";
+import { some } from "../words.ts";
 import { htmlReport } from "./html.ts";
 import { InOrder } from "./in-order.ts";
 import { readLines } from "./lines.ts";
@@ -67,12 +68,20 @@ async function readRulesOf(
   actors: readonly string[],
   costs: readonly string[],
   io: Io,
-): Promise<readonly Rule[]> {
+): Promise<readonly RequestRule[]> {
   const text = await readText(path, io);
   // --field claim:org=path: a kind of actor, and its argument
   const actorKinds = actors.flatMap((name) => /^([^:]+):/.exec(name)?.[1] ?? []);
   try {
-    return readRules(text, { source: sourceName(path), actors, actorKinds, costs });
+    const rules = readRules(text, { source: sourceName(path), actors, actorKinds, costs });
+    const played = rules.filter((rule): rule is RequestRule => rule.quotaUnit === undefined);
+    const left = rules.length - played.length;
+    if (left > 0) {
+      io.stderr.write(
+        `${some(left, "rule")} for connections or bytes not played: a log does not contain how long responses took\n`,
+      );
+    }
+    return played;
   } catch (error) {
     if (error instanceof RulesError) throw new CliError(error.message, { cause: error });
     throw error;
@@ -81,7 +90,7 @@ async function readRulesOf(
 
 interface Ruled {
   readonly rulesPath: string;
-  readonly rules: readonly Rule[];
+  readonly rules: readonly RequestRule[];
   readonly actors: readonly string[];
 }
 

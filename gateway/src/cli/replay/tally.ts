@@ -1,6 +1,6 @@
 /** Counts the results of a replay, and creates the report. */
 import { createHmac } from "node:crypto";
-import type { Outcome, Rule, Verdict } from "../../index.ts";
+import type { Outcome, RequestRule, Verdict } from "../../index.ts";
 import type { ActorReport, Report, RuleReport } from "./report.ts";
 import { type Part, TimeSeries } from "./time-series.ts";
 import { TopActors } from "./top-actors.ts";
@@ -35,7 +35,7 @@ class Notes {
 }
 
 class RuleTally {
-  readonly rule: Rule;
+  readonly rule: RequestRule;
   requests = 0;
   passed = 0;
   waited = 0;
@@ -48,7 +48,7 @@ class RuleTally {
   readonly #peak: WindowPeak;
   readonly #actors: TopActors<Notes>;
 
-  constructor(rule: Rule) {
+  constructor(rule: RequestRule) {
     this.rule = rule;
     this.#peak = new WindowPeak(rule.periodMs);
     this.#actors = new TopActors(() => new Notes(rule.periodMs));
@@ -127,7 +127,7 @@ export class Tally {
   #firstMs = Infinity;
   #lastMs = -Infinity;
 
-  constructor(rules: readonly Rule[]) {
+  constructor(rules: readonly RequestRule[]) {
     this.#rules = new Map(rules.map((rule) => [rule.name, new RuleTally(rule)]));
   }
 
