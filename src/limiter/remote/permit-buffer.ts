@@ -25,17 +25,18 @@ export class BufferGrant implements Answer {
   readonly slowest = 0;
   readonly quotas = [];
   readonly deficit = [];
-  readonly parts: readonly Part[];
+  readonly parts: Part[] = [];
 
-  constructor(wait: number, parts: readonly Part[]) {
+  constructor(wait: number) {
     this.wait = wait;
-    this.parts = parts;
   }
 }
 
 /** Permits that the store granted before a caller asked for them, ordered by instant. */
 export class PermitBuffer {
-  readonly #chunks: Chunk[] = [];
+  #chunks: Chunk[] = [];
+  /** The index of the head: removing the first of a long array would move all others. */
+  #first = 0;
   #left = 0;
 
   /** How many permits the buffer holds. */
@@ -45,40 +46,50 @@ export class PermitBuffer {
 
   /** The chunk that can be used first. */
   get head(): Chunk | undefined {
-    return this.#chunks[0];
+    return this.#chunks[this.#first];
   }
 
   add(chunk: Chunk): void {
-    const after = this.#chunks.findLastIndex(({ due }) => due <= chunk.due);
-    this.#chunks.splice(after + 1, 0, chunk);
+    const chunks = this.#chunks;
+    let at = chunks.length;
+    while (at > this.#first && (chunks[at - 1] as Chunk).due > chunk.due) at -= 1;
+    if (at === chunks.length) chunks.push(chunk);
+    else chunks.splice(at, 0, chunk);
     this.#left += chunk.left;
   }
 
   /** Returns when that many permits can be used; the buffer must hold as many. */
   dueOf(permits: number): number {
-    let last = 0;
+    let due = 0;
     let missing = permits;
-    for (const { due, left } of this.#chunks) {
-      if (missing <= 0) break;
-      last = due;
-      missing -= left;
+    for (let i = this.#first; missing > 0 && i < this.#chunks.length; i++) {
+      const chunk = this.#chunks[i] as Chunk;
+      due = chunk.due;
+      missing -= chunk.left;
     }
-    return last;
+    return due;
   }
 
   /** Returns how many permits can be used at that instant. */
   readyAt(instant: number): number {
     let ready = 0;
-    for (const { due, left } of this.#chunks) {
+    for (let i = this.#first; i < this.#chunks.length; i++) {
+      const { due, left } = this.#chunks[i] as Chunk;
       if (due > instant) break;
       ready += left;
     }
     return ready;
   }
 
-  /** Removes permits from the front. @returns the chunks that they came from */
-  draw(permits: number): Part[] {
-    return this.#remove(permits, 0);
+  /** Removes permits from the front. @param parts receives the chunks that they came from */
+  draw(permits: number, parts?: Part[]): void {
+    let missing = permits;
+    for (let { head } = this; head !== undefined && missing > 0; head = this.head) {
+      missing -= this.#remove(head, missing, parts);
+      if (head.left > 0) return;
+      this.#first += 1;
+    }
+    this.#tidy();
   }
 
   /** Puts back permits that were drawn but not used. */
@@ -93,24 +104,31 @@ export class PermitBuffer {
 
   /** Removes the permits in excess of that number, the latest first. */
   dropBeyond(permits: number): Part[] {
-    return this.#remove(this.#left - permits, -1);
+    const parts: Part[] = [];
+    while (this.#left > permits && this.#first < this.#chunks.length) {
+      const last = this.#chunks.at(-1) as Chunk;
+      this.#remove(last, this.#left - permits, parts);
+      if (last.left === 0) this.#chunks.pop();
+    }
+    this.#tidy();
+    return parts;
   }
 
-  /** @param end 0: from the front; -1: from the back */
-  #remove(permits: number, end: 0 | -1): Part[] {
-    const parts: Part[] = [];
-    let missing = permits;
-    for (let chunk = this.#chunks.at(end); chunk && missing > 0; chunk = this.#chunks.at(end)) {
-      const removed = Math.min(missing, chunk.left);
-      parts.push({ chunk, permits: removed });
-      chunk.left -= removed;
-      this.#left -= removed;
-      missing -= removed;
-      if (chunk.left === 0) this.#chunks.splice(end, 1);
-    }
+  /** Removes up to that many permits from a chunk, and returns how many. */
+  #remove(chunk: Chunk, most: number, parts?: Part[]): number {
+    const permits = Math.min(most, chunk.left);
+    parts?.push({ chunk, permits });
+    chunk.left -= permits;
+    this.#left -= permits;
+    return permits;
+  }
+
+  #tidy(): void {
+    if (this.#first < this.#chunks.length / 2) return;
+    this.#chunks = this.#chunks.slice(this.#first);
+    this.#first = 0;
     // fractional permits leave a rounding error in the sum
     if (this.#chunks.length === 0) this.#left = 0;
-    return parts;
   }
 }
 

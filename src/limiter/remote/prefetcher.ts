@@ -178,8 +178,10 @@ export class Prefetcher implements PermitSource {
     if (permits > this.#buffer.left || this.#asked > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
+    const grant = new BufferGrant(wait);
     this.#ready = 0;
-    return new BufferGrant(wait, this.#buffer.draw(permits));
+    this.#buffer.draw(permits, grant.parts);
+    return grant;
   }
 
   #waitFor(permits: number): number {

@@ -75,8 +75,9 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
   tryAcquire(first: Permits | TryOptions = 1, second?: number | TryOptions): Promise<boolean> {
-    const isLone = second === undefined && isTryOptions(first);
-    const [permits, wait = 0] = isLone ? [1, first] : [first as Permits, second];
+    if (second === undefined && isTryOptions(first)) return this.tryAcquire(1, first);
+    const permits = first as Permits;
+    const wait = second === undefined ? 0 : second;
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
