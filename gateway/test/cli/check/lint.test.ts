@@ -40,14 +40,18 @@ test("rules for connections and for bytes", () => {
     "shadowed-url many",
   ]);
   assert.equal(found(["/", conn("few", 5, { maxAge: "1m" }), conn("many", 9)]), []);
-  assert.equal(found(["/", conn("few", 5), conn("many", 9, { overrides: { x: { connections: 4 } } })]), [
-    "no-such-value many",
-  ]);
+  assert.equal(
+    found(["/", conn("few", 5), conn("many", 9, { overrides: { x: { connections: 4 } } })]),
+    ["no-such-value many"],
+  );
   assert.equal(found(["/", bytes("slow", 5), bytes("quick", 9)]), ["never-binds quick"]);
   assert.equal(found(["/", bytes("slow", 5, { afterBytes: 1 }), bytes("quick", 9)]), []);
   assert.equal(found(["/", conn("c", 10, { scope: "global" })]), ["global-without-redis c"]);
   const [finding] = lint(rulesOf(["/", conn("few", 5), conn("many", 9)]), true);
-  assert.match(finding?.message ?? "", /^9 at once can never bind: .* 5 at once, which lets no more/);
+  assert.match(
+    finding?.message ?? "",
+    /^9 at once can never bind: .* 5 at once, which lets no more/,
+  );
   const [slower] = lint(rulesOf(["/", bytes("slow", 5), bytes("quick", 9)]), true);
   assert.match(slower?.message ?? "", /^9 bytes a second can never bind/);
 });
