@@ -40,7 +40,7 @@ export {
 } from "./hosts/hono.ts";
 export type { HostOptions, OnError } from "./hosts/host-filter.ts";
 export { type KoaContext, koaGateway, koaLimit } from "./hosts/koa.ts";
-export { type LimitVerdict, limitRequests, type RateLimited } from "./hosts/limit.ts";
+export { limitRequests } from "./hosts/limit.ts";
 export type {
   HostLimitOptions,
   LimiterByKey,
@@ -50,6 +50,7 @@ export type {
   RequestLimit,
 } from "./hosts/limit-options.ts";
 export { type LimitRateOptions, limitRate, type ResponseRate } from "./hosts/limit-rate.ts";
+export type { LimitVerdict, RateLimited } from "./hosts/limit-verdict.ts";
 export { nodeGateway, nodeLimit } from "./hosts/node.ts";
 export type { NodeRequest, NodeResponse } from "./hosts/node-messages.ts";
 export type { PacedResponse } from "./hosts/paced-response.ts";

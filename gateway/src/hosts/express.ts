@@ -1,9 +1,9 @@
 import type { Limiter } from "smooth-limiter";
 import type { Checker } from "../answers/checker.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
-import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
+import type { RateLimited } from "./limit-verdict.ts";
 import { carryOut, NodeGatewayRequest } from "./node.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 

@@ -9,9 +9,9 @@ import type { Field } from "../answers/fields.ts";
 import { checkFunction } from "../ground/check.ts";
 import { HostFilter, type HostOptions, type HostRequest } from "./host-filter.ts";
 import { isOver, overSignal, whenOver } from "./lifetime.ts";
-import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
+import type { RateLimited } from "./limit-verdict.ts";
 import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 import { pacedBody } from "./paced-response.ts";
 

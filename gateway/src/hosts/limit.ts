@@ -4,7 +4,6 @@
  */
 import {
   type Clock,
-  type Decision,
   KeyedLimiter,
   type Limiter,
   PermitsExceedCapacityError,
@@ -15,7 +14,6 @@ import { type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts
 import { localKey } from "../actors/key.ts";
 import { warn } from "../actors/warn.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
-import { requests } from "../answers/fields.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -30,7 +28,7 @@ import {
 import { chain, isThenable, type Maybe } from "../ground/maybe.ts";
 import { type Ask, Judge } from "../judge.ts";
 import type { GatewayRequest } from "../request.ts";
-import type { CountedRule, Verdict } from "../verdict.ts";
+import type { CountedRule } from "../verdict.ts";
 import {
   isByKey,
   isLimiter,
@@ -43,24 +41,7 @@ import {
   readKey,
   readSkip,
 } from "./limit-options.ts";
-
-/** The result of a limit for a request: what handlers find on the request as `rateLimit`. */
-export interface LimitVerdict extends Verdict<CountedRule> {
-  /** What the request was counted by; "" for a limiter without keys. */
-  readonly key: string;
-  /** How many requests pass at once when nothing was used; permits if `cost` is a function. */
-  readonly limit: number;
-  /** How many of them are left. */
-  readonly remaining: number;
-  /** When the whole limit is available again if no request comes, ms. */
-  readonly resetMs: number;
-}
-
-/** A request that a limit has checked. */
-export interface RateLimited {
-  /** The verdict of the last limit that counted this request; absent if none did. */
-  rateLimit?: LimitVerdict | undefined;
-}
+import { type LimitVerdict, limitVerdict, neverVerdict } from "./limit-verdict.ts";
 
 const PASSED: CheckResult = Object.freeze({
   allowed: true,
@@ -222,7 +203,7 @@ class LimitChecker implements Checker {
     if (typeof limit !== "number") {
       return this.#takeFrom(this.#sourceOf(limit), key, cost, 1, onTaken, request);
     }
-    if (limit === 0) return this.#refusal(key, 0);
+    if (limit === 0) return neverVerdict(key, 0, this.#usual.rule);
     return chain(this.#limitOfLimiter(key), (own) => {
       const { limiter } = this;
       if (own === undefined) return this.#takeFrom(limiter, key, cost, 1, onTaken, request);
@@ -272,7 +253,7 @@ class LimitChecker implements Checker {
   #refuse({ actor, active }: Ask<CountedRule>, error: unknown): LimitVerdict {
     if (!(error instanceof PermitsExceedCapacityError)) throw error;
     this.#own = undefined;
-    return this.#refusal(actor, error.facts.capacity, active.rule);
+    return neverVerdict(actor, error.facts.capacity, active.rule);
   }
 
   /** Gives the permits back when the request was answered and does not count. */
@@ -356,37 +337,6 @@ class LimitChecker implements Checker {
     }
     return value;
   }
-
-  /** For a request that can never pass. */
-  #refusal(key: string, limit: number, rule = this.#usual.rule): LimitVerdict {
-    const status = { limit, remaining: 0, resetMs: 0, windowMs: 0 };
-    const policy = "default";
-    const decision: Decision = {
-      allowed: false,
-      waitMs: Infinity,
-      ...status,
-      policy,
-      policies: { [policy]: { allowed: false, ...status } },
-    };
-    const outcomes = [{ rule, actor: key, allowed: false, decision }];
-    return limitVerdict({ allowed: false, retryMs: Infinity, waitedMs: 0, outcomes }, key);
-  }
-}
-
-function limitVerdict(verdict: Verdict<CountedRule>, key: string): LimitVerdict {
-  const { allowed, retryMs, waitedMs, outcomes } = verdict;
-  const [outcome] = outcomes as [(typeof outcomes)[number]];
-  const { limit, remaining, resetMs } = outcome.decision;
-  return {
-    allowed,
-    retryMs,
-    waitedMs,
-    outcomes,
-    key,
-    limit: requests(limit, outcome),
-    remaining: requests(remaining, outcome),
-    resetMs,
-  };
 }
 
 /** Returns the limit if others can be expressed as a share of it. */

@@ -11,9 +11,9 @@ import {
   type Passage,
 } from "./host-filter.ts";
 import { isOver, overSignal, whenOver } from "./lifetime.ts";
-import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
+import type { RateLimited } from "./limit-verdict.ts";
 import type { AnsweringResponse, NodeRequest, NodeResponse } from "./node-messages.ts";
 import { type PacedResponse, paceResponse } from "./paced-response.ts";
 

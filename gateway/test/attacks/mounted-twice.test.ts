@@ -11,6 +11,7 @@ import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import {
   type Checker,
+  createGateway,
   expressGateway,
   fastifyGateway,
   fetchGateway,
@@ -119,6 +120,26 @@ for (const [name, app] of Object.entries(APPS)) {
     assert.equal(await statuses(listener, 3), [200, 200, 200]);
   });
 }
+
+test("a response is paced once by a gateway that is mounted twice", async () => {
+  const gateway = await createGateway({ rules: { url: "/", rules: [{ bytesPerSecond: 1 }] } });
+  const write = () => true;
+  const response = {
+    ...{ headersSent: false, closed: false, once: () => {}, setHeader: () => {}, write },
+    end: () => {},
+  };
+  let served = 0;
+  const listener = nodeGateway(gateway, () => {
+    served += 1;
+  });
+  const request = { url: "/", method: "GET", headers: {}, socket: {} };
+  listener(request, response as never);
+  const paced = response.write;
+  assert.is.not(paced, write);
+  listener(request, response as never);
+  assert.is(response.write, paced);
+  assert.is(served, 2);
+});
 
 test("a request that is handled again at another URL is counted there", () => {
   const { checker, asked } = counting(false);

@@ -109,7 +109,7 @@ test("bad arguments", () => {
   assert.throws(wrong({ name: "日" }), /name must be printable ASCII, got "日"/);
   assert.throws(
     wrong({ key: who }),
-    /options has no "key"; expected one of actor, actorTimeoutMs, name/,
+    /options has no "key"; expected one of actor, trustedProxies, ipv6Prefix, actorTimeoutMs, name/,
   );
 });
 

@@ -29,6 +29,17 @@ test("an editor accepts what the reader accepts, and marks what it rejects", () 
     { url: ["/a", "/b/:id"], exact: true, except: "/c", host: ["*.x.org"], rules: [rule] },
     { url: "/", rules: [{ ...rule, actor: { header: "x-tenant" }, cost: { POST: 5 }, rpu: 0 }] },
     { url: "/", rules: [{ ...rule, count: "failures", block: "15m", unit: "month" }] },
+    {
+      url: "/",
+      rules: [{ actor: "device", connections: 10, scope: "global", maxAge: "1m" }, rule],
+    },
+    {
+      url: "/",
+      rules: [
+        { bytesPerSecond: "1.5M", afterBytes: 0 },
+        { ...rule, rpu: 5 },
+      ],
+    },
   ];
   for (const data of good) assert.ok(takes(data), JSON.stringify(data));
   const bad: unknown[] = [
@@ -41,6 +52,10 @@ test("an editor accepts what the reader accepts, and marks what it rejects", () 
     { url: "/", rules: [{ ...rule, block: "soon" }] },
     { url: "/", rules: [{ ...rule, unit: "secnd" }] },
     { url: "/", rules: [{ ...rule, foo: 1 }] },
+    { url: "/", rules: [{ ...rule, connections: 1 }] },
+    { url: "/", rules: [{ actor: "device", connections: 0.5 }] },
+    { url: "/", rules: [{ bytesPerSecond: "fast" }] },
+    { url: "/", rules: [{ bytesPerSecond: 0 }] },
     "x",
   ];
   for (const data of bad) assert.not.ok(takes(data), JSON.stringify(data));
