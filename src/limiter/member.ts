@@ -121,10 +121,8 @@ export interface PlaceQueue {
 export const asMember: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
 /** What `takeTogether` and `acquireAll` need of a limiter, for one share. */
-export interface BoundLimiter
-  extends Pick<LocalLimiter, "peek" | "reserve" | "refund">,
-    BacklogLimiter {
-  [asMember](): LocalAsked;
+export interface BoundLimiter extends Pick<Limiter, "peek" | "reserve" | "refund">, BacklogLimiter {
+  [asMember](): LocalAsked | RateMember;
 }
 
 export const bindShare: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/bind-share`);

@@ -46,6 +46,9 @@ import { WaitLine } from "./wait-line.ts";
 
 const GRANTED = Promise.resolve(true);
 
+/** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
+export const takeQuietly: unique symbol = Symbol("take quietly");
+
 export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #parts: Parts;
   readonly #queue: RemoteQueue;
@@ -121,9 +124,19 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     checkShareOptions(options);
     refuseShares(options);
     const amount = this.#parts.policyState.amount(permits);
+    const decided = await this.#decide(amount);
+    if (!decided.allowed) this.#parts.meter.refused(amount, "too-long", () => decided);
+    return decided;
+  }
+
+  async [takeQuietly](permits: Permits): Promise<boolean> {
+    const { allowed } = await this.#decide(this.#parts.policyState.amount(permits));
+    return allowed;
+  }
+
+  async #decide(amount: Amount): Promise<Decision> {
     const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
-    else this.#parts.meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 

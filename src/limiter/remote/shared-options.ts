@@ -12,6 +12,7 @@ import {
 } from "../../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../../ground/clock.ts";
 import type { PolicyList } from "../../stores/policies.ts";
+import type { FairOptions } from "../options.ts";
 import type { Instances } from "./instances.ts";
 import type { PrefetchOptions as Prefetch } from "./refill-size.ts";
 import type { RemoteOptions } from "./remote-options.ts";
@@ -51,6 +52,12 @@ export interface SharedOptions {
    * all processes.
    */
   readonly clock?: Clock | undefined;
+  /**
+   * Whether the limit is shared fairly: callers of one `share` are first in, first out; across shares of
+   * this process permits go in proportion to their weights, and the store serves the processes in turn.
+   * `{ priorities, agingMs }`: with priorities above the shares. Default `false`: first in, first out.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
   /** Reserves permits before callers ask for them, so that most calls need no round trip. Default: off. */
   readonly prefetch?: PrefetchOptions | "auto" | undefined;
 }
@@ -79,6 +86,7 @@ export const SHARED_OPTIONS = [
   "instances",
   "prefix",
   "clock",
+  "fair",
   "prefetch",
 ] as const;
 
