@@ -23,7 +23,7 @@ import { StoreWindow } from "./store-window.ts";
 /** How long the policies in force are remembered, microseconds. */
 const READ_EVERY = 100_000;
 /** How many calls are tried beside the window at first, and at most. */
-const FEWEST_TRIES = 4;
+const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
 
 export interface FairQueueOptions {
@@ -46,9 +46,9 @@ export class FairQueue {
     this.#options.meter.left(call.amount, this.now() - call.asked, reason);
     call.resolve(Promise.reject(reason));
   });
-  /** How many calls are tried next, and how many are tried now. */
+  /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
-  #tried = 0;
+  #isTrying = false;
   #policies: readonly Policy[] = [];
   #readAgainAt = -Infinity;
   /** A new state under these policies. */
@@ -190,9 +190,10 @@ export class FairQueue {
   }
 
   #fill(): void {
-    while (this.line.size > this.#tried) {
-      const { amount } = this.line.head as FairCall;
-      if (!this.#window.hasRoom(amount, this.policies)) return;
+    // a call that is sent now would have its reply later than the calls that are tried
+    if (this.#isTrying) return;
+    for (let { head } = this.line; head !== undefined; head = this.line.head) {
+      if (!this.#window.hasRoom(head.amount, this.policies)) return;
       this.#send(this.#next());
     }
   }
@@ -243,21 +244,21 @@ export class FairQueue {
 
   /** Tries the next calls that ask for the same amount, as long as the store grants them at once. */
   async #tryMore(): Promise<void> {
-    if (this.#tried > 0) return;
+    if (this.#isTrying) return;
+    this.#isTrying = true;
     for (let { head } = this.line; head !== undefined; head = this.line.head) {
       const { amount, permits } = head;
       const count = this.#alike(amount);
       const tries = Array.from({ length: count }, () =>
         this.#limiter[takeQuietly](permits).catch(() => false),
       );
-      this.#tried = count;
       const granted = (await Promise.all(tries)).filter(Boolean);
-      this.#tried = 0;
       for (const _ of granted) this.#handOut(amount, permits);
       this.#tries = Math.min(MOST_TRIES, 2 * this.#tries);
       if (granted.length < count) break;
     }
     this.#tries = FEWEST_TRIES;
+    this.#isTrying = false;
     this.#fill();
   }
 

@@ -92,12 +92,22 @@ export class FairRemoteLimiter
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     return new Promise((resolve) => {
-      const signal = checkWaitOptions(options);
-      signal?.throwIfAborted();
-      const asked = this.#asked(permits, options);
-      this.#checkOpen();
-      this.#queue.enter(new FairCall(asked, this.#queue.now(), signal, resolve));
+      this.#acquire(permits, options, resolve);
     });
+  }
+
+  #acquire(
+    permits: Permits,
+    options: WaitOptions | undefined,
+    resolve: (waitedMs: number | PromiseLike<never>) => void,
+  ): FairCall {
+    const signal = checkWaitOptions(options);
+    signal?.throwIfAborted();
+    const asked = this.#asked(permits, options);
+    this.#checkOpen();
+    const call = new FairCall(asked, this.#queue.now(), signal, resolve);
+    this.#queue.enter(call);
+    return call;
   }
 
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
@@ -170,10 +180,19 @@ export class FairRemoteLimiter
     options?: ShareOptions,
   ): Promise<Reservation> {
     const controller = new AbortController();
-    const granted = this.acquire(permits, { ...options, signal: controller.signal });
-    const seen = this.peek(permits, options).then(({ waitMs }) => waitMs);
-    // the rejection of the acquire counts
-    const waitMs = await Promise.race([granted.then(() => 0), seen.catch(() => granted)]);
+    const { signal } = controller;
+    let call: FairCall | undefined;
+    const granted = new Promise<number>((resolve) => {
+      call = this.#acquire(permits, { ...options, signal }, resolve);
+    });
+    // if the store cannot be asked, the call fails, too
+    const seen =
+      call &&
+      this.#look(call).then(
+        ({ waitMs }) => waitMs,
+        () => granted,
+      );
+    const waitMs = await Promise.race([granted.then(() => 0), seen ?? granted]);
     let taken = this.#policyState.amount(permits);
     const settle = async (actual: Permits) => {
       const before = taken;

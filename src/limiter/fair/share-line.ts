@@ -61,7 +61,8 @@ export class ShareLine<Call extends Placed<Call>> extends FairFifo<Call> {
    * @param turn only those that go before this call, which waits or is made now
    */
   *upcoming(turn?: Turn<Call>): Generator<Call> {
-    if (turn !== undefined && turn.item === undefined) this.queueOf(turn).enter(turn);
+    if (turn?.item !== undefined && turn.share === undefined) return; // it has gone
+    if (turn?.share === undefined && turn !== undefined) this.queueOf(turn).enter(turn);
     const forecast = this.ranks.with(this.ranks.list.map((queue) => queue.forecast(turn)));
     for (let { next } = forecast; next !== undefined; next = forecast.next) {
       if (turn !== undefined && forecast.isNext(turn)) return;

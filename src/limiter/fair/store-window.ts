@@ -7,11 +7,12 @@
  *
  * **The size.** A call is sent while fewer than two are with the store, or while for each of its policies
  *
- *     the permits of the calls with the store, with this one  ≤  pace × H       H = max(20 ms, 2 round trips)
+ *     the permits of the calls with the store, with this one  ≤  pace × H       H = max(20 ms, 3 round trips)
  *
- * where the pace is limit / windowMs. By Little's law permits of `pace × round trip` must be with the store for
- * none to be lost while a request travels. Two round trips are twice that, so a reply may be late. 20 ms hide
- * the jitter of timers. At least two calls: one sleeps until its instant while the next one is reserved.
+ * where the pace is limit / windowMs. By Little's law permits of `pace × delay` must be with the store for none
+ * to be lost while a request is under way. A request waits for the batch before it and then travels, which
+ * takes two round trips at most; the third one is for replies that are late. 20 ms hide the jitter of timers.
+ * At least two calls: one sleeps until its instant while the next one is reserved.
  *
  * **Why not adaptive.** The line of the store gives each process as many permits as it has waiting there, so
  * processes share the limit equally only if their windows are equal. This one depends on nothing but the
@@ -77,7 +78,7 @@ export class StoreWindow {
 
   /** @param roundTrip how long the store took for a reply, microseconds */
   measured(roundTrip: number): void {
-    this.#horizon = Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, 2 * roundTrip));
+    this.#horizon = Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, 3 * roundTrip));
   }
 
   #count(amount: Amount, by: 1 | -1): void {
