@@ -161,7 +161,7 @@ verbs("tryAcquire and decide take nothing while another caller would go first", 
   many("a", 4);
   const decided = await limiter.decide(1, { share: "b" });
   assert.equal([decided.allowed, decided.waitMs, decided.remaining], [false, 400, 0]);
-  assert.is(decided.policies.default.allowed, false);
+  assert.is(decided.policies.default?.allowed, false);
   assert.is((await limiter.decide(1, { share: "a" })).waitMs, 500);
   assert.is(await limiter.tryAcquire(), false);
   assert.is(await limiter.tryAcquire(1, { share: "b", timeoutMs: 0 }), false);
