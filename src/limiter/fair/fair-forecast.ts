@@ -24,8 +24,6 @@ export function delayBehind(
   let at = 0;
   for (const each of ahead) {
     at = state.earliest(at, each);
-    // a request that the policies never let through is refused
-    if (at === Infinity) return 0;
     state.take(at, each);
   }
   return state.earliest(at, amount) - first;
@@ -33,7 +31,7 @@ export function delayBehind(
 
 /** How many permits a policy lacks to be full, debts included. */
 function deficitOf({ limit, remaining, resetMs, windowMs }: PolicyStatus): number {
-  if (limit === Infinity || limit === 0) return 0;
+  if (limit === Infinity) return 0;
   const missing = limit - remaining;
   return remaining > 0 ? missing : Math.max(missing, (resetMs * limit) / windowMs);
 }

@@ -22,6 +22,8 @@ import { StoreWindow } from "./store-window.ts";
 
 /** How long the policies in force are remembered, microseconds. */
 const READ_EVERY = 100_000;
+/** How long a round trip is believed, microseconds. */
+const MEASURED_EVERY = 1_000_000;
 /** How many calls are tried beside the window at first, and at most. */
 const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
@@ -49,6 +51,8 @@ export class FairQueue {
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
+  #isMeasuring = false;
+  #measuredAt = 0;
   #policies: readonly Policy[] = [];
   #readAgainAt = -Infinity;
   /** A new state under these policies. */
@@ -136,8 +140,24 @@ export class FairQueue {
   async measure<T>(reply: Promise<T>): Promise<T> {
     const sentAt = this.now();
     const answer = await reply;
-    this.#window.measured(this.now() - sentAt);
+    this.#noticed(this.now() - sentAt);
     return answer;
+  }
+
+  /** A reply took so long, microseconds. A longer window needs a second look: the client may have connected. */
+  #noticed(roundTrip: number): void {
+    if (!this.#window.isLonger(roundTrip)) this.#window.measured(roundTrip);
+    else void this.#measureAgain();
+  }
+
+  async #measureAgain(): Promise<void> {
+    if (this.#isMeasuring) return;
+    this.#isMeasuring = true;
+    const sentAt = this.now();
+    this.#measuredAt = sentAt;
+    const seen = await this.#limiter.peek(1).catch(() => undefined);
+    if (seen !== undefined) this.#window.measured(this.now() - sentAt);
+    this.#isMeasuring = false;
   }
 
   /** Whether the policies never let it through, however long it waits. */
@@ -208,6 +228,9 @@ export class FairQueue {
     const { amount, turn } = call;
     const sentAt = this.now();
     this.#window.add(amount, turn.size);
+    // a window that is longer than it must be takes permits from other processes
+    const isOld = sentAt - this.#measuredAt > MEASURED_EVERY;
+    if (isOld && !this.#window.isShortest) void this.#measureAgain();
     this.#ask(call).then(
       (granted) => {
         this.#window.remove(amount, turn.size);
@@ -216,7 +239,7 @@ export class FairQueue {
         );
         if (granted === false) this.line.refund(turn);
         if (granted === 0) {
-          this.#window.measured(this.now() - sentAt);
+          this.#noticed(this.now() - sentAt);
           if (this.line.size === 0) this.grantedAtOnce(call);
         }
         this.#fill();

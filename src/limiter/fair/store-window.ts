@@ -76,9 +76,19 @@ export class StoreWindow {
     this.#calls -= 1;
   }
 
-  /** @param roundTrip how long the store took for a reply, microseconds */
+  /** Whether the window is as short as it can be, whatever the round trip. */
+  get isShortest(): boolean {
+    return this.#horizon === LEAST_AHEAD;
+  }
+
+  /** Whether that round trip would make the window longer. */
+  isLonger(roundTrip: number): boolean {
+    return horizonOf(roundTrip) > this.#horizon;
+  }
+
+  /** @param roundTrip how long the store took for a reply, microseconds. One slow reply at most doubles H */
   measured(roundTrip: number): void {
-    this.#horizon = Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, 3 * roundTrip));
+    this.#horizon = Math.min(2 * this.#horizon, horizonOf(roundTrip));
   }
 
   #count(amount: Amount, by: 1 | -1): void {
@@ -95,4 +105,8 @@ export class StoreWindow {
       return state.quotas(0).map(({ limit, windowMs }) => limit / windowMs / 1000);
     });
   }
+}
+
+function horizonOf(roundTrip: number): number {
+  return Math.min(MOST_AHEAD, Math.max(LEAST_AHEAD, 3 * roundTrip));
 }
