@@ -70,7 +70,7 @@ class SteppingClock implements Clock {
   }
 }
 
-/** Returns a limiter whose limit is used up. Each permit was taken at an instant of its own. */
+/** Returns a limiter whose limit is used up. Each permit was taken at its own instant. */
 function full(policy: Policy, limit: number, outcome: Outcome): LocalLimiter {
   const clock = new SteppingClock();
   const limiter = Limiter.create(policy, { clock });

@@ -57,7 +57,7 @@ const contenders: Record<string, Contender> = {
   },
 };
 
-/** Returns the milliseconds of each of so many calls, one after the other. */
+/** Returns the milliseconds of each of that many calls, one after the other. */
 async function oneByOne(call: () => Promise<unknown>, calls: number): Promise<number[]> {
   const took: number[] = [];
   for (let i = 0; i < calls; i++) {

@@ -112,9 +112,9 @@ async function shorten(file: string): Promise<string> {
   const kept = { keep_classnames: true, keep_fnames: true };
   const options = {
     parse,
-    compress: { ...kept, ecma: 2020, passes: 2 },
+    compress: { ...kept, ecma: 2022, passes: 3 },
     mangle: { ...kept, toplevel: true },
-    format: { ecma: 2020, semicolons: false, preserve_annotations: true },
+    format: { ecma: 2022, semicolons: false, preserve_annotations: true },
   } as const;
   const { code = "" } = await minify(readFileSync(file, "utf8"), options);
   return code;

@@ -35,7 +35,7 @@ function burst(count: number, fromMs: number, untilMs: number): number[] {
 interface Mark {
   readonly row: string;
   readonly second: number;
-  readonly what: "asks" | "goes" | "is refused";
+  readonly what: "request" | "granted" | "refused";
 }
 
 interface Label {
@@ -61,7 +61,7 @@ interface Picture {
   readonly sum: (callers: readonly Caller[]) => string;
 }
 
-const ASKING = "requests";
+const REQUESTS = "requests";
 const ROW_AXIS = { ticks: false, domain: false, labelPadding: 10, labelLimit: 300 };
 
 type Position = PositionFieldDef<string>;
@@ -83,13 +83,13 @@ async function rowsOf(doors: Readonly<Record<string, Door>>, arrivals: readonly 
 const pictures: readonly Picture[] = [
   {
     file: "refused.svg",
-    title: "tryAcquire(): who is let in",
+    title: "tryAcquire(): which requests each algorithm grants",
     subtitle:
-      "10 a second, in each one's own terms. Blue, above the line: let in. Orange, below: refused.",
+      "Each algorithm is set to 10 permits a second. Blue, above the line: granted. Orange, below: refused.",
     rows: () => rowsOf(refusing, REFUSED),
     arrivals: REFUSED,
     seconds: 6.25,
-    sums: "let in; most in any second",
+    sums: "granted; most in any second",
     sum: (callers) => {
       const starts = startsOf(callers);
       return `${starts.length} of ${callers.length}; ${mostInASecond(starts)}`;
@@ -97,23 +97,24 @@ const pictures: readonly Picture[] = [
   },
   {
     file: "waiting.svg",
-    title: "acquire(): when those who wait may go",
+    title: "acquire(): when each algorithm grants waiting requests",
     subtitle:
-      "10 a second, in each one's own terms. Blue, above the line: goes (a number: so many at once). Orange, below: refused.",
+      "Each algorithm is set to 10 permits a second. Blue, above the line: granted (a number: how many at once). Orange, below: refused.",
     rows: () => rowsOf(waiting, WAITING),
     arrivals: WAITING,
     seconds: 5.75,
-    sums: "served; longest wait",
+    sums: "granted; longest wait",
     sum: servedOf,
   },
   {
     file: "fair.svg",
     title: "Three tenants on one limit of 10 a second: first in, first out (FIFO), and fair",
-    subtitle: "Grey: all requests. Blue: goes. The instants are the same; whose they are differs.",
+    subtitle:
+      "Grey: all requests. Blue: granted. Both grant at the same instants, to different tenants.",
     rows: shared,
     arrivals: Object.values(tenants).flat(),
     seconds: 7,
-    sums: "served; longest wait",
+    sums: "granted; longest wait",
     sum: servedOf,
   },
 ];
@@ -130,18 +131,18 @@ function startsOf(callers: readonly Caller[]): number[] {
 
 async function draw(picture: Picture): Promise<string> {
   const marks: Mark[] = picture.arrivals.map((ms) => ({
-    row: ASKING,
+    row: REQUESTS,
     second: ms / 1000,
-    what: "asks",
+    what: "request",
   }));
-  const sums: Label[] = [{ row: ASKING, text: picture.sums }];
+  const sums: Label[] = [{ row: REQUESTS, text: picture.sums }];
   const counts: Count[] = [];
   const rows = await picture.rows();
   for (const [row, callers] of Object.entries(rows)) {
     sums.push({ row, text: picture.sum(callers) });
     for (const { askedMs, startedMs } of callers) {
       const second = (startedMs ?? askedMs) / 1000;
-      marks.push({ row, second, what: startedMs === undefined ? "is refused" : "goes" });
+      marks.push({ row, second, what: startedMs === undefined ? "refused" : "granted" });
     }
     const starts = startsOf(callers);
     for (const ms of new Set(starts)) {
@@ -176,7 +177,7 @@ function specOf(
   sums: readonly Label[],
   counts: readonly Count[],
 ): TopLevelSpec {
-  const rows = [ASKING, ...names];
+  const rows = [REQUESTS, ...names];
   const y: Position = { field: "row", type: "nominal", sort: rows, title: null, axis: ROW_AXIS };
   const x: Position = {
     field: "second",
@@ -210,7 +211,7 @@ function specOf(
         mark: { ...small, x: WIDTH + 12, color: "#344054" },
         encoding: { y, text },
       },
-      ...(["asks", "goes", "is refused"] as const).map((what) => strokes(marks, what, x, y)),
+      ...(["request", "granted", "refused"] as const).map((what) => strokes(marks, what, x, y)),
       {
         data: { values: [...counts] },
         mark: { ...small, dx: 4, dy: -7, color: BLUE },
@@ -230,20 +231,22 @@ function specOf(
 /** Draws one stroke for each mark: above the line of its row, or below it for a refusal. */
 function strokes(marks: readonly Mark[], what: Mark["what"], x: Position, y: Position) {
   const looks = {
-    asks: { color: GREY, size: 16, yOffset: 0 },
-    goes: { color: BLUE, size: 13, yOffset: -7 },
-    "is refused": { color: ORANGE, size: 7, yOffset: 4 },
+    request: { color: GREY, size: 16, yOffset: 0 },
+    granted: { color: BLUE, size: 13, yOffset: -7 },
+    refused: { color: ORANGE, size: 7, yOffset: 4 },
   } as const;
   const { color, size, yOffset } = looks[what];
   return {
     data: { values: marks.filter((mark) => mark.what === what) },
     mark: {
-      type: "tick",
-      orient: "vertical",
-      thickness: 1.5,
+      type: "point",
+      // a stroke takes fewer bytes in the picture than the rectangle of a tick
+      shape: "M0,-1V1",
+      filled: false,
+      strokeWidth: 1.5,
       opacity: 1,
       color,
-      size,
+      size: size ** 2,
       yOffset,
     } as const,
     encoding: { x, y },

@@ -20,16 +20,16 @@ const chosen = scenes.filter(
 
 const HEAD = [
   "fault",
-  "under way, ms",
-  "then, ms",
-  "beside it, ms",
-  "waited",
+  "call in flight, ms",
+  "later calls, ms",
+  "without Redis, ms",
+  "deferred",
   "back, ms",
-  "ahead of r × t, until it was over",
-  "in all",
+  "beyond r × t, during the fault",
+  "whole run",
   "at the end",
-  '"wait", in all',
-  "left",
+  '"wait", whole run',
+  "left over",
 ];
 
 function row(outcome: Outcome): readonly string[] {

@@ -38,7 +38,7 @@ export function pruneTypes(files: readonly string[], entries: readonly string[])
     if (names === undefined || names.has(name)) return;
     names.add(name);
     for (const statement of modules.get(file) ?? []) {
-      // what has no name, as `declare global`, stays with the file
+      // a statement without a name, such as `declare global`, stays in the file
       const isKept = statement.links === undefined && (statement.name ?? name) === name;
       if (isKept) keepUsed(file, statement.text);
       const link = statement.links?.find((each) => each.name === name);

@@ -4,26 +4,26 @@
  */
 import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
-import { CREATE, checkCreated, checkOptions, show } from "./ground/check.ts";
+import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
 import { fairKeyed, fairRate, isInstance } from "./limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
-import { SMOOTH_OPTIONS, type SmoothOptions, smoothPolicy } from "./limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
-import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
-} from "./limiter/remote/shared-options.ts";
+} from "./limiter/remote/remote-options.ts";
+import { type RateSetting, RemoteRateLimiter } from "./limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies, type PolicyList } from "./stores/policies.ts";
 import type { Store } from "./stores/store.ts";
 
 export { LimiterClosedError, StoreUnavailableError } from "./ground/errors.ts";
 export type { RemoteLimiter } from "./limiter/limiter-api.ts";
 export type { RemoteStats as StoreStats, StoreState } from "./limiter/remote/outage-stats.ts";
+export type { PrefetchOptions } from "./limiter/remote/remote-options.ts";
 export type { RateSetting } from "./limiter/remote/remote-rate-limiter.ts";
-export type { PrefetchOptions } from "./limiter/remote/shared-options.ts";
 export { type CasBackend, casStore } from "./stores/cas-store.ts";
 export type { Store } from "./stores/store.ts";
 
@@ -160,7 +160,7 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
   ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
-    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    const policies = listPolicies(policyOf(permitsPerSecond, options));
     const opened = open(store, name, policies, options);
     return fairRate(new StoreRateLimiter(CREATE, ...opened), options.fair, opened);
   }
@@ -190,7 +190,7 @@ function open(
 
 function checkStore(store: Store): Store {
   if (typeof (Object(store) as Partial<Store>).run === "function") return store;
-  throw new TypeError(`store must be made by casStore or memoryStore, got ${show(store)}`);
+  failCheck("store", "made by casStore or memoryStore", store);
 }
 
 function keepingLimits(store: Store, limitKeys: readonly string[]): Store {

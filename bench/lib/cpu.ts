@@ -8,7 +8,7 @@ import { median } from "./stats.ts";
 
 const ROUNDS = short ? 9 : 41;
 
-/** Returns a function that runs so many operations. Called once for each round. */
+/** Returns a function that runs that many operations. Called once for each round. */
 export type Contender = () => (operations: number) => Promise<unknown>;
 
 /** Returns how many times as long as `other` the contender took: the median of the ratios within each round. */

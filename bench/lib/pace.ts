@@ -72,7 +72,7 @@ function leastLags(grants: readonly number[], interval: number): { at: number; l
   return [...least.values()];
 }
 
-/** Returns the most grants in any window of `windowMs` in which the event loop did not stand still. */
+/** Returns the most grants in any window of `windowMs` in which the event loop was not blocked. */
 export function mostIn(
   windowMs: number,
   grants: readonly number[],

@@ -1,7 +1,7 @@
 /** A request as one rule sees it. */
 import type { Limiter } from "smooth-limiter";
+import type { ActiveRule } from "./active-rule.ts";
 import type { Calendar } from "./rules/calendar.ts";
-import type { ActiveRule } from "./ruleset.ts";
 
 /** The request to one rule. */
 export interface RuleAsk {

@@ -1,5 +1,5 @@
 /**
- * The filter: combines the results of all rules for a request by `takeFromAll`. A request is granted
+ * The filter for requests per time: combines the results of all such rules for a request by `takeFromAll`. A request is granted
  * by all rules, or charged to none.
  *
  * A shadow rule never refuses: it is charged if it lets the request pass and the request does pass.
@@ -7,33 +7,35 @@
  * have released it.
  */
 import type { Clock, Decision } from "smooth-limiter";
-import type { GuardedActor, Report } from "./actors/guarded.ts";
+import type { ActiveRule } from "./active-rule.ts";
+import type { Report } from "./actors/guarded.ts";
+import type { ActorResolver } from "./actors/resolver.ts";
 import { retryAfter } from "./answers/retry.ts";
 import { isOpen, type OpenAsk, type RuleAsk } from "./ask.ts";
 import { all, chain, type Maybe } from "./ground/maybe.ts";
 import { Judge, NO_RULE, withWait } from "./judge.ts";
 import { unixMs } from "./limits.ts";
 import type { GatewayRequest } from "./request.ts";
-import type { ActiveRule, RuleSet } from "./ruleset.ts";
+import type { RuleTable } from "./rule-table.ts";
+import type { RequestRule } from "./rules/rule.ts";
 import { block, retryOf, settleLater } from "./settlement.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
 
-/** How a request is counted that has no value for the rule's actor. */
-export type WhenActorMissing = "device" | "shared" | "skip";
-
 export class Filter {
-  readonly #device: GuardedActor;
-  readonly #whenActorMissing: WhenActorMissing;
+  readonly #actors: ActorResolver;
   readonly #clock: Clock | undefined;
   readonly #judge = new Judge();
 
-  constructor(device: GuardedActor, whenActorMissing: WhenActorMissing, clock: Clock | undefined) {
-    this.#device = device;
-    this.#whenActorMissing = whenActorMissing;
+  constructor(actors: ActorResolver, clock: Clock | undefined) {
+    this.#actors = actors;
     this.#clock = clock;
   }
 
-  check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
+  check(
+    rules: RuleTable<ActiveRule>,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<RequestRule>> {
     const active = rules.match(request);
     const [first] = active;
     if (first === undefined) return NO_RULE;
@@ -48,15 +50,16 @@ export class Filter {
   }
 
   /** Returns what `check` would return now, without charging any rule. */
-  peek(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
+  peek(rules: RuleTable<ActiveRule>, request: GatewayRequest): Maybe<Verdict<RequestRule>> {
     return chain(this.#asksOf(rules.match(request), request), (asks) => {
       const looks = asks.map((ask) =>
-        chain(this.#closedBy(ask), (closed): Maybe<Outcome> => {
-          if (closed !== undefined || ask.limiter === undefined) return closed as Outcome;
+        chain(this.#closedBy(ask), (closed): Maybe<Outcome<RequestRule>> => {
+          if (closed !== undefined || ask.limiter === undefined)
+            return closed as Outcome<RequestRule>;
           return chain(ask.limiter.peek(ask.cost), (found) => this.#seen(ask, found));
         }),
       );
-      return chain(all(looks), (outcomes): Verdict => {
+      return chain(all(looks), (outcomes): Verdict<RequestRule> => {
         const retries = outcomes.map(({ allowed, decision, rule }, i) =>
           allowed || rule.mode === "shadow" ? 0 : retryAfter(decision, asks[i]?.cost ?? 1),
         );
@@ -66,7 +69,7 @@ export class Filter {
     });
   }
 
-  #seen(ask: RuleAsk, found: Decision): Outcome {
+  #seen(ask: RuleAsk, found: Decision): Outcome<RequestRule> {
     const { rule, longestWaitMs } = ask.active;
     const decision = this.#dated(ask, found);
     const allowed = found.allowed || (longestWaitMs > 0 && found.waitMs < Infinity);
@@ -88,27 +91,9 @@ export class Filter {
   }
 
   #askOf(active: ActiveRule, request: GatewayRequest, report?: Report): Maybe<RuleAsk | undefined> {
-    const value = active.actor(request, report);
-    return value instanceof Promise
-      ? value.then((later) => this.#askAbout(active, later, request, report))
-      : this.#askAbout(active, value, request, report);
-  }
-
-  #askAbout(
-    active: ActiveRule,
-    value: string | undefined,
-    request: GatewayRequest,
-    report?: Report,
-  ): Maybe<RuleAsk | undefined> {
-    if (value) {
-      if (active.isExempt(value, request)) return undefined;
-      return this.#askFor(active, value, true, request, report);
-    }
-    const { actor, whenActorMissing = this.#whenActorMissing } = active.rule;
-    if (actor === "all") return this.#askFor(active, "", true, request, report);
-    if (whenActorMissing === "skip") return undefined;
-    const device = whenActorMissing === "device" ? this.#device(request, report) : undefined;
-    return chain(device, (instead = "") => this.#askFor(active, instead, false, request, report));
+    return this.#actors.resolve(active, request, report, (actor, isKnown) =>
+      this.#askFor(active, actor, isKnown, request, report),
+    );
   }
 
   /** @returns undefined where the rule does not apply because the request costs nothing */
@@ -140,7 +125,11 @@ export class Filter {
   }
 
   /** Does the work of `#decide` for a single rule: most requests match only one. */
-  #decideOne(ask: RuleAsk | undefined, request: GatewayRequest, report?: Report): Maybe<Verdict> {
+  #decideOne(
+    ask: RuleAsk | undefined,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<RequestRule>> {
     if (ask === undefined) return NO_RULE;
     const { settles, isGuarded, isOnCalendar } = ask.active;
     if (!isOpen(ask) || settles || isGuarded || isOnCalendar) {
@@ -149,7 +138,11 @@ export class Filter {
     return this.#judge.one(ask, request);
   }
 
-  #decide(asks: readonly RuleAsk[], request: GatewayRequest, report?: Report): Maybe<Verdict> {
+  #decide(
+    asks: readonly RuleAsk[],
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict<RequestRule>> {
     if (asks.length === 0) return NO_RULE;
     if (!asks.some(({ active }) => active.isGuarded)) {
       return this.#take(asks.filter(isOpen), [], request, report);
@@ -163,9 +156,20 @@ export class Filter {
   }
 
   /** Returns the outcome of a rule that refuses a request whatever was used; otherwise undefined. */
-  #closedBy({ active, actor, isKnown, limiter, cost }: RuleAsk): Maybe<Outcome | undefined> {
+  #closedBy({
+    active,
+    actor,
+    isKnown,
+    limiter,
+    cost,
+  }: RuleAsk): Maybe<Outcome<RequestRule> | undefined> {
     const { rule, limits, costBy } = active;
-    const refused = (decision: Decision): Outcome => ({ rule, actor, allowed: false, decision });
+    const refused = (decision: Decision): Outcome<RequestRule> => ({
+      rule,
+      actor,
+      allowed: false,
+      decision,
+    });
     const isPossible = costBy === undefined || limits.fits(actor, isKnown, cost);
     if (limiter === undefined || !isPossible) return refused(never(rule.name));
     return chain(limits.blockOf(actor, isKnown)?.peek(), (block) =>
@@ -178,10 +182,10 @@ export class Filter {
    */
   #take(
     asks: readonly OpenAsk[],
-    before: readonly Outcome[],
+    before: readonly Outcome<RequestRule>[],
     request: GatewayRequest,
     report?: Report,
-  ): Maybe<Verdict> {
+  ): Maybe<Verdict<RequestRule>> {
     if (asks.length === 0) return before.length === 0 ? NO_RULE : { ...NO_RULE, outcomes: before };
     return chain(this.#judge.several(asks, request), (judged) => {
       const found = asks.some(({ calendar }) => calendar) ? this.#datedAll(asks, judged) : judged;
@@ -194,7 +198,7 @@ export class Filter {
     });
   }
 
-  #datedAll(asks: readonly OpenAsk[], verdict: Verdict): Verdict {
+  #datedAll(asks: readonly OpenAsk[], verdict: Verdict<RequestRule>): Verdict<RequestRule> {
     const byRule = new Map(asks.map((ask) => [ask.active.rule, ask]));
     const outcomes = verdict.outcomes.map((outcome) => {
       const ask = byRule.get(outcome.rule);
@@ -229,7 +233,7 @@ function never(policy: string): Decision {
   return { allowed: false, waitMs: Infinity, ...status, policy, policies };
 }
 
-function refusedBy(outcomes: readonly Outcome[]): Verdict {
+function refusedBy(outcomes: readonly Outcome<RequestRule>[]): Verdict<RequestRule> {
   const retries = outcomes
     .filter(({ rule }) => rule.mode === "enforce")
     .map(({ decision }) => retryAfter(decision, 1));

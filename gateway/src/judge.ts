@@ -7,15 +7,15 @@ import {
   TooManyKeysError,
   takeFromAll,
 } from "smooth-limiter";
+import type { ActiveRule } from "./active-rule.ts";
 import { retryAfter } from "./answers/retry.ts";
 import { chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
-import type { Rule } from "./rules/rule.ts";
-import type { ActiveRule } from "./ruleset.ts";
+import type { RequestRule } from "./rules/rule.ts";
 import type { CountedRule, Outcome, Verdict } from "./verdict.ts";
 
 /** The request to one rule. */
-export interface Ask<R extends CountedRule = Rule> {
+export interface Ask<R extends CountedRule = RequestRule> {
   readonly active: Pick<ActiveRule, "isGlobal" | "isShadow" | "longestWaitMs"> & {
     readonly rule: R;
   };
@@ -109,7 +109,7 @@ export class Judge {
   }
 }
 
-/** Asks a rule alone whose limiter is in this process. */
+/** Asks a single rule, whose limiter is in this process. */
 function decideHere({ limiter, cost }: Pick<Ask, "limiter" | "cost">): Decision {
   try {
     return limiter.decide(cost) as Decision;

@@ -15,7 +15,7 @@ import { keyOf, markedKey } from "./actors/key.ts";
 import { ALGORITHMS, type RuleAlgorithm, type RuleAlgorithms } from "./rules/algorithms.ts";
 import { type Calendar, calendarOf } from "./rules/calendar.ts";
 import type { GuardedCost } from "./rules/cost.ts";
-import type { Rule, RuleNumbers } from "./rules/rule.ts";
+import type { RequestRule, RuleNumbers } from "./rules/rule.ts";
 
 /** The settings with which limiters of rules are created. */
 export interface RuleContext {
@@ -47,14 +47,14 @@ interface Allowance {
  * changes.
  */
 export interface RulePolicies {
-  readonly rule: Rule;
+  readonly rule: RequestRule;
   readonly isLine: boolean;
   readonly own: Allowance;
   /** By the value of the actor. */
   readonly overrides: ReadonlyMap<string, Allowance>;
 }
 
-export function policiesOf(rule: Rule, algorithms: RuleAlgorithms): RulePolicies {
+export function policiesOf(rule: RequestRule, algorithms: RuleAlgorithms): RulePolicies {
   const algorithm = algorithms[rule.algo] as RuleAlgorithm;
   const isLine = algorithm.waits === true;
   // a shadow rule makes no request wait: it uses a bucket with the same room that never delays
@@ -115,7 +115,7 @@ export class Limits {
    * @param before the limits of the rule with the same name. If it counts the same requests, its
    *   used permits stay used, and only the numbers change
    */
-  constructor(policies: RulePolicies, workshop: RuleContext, before?: Limits) {
+  constructor(policies: RulePolicies, context: RuleContext, before?: Limits) {
     this.policies = policies;
     const kin = before !== undefined && isKin(policies, before.policies) ? before : undefined;
     const { name, scope, limitKey, blockMs } = policies.rule;
@@ -129,10 +129,10 @@ export class Limits {
       }
       // the state on Redis is found by its name, and follows the numbers that a call declares
       if (scope === "global") {
-        return { ...allowance, limiters: onRedis(name, policy, workshop, keptAt) };
+        return { ...allowance, limiters: onRedis(name, policy, context, keptAt) };
       }
       if (!(limiters instanceof KeyedLimiter)) {
-        return { ...allowance, limiters: inProcess(name, policy, workshop) };
+        return { ...allowance, limiters: inProcess(name, policy, context) };
       }
       limiters.update(policy);
       return { ...allowance, limiters };
@@ -152,10 +152,10 @@ export class Limits {
       this.#blocks =
         (isSameBlock ? kin.#blocks : undefined) ??
         (scope === "global"
-          ? onRedis(`${name} block`, policy, workshop, undefined)
-          : inProcess(`${name} block`, policy, workshop));
+          ? onRedis(`${name} block`, policy, context, undefined)
+          : inProcess(`${name} block`, policy, context));
     }
-    if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(workshop.clock));
+    if (kin !== undefined && scope === "local") this.#takeOver(kin, unixMs(context.clock));
   }
 
   /**
@@ -191,7 +191,7 @@ export class Limits {
     await Promise.all(resets);
   }
 
-  /** Whether the numbers let a request of so many permits pass at all. */
+  /** Whether the numbers can ever let a request of that many permits pass. */
   fits(value: string, isKnown: boolean, permits: number): boolean {
     const { policy } = this.#keysOf(value, isKnown);
     if (policy === undefined) return false;
@@ -266,18 +266,18 @@ function isSame(one: Policy, other: Policy): boolean {
   );
 }
 
-function inProcess(name: string, policy: Policy, workshop: RuleContext): KeyedLimiter {
-  const { clock, maxKeys, whenFull } = workshop;
+function inProcess(name: string, policy: Policy, context: RuleContext): KeyedLimiter {
+  const { clock, maxKeys, whenFull } = context;
   return KeyedLimiter.create(policy, { name, clock, maxKeys, whenFull });
 }
 
 function onRedis(
   name: string,
   policy: Policy,
-  workshop: RuleContext,
+  context: RuleContext,
   limitKey: string | undefined,
 ): RedisLimiter {
-  const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances, clock } = workshop;
+  const { redis, prefix, hashTag, timeoutMs, whenUnavailable, instances, clock } = context;
   const options = { prefix, hashTag, timeoutMs, whenUnavailable, instances, clock, limitKey };
   return RedisLimiter.create(redis as RedisClient, name, policy, options);
 }

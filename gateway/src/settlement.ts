@@ -5,10 +5,14 @@ import { retryAfter } from "./answers/retry.ts";
 import type { OpenAsk, RuleAsk } from "./ask.ts";
 import { all, chain, type Maybe, settled } from "./ground/maybe.ts";
 import type { GatewayRequest } from "./request.ts";
+import type { RequestRule } from "./rules/rule.ts";
 import type { Outcome, Verdict } from "./verdict.ts";
 
 /** Blocks the actors that a rule has refused, from now on. */
-export function block(asks: readonly OpenAsk[], verdict: Verdict): Maybe<Verdict> {
+export function block(
+  asks: readonly OpenAsk[],
+  verdict: Verdict<RequestRule>,
+): Maybe<Verdict<RequestRule>> {
   const refused = new Map(
     verdict.outcomes.filter(({ allowed }) => !allowed).map((each) => [each.rule, each.decision]),
   );
@@ -19,7 +23,7 @@ export function block(asks: readonly OpenAsk[], verdict: Verdict): Maybe<Verdict
   if (blocked.length === 0) return verdict;
   const blocks = blocked.map(({ active, actor, isKnown, limiter }) => {
     const limit = active.limits.blockOf(actor, isKnown);
-    // after the block the actor starts anew; after a failure the limit itself still refuses it
+    // after the block the actor starts with a full limit; after a failure the limit itself still refuses it
     return chain(
       settled(() => limit?.tryAcquire()),
       (began) => (began === undefined ? undefined : settled(() => limiter.reset())),
@@ -35,7 +39,10 @@ export function block(asks: readonly OpenAsk[], verdict: Verdict): Maybe<Verdict
 }
 
 /** Returns when a refused request should be retried, ms; 0 if no rule refuses it. */
-export function retryOf(asks: readonly RuleAsk[], outcomes: readonly Outcome[]): number {
+export function retryOf(
+  asks: readonly RuleAsk[],
+  outcomes: readonly Outcome<RequestRule>[],
+): number {
   const costs = new Map(asks.map(({ active, cost }) => [active.rule, cost]));
   const retries = outcomes
     .filter(({ allowed, rule }) => !allowed && rule.mode === "enforce")
@@ -46,7 +53,7 @@ export function retryOf(asks: readonly RuleAsk[], outcomes: readonly Outcome[]):
 /** Gives permits back, or takes more, when the request has been answered. */
 export function settleLater(
   asks: readonly OpenAsk[],
-  { outcomes }: Verdict,
+  { outcomes }: Verdict<RequestRule>,
   request: GatewayRequest,
   report: Report | undefined,
   clock: Clock = systemClock,
@@ -69,7 +76,7 @@ export function settleLater(
   });
 }
 
-function blockedFor(outcome: Outcome): Outcome {
+function blockedFor(outcome: Outcome<RequestRule>): Outcome<RequestRule> {
   const waitMs = outcome.rule.blockMs ?? 0;
   const { decision } = outcome;
   return { ...outcome, decision: { ...decision, remaining: 0, waitMs, resetMs: waitMs } };

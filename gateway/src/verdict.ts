@@ -1,12 +1,12 @@
 import type { Decision } from "smooth-limiter";
-import type { PolicyOutcome } from "./answers/checker.ts";
-import type { Rule } from "./rules/rule.ts";
+import type { Pace, PolicyOutcome } from "./answers/checker.ts";
+import type { RefusingRule } from "./rules/rule.ts";
 
 /** The members of a rule that every response reports. */
 export type CountedRule = PolicyOutcome["rule"];
 
 /** The result of one rule for a request. */
-export interface Outcome<R extends CountedRule = Rule> {
+export interface Outcome<R extends CountedRule = RefusingRule> {
   readonly rule: R;
   /** The actor's value by which requests are counted: a user, an address, "" for all. */
   readonly actor: string;
@@ -20,7 +20,7 @@ export interface Outcome<R extends CountedRule = Rule> {
 }
 
 /** The gateway's result for a request. */
-export interface Verdict<R extends CountedRule = Rule> {
+export interface Verdict<R extends CountedRule = RefusingRule> {
   /** Whether the request may pass: all rules let it, shadow rules aside. */
   readonly allowed: boolean;
   /**
@@ -31,9 +31,16 @@ export interface Verdict<R extends CountedRule = Rule> {
   /** How long the request has waited, ms. */
   readonly waitedMs: number;
   /**
-   * One for each rule that applies, those of the outermost URL first; empty if no rule applies. If
-   * rules in this process refuse, those on Redis are neither asked nor listed. If a rule refuses
-   * whatever was used (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
+   * One for each rule that applies and can refuse: those for connections, then those for requests per
+   * time, those of the outermost URL first; empty if no such rule applies. If a rule for connections
+   * refuses, the rules after it are neither asked nor listed. If a rule in this process refuses while
+   * Redis cannot be reached, the rules on Redis are not listed. If a rule refuses whatever was used
+   * (`rpu: 0`, a block, a cost that never passes), only such rules are listed.
    */
   readonly outcomes: readonly Outcome<R>[];
+  /**
+   * How fast the response may be sent, one for each rule with `bytesPerSecond` that applies; absent if
+   * none does. The server adapters apply them.
+   */
+  readonly paces?: readonly Pace[] | undefined;
 }

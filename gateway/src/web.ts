@@ -4,15 +4,15 @@
  */
 export { type Actor, type ActorKind, type Actors, fromCookie, fromHeader } from "./actors/actor.ts";
 export { type AddressOptions, fromAddress } from "./actors/address.ts";
+export type { WhenActorMissing } from "./actors/resolver.ts";
 export type { Answer, AnswerOptions } from "./answers/answer.ts";
-export type { Checker, CheckResult, PolicyOutcome } from "./answers/checker.ts";
+export type { Checker, CheckResult, Pace, PolicyOutcome } from "./answers/checker.ts";
 export type { Dialect } from "./answers/fields.ts";
-export type { WhenActorMissing } from "./filter.ts";
-export { createGateway, type Gateway, type GatewayOptions } from "./gateway.ts";
+export { createGateway, type Gateway } from "./gateway.ts";
+export type { GatewayOptions } from "./gateway-options.ts";
 export {
   type ConnectionsOptions,
   limitConnections,
-  type SharedPlaces,
 } from "./hosts/connections.ts";
 export { type ExpressRequest, expressGateway, expressLimit } from "./hosts/express.ts";
 export {
@@ -50,13 +50,30 @@ export type {
   RequestLimit,
 } from "./hosts/limit-options.ts";
 export { type LimitRateOptions, limitRate, type ResponseRate } from "./hosts/limit-rate.ts";
-export { type NodeRequest, type NodeResponse, nodeGateway, nodeLimit } from "./hosts/node.ts";
+export { nodeGateway, nodeLimit } from "./hosts/node.ts";
+export type { NodeRequest, NodeResponse } from "./hosts/node-messages.ts";
 export type { PacedResponse } from "./hosts/paced-response.ts";
+export type { SharedPlaces } from "./places.ts";
 export type { GatewayRequest } from "./request.ts";
 export type { AlgorithmField, RuleAlgorithm, RuleAlgorithms } from "./rules/algorithms.ts";
 export type { Cost, CostFunction, Costs, SettledCost } from "./rules/cost.ts";
 export { type ReadOptions, readRules } from "./rules/read-rules.ts";
-export type { Align, Place, Rule, RuleNumbers, RuleOverride, Unit } from "./rules/rule.ts";
+export type {
+  Align,
+  AnyRule,
+  ConnectionOverride,
+  ConnectionRule,
+  Place,
+  RateNumbers,
+  RateOverride,
+  RateRule,
+  RefusingRule,
+  RequestRule,
+  Rule,
+  RuleNumbers,
+  RuleOverride,
+  Unit,
+} from "./rules/rule.ts";
 export { type Problem, RulesError } from "./rules/rules-error.ts";
 export type { UrlRules } from "./rules/schema.ts";
 export { type FunctionSourceOptions, functionSource } from "./sources/function-source.ts";

@@ -28,7 +28,7 @@ test.after(() => {
 
 for (const [inFlight, good] of [
   [100, 15],
-  [1000, 4],
+  [1000, 2],
 ] as const) {
   test(`${inFlight} refused requests in flight keep no permit from others`, async () => {
     const rules = readRules(`

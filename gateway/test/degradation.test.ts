@@ -117,7 +117,7 @@ test("during an outage a share of the requests passes, all pass, or check reject
   assert.is(await passed({}), 10); // no other instance has been counted
   try {
     await passed({ whenUnavailable: "throw" });
-    assert.unreachable("it went on");
+    assert.unreachable("it continued");
   } catch (error) {
     assert.match(String(error), /StoreUnavailableError/);
   }

@@ -7,6 +7,7 @@ import {
   fromHeader,
   type Gateway,
   type GatewayOptions,
+  type RequestRule,
   readRules,
   type Verdict,
 } from "../src/index.ts";
@@ -165,7 +166,7 @@ test("block: a reload keeps it", async () => {
   changed();
   await new Promise(setImmediate);
   await new Promise(setImmediate);
-  assert.is(gateway.rules[0]?.rpu, 50);
+  assert.is((gateway.rules[0] as RequestRule).rpu, 50);
   assert.not.ok((await gateway.check(request("/"))).allowed);
   await clock.advance(60 * MINUTE);
   assert.ok((await gateway.check(request("/"))).allowed);

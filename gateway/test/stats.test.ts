@@ -78,7 +78,7 @@ test("reset names what is wrong", async () => {
   for (const [which, says] of [
     [
       { rule: "log" },
-      /RangeError: rule must be the name of a rule in force, such as "login", "all"/,
+      /RangeError: rule must be the name of a rule for requests per time: "login", "all"/,
     ],
     [{ rule: 1 }, /TypeError: rule must be a string, got 1/],
     [{ rule: "login", actor: 1 }, /TypeError: actor must be a string, got 1/],
@@ -147,13 +147,13 @@ test("each verdict is published, refusals and those of shadow rules included", a
     const refusing = verdict.outcomes.filter(({ allowed }) => !allowed);
     seen.push([request.header("account"), verdict.allowed, refusing.map(({ rule }) => rule.name)]);
   };
-  const heard: boolean[] = [];
+  const received: boolean[] = [];
   const gateway = await createGateway({
     rules: readRules(TEXT),
     actors,
     clock: new FakeClock(),
     onVerdict: ({ allowed }) => {
-      heard.push(allowed);
+      received.push(allowed);
       throw new Error("ignored");
     },
   });
@@ -165,7 +165,7 @@ test("each verdict is published, refusals and those of shadow rules included", a
     ["ann", true, ["trial"]],
     ["ann", false, ["login", "trial"]],
   ]);
-  assert.equal(heard, [true, true, false]);
+  assert.equal(received, [true, true, false]);
 });
 
 test.run();

@@ -25,7 +25,7 @@ export interface Play extends AsyncDisposable {
 export interface Costs {
   /** Redis loses its data. */
   readonly lostState?: boolean;
-  /** Redis loses the writes of its last so many seconds. */
+  /** Redis loses the writes of that many last seconds. */
   readonly lostSeconds?: number;
 }
 
@@ -63,7 +63,7 @@ function both({ proxies }: Stage, action: (proxy: TcpProxy) => Promise<void>): P
   return Promise.all(proxies.map(action));
 }
 
-/** Makes a scene in which the network fails for all processes for so many ms. */
+/** Makes a scene in which the network fails for all processes for that many ms. */
 function network(
   title: string,
   begin: (proxy: TcpProxy) => Promise<void>,

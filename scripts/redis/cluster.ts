@@ -6,7 +6,7 @@ const SLOTS = 16_384;
 export interface ClusterOptions {
   /** How many replicas each master has. Default: 0. */
   replicas?: 0 | 1;
-  /** A node counts as dead after so many ms without an answer. Default: 1000. */
+  /** A node counts as dead after that many ms without a reply. Default: 1000. */
   nodeTimeoutMs?: number;
 }
 

@@ -7,7 +7,7 @@ export const MASTER = "master";
 export interface SentinelOptions {
   /** Additional arguments of redis-server for the master and its replicas. */
   args?: string[];
-  /** The master counts as dead after so many ms without an answer. Default: 1000. */
+  /** The master counts as dead after that many ms without a reply. Default: 1000. */
   downAfterMs?: number;
 }
 

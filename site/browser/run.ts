@@ -7,7 +7,7 @@ import { type Browser, type BrowserContextOptions, chromium, type Page } from "p
 import { headlessChromium } from "../../scripts/chromium.ts";
 import { fromQuery } from "../model/settings.ts";
 import { simulate } from "../model/simulate.ts";
-import { TWENTY } from "../test/twenty.ts";
+import { CONFIGURATIONS } from "../test/configurations.ts";
 import { dist, serveSite } from "./server.ts";
 
 const { values, positionals } = parseArgs({
@@ -25,7 +25,12 @@ const browser = await chromium.launch({
 
 const PHONE: BrowserContextOptions = { viewport: { width: 390, height: 844 }, hasTouch: true };
 const PLAYGROUND = "/playground.html";
-const WITH_FIGURES = ["/docs/choose.html", "/docs/guarantees.html", "/docs/availability.html"];
+const WITH_FIGURES = [
+  "/docs/choose.html",
+  "/docs/guarantees.html",
+  "/docs/availability.html",
+  "/docs/fair.html",
+];
 
 const pages = readdirSync(dist, { recursive: true, encoding: "utf8" })
   .filter((file) => file.endsWith(".html") && file !== "404.html")
@@ -59,9 +64,9 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       await page.locator(".VPLocalSearchBox .result").first().waitFor();
     });
   },
-  "twenty configurations: the numbers of the page are those of Node": async () => {
+  "each configuration: the numbers of the page are those of Node": async () => {
     await onPage({}, async (page) => {
-      for (const query of TWENTY) {
+      for (const query of CONFIGURATIONS) {
         await ready(page, `${PLAYGROUND}?${query}`);
         equal(await tableOf(page), await tableInNode(query), query);
       }
@@ -112,6 +117,37 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
       await page.locator(".pg-summary", { hasText: "After 4.00 s: 2 arrived" }).waitFor();
     });
   },
+  "a fair limiter: the keyboard chooses it, and its shares are in words, colours, the URL and the code":
+    async () => {
+      await onPage({}, async (page) => {
+        const query = "algorithm=smoothBursty&rate=10&burstSeconds=0&traffic=three&rps=9&size=20";
+        await ready(page, `${PLAYGROUND}?${query}`);
+        const oneQueue = await tableOf(page);
+        await page.getByLabel("tenants wait in").focus();
+        await page.keyboard.press("ArrowDown");
+        await page.waitForURL(/queue=fair/);
+        await page.locator(".pg-code", { hasText: "{ fair: true }" }).waitFor();
+        await page.locator(".pg-code", { hasText: "{ share: tenant }" }).waitFor();
+        const fair = await tableOf(page);
+        equal(fair, await tableInNode(`${query}&queue=fair`), "the fair limiter");
+        equal(JSON.stringify(fair) === JSON.stringify(oneQueue), false, "the same with one queue");
+        await page.getByLabel("weight of tenant b").focus();
+        await page.keyboard.press("ArrowRight");
+        await page.waitForURL(/weight=2/);
+        equal(await tableOf(page), await tableInNode(`${query}&queue=fair&weight=2`), "the weight");
+        await page.getByLabel("Time shown, ms").fill("4000");
+        await page
+          .locator(".pg-summary", { hasText: /a \d+.*b \d+.*c \d+ \(\d+ waiting\)/ })
+          .waitFor();
+        const colours = await page
+          .getByLabel("Permits granted to each tenant over time")
+          .locator(".pg-share")
+          .evaluateAll((lines) => lines.map((each) => getComputedStyle(each).stroke));
+        equal(new Set(colours).size, 3, "colours");
+        await page.reload();
+        equal(await page.getByLabel("tenants wait in").inputValue(), "fair", "after a reload");
+      });
+    },
   "an access log is replayed, and is not in the URL": async () => {
     await onPage({}, async (page) => {
       await ready(page, `${PLAYGROUND}?traffic=log&algorithm=fixedWindow&limit=1`);
@@ -146,7 +182,11 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
           ] as const);
         }
       }
-      equal(found.sort(), ["cancel", "double-burst", "redis-away", "warming-up"], "figures");
+      equal(
+        found.sort(),
+        ["cancel", "double-burst", "fair", "redis-away", "warming-up"],
+        "figures",
+      );
     });
   },
   "axe finds nothing serious": async () => {
@@ -157,6 +197,7 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
           ...WITH_FIGURES,
           `${PLAYGROUND}?traffic=drawn`,
           `${PLAYGROUND}?traffic=tenants&compare=gcra&algorithm=smoothWarmingUp`,
+          `${PLAYGROUND}?traffic=three&queue=fair&compare=queue`,
         ]) {
           await ready(page, path);
           await page.evaluate(axe);
@@ -270,6 +311,7 @@ async function takeScreenshots(folder: string, { newContext }: Browser): Promise
     home: "/",
     playground: `${PLAYGROUND}?algorithm=smoothWarmingUp&traffic=tenants&compare=gcra`,
     drawn: `${PLAYGROUND}?traffic=drawn`,
+    shares: `${PLAYGROUND}?traffic=three&queue=fair&compare=queue`,
   };
   for (const [look, options] of Object.entries(looks)) {
     const context = await newContext.call(browser, { ...options, reducedMotion: "reduce" });

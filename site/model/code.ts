@@ -1,30 +1,37 @@
 // The code that makes the limiter, for the user to copy.
 
 import { algorithmOf } from "./algorithms.ts";
-import type { Settings } from "./settings.ts";
+import { hasWeight, isFair, type Settings } from "./settings.ts";
 
 /** A program in TypeScript. */
-export function toTypeScript({ algorithm, numbers, verb, common }: Settings): string {
+export function toTypeScript(settings: Settings): string {
+  const { algorithm, numbers, verb, common } = settings;
   const args = Object.entries(algorithmOf(algorithm).args(numbers)).map(
     ([name, value]) => `${name}: ${JSON.stringify(value)}`,
   );
-  const { permits = 1, timeoutMs = 0 } = common;
+  const { permits = 1, timeoutMs = 0, weight = 1 } = common;
   const count = permits === 1 ? "" : String(permits);
+  const fair = isFair(settings);
+  const isWeighted = hasWeight(settings) && weight !== 1;
+  const share = `share: tenant${isWeighted ? `, weight: tenant === "b" ? ${weight} : 1` : ""}`;
+  const most = fair ? `{ timeoutMs: ${timeoutMs}, ${share} }` : timeoutMs;
   const use = {
-    wait: `await limiter.acquire(${count});`,
+    wait: `await limiter.acquire(${fair ? `${permits}, { ${share} }` : count});`,
     try: `if (!limiter.tryAcquire(${count})) throw new Error("try again later");`,
-    timeout: `if (!(await limiter.tryAcquire(${permits}, ${timeoutMs}))) throw new Error("try again later");`,
+    timeout: `if (!(await limiter.tryAcquire(${permits}, ${most}))) throw new Error("try again later");`,
   };
   return `import { Limiter, ${algorithm} } from "smooth-limiter";
 
-const limiter = Limiter.create(${algorithm}({ ${args.join(", ")} }));
-
+const limiter = Limiter.create(${algorithm}({ ${args.join(", ")} })${fair ? ", { fair: true }" : ""});
+${fair ? 'const tenant: string = "a"; // the tenant that calls\n' : ""}
 ${use[verb]}
 `;
 }
 
 /** A rule for smooth-limiter-gateway, or a comment that says why there is none. */
-export function toYaml({ algorithm, numbers, common }: Settings): string {
+export function toYaml(settings: Settings): string {
+  const { algorithm, numbers, common } = settings;
+  if (isFair(settings)) return "# Rules have no fair queue: each actor has a limit of its own.\n";
   const rule = algorithmOf(algorithm).rule(numbers);
   if (typeof rule === "string") return `# ${rule}\n`;
   const { permits = 1 } = common;

@@ -87,6 +87,23 @@ const cancel: Figure = {
   },
 };
 
+const fair: Figure = {
+  title: "Three tenants share ten a second: a is steady, b comes in bursts, c sends 45 at once",
+  seconds: 10,
+  question: "they wait in",
+  choices: { one: "one queue", fair: "a queue for each" },
+  playground: (choice) =>
+    `algorithm=smoothBursty&rate=10&burstSeconds=0&traffic=three&rps=9&size=15&queue=${choice}`,
+  async lanes(choice) {
+    const { calls } = await simulate(fromQuery(String(this.playground?.(choice))));
+    const waits = ["a", "b", "c"].map(
+      (name) => `${name} ${longestWaitMs(calls.filter(({ tenant }) => tenant === name))} ms`,
+    );
+    const label = choice === "fair" ? "fair: true" : "one queue";
+    return [{ label, calls, words: `the longest waits are ${waits.join(", ")}` }];
+  },
+};
+
 const OUTAGE = [3000, 6000] as const;
 
 const redisAway: Figure = {
@@ -168,6 +185,7 @@ export const FIGURES: Readonly<Record<string, Figure>> = {
   "warming-up": warmingUp,
   "double-burst": doubleBurst,
   cancel,
+  fair,
   "redis-away": redisAway,
 };
 

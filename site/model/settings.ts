@@ -19,18 +19,30 @@ export const VERBS = {
 
 export type Verb = keyof typeof VERBS;
 
+export const QUEUES = {
+  one: "one queue, first in, first out",
+  fair: "fair: a queue for each tenant, in turn",
+} as const;
+
+export type Queue = keyof typeof QUEUES;
+
+/** What stands beside the limiter: nothing, another algorithm at its pace, or itself with the other queue. */
+export type Comparison = AlgorithmName | "queue" | "none";
+
 export interface Settings {
   readonly algorithm: AlgorithmName;
   readonly numbers: Numbers;
   readonly verb: Verb;
+  /** How callers wait, where several tenants may: see `isShared`. */
+  readonly queue: Queue;
   readonly traffic: TrafficKind;
   /** The numbers of COMMON: those of the traffic and of the requests. */
   readonly common: Numbers;
   readonly bars: readonly number[];
   /** Not in the URL: a log stays in the page. */
   readonly log: readonly Arrival[];
-  /** The algorithm beside it, with the same traffic. */
-  readonly compare: AlgorithmName | "none";
+  /** Gets the same traffic. */
+  readonly compare: Comparison;
 }
 
 export const COMMON: readonly Field[] = [
@@ -39,12 +51,14 @@ export const COMMON: readonly Field[] = [
   { name: "size", label: "requests in a burst", min: 1, max: 60, step: 1, initial: 20 },
   { name: "permits", label: "permits that a request takes", min: 1, max: 10, step: 1, initial: 1 },
   { name: "timeoutMs", label: "longest wait, ms", min: 0, max: 5000, step: 50, initial: 500 },
+  { name: "weight", label: "weight of tenant b", min: 1, max: 5, step: 1, initial: 1 },
 ];
 
 export const initialSettings: Settings = {
   algorithm: "smoothBursty",
   numbers: initialNumbers("smoothBursty"),
   verb: "wait",
+  queue: "one",
   traffic: "bursts",
   common: Object.fromEntries(COMMON.map(({ name, initial }) => [name, initial])),
   bars: Array.from({ length: BARS }, (_, i) => (i >= 8 && i < 12 ? 8 : i % 4 === 0 ? 2 : 0)),
@@ -52,14 +66,35 @@ export const initialSettings: Settings = {
   compare: "none",
 };
 
+/** Returns whether several tenants may wait, so that their order is a choice. */
+export function isShared({ verb, traffic }: Settings): boolean {
+  return verb !== "try" && ["tenants", "three", "log"].includes(traffic);
+}
+
+/** Returns whether the limiter is fair. */
+export function isFair(settings: Settings): boolean {
+  return settings.queue === "fair" && isShared(settings);
+}
+
+/** Returns what stands beside the limiter: another queue only where that makes a difference. */
+export function comparisonOf(settings: Settings): Comparison {
+  return settings.compare === "queue" && !isShared(settings) ? "none" : settings.compare;
+}
+
+/** Returns whether the traffic contains tenant b, whose weight can be chosen. */
+export function hasWeight({ traffic }: Settings): boolean {
+  return traffic === "tenants" || traffic === "three";
+}
+
 /** Returns the query of the URL: what differs from the beginning, so that links stay short. */
 export function toQuery(settings: Settings): string {
   const query = new URLSearchParams();
-  const { algorithm, numbers, verb, traffic, common, bars, compare } = settings;
+  const { algorithm, numbers, verb, traffic, common, bars, compare, queue } = settings;
   query.set("algorithm", algorithm);
   for (const { name } of algorithmOf(algorithm).fields) query.set(name, String(numbers[name]));
   query.set("verb", verb);
   query.set("traffic", traffic);
+  if (queue !== "one") query.set("queue", queue);
   for (const { name, initial } of COMMON) {
     if (common[name] !== initial) query.set(name, String(common[name]));
   }
@@ -82,11 +117,12 @@ export function fromQuery(text: string): Settings {
     algorithm,
     numbers: numbersOf(algorithmOf(algorithm).fields),
     verb: oneOf("verb", Object.keys(VERBS) as Verb[], initialSettings.verb),
+    queue: oneOf("queue", Object.keys(QUEUES) as Queue[], initialSettings.queue),
     traffic: oneOf("traffic", Object.keys(TRAFFIC_KINDS) as TrafficKind[], initialSettings.traffic),
     common: numbersOf(COMMON),
     bars: barsOf(query.get("bars")),
     log: [],
-    compare: oneOf<AlgorithmName | "none">("compare", ALGORITHM_NAMES, "none"),
+    compare: oneOf<Comparison>("compare", [...ALGORITHM_NAMES, "queue"], "none"),
   };
 }
 

@@ -4,7 +4,7 @@
 import { type Clock, Limiter, LimiterError, type LocalLimiter, systemClock } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
-import type { Settings, Verb } from "./settings.ts";
+import { hasWeight, isFair, type Settings, type Verb } from "./settings.ts";
 import { arrivalsOf } from "./traffic.ts";
 
 export interface Call {
@@ -20,7 +20,8 @@ export interface Sample {
   readonly atMs: number;
   /** The number that decides: stored permits, tokens, or what a window has used. */
   readonly level: number;
-  readonly waiting: number;
+  /** How many of each tenant wait. */
+  readonly waiting: ReadonlyMap<string, number>;
 }
 
 /** What happened so far. */
@@ -45,11 +46,17 @@ export interface Setup {
   readonly timeoutMs: number;
   readonly permits: number;
   readonly seconds: number;
+  /** On a fair limiter each tenant is a share. */
+  readonly fair: boolean;
+  /** The weight of tenant b; the others have 1. */
+  readonly weight: number;
 }
 
 export function setupOf(settings: Settings): Setup {
-  const { permits = 1, timeoutMs = 0, seconds = 10 } = settings.common;
-  return { ...settings, permits, timeoutMs, seconds };
+  const { permits = 1, timeoutMs = 0, seconds = 10, weight = 1 } = settings.common;
+  const fair = isFair(settings);
+  const weightOfB = hasWeight(settings) ? weight : 1;
+  return { ...settings, permits, timeoutMs, seconds, fair, weight: weightOfB };
 }
 
 type Recorded = { -readonly [Key in keyof Call]: Call[Key] };
@@ -66,14 +73,14 @@ export class Run {
   readonly #mirror: LocalLimiter;
   readonly #calls: Recorded[] = [];
   readonly #samples: Sample[] = [];
-  #waiting = 0;
+  readonly #waiting = new Map<string, number>();
   #error: string | undefined;
 
   constructor(setup: Setup, clock: Clock) {
     this.#setup = setup;
     this.#clock = clock;
     const { policy } = algorithmOf(setup.algorithm);
-    this.#limiter = Limiter.create(policy(setup.numbers), { clock });
+    this.#limiter = Limiter.create(policy(setup.numbers), { clock, fair: setup.fair });
     this.#mirror = Limiter.create(policy(setup.numbers), { clock });
   }
 
@@ -81,15 +88,15 @@ export class Run {
   ask(tenant: string, atMs = this.#clock.now()): void {
     const call: Recorded = { atMs, tenant, startedMs: undefined, refusedMs: undefined };
     this.#calls.push(call);
-    this.#waiting += 1;
-    this.#granted()
+    this.#count(tenant, 1);
+    this.#granted(tenant)
       .catch((error: unknown) => {
         if (!(error instanceof LimiterError)) throw error;
         if (error.code === "PERMITS_EXCEED_CAPACITY") this.#error = error.message;
         return false;
       })
       .then((isLetIn) => {
-        this.#waiting -= 1;
+        this.#count(tenant, -1);
         const now = this.#clock.now();
         if (!isLetIn) {
           call.refusedMs = now;
@@ -103,12 +110,17 @@ export class Run {
       });
   }
 
-  async #granted(): Promise<boolean> {
-    const { verb, permits, timeoutMs } = this.#setup;
+  async #granted(tenant: string): Promise<boolean> {
+    const { verb, permits, timeoutMs, fair, weight } = this.#setup;
+    const share = fair ? { share: tenant, weight: tenant === "b" ? weight : 1 } : {};
     if (verb === "try") return this.#limiter.tryAcquire(permits);
-    if (verb === "timeout") return this.#limiter.tryAcquire(permits, timeoutMs);
-    await this.#limiter.acquire(permits);
+    if (verb === "timeout") return this.#limiter.tryAcquire(permits, { timeoutMs, ...share });
+    await this.#limiter.acquire(permits, share);
     return true;
+  }
+
+  #count(tenant: string, more: number): void {
+    this.#waiting.set(tenant, (this.#waiting.get(tenant) ?? 0) + more);
   }
 
   /** Looks at the state. */
@@ -119,7 +131,7 @@ export class Run {
     this.#samples.push({
       atMs: this.#clock.now(),
       level: Math.min(most(numbers), Math.max(0, value)),
-      waiting: this.#waiting,
+      waiting: new Map(this.#waiting),
     });
   }
 
@@ -194,6 +206,11 @@ function agenda(settings: Settings, seconds: number, run: Run) {
 export function boundAt({ algorithm, numbers, permits }: Series, atMs: number): number {
   const policy = algorithmOf(algorithm).policy(numbers);
   return policy.algorithm.bound(policy, atMs * 1000, permits);
+}
+
+/** The tenants that call, in the order of their names. */
+export function tenantsOf(calls: readonly Call[]): string[] {
+  return [...new Set(calls.map(({ tenant }) => tenant))].sort();
 }
 
 /** The sums of a run, in numbers. */

@@ -11,6 +11,7 @@ export const TRAFFIC_KINDS = {
   bursts: "bursts",
   cold: "cold start: a pause between two busy spells",
   tenants: "two tenants: one steady, one in bursts",
+  three: "three tenants: the third sends all at once",
   drawn: "drawn by hand",
   log: "an access log",
 } as const;
@@ -53,6 +54,15 @@ export function arrivalsOf(traffic: Traffic): Arrival[] {
       );
     case "tenants":
       return sorted([...evenly(0, end, rate / 2, "a"), ...bursts(end, rate / 2, burst, "b")], end);
+    case "three":
+      return sorted(
+        [
+          ...evenly(0, end, rate / 3, "a"),
+          ...bursts(end, rate / 3, burst, "b"),
+          ...evenly(end * 0.05, end * 0.05 + burst * 3, 1000, "c"),
+        ],
+        end,
+      );
     case "drawn":
       return sorted(
         bars.flatMap((count, i) => {

@@ -41,6 +41,15 @@ figures("Redis away: what each mode lets in meanwhile", async () => {
   ]);
 });
 
+figures("fair: a tenant that sends all at once delays only itself", async () => {
+  assert.equal(await wordsOf("fair", "one"), [
+    "the longest waits are a 4667 ms, b 4830 ms, c 4356 ms",
+  ]);
+  assert.equal(await wordsOf("fair", "fair"), [
+    "the longest waits are a 400 ms, b 4130 ms, c 9458 ms",
+  ]);
+});
+
 figures("the playground shows the same where it can", () => {
   for (const [name, { choices, playground }] of Object.entries(FIGURES)) {
     const queries = Object.keys(choices).map((choice) => playground?.(choice));

@@ -12,16 +12,23 @@ import {
   warmUpIntervalMs,
 } from "../model/algorithms.ts";
 import { toTypeScript, toYaml } from "../model/code.ts";
-import { fromQuery, initialSettings, type Settings, toQuery } from "../model/settings.ts";
+import {
+  comparisonOf,
+  fromQuery,
+  initialSettings,
+  isFair,
+  type Settings,
+  toQuery,
+} from "../model/settings.ts";
 import { boundAt, simulate, summaryOf } from "../model/simulate.ts";
 import { arrivalsOf, MOST_ARRIVALS, TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
-import { TWENTY } from "./twenty.ts";
+import { CONFIGURATIONS } from "./configurations.ts";
 
 const settings = (query: string) => fromQuery(query);
 
 const running = suite("the playground's simulation");
 
-for (const query of TWENTY) {
+for (const query of CONFIGURATIONS) {
   running(`${query}: the bound of the algorithm holds in every interval`, async () => {
     const series = await simulate(settings(query));
     const starts = series.calls
@@ -39,7 +46,7 @@ for (const query of TWENTY) {
 }
 
 running("each call is granted, refused or still waiting, and none before it arrived", async () => {
-  for (const query of TWENTY) {
+  for (const query of CONFIGURATIONS) {
     const series = await simulate(settings(query));
     const { arrived, granted, refused, waiting } = summaryOf(series);
     assert.is(arrived, series.calls.length);
@@ -77,6 +84,40 @@ running("a warming-up limiter is cold at first and after a pause", async () => {
   assert.ok(Math.max(...levels.slice(140)) > 19);
 });
 
+running(
+  "a fair limiter serves tenants in turn, and one queue in the order of their calls",
+  async () => {
+    const grantedTo = async (query: string) => {
+      const { calls, samples } = await simulate(
+        settings(
+          `algorithm=smoothBursty&rate=10&burstSeconds=0&rps=9&size=20&traffic=three&${query}`,
+        ),
+      );
+      assert.ok((samples[20]?.waiting.get("c") ?? 0) > 0, "c waits");
+      const granted = calls.filter(({ startedMs = Infinity }) => startedMs < 4000);
+      return ["a", "b", "c"].map((name) => granted.filter(({ tenant }) => tenant === name).length);
+    };
+    const [oneQueue, fair, weighted] = await Promise.all(
+      ["queue=one", "queue=fair", "queue=fair&weight=3"].map(grantedTo),
+    );
+    // c sends 60 at once at 0.5 s: in one queue all others wait behind them
+    assert.equal(oneQueue, [2, 0, 35]);
+    assert.equal(fair, [11, 7, 19]);
+    assert.equal(weighted, [10, 11, 16]);
+  },
+);
+
+running("the choice of the queue counts only where several tenants wait", async () => {
+  for (const query of ["verb=try&traffic=three", "traffic=bursts", "traffic=drawn"]) {
+    const chosen = settings(`${query}&queue=fair&compare=queue`);
+    assert.is(isFair(chosen), false);
+    assert.is(comparisonOf(chosen), "none");
+    assert.not.match(toTypeScript(chosen), "fair");
+  }
+  assert.is(comparisonOf(settings("traffic=three&compare=queue")), "queue");
+  assert.is(comparisonOf(settings("traffic=bursts&compare=gcra")), "gcra");
+});
+
 running("a request that can never pass says so", async () => {
   const series = await simulate(settings("algorithm=gcra&burst=1&permits=5"));
   assert.match(series.error ?? "", /5.*2/);
@@ -95,7 +136,7 @@ running.run();
 const url = suite("the playground's URL");
 
 url("holds everything but the log", () => {
-  for (const query of TWENTY) {
+  for (const query of CONFIGURATIONS) {
     const read = settings(query);
     assert.equal(settings(toQuery(read)), read);
   }
@@ -129,6 +170,22 @@ for (const algorithm of ALGORITHM_NAMES) {
       algorithmOf(algorithm).policy(chosen.numbers).numbers,
     );
     assert.match(toTypeScript({ ...chosen, verb: "try" }), "tryAcquire()");
+  });
+
+  code(`${algorithm}: the TypeScript of a fair limiter runs as it stands`, async () => {
+    const shared: Settings = { ...chosen, traffic: "three", queue: "fair" };
+    const weighted = { ...shared, common: { ...shared.common, weight: 3 } };
+    for (const each of [shared, weighted, { ...weighted, verb: "timeout" as const }]) {
+      const text = toTypeScript(each);
+      assert.match(text, "{ fair: true }");
+      assert.match(text, "share: tenant");
+      assert.is(text.includes('weight: tenant === "b" ? 3 : 1'), each !== shared);
+      const script = text.replace(/^import .+$/m, "").replace(": string", "");
+      const names = ["Limiter", algorithm];
+      const program = new Function(...names, `return (async () => {${script}})()`);
+      await program(...names.map((name) => factories.get(name)));
+    }
+    assert.match(toYaml(shared), "# Rules have no fair queue");
   });
 
   code(`${algorithm}: the rule lets as many pass at once as the limiter`, async () => {

@@ -1,7 +1,7 @@
 // Draws series as SVG. All charts of a width share one time axis.
 
 import { algorithmOf, warmingUp, warmUpIntervalMs } from "../model/algorithms.ts";
-import { boundAt, type Call, type Series } from "../model/simulate.ts";
+import { boundAt, type Call, type Series, tenantsOf } from "../model/simulate.ts";
 import { escaped } from "./dom.ts";
 
 const LEFT = 52;
@@ -10,8 +10,7 @@ const COLOURS = 6;
 
 /** The caller's class of colours: the same in every chart. */
 export function colourOf(calls: readonly Call[], tenant: string): string {
-  const tenants = [...new Set(calls.map((call) => call.tenant))].sort();
-  return `pg-tenant-${tenants.indexOf(tenant) % COLOURS}`;
+  return `pg-tenant-${tenantsOf(calls).indexOf(tenant) % COLOURS}`;
 }
 
 /** The x of an instant. */
@@ -27,7 +26,7 @@ export function drawCalls(
   label: string,
 ): string {
   const x = (ms: number) => round(xOf(width, seconds, ms));
-  const colours = new Map(calls.map(({ tenant }) => [tenant, colourOf(calls, tenant)]));
+  const colours = new Map(tenantsOf(calls).map((tenant) => [tenant, colourOf(calls, tenant)]));
   const marks = calls.map(({ atMs, startedMs, refusedMs, tenant }) => {
     const endMs = Math.min(startedMs ?? refusedMs ?? seconds * 1000, seconds * 1000);
     const wait = endMs > atMs ? `<path class="pg-wait" d="M${x(atMs)} 24L${x(endMs)} 56"/>` : "";
@@ -54,8 +53,8 @@ export function drawSums(series: Series, other: Series | undefined, width: numbe
     calls.map(({ atMs }) => atMs),
     permits,
   );
-  const went = steps(startsOf(series), permits);
-  const beside = other === undefined ? [] : steps(startsOf(other), permits);
+  const went = steps(startsOf(calls), permits);
+  const beside = other === undefined ? [] : steps(startsOf(other.calls), permits);
   const bound = Array.from({ length: 201 }, (_, i): Point => {
     const atMs = (end * i) / 200;
     return [atMs, boundAt(series, atMs)];
@@ -95,20 +94,53 @@ export function drawState(series: Series, width: number): string {
   ]);
 }
 
+/** How many wait: each tenant in its colour, one above the other. */
 export function drawWaiting(series: Series, width: number): string {
-  const { samples, seconds } = series;
-  const top = Math.max(1, ...samples.map(({ waiting }) => waiting));
-  const bars = samples.flatMap(({ atMs, waiting }, i) => {
-    if (waiting === 0) return [];
-    const x = xOf(width, seconds, atMs);
-    const next = xOf(width, seconds, samples[i + 1]?.atMs ?? atMs);
-    const y = yOf(waiting, top, 60);
-    return [`M${round(x)} 60V${round(y)}H${round(next)}V60Z`];
+  const { samples, seconds, calls } = series;
+  const tenants = tenantsOf(calls);
+  const sums = samples.map(({ waiting }) => [...waiting.values()].reduce((sum, n) => sum + n, 0));
+  const top = Math.max(1, ...sums);
+  const below = samples.map(() => 0);
+  const layers = tenants.map((tenant) => {
+    const bars = samples.flatMap(({ atMs, waiting }, i) => {
+      const count = waiting.get(tenant) ?? 0;
+      const from = below[i] ?? 0;
+      if (count === 0) return [];
+      below[i] = from + count;
+      const x = xOf(width, seconds, atMs);
+      const next = xOf(width, seconds, samples[i + 1]?.atMs ?? atMs);
+      const [bottom, y] = [yOf(from, top, 60), yOf(from + count, top, 60)];
+      return [`M${round(x)} ${round(bottom)}V${round(y)}H${round(next)}V${round(bottom)}Z`];
+    });
+    return `<path class="pg-queue ${colourOf(calls, tenant)}" d="${bars.join("")}"/>`;
   });
   return svg(width, 86, "Over time: calls that wait", [
     yAxis(width, 0, top, 60),
-    `<path class="pg-queue" d="${bars.join("")}"/>`,
+    ...layers,
     axis(width, seconds, 64),
+  ]);
+}
+
+/** What each tenant was granted, in its colour; dashed, what it was granted beside it. */
+export function drawShares(series: Series, other: Series | undefined, width: number): string {
+  const { calls, seconds } = series;
+  const runs = [other, series].filter((run) => run !== undefined);
+  const lines = runs.flatMap((run) =>
+    tenantsOf(calls).map((tenant) => {
+      const own = run.calls.filter((call) => call.tenant === tenant);
+      const kind = run === series ? "pg-share" : "pg-share pg-beside";
+      const points = steps(startsOf(own), run.permits);
+      return { name: `${kind} ${colourOf(calls, tenant)}`, points };
+    }),
+  );
+  const top = Math.max(1, ...lines.map(({ points }) => points.at(-1)?.[1] ?? 0)) * 1.1;
+  return svg(width, 136, "Permits granted to each tenant over time", [
+    yAxis(width, 0, top, 110),
+    ...lines.map(
+      ({ name, points }) =>
+        `<path class="${name}" d="${line(points, seconds * 1000, top, width, seconds, 110)}"/>`,
+    ),
+    axis(width, seconds, 114),
   ]);
 }
 
@@ -134,7 +166,7 @@ export function drawSlope(series: Series, atMs: number, width: number): string {
 
 type Point = readonly [atMs: number, sum: number];
 
-function startsOf({ calls }: Series): number[] {
+function startsOf(calls: readonly Call[]): number[] {
   return calls
     .flatMap(({ startedMs }) => (startedMs === undefined ? [] : [startedMs]))
     .sort((a, b) => a - b);

@@ -3,6 +3,7 @@
 import { FIGURES, type Lane } from "../model/figures.ts";
 import { drawCalls, xOf } from "./chart.ts";
 import { button, choice, escaped, make } from "./dom.ts";
+import { legend } from "./legend.ts";
 
 /** The longest time that it moves by itself, ms. */
 const MOVING_MS = 4500;
@@ -33,6 +34,7 @@ export function mount(place: HTMLElement, name: string): () => void {
         return `<figcaption>${escaped(label)}</figcaption>${svg}`;
       })
       .join("");
+    charts.prepend(legend(lanes[0]?.calls ?? []));
   };
   /** Shows what happened until then: the rest is covered. */
   const show = (atMs: number) => {

@@ -9,14 +9,37 @@ import {
   sameNumbers,
 } from "../model/algorithms.ts";
 import { toTypeScript, toYaml } from "../model/code.ts";
-import { COMMON, fromQuery, type Settings, toQuery, VERBS, type Verb } from "../model/settings.ts";
-import { live, type Series, setupOf, simulate } from "../model/simulate.ts";
+import {
+  COMMON,
+  type Comparison,
+  comparisonOf,
+  fromQuery,
+  hasWeight,
+  isFair,
+  isShared,
+  QUEUES,
+  type Queue,
+  type Settings,
+  toQuery,
+  VERBS,
+  type Verb,
+} from "../model/settings.ts";
+import { live, type Series, setupOf, simulate, tenantsOf } from "../model/simulate.ts";
 import { TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
 import { barEditor } from "./bar-editor.ts";
 import { callTable } from "./call-table.ts";
-import { colourOf, drawCalls, drawSlope, drawState, drawSums, drawWaiting, xOf } from "./chart.ts";
+import {
+  drawCalls,
+  drawShares,
+  drawSlope,
+  drawState,
+  drawSums,
+  drawWaiting,
+  xOf,
+} from "./chart.ts";
 import { codeBlock } from "./code-block.ts";
 import { button, choice, make, slider } from "./dom.ts";
+import { legend } from "./legend.ts";
 import { inWords } from "./words.ts";
 
 const NAMES = Object.fromEntries(ALGORITHM_NAMES.map((name) => [name, name]));
@@ -121,7 +144,9 @@ class Playground {
   }
 
   #showControls(): void {
-    const { algorithm, numbers, verb, traffic, common, bars, compare } = this.#settings;
+    const settings = this.#settings;
+    const { algorithm, numbers, verb, queue, traffic, common, bars } = settings;
+    const otherQueue = isShared(settings) ? { queue: otherQueueOf(settings) } : {};
     const group = (title: string, ...fields: readonly HTMLElement[]) =>
       make("fieldset", {}, make("legend", {}, title), ...fields);
     const commons = (...names: readonly string[]) =>
@@ -145,6 +170,7 @@ class Playground {
       bursts: commons("rps", "size"),
       cold: commons("rps"),
       tenants: commons("rps", "size"),
+      three: commons("rps", "size"),
       drawn: [barEditor(bars, (changed) => this.#set({ bars: changed }))],
       log: [
         make(
@@ -170,6 +196,14 @@ class Playground {
           this.#change({ ...this.#settings, verb: name as Verb }),
         ),
         ...commons("permits", ...(verb === "timeout" ? ["timeoutMs"] : [])),
+        ...(isShared(settings)
+          ? [
+              choice("tenants wait in", QUEUES, queue, (name) =>
+                this.#change({ ...this.#settings, queue: name as Queue }),
+              ),
+            ]
+          : []),
+        ...(isFair(settings) && hasWeight(settings) ? commons("weight") : []),
       ),
       group(
         "Traffic",
@@ -181,8 +215,11 @@ class Playground {
       ),
       group(
         "Beside it",
-        choice("another algorithm at the same pace", { none: "none", ...NAMES }, compare, (name) =>
-          this.#set({ compare: name as Settings["compare"] }),
+        choice(
+          "what else gets the same traffic",
+          { none: "nothing", ...otherQueue, ...NAMES },
+          comparisonOf(settings),
+          (name) => this.#set({ compare: name as Comparison }),
         ),
       ),
     );
@@ -231,15 +268,16 @@ class Playground {
   }
 
   async #simulate(settings: Settings): Promise<[Series, Series | undefined]> {
-    const { algorithm, numbers, compare } = settings;
+    const { algorithm, numbers } = settings;
+    const compare = comparisonOf(settings);
     const series = await simulate(settings);
     if (compare === "none") return [series, undefined];
-    const setup = {
-      ...setupOf(settings),
-      algorithm: compare,
-      numbers: sameNumbers(algorithm, numbers, compare),
-    };
-    return [series, await simulate(settings, setup)];
+    const setup = setupOf(settings);
+    const other =
+      compare === "queue"
+        ? { fair: !setup.fair }
+        : { algorithm: compare, numbers: sameNumbers(algorithm, numbers, compare) };
+    return [series, await simulate(settings, { ...setup, ...other })];
   }
 
   #draw(): void {
@@ -247,38 +285,36 @@ class Playground {
     if (series === undefined) return;
     const width = Math.max(280, Math.floor(this.#charts.clientWidth));
     const { algorithm, calls, seconds } = series;
+    const tenants = tenantsOf(calls);
+    const compare = comparisonOf(this.#settings);
+    const otherName = compare === "queue" ? otherQueueOf(this.#settings) : compare;
+    const otherLabel = `What ${otherName} would have done (violet in the sums)`;
+    const dashed = this.#other === undefined ? "" : ` (dashed: ${otherName})`;
     const charts = [
       [
         "Requests",
         drawCalls(calls, seconds, width, "When requests arrived, were granted and were refused"),
       ],
+      ...(this.#other === undefined
+        ? []
+        : [[otherLabel, drawCalls(this.#other.calls, seconds, width, otherLabel)]]),
+      ...(tenants.length > 1
+        ? [[`Permits granted to each tenant${dashed}`, drawShares(series, this.#other, width)]]
+        : []),
       [
         "Sums: arrived (grey), granted (blue), the most that is promised (dashed)",
         drawSums(series, this.#other, width),
       ],
       [`State: ${algorithmOf(algorithm).state}`, drawState(series, width)],
       ["Waiting", drawWaiting(series, width)],
+      ...(algorithm === "smoothWarmingUp"
+        ? [["The slope of the warm-up: ms that a permit costs", `<div class="pg-slope"></div>`]]
+        : []),
     ];
-    const { compare } = this.#settings;
-    if (this.#other !== undefined) {
-      const label = `What ${compare} would have done (violet in the sums)`;
-      charts.splice(1, 0, [label, drawCalls(this.#other.calls, seconds, width, label)]);
-    }
-    if (algorithm === "smoothWarmingUp") {
-      charts.push([
-        "The slope of the warm-up: ms that a permit costs",
-        `<div class="pg-slope"></div>`,
-      ]);
-    }
-    const tenants = [...new Set(calls.map(({ tenant }) => tenant))].sort();
-    const legend = make("p", { class: "pg-legend" });
-    for (const tenant of tenants.length > 1 ? tenants : []) {
-      legend.append(make("span", { class: colourOf(calls, tenant) }, `\u25a0 ${tenant}`));
-    }
     this.#charts.innerHTML = charts
       .map(([title, chart]) => `<figure><figcaption>${title}</figcaption>${chart}</figure>`)
       .join("");
-    this.#charts.prepend(legend);
+    this.#charts.prepend(legend(calls));
     this.#showMoment();
   }
 
@@ -369,4 +405,10 @@ class Playground {
     this.#play.disabled = false;
     this.#play.textContent = "Play";
   }
+}
+
+function otherQueueOf(settings: Settings): string {
+  return isFair(settings)
+    ? "the same limiter with one queue"
+    : "the same limiter with a fair queue";
 }

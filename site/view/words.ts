@@ -1,14 +1,15 @@
 import { algorithmOf } from "../model/algorithms.ts";
-import { type Series, summaryOf } from "../model/simulate.ts";
+import { type Series, summaryOf, tenantsOf } from "../model/simulate.ts";
 
 /** What happened until an instant, for readers who cannot see the charts. */
 export function inWords(series: Series, atMs: number): string {
   const sums = summaryOf(series, atMs);
   const level = series.samples.findLast((sample) => sample.atMs <= atMs)?.level ?? 0;
-  const tenants = [...new Set(series.calls.map(({ tenant }) => tenant))].sort();
+  const tenants = tenantsOf(series.calls);
   const shares = tenants.map((tenant) => {
     const calls = series.calls.filter((call) => call.tenant === tenant);
-    return `${tenant} ${summaryOf({ ...series, calls }, atMs).granted}`;
+    const { granted, waiting } = summaryOf({ ...series, calls }, atMs);
+    return `${tenant} ${granted}${waiting > 0 ? ` (${waiting} waiting)` : ""}`;
   });
   const words = [
     `After ${(atMs / 1000).toFixed(2)} s: ${sums.arrived} arrived, ${sums.granted} granted, ${sums.waiting} waiting, ${sums.refused} refused.`,

@@ -1,4 +1,4 @@
-import { show } from "../ground/check.ts";
+import { failCheck } from "../ground/check.ts";
 import type { Limiter } from "../limiter/limiter-api.ts";
 
 /**
@@ -7,5 +7,5 @@ import type { Limiter } from "../limiter/limiter-api.ts";
 export function checkLimiter(limiter: unknown, words = "a limiter"): Limiter {
   const { acquire, reserve } = Object(limiter) as Partial<Limiter>;
   if (typeof acquire === "function" && typeof reserve === "function") return limiter as Limiter;
-  throw new TypeError(`limiter must be ${words}, got ${show(limiter)}`);
+  failCheck("limiter", words, limiter);
 }

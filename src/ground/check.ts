@@ -39,16 +39,20 @@ export const anyNumber: Bound = {
   holds: (value) => !Number.isNaN(value),
 };
 
-/**
- * Returns the number; throws an error with the argument's name, what is allowed and what it got.
- */
-export function checkNumber(name: string, value: unknown, bound: Bound): number {
-  if (typeof value !== "number") {
-    throw new TypeError(`${name} must be ${bound.words}, got ${show(value)}`);
-  }
-  if (!bound.holds(value)) {
-    throw new RangeError(`${name} must be ${bound.words}, got ${show(value)}`);
-  }
+/** Throws the error for a bad argument: its name, what is allowed, and what it got. */
+export function failCheck(
+  name: string,
+  words: string,
+  value: unknown,
+  Kind: ErrorConstructor = TypeError,
+): never {
+  throw new Kind(`${name} must be ${words}, got ${show(value)}`);
+}
+
+/** Returns the number, or throws. */
+export function checkNumber(name: string, value: unknown, { words, holds }: Bound): number {
+  if (typeof value !== "number") failCheck(name, words, value);
+  if (!holds(value)) failCheck(name, words, value, RangeError);
   return value;
 }
 
@@ -56,11 +60,11 @@ export function checkNumber(name: string, value: unknown, bound: Bound): number 
  * Rejects values that are not option objects, and unknown options: a misspelt one would do nothing.
  */
 export function checkOptions(name: string, options: unknown, known: readonly string[]): void {
-  if (options instanceof AbortSignal && known.includes("signal")) {
-    throw new TypeError(`${name} must be an object, got ${show(options)}: write { signal }`);
-  }
-  if (typeof options !== "object" || options === null || !isPlain(options)) {
-    throw new TypeError(`${name} must be an object, got ${show(options)}`);
+  // arrays, signals and promises would pass as objects with no option set
+  const isSignal = options instanceof AbortSignal;
+  if (isSignal || !isRecord(options) || options instanceof Promise) {
+    const example = isSignal && known.includes("signal") ? " such as { signal }" : "";
+    failCheck(name, `an object${example}`, options);
   }
   // `for…in` creates no array: this runs at every call that takes options
   for (const key in options) {
@@ -72,17 +76,15 @@ export function checkOptions(name: string, options: unknown, known: readonly str
 
 /** Does the same for the numbers of a policy; `name` is the function that takes them. */
 export function checkNumbers(name: string, numbers: unknown, known: readonly string[]): void {
-  if (typeof numbers !== "object" || numbers === null || Array.isArray(numbers)) {
+  if (!isRecord(numbers)) {
     throw new TypeError(`${name} takes { ${known.join(", ")} }, got ${show(numbers)}`);
   }
   checkOptions(name, numbers, known);
 }
 
-/**
- * Arrays, signals and promises are not options, although they would pass as objects with none set.
- */
-function isPlain(value: object): boolean {
-  return !(Array.isArray(value) || value instanceof AbortSignal || value instanceof Promise);
+/** Whether the value is an object and not an array. */
+export function isRecord(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Marks a constructor call that comes from `create`. Users do not have this symbol. */
@@ -95,30 +97,28 @@ export function checkCreated(name: string, mark: unknown): void {
 }
 
 export function checkBoolean(name: string, value: unknown): boolean {
-  if (typeof value !== "boolean") {
-    throw new TypeError(`${name} must be true or false, got ${show(value)}`);
-  }
-  return value;
+  if (typeof value === "boolean") return value;
+  failCheck(name, "true or false", value);
 }
 
 export function checkText(name: string, value: unknown): string {
   if (typeof value === "string") return value;
-  throw new TypeError(`${name} must be a string, got ${show(value)}`);
+  failCheck(name, "a string", value);
 }
 
 export function checkFunction(name: string, value: unknown): void {
-  if (typeof value === "function") return;
-  throw new TypeError(`${name} must be a function, got ${show(value)}`);
+  if (typeof value !== "function") failCheck(name, "a function", value);
 }
 
 export function checkOneOf(name: string, value: unknown, choices: readonly string[]): void {
-  if (choices.some((choice) => choice === value)) return;
-  throw new TypeError(`${name} must be one of ${choices.join(", ")}, got ${show(value)}`);
+  if (!choices.some((choice) => choice === value)) {
+    failCheck(name, `one of ${choices.join(", ")}`, value);
+  }
 }
 
 export function checkSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal;
-  throw new TypeError(`signal must be an AbortSignal, got ${show(signal)}`);
+  failCheck("signal", "an AbortSignal", signal);
 }
 
 /** Formats a value for an error message: short, and different for 0, -0, "0" and null. */

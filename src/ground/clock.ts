@@ -1,3 +1,5 @@
+import { failCheck } from "./check.ts";
+
 /**
  * The source of a limiter's time. Pass your own to run a limiter on another time: `FakeClock` from
  * `smooth-limiter/testing`, a simulation, a coarse clock.
@@ -151,12 +153,12 @@ export function checkClock(clock: unknown): Clock {
   if (typeof now !== "function" || typeof wakeAt !== "function") {
     throw new TypeError("clock must have now() and wakeAt(timeMs, wake)");
   }
-  const valid = clock as Clock;
-  if (!Number.isFinite(valid.now())) {
-    throw new TypeError(`clock.now() must give a finite number of ms, got ${String(valid.now())}`);
-  }
-  if (!Number.isFinite(epochMs)) {
-    throw new TypeError(`clock.epochMs must be a finite number of ms, got ${String(epochMs)}`);
-  }
-  return valid;
+  checkReading("clock.now()", (clock as Clock).now());
+  checkReading("clock.epochMs", epochMs);
+  return clock as Clock;
+}
+
+/** Rejects what a clock must not return. */
+export function checkReading(name: string, ms: unknown): void {
+  if (!Number.isFinite(ms)) failCheck(name, "a finite number of ms", ms);
 }

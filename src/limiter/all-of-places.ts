@@ -1,8 +1,16 @@
 /** A combination with concurrency limiters in it: its verbs return leases. */
+import { checkFunction } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
-import { acquireAll, boundTo, type Entry, partsOf, shareOf, type TakenAll } from "./all-of-wait.ts";
+import {
+  acquireAll,
+  type Entry,
+  entriesOf,
+  partsOf,
+  shareOf,
+  type TakenAll,
+} from "./all-of-wait.ts";
 import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 import { type HeldPlace, inTime, type Part, type PlacesMember, type Taken } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "./options.ts";
@@ -125,7 +133,7 @@ export class AllOfWithPlaces implements Combination {
   }
 
   async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
-    if (typeof fn !== "function") throw new TypeError("fn must be a function");
+    checkFunction("fn", fn);
     const lease = await this.acquire(options);
     try {
       return await fn(lease);
@@ -142,7 +150,7 @@ export class AllOfWithPlaces implements Combination {
     const placesOfShare = places.map((member) => {
       return { member, share: member.queue.isFair ? share : undefined };
     });
-    return [...placesOfShare, ...boundTo(rates, options, isFair)];
+    return [...placesOfShare, ...entriesOf(rates, options, isFair)];
   }
 
   #parts(rates: readonly Entry<unknown>[]): readonly Part[] {

@@ -7,7 +7,7 @@
  * So a waiting caller repeats:
  *
  * 1. Take from all members now, atomically. Done if that succeeds.
- * 2. Otherwise stand in the queue of the binding member alone, the one with the longest wait, as a
+ * 2. Otherwise wait in the queue of the binding member alone, the one with the longest wait, as a
  *    caller of that limiter does: first in, first out, re-timed by `setRate` and `pause`.
  * 3. When its permits can be used, take from the other members at that moment, atomically. Done if
  *    that succeeds: all members were taken from at one instant, within the bound of each.
@@ -36,14 +36,14 @@ import { reserveBehind } from "./backlog.ts";
 import type { Decision, Limiter, ShareOptions } from "./limiter-api.ts";
 import {
   type BoundLimiter,
-  bindShare,
+  boundTo,
+  isSharedLimiter,
   type Look,
   type Member,
   memberOf,
   type Part,
   type PlacesMember,
   type RateMember,
-  type SharedLimiter,
   type Taken,
 } from "./member.ts";
 import { refuseShares } from "./options.ts";
@@ -83,21 +83,22 @@ export function shareOf(options: ShareOptions | undefined): ShareOptions | undef
 /**
  * Returns the entries for calls of that share: fair limiters bound to it, the others as they are.
  *
- * @param isFair whether another limiter of the combination is fair
+ * @param hasFair whether another limiter of the combination is fair
  * @throws TypeError if a share is given and no limiter is fair
  */
-export function boundTo(
+export function entriesOf(
   entries: readonly Entry[],
   options: ShareOptions | undefined,
-  isFair = false,
+  hasFair = false,
 ): readonly Entry<Limiter | BoundLimiter>[] {
   const share = shareOf(options);
   if (share === undefined) return entries;
   const bound = entries.map((entry) => {
-    const limiter = (entry.limiter as Partial<SharedLimiter>)[bindShare]?.(share);
-    return limiter === undefined ? entry : { limiter, member: memberOf(limiter) };
+    if (!isSharedLimiter(entry.limiter)) return entry;
+    const limiter = boundTo(entry.limiter, share);
+    return { limiter, member: memberOf(limiter) };
   });
-  if (!isFair && bound.every((entry, i) => entry === entries[i])) refuseShares(share);
+  if (!hasFair && bound.every((entry, i) => entry === entries[i])) refuseShares(share);
   return bound;
 }
 

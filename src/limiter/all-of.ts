@@ -11,7 +11,7 @@ import {
   type LeasingLimiter,
   type LocalLeasingLimiter,
 } from "./all-of-places.ts";
-import { acquireAll, boundTo, type Entry, partsOf, type TakenAll } from "./all-of-wait.ts";
+import { acquireAll, type Entry, entriesOf, partsOf, type TakenAll } from "./all-of-wait.ts";
 import type {
   Decision,
   Limiter,
@@ -124,7 +124,7 @@ class AllOf implements Limiter, Combination {
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    const taken = await acquireAll(boundTo(this.entries, options), permits, { signal });
+    const taken = await acquireAll(entriesOf(this.entries, options), permits, { signal });
     // without a time-out it always ends with permits, or with an error
     return (taken as TakenAll).waitedMs;
   }
@@ -172,7 +172,7 @@ class AllOf implements Limiter, Combination {
 
   peek(permits: Permits = 1, options?: ShareOptions): Maybe<Decision> {
     checkShareOptions(options);
-    const parts = partsOf(boundTo(this.entries, options), permits, 0);
+    const parts = partsOf(entriesOf(this.entries, options), permits, 0);
     return chain(lookTogether(parts), ({ looks }) => merge(looks));
   }
 
@@ -202,7 +202,7 @@ class AllOf implements Limiter, Combination {
     options: ShareOptions | undefined,
     terms = {},
   ): Maybe<Together> {
-    const parts = partsOf(boundTo(this.entries, options), permits, longestMs);
+    const parts = partsOf(entriesOf(this.entries, options), permits, longestMs);
     return chain(takeTogether(parts, terms), (together) => {
       if (!together.passes) reportRefusal(parts, together);
       return together;

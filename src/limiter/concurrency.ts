@@ -18,6 +18,7 @@ import { AbortGroups } from "../ground/abort-groups.ts";
 import {
   CREATE,
   checkCreated,
+  checkFunction,
   checkNumber,
   checkOptions,
   wholeAtLeastOne,
@@ -230,7 +231,7 @@ export class ConcurrencyLimiter implements Counted {
    * const pages = await Promise.all(urls.map((url) => limiter.run(() => fetch(url))));
    */
   async run<T>(fn: (lease: Lease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
-    if (typeof fn !== "function") throw new TypeError("fn must be a function");
+    checkFunction("fn", fn);
     const lease = await this.acquire(options);
     try {
       return await fn(lease);

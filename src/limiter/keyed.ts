@@ -3,7 +3,7 @@ import { CREATE, checkCreated, checkText } from "../ground/check.ts";
 import { TooManyKeysError } from "../ground/errors.ts";
 import type { Permits } from "../ground/permits.ts";
 import type { NamesOf, Policies } from "../stores/policies.ts";
-import { reserveBehind } from "./backlog.ts";
+import { type Backlog, reserveBehind } from "./backlog.ts";
 import { type KeyedLimiterOptions, KeyTable } from "./key-table.ts";
 import type {
   Decision,
@@ -14,7 +14,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
+import { asMember, isFair, type LocalAsked, type SharedLimiter } from "./member.ts";
 import type { Counted, LimiterStats } from "./meter.ts";
 import { checkTryOptions, isTryOptions } from "./options.ts";
 
@@ -93,7 +93,7 @@ export class KeyedLimiter<Name extends string = string> implements Counted {
 }
 
 /** The limiter of one key. It holds the key, not its state. */
-export class KeyLimiter implements LocalLimiter {
+export class KeyLimiter implements SharedLimiter {
   readonly #keys: KeyTable;
   readonly #key: string;
 
@@ -149,16 +149,13 @@ export class KeyLimiter implements LocalLimiter {
     return this.#keys.peek(this.#key, permits, options);
   }
 
-  [bindShare](options: ShareOptions): BoundLimiter | undefined {
-    if (!this.#keys.isFair) return undefined;
-    return {
-      peek: (permits) => this.peek(permits, options),
-      reserve: (permits) => this.reserve(permits, options),
-      refund: (permits) => this.refund(permits),
-      [reserveBehind]: (permits, backlog) =>
-        this.#keys.wake(this.#key, permits)[reserveBehind](permits, backlog, options),
-      [asMember]: () => this[asMember](options),
-    };
+  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation {
+    this.#keys.checkShare(permits, options);
+    return this.#keys.wake(this.#key, permits)[reserveBehind](permits, backlog, options);
+  }
+
+  get [isFair](): boolean {
+    return this.#keys.isFair;
   }
 
   [asMember](options?: ShareOptions): LocalAsked {

@@ -19,7 +19,7 @@ export class LateCredit {
     return this.#lateBy > 0;
   }
 
-  /** When the caller that was released last counts no longer as one that calls again at once. */
+  /** Until when the caller that was released last counts as one that calls again at once. */
   get until(): number {
     return this.#until;
   }

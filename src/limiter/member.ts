@@ -7,7 +7,7 @@ import { oncePerProcess, VERSION } from "../ground/copies.ts";
 import { LimiterError, QueueFullError, TooManyKeysError } from "../ground/errors.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Amount, Permits } from "../ground/permits.ts";
-import type { BacklogLimiter } from "./backlog.ts";
+import { type BacklogLimiter, reserveBehind } from "./backlog.ts";
 import type {
   Decision,
   Limiter,
@@ -125,12 +125,29 @@ export interface BoundLimiter extends Pick<Limiter, "peek" | "reserve" | "refund
   [asMember](): LocalAsked | RateMember;
 }
 
-export const bindShare: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/bind-share`);
+export const isFair: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/is-fair`);
 
 /** A limiter that may be fair. */
-export interface SharedLimiter {
-  /** Returns the limiter for calls of that share; `undefined` if it is not fair. */
-  [bindShare](options: ShareOptions): BoundLimiter | undefined;
+export interface SharedLimiter
+  extends Pick<Limiter, "peek" | "reserve" | "refund">,
+    BacklogLimiter {
+  readonly [isFair]: boolean;
+  [asMember](options?: ShareOptions): LocalAsked | RateMember;
+}
+
+export function isSharedLimiter(limiter: object): limiter is SharedLimiter {
+  return (limiter as Partial<SharedLimiter>)[isFair] === true;
+}
+
+/** Returns the limiter for calls of that share. */
+export function boundTo(limiter: SharedLimiter, share: ShareOptions): BoundLimiter {
+  return {
+    peek: (permits) => limiter.peek(permits, share),
+    reserve: (permits) => limiter.reserve(permits, share),
+    refund: (permits) => limiter.refund(permits),
+    [reserveBehind]: (permits, backlog) => limiter[reserveBehind](permits, backlog, share),
+    [asMember]: () => limiter[asMember](share),
+  };
 }
 
 /** A limiter on a store makes its member itself; one in this process says what its member needs. */

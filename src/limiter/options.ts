@@ -7,7 +7,8 @@ import {
   checkOptions,
   checkSignal,
   checkText,
-  show,
+  failCheck,
+  isRecord,
 } from "../ground/check.ts";
 import { type Clock, checkClock, systemClock, toMicros } from "../ground/clock.ts";
 import { type Permits, TRY_OPTIONS } from "../ground/permits.ts";
@@ -135,9 +136,7 @@ export function checkTryOptions(wait: number | TryOptions): {
   signal: AbortSignal | undefined;
 } {
   if (typeof wait === "number") return { micros: checkTimeout(wait), signal: undefined };
-  if (typeof wait !== "object" || wait === null || Array.isArray(wait)) {
-    throw new TypeError(`wait must be ms, a number, or { timeoutMs, signal }, got ${show(wait)}`);
-  }
+  if (!isRecord(wait)) failCheck("wait", "ms, a number, or { timeoutMs, signal }", wait);
   checkOptions("wait", wait, [...TRY_OPTIONS, ...SHARE_OPTIONS]);
   const { timeoutMs = Infinity, signal } = wait;
   return { micros: checkTimeout(timeoutMs), signal: checkSignal(signal) };

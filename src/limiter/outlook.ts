@@ -18,7 +18,7 @@ export interface Outlook {
   readonly quotas: readonly PolicyStatus[];
 }
 
-/** Where a request stands that is made at `now`. */
+/** What a request at `now` can expect. */
 interface PlaceStatus {
   readonly amount: Amount;
   readonly now: number;

@@ -7,21 +7,20 @@ import { QueueFullError } from "../ground/errors.ts";
 import { type Amount, type Permits, sizeOf } from "../ground/permits.ts";
 import { listPolicies, type Policies, type PolicyList, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
-import { type Backlog, type BacklogLimiter, reserveBehind } from "./backlog.ts";
+import { type Backlog, reserveBehind } from "./backlog.ts";
 import { callerOf } from "./caller.ts";
 import { decision, passedBy } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import type { Turn } from "./fair/turn.ts";
 import type {
   Decision,
-  LocalLimiter,
   LocalReservation,
   PermitsOnly,
   ShareOptions,
   TryOptions,
   WaitOptions,
 } from "./limiter-api.ts";
-import { asMember, type BoundLimiter, bindShare, type LocalAsked } from "./member.ts";
+import { asMember, isFair, type LocalAsked, type SharedLimiter } from "./member.ts";
 import { type Counted, type Counts, type LimiterStats, Meter } from "./meter.ts";
 import {
   type CheckedOptions,
@@ -39,16 +38,6 @@ import { FIFO, type Order } from "./order.ts";
 import { type Account, GrantedReservation, QueuedReservation } from "./reservation.ts";
 import type { Waiter } from "./waiter.ts";
 import { WaiterQueue } from "./waiter-queue.ts";
-
-/** The permits of a request, when it was made, and how long it has to wait. */
-export type Reserved = [
-  permits: Permits,
-  now: number,
-  amount: Amount,
-  waitMs: number,
-  turn?: Turn<Waiter> | undefined,
-  isAwaited?: boolean,
-];
 
 /**
  * The result of every `acquire` that does not wait. One promise is enough, because it never
@@ -73,7 +62,7 @@ export interface QueueingOptions extends Pick<CheckedOptions, "maxWaiting" | "on
   readonly order?: Order;
 }
 
-export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
+export class QueueingLimiter implements SharedLimiter, Counted {
   readonly #queue: WaiterQueue;
   readonly #account: Account;
   readonly #maxWaiting: number;
@@ -204,14 +193,19 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     if (!this.#hasRoom(now, amount)) this.#refuseFull(now, amount, turn);
     if (backlog !== undefined) backlog.since = Math.min(backlog.since, now);
     const waitMs = toMillis(this.#queue.instant(now, amount, turn) - now);
-    return this.reservation(permits, now, amount, waitMs, turn, isAwaited);
-  }
-
-  /** A reservation that has to wait. */
-  protected reservation(...[permits, now, amount, waitMs, ...rest]: Reserved): LocalReservation {
-    this.#meter.granted(amount, waitMs * 1000);
     const [queue, account, meter] = [this.#queue, this.#account, this.#meter];
-    return new QueuedReservation(queue, account, meter, permits, now, amount, waitMs, ...rest);
+    meter.granted(amount, waitMs * 1000);
+    return new QueuedReservation(
+      queue,
+      account,
+      meter,
+      permits,
+      now,
+      amount,
+      waitMs,
+      turn,
+      isAwaited,
+    );
   }
 
   decide(permits: Permits = 1, options?: ShareOptions): Decision {
@@ -285,15 +279,8 @@ export class QueueingLimiter implements LocalLimiter, BacklogLimiter, Counted {
     return this.#policies.list;
   }
 
-  [bindShare](options: ShareOptions): BoundLimiter | undefined {
-    if (this.#order === FIFO) return undefined;
-    return {
-      peek: (permits) => this.peek(permits, options),
-      reserve: (permits) => this.reserve(permits, options),
-      refund: (permits) => this.refund(permits),
-      [reserveBehind]: (permits, backlog) => this[reserveBehind](permits, backlog, options),
-      [asMember]: () => this[asMember](options),
-    };
+  get [isFair](): boolean {
+    return this.#order !== FIFO;
   }
 
   [asMember](options?: ShareOptions): LocalAsked {

@@ -1,17 +1,5 @@
-import {
-  repaced,
-  type SmoothPolicy,
-  smoothBursty,
-  smoothWarmingUp,
-} from "../algorithms/smooth/smooth.ts";
-import {
-  atLeastOne,
-  atLeastZero,
-  CREATE,
-  checkCreated,
-  checkNumber,
-  checkOptions,
-} from "../ground/check.ts";
+import { repaced, type SmoothPolicy, smoothPolicy } from "../algorithms/smooth/smooth.ts";
+import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
 import { listPolicies } from "../stores/policies.ts";
 import { openOne } from "../stores/policy-state.ts";
 import type { LimiterClass, LocalLimiter } from "./limiter-api.ts";
@@ -46,24 +34,22 @@ export interface RateLimiterOptions extends SmoothOptions, LimiterOptions {}
 
 export const SMOOTH_OPTIONS = ["warmupMs", "coldFactor", "burstSeconds", "prefilled"] as const;
 
-/** The policy that the options describe. */
-export function smoothPolicy(permitsPerSecond: number, options: SmoothOptions): SmoothPolicy {
-  const { warmupMs = 0, coldFactor = 3, burstSeconds = 1, prefilled = false } = options;
-  checkNumber("warmupMs", warmupMs, atLeastZero);
-  checkNumber("coldFactor", coldFactor, atLeastOne);
-  const bursty = smoothBursty({ permitsPerSecond, burstSeconds, prefilled });
-  if (options.coldFactor !== undefined && options.warmupMs === undefined) {
+/** Returns the policy that the options describe. */
+export function policyOf(permitsPerSecond: number, options: SmoothOptions): SmoothPolicy {
+  const { warmupMs, coldFactor, burstSeconds, prefilled } = options;
+  const policy = smoothPolicy({ permitsPerSecond, warmupMs, coldFactor, burstSeconds, prefilled });
+  if (coldFactor !== undefined && warmupMs === undefined) {
     throw new TypeError(
       "coldFactor has no effect without a warm-up: set warmupMs, or leave it out",
     );
   }
   for (const name of ["burstSeconds", "prefilled"] as const) {
-    if (warmupMs === 0 || options[name] === undefined) continue;
+    if (!policy.warmingUp || options[name] === undefined) continue;
     throw new TypeError(
       `${name} has no effect with a warm-up, got warmupMs ${warmupMs}: leave out one of them`,
     );
   }
-  return warmupMs > 0 ? smoothWarmingUp({ permitsPerSecond, warmupMs, coldFactor }) : bursty;
+  return policy;
 }
 
 /**
@@ -116,7 +102,7 @@ export const RateLimiter = class RateLimiter extends QueueingLimiter {
   static create(permitsPerSecond: number, warmup: number | RateLimiterOptions = 0) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...LIMITER_OPTIONS]);
-    return new RateLimiter(CREATE, smoothPolicy(permitsPerSecond, options), options);
+    return new RateLimiter(CREATE, policyOf(permitsPerSecond, options), options);
   }
 
   getRate(): number {

@@ -19,12 +19,20 @@ export interface Account {
 /**
  * Corrects the account from `before` to `used`. Policies that `used` does not name stay as they
  * are.
+ *
+ * @returns the permits that are taken then
  */
-export function correct(account: Account, before: Amount, used: Amount): void {
+export function correct(account: Account, before: Amount, used: Amount): Amount {
   const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
   const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
   if (sizeOf(more) > 0) account.charge(more);
   if (sizeOf(less) > 0) account.refund(less);
+  return replace(before, used);
+}
+
+/** Returns `used`, and for policies that it does not name the permits of `before`. */
+function replace(before: Amount, used: Amount): Amount {
+  return combine(before, used, (was, is = was) => is);
 }
 
 /**
@@ -74,7 +82,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   ready(options?: WaitOptions): Promise<number> {
     try {
       const signal = checkSignalOptions(options);
-      if (this.isWaiting()) {
+      if (this.#isWaiting()) {
         if (!signal?.aborted) return this.#whenReady(signal);
         this.#leave(signal.reason);
       }
@@ -87,24 +95,22 @@ export class QueuedReservation extends Waiter implements LocalReservation {
   }
 
   cancel(): boolean {
-    if (!this.isWaiting()) return false;
+    if (!this.#isWaiting()) return false;
     this.#leave(new ReservationCancelledError(this.waitMs));
     return true;
   }
 
   settle(actual: Permits): void {
     const used = this.#queue.policyState.amount(actual, atLeastZero);
-    const waiting = this.isWaiting();
-    const before = this.#taken;
-    this.#taken = combine(before, used, (was, is = was) => is);
-    if (waiting) {
+    if (this.#isWaiting()) {
+      this.#taken = replace(this.#taken, used);
       // the caller knows `waitMs`: fewer permits may shorten the wait, more must not lengthen it
       this.#queue.resettle(
         this,
         combine(this.amount, used, (was, is = was) => Math.min(was, is)),
       );
     } else {
-      correct(this.#account, before, used);
+      this.#taken = correct(this.#account, this.#taken, used);
     }
   }
 
@@ -143,7 +149,7 @@ export class QueuedReservation extends Waiter implements LocalReservation {
     this.abort(reason, now);
   }
 
-  protected isWaiting(): boolean {
+  #isWaiting(): boolean {
     this.#queue.catchUp();
     return this.#state === "waiting";
   }
@@ -188,9 +194,7 @@ export class GrantedReservation implements LocalReservation {
 
   settle(actual: Permits): void {
     const used = this.#policyState.amount(actual, atLeastZero);
-    const before = this.#taken;
-    this.#taken = combine(before, used, (was, is = was) => is);
-    correct(this.#account, before, used);
+    this.#taken = correct(this.#account, this.#taken, used);
   }
 
   undo(): void {

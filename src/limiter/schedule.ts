@@ -1,6 +1,6 @@
 /**
  * When the waiters of one limiter are released: one line over the state of the policies, first in, first out
- * or in the order of a fair limiter. It has no timer: see `WaiterQueue`.
+ * or in the order of a fair limiter. It has no timer of its own: `WaiterQueue` extends it.
  *
  * The schedule holds two states: the state after all *released* waiters, and the state after all waiters
  * still in the line (`Replay`). The second is a copy of the first on which the line is replayed. It is
@@ -33,9 +33,8 @@ interface Prospect {
   readonly isFirst: boolean;
 }
 
-export class Schedule {
-  readonly #time: Timeline;
-  readonly #onLeave: (waiter: Waiter) => void;
+export abstract class Schedule {
+  protected readonly time: Timeline;
   readonly #line: Line;
   readonly #released: PolicyState;
   readonly #replay: Replay;
@@ -47,33 +46,37 @@ export class Schedule {
   /** Before this instant, `grant` has to consider a pause or the lateness of the timer. */
   #specialUntil = 0;
 
-  /** @param onLeave called with each waiter that leaves the line, for whatever reason */
-  constructor(
-    time: Timeline,
-    policyState: PolicyState,
-    onLeave: (waiter: Waiter) => void,
-    order: Order = FIFO,
-  ) {
-    this.#time = time;
+  /** @param order of the waiters; default first in, first out */
+  constructor(time: Timeline, policyState: PolicyState, order: Order = FIFO) {
+    this.time = time;
     this.#released = policyState;
-    this.#onLeave = onLeave;
     const { line, replay } = order.open(policyState, (waiter) => this.#refuse(waiter));
     this.#line = line;
     this.#replay = replay;
   }
+
+  /** Called with each waiter that leaves the line, for whatever reason. */
+  protected abstract left(waiter: Waiter): void;
+
+  /** Called when the instants of all waiters were computed again. */
+  protected abstract retimed(): void;
+
+  /** Called when the waiters need new instants; `retime` computes them. */
+  protected abstract outdated(): void;
 
   /** How many permits the waiters ask for. */
   get permits(): number {
     return this.#line.permits;
   }
 
-  get isEmpty(): boolean {
+  get #isEmpty(): boolean {
     return this.#line.head === undefined;
   }
 
-  /** Until when a pause or a credit for a late timer is in effect. */
-  get specialUntil(): number {
-    return Math.max(this.#pausedUntil, this.#late.until);
+  /** Whether no caller waits, and neither a pause nor a credit for a late timer is in effect. */
+  get isIdle(): boolean {
+    this.catchUp();
+    return this.#isEmpty && this.time.last >= Math.max(this.#pausedUntil, this.#late.until);
   }
 
   /** The state after all released waiters. */
@@ -83,11 +86,12 @@ export class Schedule {
 
   /** The state after all waiters; read-only. */
   get outcome(): PolicyState {
-    return this.isEmpty ? this.#released : this.#promise().policyState;
+    this.catchUp();
+    return this.#isEmpty ? this.#released : this.#promise().policyState;
   }
 
   /** When the head is due; `undefined` if no promise is pending for any waiter. */
-  get due(): number | undefined {
+  protected get due(): number | undefined {
     const head = this.#line.head;
     if (!this.#line.isAwaited || head === undefined || head instanceof Change) return undefined;
     return Math.min(this.#instantOf(head), this.#line.deadline);
@@ -104,7 +108,7 @@ export class Schedule {
     const from = free ? now : this.#from(now, amount, since, turn);
     const at = this.#released.earliest(from, amount);
     if (at > now) {
-      this.possible(at, amount);
+      this.#possible(at, amount);
       return false;
     }
     this.#released.take(at, amount, now);
@@ -115,7 +119,7 @@ export class Schedule {
 
   /** Releases due waiters, then returns from when a new request may go: later than `now` if others precede. */
   #from(now: number, amount: Amount, since: number, turn: Turn<Waiter> | undefined): number {
-    this.release(now);
+    this.#release(now);
     if (!this.#line.isNext(turn)) return now + 1;
     if (since < now) return Math.max(since, this.#floor, this.#pausedUntil);
     const from = this.#onTime(now, amount);
@@ -124,8 +128,8 @@ export class Schedule {
   }
 
   /** Returns the prospect of a request that is made now. @param turn on a fair limiter */
-  lookAhead(now: number, amount: Amount, turn?: Turn<Waiter>): Prospect {
-    this.release(now);
+  protected lookAhead(now: number, amount: Amount, turn?: Turn<Waiter>): Prospect {
+    this.#release(now);
     let from = this.#onTime(now, amount);
     let policyState = this.#released;
     const isFirst = this.#line.isNext(turn);
@@ -135,7 +139,7 @@ export class Schedule {
       policyState = promised.policyState;
     }
     return {
-      instant: this.possible(policyState.earliest(from, amount), amount),
+      instant: this.#possible(policyState.earliest(from, amount), amount),
       from,
       policyState,
       isFirst,
@@ -147,67 +151,78 @@ export class Schedule {
     return Math.max(this.#late.from(now, this.#released, amount), this.#pausedUntil);
   }
 
-  /** Returns the instant. @throws PermitsExceedCapacityError if it is `Infinity` */
-  possible(instant: number, amount: Amount): number {
-    if (instant < Infinity) return instant;
-    throw this.#released.excess(this.#time.last, amount);
+  /** Checks the permits of a request, and that the policies could ever let them through. */
+  possible(permits: unknown): Amount {
+    const amount = this.#released.amount(permits);
+    this.#possible(this.#released.earliest(this.time.now(), amount), amount);
+    return amount;
   }
 
-  append(waiter: Waiter): void {
+  /** Returns the instant. @throws PermitsExceedCapacityError if it is `Infinity` */
+  #possible(instant: number, amount: Amount): number {
+    if (instant < Infinity) return instant;
+    throw this.#released.excess(this.time.last, amount);
+  }
+
+  add(waiter: Waiter): void {
     // the holder knows the instant, so no later caller may overtake it
     if (!waiter.awaited) this.#replay.settle(waiter.turn, this.#floor, this.#pausedUntil);
     this.#line.append(waiter);
   }
 
-  /**
-   * A caller awaits a reservation from now on, so changes may overtake it.
-   *
-   * @returns whether a change has moved up
-   */
-  attend(reservation: Waiter): boolean {
-    return this.#line.release(reservation);
+  /** Called when a caller starts to await a reservation that is in the line: changes may overtake it. */
+  attend(reservation: Waiter): void {
+    if (this.#line.release(reservation)) this.#movedUp();
   }
 
-  /**
-   * Removes a waiter from the line; the waiters behind it move up.
-   *
-   * @returns whether a change has moved up
-   */
-  remove(waiter: Waiter, now: number): boolean {
+  /** Removes a waiter from the line; the waiters behind it move up. */
+  remove(waiter: Waiter): void {
+    const now = this.time.now();
     // it blocked the waiters behind it until now, or until its own instant if our timer is late
     if (waiter === this.#line.head) this.#floor = Math.min(now, this.#instantOf(waiter));
     this.#replay.discard();
-    return this.#leave(waiter);
+    if (this.#leave(waiter)) this.#movedUp();
   }
 
   /** See `Line.oldestDroppable`. */
-  oldestDroppable(permits: number): readonly Waiter[] {
+  protected oldestDroppable(permits: number): readonly Waiter[] {
     return this.#line.oldestDroppable(permits);
   }
 
+  /** Called when a change has moved up in the line: the waiters behind it get new instants. */
+  #movedUp(): void {
+    this.#outdate();
+    this.outdated();
+  }
+
   /** The waiters get new instants, none of them before the present. */
-  outdate(): void {
-    this.#floor = Math.max(this.#floor, this.#time.last);
+  #outdate(): void {
+    this.#floor = Math.max(this.#floor, this.time.last);
     this.#replay.discard();
   }
 
   /** Changes the amount of a waiter that is still in the line. */
   resettle(waiter: Waiter, amount: Amount): void {
     this.#line.resize(waiter, amount);
-    this.outdate();
+    this.#outdate();
     this.retime();
   }
 
   /** Applies a change to the state when its turn in the line comes. */
   change(deed: (policyState: PolicyState, now: number, epoch: number) => void): void {
-    const { last: now, epoch } = this.#time;
+    this.catchUp();
+    const { last: now, epoch } = this.time;
     this.#line.append(new Change(now, (policyState) => deed(policyState, now, epoch)));
     this.retime();
   }
 
-  /** Replaces the state by a new one, and ends any pause. */
+  /**
+   * Replaces the state by a new one and ends any pause. The waiters in the line take from the new state,
+   * in order.
+   */
   reset(): void {
-    const { last: now, epoch } = this.#time;
+    this.catchUp();
+    const { last: now, epoch } = this.time;
     this.#line.applyChanges(this.#released);
     this.#released.restart(now, epoch);
     this.#floor = now;
@@ -216,8 +231,9 @@ export class Schedule {
     this.retime();
   }
 
-  pause(until: number): void {
-    this.#pausedUntil = Math.max(this.#pausedUntil, until);
+  pause(micros: number): void {
+    this.catchUp();
+    this.#pausedUntil = Math.max(this.#pausedUntil, this.time.last + micros);
     this.retime();
   }
 
@@ -225,16 +241,23 @@ export class Schedule {
    * Computes the instants of all waiters again: rejects waiters that can no longer meet their deadline,
    * and releases those that are due.
    */
-  retime(): void {
+  protected retime(): void {
     this.#replay.discard();
-    this.release(this.#time.last);
-    if (this.isEmpty) return;
-    this.#promise();
-    this.release(this.#time.last);
+    this.#release(this.time.last);
+    if (!this.#isEmpty) {
+      this.#promise();
+      this.#release(this.time.last);
+    }
+    this.retimed();
+  }
+
+  /** Releases all waiters that are due, even if the timer has not fired yet. */
+  catchUp(): void {
+    this.#release(this.time.now());
   }
 
   /** Releases all waiters that are due, each at its instant. */
-  release(now: number): void {
+  #release(now: number): void {
     for (let place = this.#line.head; place !== undefined; place = this.#line.head) {
       if (place instanceof Change) {
         place.apply(this.#released);
@@ -278,18 +301,18 @@ export class Schedule {
   /** Removes a waiter whose deadline cannot be met. */
   #refuse(waiter: Waiter): void {
     this.#leave(waiter);
-    waiter.refuse(this.#time.last);
+    waiter.refuse(this.time.last);
   }
 
   /** @param at when it is released; absent: it is not @returns whether a change has moved up */
   #leave(waiter: Waiter, at?: number): boolean {
-    this.#onLeave(waiter);
+    this.left(waiter);
     return this.#line.remove(waiter, at);
   }
 
   /** Subtracts `by` from all instants; refuses while there are waiters, which hold instants of their own. */
   rebase(by: number): boolean {
-    if (!this.isEmpty) return false;
+    if (!this.#isEmpty) return false;
     this.#released.shift(-by);
     this.#floor -= by;
     this.#pausedUntil -= by;

@@ -1,11 +1,11 @@
-/** The general form of a combination: each limiter with its own permits, wait and say. */
+/** The general form of a combination: each limiter has its own permits and wait, and may be optional. */
 
 import {
   atLeastZeroOrInfinity,
   checkBoolean,
   checkNumber,
   checkOptions,
-  show,
+  failCheck,
 } from "../ground/check.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
@@ -46,8 +46,8 @@ export interface TakenFromAll {
   /** Whether all limiters that are not optional let the request pass; if not, nothing was taken. */
   readonly allowed: boolean;
   /**
-   * In the order of the requests; undefined for a limiter that was not asked: an optional one whose
-   * store is unavailable, or one elsewhere after a limiter in this process has refused.
+   * In the order of the requests; undefined for a limiter whose store is unavailable, if it is
+   * optional or a limiter in this process has refused.
    */
   readonly results: readonly (TakeResult | undefined)[];
   /** Gives back all that was taken, as if it had not been taken. A failure costs permits only. */
@@ -75,7 +75,7 @@ export function takeFromAll(requests: readonly TakeRequest<LocalLimiter>[]): Tak
 export function takeFromAll(requests: readonly TakeRequest[]): TakenFromAll | Promise<TakenFromAll>;
 export function takeFromAll(requests: readonly TakeRequest[]): Maybe<TakenFromAll> {
   if (!Array.isArray(requests) || requests.length === 0) {
-    throw new TypeError(`requests must be an array with a request, got ${show(requests)}`);
+    failCheck("requests", "an array with a request", requests);
   }
   const parts = requests.map(partOf);
   return chain(takeTogether(parts), (together) => {
@@ -100,7 +100,7 @@ function partOf(request: TakeRequest, i: number): Part {
   checkOptions(`requests[${i}]`, request, OPTIONS);
   const { limiter, permits = 1, timeoutMs = 0, optional = false } = request;
   if (typeof (Object(limiter) as Partial<Limiter>).reserve !== "function") {
-    throw new TypeError(`requests[${i}].limiter must be a rate limiter, got ${show(limiter)}`);
+    failCheck(`requests[${i}].limiter`, "a rate limiter", limiter);
   }
   checkNumber(`requests[${i}].timeoutMs`, timeoutMs, atLeastZeroOrInfinity);
   checkBoolean(`requests[${i}].optional`, optional);

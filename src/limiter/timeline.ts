@@ -1,4 +1,4 @@
-import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
+import { type Clock, checkReading, type Timer, toMicros } from "../ground/clock.ts";
 
 /**
  * Time is counted from a multiple of 2^24 µs (17 s), as in the Lua twin on Redis, so that both
@@ -44,11 +44,13 @@ export class Timeline {
   }
 
   now(): number {
-    const now = toMicros(this.#clock.now()) - this.#origin;
+    const ms = this.#clock.now();
+    const now = toMicros(ms) - this.#origin;
     if (now >= this.#now && now < REBASE) {
       this.#now = now;
       return now;
     }
+    checkReading("clock.now()", ms);
     return this.#adjust(now);
   }
 
@@ -57,9 +59,6 @@ export class Timeline {
   }
 
   #adjust(now: number): number {
-    if (!Number.isFinite(now)) {
-      throw new TypeError(`clock.now() must give a finite number of ms, got ${this.#clock.now()}`);
-    }
     if (now < this.#now) {
       // the clock went back: time goes on from its last reading, so no permits are gained, and no
       // caller waits until the clock has caught up

@@ -17,9 +17,8 @@
  * - Several remote groups: another request may take the last permits of one of them between the
  *   look and the take. For one round trip this request holds permits of the other groups.
  * - Local limiters beside remote ones: several requests may pass step 1 before one of them reaches
- *   step
- * 3. Those that find the local limiter used up in step 3 have held remote permits for one round
- *   batch.
+ *   step 3. Those that then find the local limiter used up have held remote permits for one round
+ *   trip.
  */
 
 import { LimiterError } from "../ground/errors.ts";

@@ -18,7 +18,7 @@ import type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.t
 import type { LimiterClass, TryOptions, WaitOptions } from "../limiter/limiter-api.ts";
 import type { Counted } from "../limiter/meter.ts";
 import type { RemoteStats, StoreState } from "../limiter/remote/outage-stats.ts";
-import { checkName, checkUnavailable } from "../limiter/remote/shared-options.ts";
+import { checkName, checkUnavailable } from "../limiter/remote/remote-options.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
 import { RedisLeaseStore } from "../stores/redis/redis-lease-store.ts";

@@ -7,7 +7,7 @@ import { reportUseless } from "../algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
 import { fairKeyed, fairRate, isInstance } from "../limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
-import { SMOOTH_OPTIONS, smoothPolicy } from "../limiter/rate-limiter.ts";
+import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
@@ -26,8 +26,8 @@ export type { ConcurrencyStatus } from "../limiter/leases/lease-queue.ts";
 export type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
 export type { RemoteLimiter } from "../limiter/limiter-api.ts";
 export type { RemoteStats as RedisStats, StoreState } from "../limiter/remote/outage-stats.ts";
+export type { PrefetchOptions } from "../limiter/remote/remote-options.ts";
 export type { RateSetting } from "../limiter/remote/remote-rate-limiter.ts";
-export type { PrefetchOptions } from "../limiter/remote/shared-options.ts";
 export type {
   BunRedisLike,
   IoredisLike,
@@ -177,7 +177,7 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
   ) {
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
-    const policies = listPolicies(smoothPolicy(permitsPerSecond, options));
+    const policies = listPolicies(policyOf(permitsPerSecond, options));
     const opened = open(redis, name, policies, [smooth], options);
     return fairRate(new RedisRateLimiter(CREATE, ...opened), options.fair, opened);
   }

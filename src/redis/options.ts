@@ -1,5 +1,5 @@
 /** The options that only limiters on Redis have, and the checks of all their options. */
-import { checkText, show } from "../ground/check.ts";
+import { checkText, failCheck } from "../ground/check.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
 import type { Opened } from "../limiter/remote/keyed-remote-limiter.ts";
 import {
@@ -7,7 +7,7 @@ import {
   type LimitKeys,
   SHARED_OPTIONS,
   type SharedOptions,
-} from "../limiter/remote/shared-options.ts";
+} from "../limiter/remote/remote-options.ts";
 import type { PolicyList } from "../stores/policies.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
 import { breakersOf } from "../stores/redis/connection.ts";
@@ -68,7 +68,7 @@ export function tagOf(hashTag: unknown): string {
   if (hashTag === undefined) return "";
   const tag = checkText("hashTag", hashTag);
   if (tag !== "" && !/[{}]/.test(tag)) return `{${tag}}`;
-  throw new RangeError(`hashTag must be a text without braces and not empty, got ${show(tag)}`);
+  failCheck("hashTag", "a text without braces and not empty", tag, RangeError);
 }
 
 /** Whether the limiter grants requests in an outage: only then it uses the client's connection events. */

@@ -11,12 +11,17 @@ export interface StoredLimiter {
   readonly inForce: readonly Policy[];
   /** Whether other numbers were set over the declared ones: `setRate`, `update`. */
   readonly isSet: boolean;
+  /**
+   * For each policy, whether the number was set over a limit that is kept in a key (`limitKey`). `declared`
+   * is then the number for an absent key. Not known while nothing is set.
+   */
+  readonly isKeptInKey: readonly boolean[];
   /** When the state was written, Unix time in ms. */
   readonly writtenMs: number;
 }
 
 /**
- * Reads the state of a limiter. To see how it stands, and to change it, create a limiter with the
+ * Reads the state of a limiter. To read its current values or change it, create a limiter with the
  * declared policies.
  *
  * @param bytes the value under the limiter's key
@@ -35,12 +40,16 @@ export function readStored(bytes: Uint8Array): StoredLimiter {
   // the numbers of the last write: those of a setting, or declared ones, for which one may exist now
   const [declared, set] = pairs.find((pair) => pair.includes(numbers)) ?? [numbers, undefined];
   return {
-    declared: readPolicies(declared),
+    declared: readPolicies(declared.replace(KEPT_IN_KEY, "$1")),
     inForce: readPolicies(set ?? declared),
     isSet: set !== undefined,
+    isKeptInKey: declared.split("\n").map((line) => line.search(KEPT_IN_KEY) >= 0),
     writtenMs: (base + last) / 1000,
   };
 }
+
+/** A limit that is kept in a key: the number for an absent key, and the index of the key. */
+const KEPT_IN_KEY = /\$(\S+?)@\d+/g;
 
 /** A lease that a process holds, or waits for. */
 export interface StoredLease {

@@ -172,7 +172,7 @@ export class Frame {
     const { now, tolerance = 0 } = this.#options;
     const behind = base + last - now;
     if (behind > 0 && behind <= tolerance) {
-      // time stands still: if it went back, the next later reading would count the same time again
+      // time does not go back: if it did, the next later reading would count the same time again
       states.base = base;
       states.now = last;
     } else if (behind > 0) {

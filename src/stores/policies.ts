@@ -1,6 +1,6 @@
 /** The policies of a limiter: one, or several by name. */
 import type { Policy } from "../algorithms/algorithm.ts";
-import { show } from "../ground/check.ts";
+import { failCheck, isRecord } from "../ground/check.ts";
 import { TRY_OPTIONS } from "../ground/permits.ts";
 import { noteRenumbering } from "../ground/revision.ts";
 import { ONLY_NAMES } from "./policy-state.ts";
@@ -20,8 +20,8 @@ export interface PolicyList {
 /** Checks the policies and returns them as a list with their names. */
 export function listPolicies(policies: unknown): PolicyList {
   if (isPolicy(policies)) return { names: ONLY_NAMES, list: [policies] };
-  if (typeof policies !== "object" || policies === null || Array.isArray(policies)) {
-    throw new TypeError(`policies must be a policy, or policies by name, got ${show(policies)}`);
+  if (!isRecord(policies)) {
+    failCheck("policies", "a policy, or policies by name", policies);
   }
   const entries = Object.entries(policies);
   if (entries.length === 0) throw new RangeError("policies must name at least one policy");
@@ -29,8 +29,9 @@ export function listPolicies(policies: unknown): PolicyList {
     if (TRY_OPTIONS.includes(name)) {
       throw new TypeError(`a policy cannot be named "${name}": that is an option of tryAcquire`);
     }
-    if (isPolicy(policy)) return policy;
-    throw new TypeError(`policies.${name} must be a policy, as smoothBursty() makes one`);
+    if (!isPolicy(policy))
+      failCheck(`policies.${name}`, "a policy, as smoothBursty() makes one", policy);
+    return policy;
   });
   return { names: entries.map(([name]) => name), list };
 }

@@ -50,7 +50,7 @@ export interface PolicyState {
   /** Returns the index of the policy that alone would make these permits wait longest. */
   slowest(from: number, amount: Amount): number;
   resize(now: number, policies: readonly Policy[], epoch: number): void;
-  /** Starts anew, in place: other policy states may share the state. */
+  /** Resets the state in place, because other policy states may share it. */
   restart(now: number, epoch: number): void;
   /** Returns for how many microseconds the state must be kept; after that a new one is equivalent. */
   lifetime(now: number): number;

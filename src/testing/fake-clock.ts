@@ -10,7 +10,7 @@ interface Alarm {
 const { setImmediate, setTimeout, MessageChannel } = globalThis;
 
 /**
- * A clock that stands still until `advance` is called. Pass it to a limiter as `clock`, and a test can
+ * A clock whose time changes only when `advance` is called. Pass it to a limiter as `clock`, and a test can
  * cover a day without waiting.
  *
  * @example
@@ -45,7 +45,7 @@ export class FakeClock implements Clock {
   }
 
   /**
-   * Moves the time on. Each timer that falls due on the way runs at its own instant, in order, and so do
+   * Advances the time. Each timer that becomes due runs at its own instant, in order, and so do
    * the timers that it starts. When the promise resolves, all callers that were released have run on as
    * far as they could.
    *

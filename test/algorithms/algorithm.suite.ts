@@ -123,7 +123,7 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
       const clock = new FakeClock(1_700_000_000_000);
       const limiter = Limiter.create(policy, { clock });
       const micros = () => Math.round(clock.now() * 1000);
-      const went: { at: number; permits: number }[] = [];
+      const grants: { at: number; permits: number }[] = [];
       const waiting: AbortController[] = [];
       for (const action of actions) {
         if (action.verb === "step") await clock.advance(action.micros / 1000);
@@ -141,13 +141,13 @@ export function algorithmSuite(name: string, everyday: Everyday): void {
           const timeoutMs = action.longest / 1000;
           const { signal } = controller;
           const note = (got: boolean) => {
-            if (got) went.push({ at: micros(), permits });
+            if (got) grants.push({ at: micros(), permits });
           };
           limiter.tryAcquire(permits, { timeoutMs, signal }).then(note, () => {});
         }
       }
       await clock.advance(1e6);
-      within(policy, went);
+      within(policy, grants);
     }),
   );
 

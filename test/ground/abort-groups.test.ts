@@ -3,18 +3,18 @@ import * as assert from "uvu/assert";
 import { AbortGroups } from "../../src/ground/abort-groups.ts";
 import { suite } from "../support/suite.ts";
 
-interface Heard {
+interface Aborted {
   member: string;
   reason: unknown;
 }
 
 function made() {
-  const heard: Heard[] = [];
-  const groups = new AbortGroups<string>((member, reason) => heard.push({ member, reason }));
+  const aborted: Aborted[] = [];
+  const groups = new AbortGroups<string>((member, reason) => aborted.push({ member, reason }));
   const controller = new AbortController();
   const { signal } = controller;
   const listeners = () => getEventListeners(signal, "abort").length;
-  return { heard, groups, controller, signal, listeners };
+  return { aborted, groups, controller, signal, listeners };
 }
 
 const test = suite("abort groups");
@@ -35,41 +35,41 @@ test("each signal has one listener, as long as it has members", () => {
 });
 
 test("an abort calls every member, in order, with the signal's reason", () => {
-  const { heard, groups, controller, signal } = made();
+  const { aborted, groups, controller, signal } = made();
   for (const member of ["a", "b", "c"]) groups.add(signal, member);
   groups.delete(signal, "b");
   const reason = {};
   controller.abort(reason);
   assert.equal(
-    heard.map(({ member }) => member),
+    aborted.map(({ member }) => member),
     ["a", "c"],
   );
-  assert.ok(heard.every((told) => told.reason === reason));
+  assert.ok(aborted.every((each) => each.reason === reason));
 });
 
 test("members that leave during the abort are called once, and the listener is removed", () => {
-  const heard: string[] = [];
+  const aborted: string[] = [];
   const controller = new AbortController();
   const { signal } = controller;
   const groups = new AbortGroups<string>((member) => {
-    heard.push(member);
+    aborted.push(member);
     groups.delete(signal, member);
     if (member === "a") groups.delete(signal, "b");
   });
   for (const member of ["a", "b", "c"]) groups.add(signal, member);
   controller.abort();
-  assert.equal(heard, ["a", "c"]);
+  assert.equal(aborted, ["a", "c"]);
   assert.is(getEventListeners(signal, "abort").length, 0);
 });
 
 test("deleting an unknown member has no effect", () => {
-  const { heard, groups, controller, signal, listeners } = made();
+  const { aborted, groups, controller, signal, listeners } = made();
   groups.delete(signal, "a");
   groups.add(signal, "a");
   groups.delete(signal, "b");
   assert.is(listeners(), 1);
   controller.abort();
-  assert.is(heard.length, 1);
+  assert.is(aborted.length, 1);
 });
 
 test.run();

@@ -11,25 +11,25 @@ test("the channels are those of diagnostics_channel, by name", () => {
   for (const [event, own] of Object.entries(diagnostics)) {
     assert.is(own, channel(`smooth-limiter:${event}`));
   }
-  const heard: unknown[] = [];
-  const hear = (message: unknown) => void heard.push(message);
-  subscribe("smooth-limiter:refused", hear);
+  const received: unknown[] = [];
+  const listener = (message: unknown) => void received.push(message);
+  subscribe("smooth-limiter:refused", listener);
   const limiter = RateLimiter.create(1, { name: "api" });
   limiter.tryAcquire();
   limiter.tryAcquire();
-  unsubscribe("smooth-limiter:refused", hear);
+  unsubscribe("smooth-limiter:refused", listener);
   limiter.tryAcquire();
-  assert.is(heard.length, 1);
-  assert.is((heard[0] as { limiter: string }).limiter, "api");
+  assert.is(received.length, 1);
+  assert.is((received[0] as { limiter: string }).limiter, "api");
 });
 
 const own = suite("a channel without diagnostics_channel");
 
 own("every subscriber receives every message, until it unsubscribes", () => {
   const channel = new OwnChannel<number>("numbers");
-  const heard: string[] = [];
-  const first = (n: number, name: string) => void heard.push(`first ${name} ${n}`);
-  const second = (n: number) => void heard.push(`second ${n}`);
+  const received: string[] = [];
+  const first = (n: number, name: string) => void received.push(`first ${name} ${n}`);
+  const second = (n: number) => void received.push(`second ${n}`);
   assert.is(channel.hasSubscribers, false);
   channel.publish(0);
   channel.subscribe(first);
@@ -39,31 +39,31 @@ own("every subscriber receives every message, until it unsubscribes", () => {
   assert.is(channel.unsubscribe(first), true);
   assert.is(channel.unsubscribe(first), false);
   channel.publish(2);
-  assert.equal(heard, ["first numbers 1", "second 1", "second 2"]);
+  assert.equal(received, ["first numbers 1", "second 1", "second 2"]);
 });
 
 own("a subscriber that unsubscribes during a message does not keep it from others", () => {
   const channel = new OwnChannel<number>("numbers");
-  const heard: number[] = [];
+  const received: number[] = [];
   const once = () => void channel.unsubscribe(once);
   channel.subscribe(once);
-  channel.subscribe((n) => void heard.push(n));
+  channel.subscribe((n) => void received.push(n));
   channel.publish(1);
   channel.publish(2);
-  assert.equal(heard, [1, 2]);
+  assert.equal(received, [1, 2]);
 });
 
 own("an error of a subscriber is thrown later, and disturbs no other subscriber", () => {
   const timers = FakeTimers.install({ toFake: ["setTimeout"] });
   try {
     const channel = new OwnChannel<number>("numbers");
-    const heard: number[] = [];
+    const received: number[] = [];
     channel.subscribe(() => {
       throw new Error("mine");
     });
-    channel.subscribe((n) => void heard.push(n));
+    channel.subscribe((n) => void received.push(n));
     channel.publish(1);
-    assert.equal(heard, [1]);
+    assert.equal(received, [1]);
     assert.throws(() => timers.tick(1), /mine/);
   } finally {
     timers.uninstall();
@@ -78,11 +78,11 @@ own("the fallback is used where the platform has no diagnostics_channel", async 
     const { diagnostics: lone } = (await import(again)) as { diagnostics: typeof diagnostics };
     assert.is(lone.wait.name, "smooth-limiter:wait");
     assert.is(lone.wait instanceof Channel, false);
-    const heard: unknown[] = [];
-    lone.wait.subscribe((message) => void heard.push(message));
+    const received: unknown[] = [];
+    lone.wait.subscribe((message) => void received.push(message));
     const message = { limiter: "api", permits: 1, waitMs: 5 };
     lone.wait.publish(message);
-    assert.equal(heard, [message]);
+    assert.equal(received, [message]);
   } finally {
     Object.assign(process, { getBuiltinModule });
   }

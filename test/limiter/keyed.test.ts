@@ -31,7 +31,7 @@ for (const [name, policies] of [
 ] as const) {
   const kind = { policies: policies(7), faster: policies(11), slower: policies(2) };
   const make = (clock: FakeClock, options = {}) =>
-    KeyedLimiter.create(policies(7), { ...options, clock }).for("somebody");
+    KeyedLimiter.create(policies(7), { ...options, clock }).for("alice");
   limiterSuite(`limiter of a key, ${name}`, make, kind);
   localLimiterSuite(`limiter of a key, ${name}`, make, kind);
 }
@@ -279,7 +279,7 @@ test("keys that are older than the current policies are kept, found, updated and
   assert.is(keyed.size, 100);
   assert.ok(keyed.forget("7"));
   assert.not(keyed.forget("7"));
-  assert.not(keyed.forget("nobody"));
+  assert.not(keyed.forget("unknown"));
   await clock.advance(30_000);
   for (let key = 0; key < 60; key++) keyed.for(`new ${key}`).tryAcquire();
   assert.is(keyed.size, 60);

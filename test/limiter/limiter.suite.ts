@@ -59,7 +59,7 @@ async function drain(limiter: Limiter): Promise<{ taken: number; waitMs: number 
     const { allowed, waitMs } = await limiter.decide();
     if (!allowed) return { taken, waitMs };
   }
-  throw new Error("1000 permits went at one instant");
+  throw new Error("1000 permits were granted at one instant");
 }
 
 /**
@@ -174,8 +174,8 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     const before = await limiter.peek();
     const { signal } = new AbortController();
     const wrong: readonly [RegExp, () => unknown][] = [
-      [/options .*AbortSignal.*\{ signal \}/, () => limiter.acquire(1, signal as never)],
-      [/wait .*AbortSignal.*\{ signal \}/, () => limiter.tryAcquire(1, signal as never)],
+      [/options .*\{ signal \}.*AbortSignal/, () => limiter.acquire(1, signal as never)],
+      [/wait .*\{.*signal \}.*AbortSignal/, () => limiter.tryAcquire(1, signal as never)],
       [/options come second.*\{ signal \}/, () => limiter.acquire({ signal } as never)],
       [/options come second/, () => limiter.reserve({ timeoutMs: 5 })],
       [/timeoutMs/, () => limiter.tryAcquire({ timeoutMs: "5" } as never)],
@@ -460,7 +460,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     const before = await limiter.peek();
     const strange: readonly unknown[] = [
       ...[0, -0, -1, Number.NaN, Infinity, -Infinity],
-      ...[null, "1", true, 1n, [], {}, { nobody: 1 }, { [names[0] ?? ""]: 0 }],
+      ...[null, "1", true, 1n, [], {}, { unknown: 1 }, { [names[0] ?? ""]: 0 }],
     ];
     for (const bad of strange as readonly number[]) {
       const verbs: Record<string, () => unknown> = {
@@ -504,7 +504,7 @@ export function limiterSuite(name: string, makeLimiter: MakeLimiter, kind: Kind)
     assert.equal(await limiter.peek(), before);
     const reservation = await limiter.reserve();
     const after = await limiter.peek();
-    for (const bad of [-1, Number.NaN, Infinity, null, { nobody: 1 }] as number[]) {
+    for (const bad of [-1, Number.NaN, Infinity, null, { unknown: 1 }] as number[]) {
       assert.match(String(await failure(() => reservation.settle(bad))), "permits");
       assert.match(String(await failure(() => reservation.ready(bad as never))), "options");
     }

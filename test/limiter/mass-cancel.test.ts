@@ -13,11 +13,11 @@ function crowd(count: number, makeSignal: () => AbortController, share = 2) {
   const controllers = new Set<AbortController>();
   let rejected = 0;
   /** The released callers and their instants, in order: two numbers each. */
-  const went: number[] = [];
+  const released: number[] = [];
   for (let place = 0; place < count; place++) {
     if (place % share === 0) {
       limiter.acquire().then(
-        () => went.push(place, clock.now()),
+        () => released.push(place, clock.now()),
         () => assert.unreachable(),
       );
     } else {
@@ -31,7 +31,7 @@ function crowd(count: number, makeSignal: () => AbortController, share = 2) {
   const abort = () => {
     for (const controller of controllers) controller.abort();
   };
-  return { clock, limiter, went, abort, rejected: () => rejected };
+  return { clock, limiter, released, abort, rejected: () => rejected };
 }
 
 /** How much processor time it takes to cancel half of `count` waiters, ms. */
@@ -50,17 +50,17 @@ const test = suite("thousands of waiters", { timeoutMs: 60_000 });
 
 test("one signal cancels 100 000 of 200 000: the others go in order, at earlier instants", async () => {
   const shared = new AbortController();
-  const { clock, limiter, went, abort, rejected } = crowd(200_000, () => shared);
+  const { clock, limiter, released, abort, rejected } = crowd(200_000, () => shared);
   await clock.advance(0.5);
   abort();
   assert.is(limiter.peek().waitMs, 100.5);
   await clock.advance(0);
   assert.is(rejected(), 100_000);
   await clock.advance(120);
-  assert.is(went.length, 200_000);
+  assert.is(released.length, 200_000);
   for (let i = 0; i < 100_000; i++) {
-    if (went[2 * i] !== 2 * i || Math.abs((went[2 * i + 1] ?? 0) - (1 + i / 1000)) > 1e-9) {
-      assert.unreachable(`the ${i}th was ${went[2 * i]} at ${went[2 * i + 1]}`);
+    if (released[2 * i] !== 2 * i || Math.abs((released[2 * i + 1] ?? 0) - (1 + i / 1000)) > 1e-9) {
+      assert.unreachable(`the ${i}th was ${released[2 * i]} at ${released[2 * i + 1]}`);
     }
   }
 });

@@ -44,9 +44,9 @@ creating("burstSeconds and prefilled determine what is stored", async () => {
     const clock = new FakeClock();
     const limiter = RateLimiter.create(5, { ...options, clock });
     const burst = () => {
-      let went = 0;
-      while (limiter.tryAcquire()) went += 1;
-      return went;
+      let granted = 0;
+      while (limiter.tryAcquire()) granted += 1;
+      return granted;
     };
     const atFirst = burst();
     await clock.advance(60_000);

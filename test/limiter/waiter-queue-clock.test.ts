@@ -51,9 +51,9 @@ function started(permitsPerSecond = 10, startMs = 0) {
   const acquire = (signal?: AbortSignal) => watch(clock, limiter.acquire(1, { signal }));
   /** The number of releases at this instant. */
   const burst = () => {
-    let went = 0;
-    while (limiter.tryAcquire()) went += 1;
-    return went;
+    let granted = 0;
+    while (limiter.tryAcquire()) granted += 1;
+    return granted;
   };
   return { clock, limiter, acquire, burst };
 }
@@ -196,7 +196,7 @@ late("a late timer's credit is at most its lateness, and expires after as long",
   const { clock, acquire, burst } = started(1000);
   acquire();
   await clock.wake(4);
-  // the waiter went at 1; 2, 3, 4 are left
+  // the waiter was released at 1; 2, 3, 4 are left
   assert.is(burst(), 3);
   clock.ms = 6.999;
   assert.is(burst(), 2);

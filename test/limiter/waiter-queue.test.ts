@@ -46,7 +46,7 @@ order("waiters are first in, first out, for every verb and every number of permi
 order("promises that are released at one instant resolve in the order of the calls", async () => {
   const { clock, limiter } = started(10, { burstSeconds: 1, prefilled: true });
   limiter.pause(1000);
-  const went: number[] = [];
+  const released: number[] = [];
   const { signal } = new AbortController();
   const waiting = [
     limiter.tryAcquire(1, 5000),
@@ -56,9 +56,9 @@ order("promises that are released at one instant resolve in the order of the cal
     limiter.tryAcquire(1, { signal }),
     limiter.acquire(),
   ];
-  waiting.forEach((promise, place) => void promise.then(() => went.push(place)));
+  waiting.forEach((promise, place) => void promise.then(() => released.push(place)));
   await clock.advance(1000);
-  assert.equal(went, [0, 1, 2, 3, 4, 5]);
+  assert.equal(released, [0, 1, 2, 3, 4, 5]);
 });
 
 order("a later caller never overtakes, even if the policy would allow it now", async () => {

@@ -225,17 +225,17 @@ function checkEnvelope(
   policy: number,
   { max, fastest, worth }: { max: number; fastest: number; worth: number },
 ) {
-  const went = grants(story, policy);
-  for (let first = 0; first < went.length; first++) {
+  const granted = grants(story, policy);
+  for (let first = 0; first < granted.length; first++) {
     let sum = 0;
     let lent = 0;
-    const from = went[first]?.at ?? 0;
+    const from = granted[first]?.at ?? 0;
     let since = from;
-    for (let last = first; last < went.length; last++) {
-      const { asked = 0, at = 0, permits = 0 } = went[last] ?? {};
+    for (let last = first; last < granted.length; last++) {
+      const { asked = 0, at = 0, permits = 0 } = granted[last] ?? {};
       since = Math.min(since, asked);
       sum += permits;
-      lent = at === went[last - 1]?.at ? Math.max(lent, permits) : permits;
+      lent = at === granted[last - 1]?.at ? Math.max(lent, permits) : permits;
       const back = story.refunds
         .filter((refund) => refund.at >= since && refund.at <= at)
         .reduce((all, { ask }) => all + (ask[policy] || ask[0] || ask[1]), 0);
@@ -423,9 +423,9 @@ promises("4, cancel is neutral with charges, too", async () => {
 
 /** The instants and the answers are in the order of the calls, and every call is answered. */
 function checkOrder(story: Story, answers = true) {
-  const went = story.askers.filter(({ at }) => at !== undefined);
-  const instants = went.map(({ at = 0 }) => at);
-  const order = answers ? went.flatMap(({ order }) => order ?? []) : [];
+  const released = story.askers.filter(({ at }) => at !== undefined);
+  const instants = released.map(({ at = 0 }) => at);
+  const order = answers ? released.flatMap(({ order }) => order ?? []) : [];
   for (const list of [instants, order]) {
     assert.equal(
       list,
@@ -471,7 +471,7 @@ promises("every caller is granted at the instant of a simple simulation", async 
     slow.advance(1e13);
     fc.pre(!slow.doubtful);
     story.askers.forEach(({ at, left }, id) => {
-      const expected = slow.went.get(id);
+      const expected = slow.released.get(id);
       if (left || expected === undefined) assert.is(at, undefined, `${id} left or timed out`);
       else {
         // the limiter rounds to whole microseconds and makes up for what that adds to a wait, the

@@ -272,6 +272,24 @@ test("keys in several slots are peeked at first; a hash tag brings them together
   }
 });
 
+test("an error that arrives after the caller has left is no outage", async () => {
+  const rejects: ((error: Error) => void)[] = [];
+  const runner: ScriptRunner = {
+    runScript: () => new Promise((_, reject) => rejects.push(reject)),
+  };
+  const [one, two] = ["one", "two"].map((name) => RedisLimiter.create(runner, name, hour(1)));
+  const both = allOf(one as RedisLimiter, two as RedisLimiter);
+  const leaving = new AbortController();
+  const left = failure(() => both.acquire(1, { signal: leaving.signal }));
+  await turn();
+  assert.is(rejects.length, 1);
+  leaving.abort(new Error("enough"));
+  assert.match(`${await left}`, "enough");
+  for (const reject of rejects) reject(new Error("connection refused"));
+  await turn();
+  assert.equal([one?.state, one?.stats.outages], ["ready", 0]);
+});
+
 test("during an outage a busy event loop refuses no request that may be answered locally", async () => {
   const runner: ScriptRunner = { runScript: () => Promise.reject(new Error("gone")) };
   const make = (name: string) =>

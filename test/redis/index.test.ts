@@ -31,11 +31,11 @@ opening.before(async () => {
 opening("the server starts", () => {});
 opening.run();
 
-const patient: RedisLimiterOptions = { timeoutMs: 60_000 };
+const longTimeout: RedisLimiterOptions = { timeoutMs: 60_000 };
 const onRedis =
   (policies: Kind["policies"]): MakeLimiter =>
   (clock, { name = watched.fresh(), ...options } = {}) =>
-    RedisLimiter.create(watched.runner, name, policies, { ...patient, ...options, clock });
+    RedisLimiter.create(watched.runner, name, policies, { ...longTimeout, ...options, clock });
 
 const kinds: [
   string,
@@ -46,7 +46,7 @@ const kinds: [
   [
     "RedisRateLimiter, bursty",
     (clock, { name = watched.fresh(), ...options } = {}) =>
-      RedisRateLimiter.create(watched.runner, name, 7, { ...patient, ...options, clock }),
+      RedisRateLimiter.create(watched.runner, name, 7, { ...longTimeout, ...options, clock }),
     pacedSample("bursty"),
     1,
   ],
@@ -54,7 +54,7 @@ const kinds: [
     "RedisRateLimiter, warming up",
     (clock, { name = watched.fresh(), ...options } = {}) =>
       RedisRateLimiter.create(watched.runner, name, 7, {
-        ...patient,
+        ...longTimeout,
         ...options,
         clock,
         warmupMs: 1000,
@@ -101,7 +101,7 @@ function openAll<const Rates extends readonly number[]>(...rates: Rates) {
   const clock = new RemoteClock();
   const name = watched.fresh();
   const limiters = rates.map((rate) =>
-    RedisRateLimiter.create(watched.runner, name, rate, { ...patient, clock }),
+    RedisRateLimiter.create(watched.runner, name, rate, { ...longTimeout, clock }),
   );
   return { clock, name, limiters: limiters as { [I in keyof Rates]: RedisRateLimiter } };
 }
@@ -252,7 +252,8 @@ shared("update on several policies, by name", async () => {
     a: smoothBursty({ permitsPerSecond: a }),
     b: smoothWarmingUp({ permitsPerSecond: b, warmupMs: 1000 }),
   });
-  const open = () => RedisLimiter.create(watched.runner, name, of(5, 10), { ...patient, clock });
+  const open = () =>
+    RedisLimiter.create(watched.runner, name, of(5, 10), { ...longTimeout, clock });
   const [one, twin] = [open(), open()];
   const { a, b } = of(50, 100);
   await one.update({ b, a });
@@ -301,10 +302,10 @@ shared("options and names are checked like RateLimiter's", () => {
 
 shared("the number of processes is read every second; invalid numbers change nothing", async () => {
   const clock = new FakeClock();
-  let told: unknown = 4;
+  let instances: unknown = 4;
   const runner = { runScript: () => Promise.reject(new Error("gone")) };
   const limiter = RedisLimiter.create(runner, "a", gcra({ limit: 8, periodMs: 1000 }), {
-    ...{ clock, whenUnavailable: "local", instances: () => told as number },
+    ...{ clock, whenUnavailable: "local", instances: () => instances as number },
   });
   assert.is((await limiter.peek()).limit, 2);
   for (const [next, limit] of [
@@ -312,7 +313,7 @@ shared("the number of processes is read every second; invalid numbers change not
     [2, 4],
     ["many", 4],
   ]) {
-    told = next;
+    instances = next;
     await clock.advance(1000);
     await limiter.peek();
     assert.is((await limiter.peek()).limit, limit);
@@ -336,23 +337,23 @@ buckets.after(() => {
 
 function openBucket(policy: Policy, name = watched.fresh()) {
   const clock = new RemoteClock();
-  const open = () => RedisLimiter.create(watched.runner, name, policy, { ...patient, clock });
+  const open = () => RedisLimiter.create(watched.runner, name, policy, { ...longTimeout, clock });
   return { clock, name, open };
 }
 
 /** The waits of callers that reserve one after the other at one instant, s; `null`: refused. */
 async function waitsOf(limiters: readonly RedisLimiter[], count: number) {
-  const told: (number | null)[] = [];
+  const waits: (number | null)[] = [];
   for (let i = 0; i < count; i++) {
     const limiter = limiters[i % limiters.length] as RedisLimiter;
     try {
-      told.push((await limiter.reserve()).waitMs / 1000);
+      waits.push((await limiter.reserve()).waitMs / 1000);
     } catch (error) {
       assert.instance(error, QueueFullError);
-      told.push(null);
+      waits.push(null);
     }
   }
-  return told;
+  return waits;
 }
 
 buckets("nginx's patterns: 1 + nodelay at once, the rest paced, the next refused", async () => {
@@ -446,7 +447,7 @@ async function serverMs(): Promise<number> {
 real("acquire waits in real time, and no caller is early by the server's clock", async () => {
   for (const options of [{}, { warmupMs: 10 }]) {
     const limiter = RedisRateLimiter.create(watched.redis, watched.fresh(), 100, {
-      ...patient,
+      ...longTimeout,
       ...options,
     });
     const started = await serverMs();
@@ -475,7 +476,7 @@ real("the key of a window outlives even the shortest window", async () => {
       slidingLog({ limit: 1, windowMs }),
     ]) {
       const name = watched.fresh();
-      const limiter = RedisLimiter.create(watched.redis, name, policy, patient);
+      const limiter = RedisLimiter.create(watched.redis, name, policy, longTimeout);
       assert.is(await limiter.tryAcquire(), true);
       const { resetMs } = await limiter.peek();
       const lifeMs = await watched.redis.pttl(`l:${name}`);
@@ -487,7 +488,7 @@ real("the key of a window outlives even the shortest window", async () => {
 
 real("many limiters of one name share it, first come, first served", async () => {
   const name = watched.fresh();
-  const open = () => RedisRateLimiter.create(watched.redis, name, 100, patient);
+  const open = () => RedisRateLimiter.create(watched.redis, name, 100, longTimeout);
   const limiters = Array.from({ length: 4 }, open);
   // charged before: permits are stored while the machine is busy
   const started = await serverMs();
@@ -508,7 +509,7 @@ real("many limiters of one name share it, first come, first served", async () =>
 });
 
 real("tryAcquire with a time-out, decide, reserve and an abort work", async () => {
-  const limiter = RedisRateLimiter.create(watched.redis, watched.fresh(), 20, patient);
+  const limiter = RedisRateLimiter.create(watched.redis, watched.fresh(), 20, longTimeout);
   assert.is(await limiter.tryAcquire(20), true);
   assert.is(await limiter.tryAcquire(1, 10), false);
   const { allowed, waitMs } = await limiter.decide();

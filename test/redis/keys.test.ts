@@ -102,9 +102,9 @@ keyed("errors name the key", async () => {
   const limiter = RedisLimiter.create(redis, "errors", smoothBursty({ permitsPerSecond: 0.001 }), {
     maxWaiting: 0,
   });
-  const one = limiter.for("somebody");
+  const one = limiter.for("alice");
   await one.acquire();
-  assert.match(`${await failure(() => one.acquire())}`, 'limiter "errors[somebody"');
+  assert.match(`${await failure(() => one.acquire())}`, 'limiter "errors[alice"');
 });
 
 keyed("keys that are no longer referenced are forgotten", async () => {
@@ -157,15 +157,15 @@ for (const nonsense of ["", "many", "-5", "inf", "nan", "1e400", "0x", "-1!\t2"]
   limits(
     `an invalid limit is reported, and the declared one applies: ${JSON.stringify(nonsense)}`,
     async () => {
-      const told: LimitIgnoredMessage[] = [];
-      const onMessage = (message: LimitIgnoredMessage) => void told.push(message);
+      const published: LimitIgnoredMessage[] = [];
+      const onMessage = (message: LimitIgnoredMessage) => void published.push(message);
       diagnostics.limitIgnored.subscribe(onMessage);
       const limiter = open(window(7), { limitKey: "nonsense" });
       await redis.set("nonsense", nonsense);
       for (let i = 0; i < 3; i++) assert.is((await limiter.peek()).limit, 7);
       diagnostics.limitIgnored.unsubscribe(onMessage);
-      const [{ limiter: name, policy, value } = {} as LimitIgnoredMessage] = told;
-      assert.is(told.length, 1, "once for each value, not for each call");
+      const [{ limiter: name, policy, value } = {} as LimitIgnoredMessage] = published;
+      assert.is(published.length, 1, "once for each value, not for each call");
       assert.equal([name, policy], [`limits ${names}`, "default"]);
       assert.is(value, nonsense.replace(/[!\t]/g, " "));
     },
@@ -177,8 +177,8 @@ for (const zero of ["0", "-0", "0.0"]) {
     const limiter = open(window(5), { limitKey: "closed" });
     await limiter.acquire(2);
     await redis.set("closed", zero);
-    for (const told of [await limiter.peek(), await limiter.decide()]) {
-      const { allowed, waitMs, limit, remaining } = told;
+    for (const decision of [await limiter.peek(), await limiter.decide()]) {
+      const { allowed, waitMs, limit, remaining } = decision;
       assert.equal([allowed, waitMs, limit, remaining], [false, Infinity, 0, 0]);
     }
     assert.is(await limiter.tryAcquire(), false);

@@ -254,7 +254,7 @@ proxies("a cut proxy resets connections, and refuses or accepts new ones", async
   await using proxy = await startProxy(port);
   for (const accept of [true, false]) {
     await proxy.open();
-    const pending = refusal(ask(proxy, ["BLPOP", "nobody pushes", "5"], 5000));
+    const pending = refusal(ask(proxy, ["BLPOP", "never pushed", "5"], 5000));
     await until("the connection", () => proxy.accepted === (accept ? 1 : 3));
     await proxy.cut({ accept });
     assert.match(await pending, "ECONNRESET");
@@ -269,7 +269,7 @@ proxies("a redirected proxy connects to another server", async () => {
   const { port } = await sharedRedis();
   await using other = await startRedis();
   await using proxy = await startProxy(port);
-  const pending = refusal(ask(proxy, ["BLPOP", "nobody pushes", "5"], 5000));
+  const pending = refusal(ask(proxy, ["BLPOP", "never pushed", "5"], 5000));
   await until("the connection", () => proxy.accepted === 1);
   await proxy.redirect(other.port);
   assert.match(await pending, "ECONNRESET");
@@ -311,7 +311,7 @@ proxies("a flapping proxy is reachable and unreachable in turn", async () => {
 proxies("the end of the server ends the connection", async () => {
   await using server = await startRedis();
   await using proxy = await startProxy(server.port);
-  const pending = refusal(ask(proxy, ["BLPOP", "nobody pushes", "5"], 5000));
+  const pending = refusal(ask(proxy, ["BLPOP", "never pushed", "5"], 5000));
   await until("the connection", () => proxy.accepted === 1);
   await server.kill9();
   assert.match(await pending, /ECONNRESET|closed/);

@@ -1,5 +1,6 @@
 import { fixedWindow, type Policy, smoothBursty } from "smooth-limiter";
 import { readStored, readStoredLeases } from "smooth-limiter/redis";
+import { casStore, StoreLimiter } from "smooth-limiter/store";
 import * as assert from "uvu/assert";
 import { writePolicies } from "../../src/algorithms/index.ts";
 import { encodeState, UNIT } from "../../src/stores/state-bytes.ts";
@@ -39,6 +40,27 @@ stored("numbers that were set, before and after the next call", () => {
     assert.equal(numbersOf(inForce), numbersOf([five]));
     assert.is(isSet, true);
   }
+});
+
+stored("numbers that were set over a limit that is kept in a key", async () => {
+  let bytes: Uint8Array = new Uint8Array();
+  const policies = { kept: ten, other: fixedWindow({ limit: 3, windowMs: 1000 }) };
+  const backend = {
+    get: async () => undefined,
+    compareAndSet: async (_: string, __: Uint8Array | undefined, after: Uint8Array) => {
+      bytes = after;
+      return true;
+    },
+  };
+  const limiter = StoreLimiter.create(casStore(backend), "x", policies, {
+    limitKey: { kept: "limits" },
+  });
+  await limiter.update({ ...policies, kept: five });
+  const { declared, inForce, isKeptInKey } = readStored(bytes);
+  assert.equal(numbersOf(declared), numbersOf([ten, policies.other]));
+  assert.equal(numbersOf(inForce), numbersOf([five, policies.other]));
+  assert.equal(isKeptInKey, [true, false]);
+  assert.equal(readStored(bytesOf([ten])).isKeptInKey, [false]);
 });
 
 stored("a setting of other code is not that of the last writer", () => {

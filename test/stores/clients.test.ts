@@ -133,7 +133,7 @@ const clients: Record<string, Open> = {
   },
 };
 
-const PATIENT = { timeoutMs: 30_000 };
+const LONG_TIMEOUT = { timeoutMs: 30_000 };
 
 const single = suite("redis clients", { timeoutMs: 30_000 });
 let server: RedisServer;
@@ -155,7 +155,7 @@ async function exercise(
   { client, subscribes, flushScripts, isAlive }: Opened,
   wrongTyped: () => unknown,
 ) {
-  const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
+  const limiter = RedisRateLimiter.create(client, "a", 0.001, LONG_TIMEOUT);
   assert.is(await limiter.tryAcquire(), true);
   assert.is(await limiter.tryAcquire(), false);
   const { allowed, waitMs } = await limiter.decide();
@@ -164,7 +164,7 @@ async function exercise(
   assert.is(await limiter.tryAcquire(), false);
   assert.is((await limiter.peek()).allowed, false);
 
-  const fast = RedisRateLimiter.create(client, "fast", 1e6, PATIENT);
+  const fast = RedisRateLimiter.create(client, "fast", 1e6, LONG_TIMEOUT);
   await Promise.all(Array.from({ length: 100 }, () => fast.acquire()));
   const reservation = await fast.reserve(1e9);
   await fast.setRate(1000);
@@ -178,18 +178,20 @@ async function exercise(
     client,
     "名 {a}\n",
     { one: smoothBursty({ permitsPerSecond: 1 }), two: smoothBursty({ permitsPerSecond: 1 / 3 }) },
-    PATIENT,
+    LONG_TIMEOUT,
   );
   assert.is(await two.tryAcquire({ one: 1, two: 2 }), true);
   assert.is((await two.decide()).policy, "two");
 
   const places = () =>
-    RedisConcurrencyLimiter.create(client, "places", 1, { ...PATIENT, leaseMs: 300_000 });
+    RedisConcurrencyLimiter.create(client, "places", 1, { ...LONG_TIMEOUT, leaseMs: 300_000 });
   if (subscribes) await handOver(places(), places());
   else assert.throws(places, /cannot be duplicated, or not subscribe: .*options.subscriber/);
 
   await wrongTyped();
-  const wrong = await failure(() => RedisRateLimiter.create(client, "list", 5, PATIENT).acquire());
+  const wrong = await failure(() =>
+    RedisRateLimiter.create(client, "list", 5, LONG_TIMEOUT).acquire(),
+  );
   assert.instance(wrong, StoreUnavailableError);
   assert.match(`${(wrong as Error).cause}`, "WRONGTYPE");
   await isAlive();
@@ -211,7 +213,7 @@ for (const [name, open] of Object.entries(clients)) {
     await server.ask("SCRIPT", "FLUSH");
     const opened = await open(server);
     try {
-      await exercise(opened, () => server.ask("LPUSH", "l:list", "somebody's"));
+      await exercise(opened, () => server.ask("LPUSH", "l:list", "foreign"));
       const keys = (await server.ask("KEYS", "*")) as string[];
       assert.is(keys.length, 4);
     } finally {
@@ -233,7 +235,7 @@ for (const name of reporting) {
     const client = opened.client as RedisClient & EventEmitter;
     client.on("error", () => {});
     try {
-      const options = { ...PATIENT, whenUnavailable: "local", instances: 1 } as const;
+      const options = { ...LONG_TIMEOUT, whenUnavailable: "local", instances: 1 } as const;
       const limiter = RedisRateLimiter.create(client, "reported", 1000, options);
       await limiter.acquire();
       const noticed = new Promise((resolve) => client.once("reconnecting", resolve));
@@ -241,7 +243,7 @@ for (const name of reporting) {
       await noticed;
       const asked = performance.now();
       await limiter.acquire();
-      assert.ok(performance.now() - asked < PATIENT.timeoutMs / 2);
+      assert.ok(performance.now() - asked < LONG_TIMEOUT.timeoutMs / 2);
       assert.is(limiter.state, "unavailable");
       await proxy.open();
       await until("the end of the outage", () => limiter.state === "ready");
@@ -257,8 +259,8 @@ single("calls of the application's own client may share the turn with a limiter'
   await server.ask("FLUSHALL");
   const redis = new Redis(server.url, { enableAutoPipelining: true });
   try {
-    const limiter = RedisRateLimiter.create(redis, "a", 1000, PATIENT);
-    const other = RedisRateLimiter.create(redis, "b", 1000, PATIENT);
+    const limiter = RedisRateLimiter.create(redis, "a", 1000, LONG_TIMEOUT);
+    const other = RedisRateLimiter.create(redis, "b", 1000, LONG_TIMEOUT);
     const all = await Promise.all([
       redis.set("mine", "1"),
       limiter.acquire(),
@@ -275,18 +277,21 @@ single("calls of the application's own client may share the turn with a limiter'
 single("a client that is not connected yet, or no longer, causes no hang", async () => {
   const closed = new Redis(server.url);
   closed.disconnect();
-  const nobody = new Redis("redis://127.0.0.1:1", { lazyConnect: true, disconnectTimeout: 50 });
-  nobody.on("error", () => {});
+  const unreachable = new Redis("redis://127.0.0.1:1", {
+    lazyConnect: true,
+    disconnectTimeout: 50,
+  });
+  unreachable.on("error", () => {});
   const never = createClient({ url: server.url });
   never.on("error", () => {});
   const destroyed = await createClient({ url: server.url }).connect();
   destroyed.destroy();
-  for (const client of [closed, nobody, never, destroyed]) {
+  for (const client of [closed, unreachable, never, destroyed]) {
     const limiter = RedisRateLimiter.create(client, "a", 5, { timeoutMs: 200 });
     assert.instance(await failure(() => limiter.acquire()), StoreUnavailableError);
     assert.instance(await failure(() => limiter.tryAcquire()), StoreUnavailableError);
   }
-  nobody.disconnect();
+  unreachable.disconnect();
 });
 
 single.run();
@@ -373,7 +378,7 @@ for (const [name, open] of Object.entries(clusterClients)) {
         await Promise.all(tried);
       });
       const limiters = Array.from({ length: 30 }, (_, i) =>
-        RedisRateLimiter.create(opened.client, `limiter ${i}`, 0.001, PATIENT),
+        RedisRateLimiter.create(opened.client, `limiter ${i}`, 0.001, LONG_TIMEOUT),
       );
       const first = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
       const second = await Promise.all(limiters.map((limiter) => limiter.tryAcquire()));
@@ -396,7 +401,7 @@ for (const [name, open] of Object.entries(clusterClients)) {
     try {
       const policy = fixedWindow({ limit: 2, windowMs: 60_000, align: "first" });
       const make = (key: string, hashTag?: string) =>
-        RedisLimiter.create(opened.client, key, policy, { ...PATIENT, hashTag });
+        RedisLimiter.create(opened.client, key, policy, { ...LONG_TIMEOUT, hashTag });
       const tagged = [make("wide", "shop"), make("narrow", "shop")] as const;
       await tagged[1].acquire(2);
       const together = allOf(...tagged);

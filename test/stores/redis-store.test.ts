@@ -37,7 +37,7 @@ const HOUR_MS = 3_600_000;
 const RUNS = Number(process.env.RUNS ?? 120);
 
 /** Long enough for a machine that is busy with other work. */
-const PATIENT = { timeoutMs: 30_000 };
+const LONG_TIMEOUT = { timeoutMs: 30_000 };
 
 let redis: Redis;
 let url: string;
@@ -65,7 +65,7 @@ function open(
   options: RedisRateLimiterOptions = {},
   client: Redis = redis,
 ): RedisRateLimiter {
-  return RedisRateLimiter.create(client, name, permitsPerSecond, { ...PATIENT, ...options });
+  return RedisRateLimiter.create(client, name, permitsPerSecond, { ...LONG_TIMEOUT, ...options });
 }
 
 // -- memory --
@@ -304,8 +304,8 @@ trace("refusals and peeks write nothing: neither the state nor its expiry", asyn
   const more = { ...policies, tokens: smoothWarmingUp({ permitsPerSecond: 1, warmupMs: 1000 }) };
   const limiters: readonly (readonly [string, RemoteLimiter])[] = [
     ["rate", open("rate", 0.01, { maxWaiting: 0 })],
-    ["one", RedisLimiter.create(redis, "one", policies, { ...PATIENT, maxWaiting: 0 })],
-    ["two", RedisLimiter.create(redis, "two", more, { ...PATIENT, maxWaiting: 0 })],
+    ["one", RedisLimiter.create(redis, "one", policies, { ...LONG_TIMEOUT, maxWaiting: 0 })],
+    ["two", RedisLimiter.create(redis, "two", more, { ...LONG_TIMEOUT, maxWaiting: 0 })],
   ];
   for (const [name, limiter] of limiters) {
     await limiter.peek();
@@ -454,7 +454,7 @@ names("ioredis' own keyPrefix comes before the limiter's", async () => {
 names("two limiters of one name share it, even if they are of different kinds", async () => {
   const policy = smoothBursty({ permitsPerSecond: 0.001 });
   assert.is(await open("a", 0.001).tryAcquire(), true);
-  assert.is(await RedisLimiter.create(redis, "a", policy, PATIENT).tryAcquire(), false);
+  assert.is(await RedisLimiter.create(redis, "a", policy, LONG_TIMEOUT).tryAcquire(), false);
 });
 
 names.run();
@@ -520,7 +520,7 @@ faults("SCRIPT FLUSH: the scripts are sent again, and no state is lost", async (
 });
 
 faults("WRONGTYPE: a key of another type stays as it is", async () => {
-  await redis.lpush(KEY, "somebody's");
+  await redis.lpush(KEY, "foreign");
   const limiter = open("troubled", 5);
   const says = /WRONGTYPE the key "l:troubled" holds a value of type list.*another name or prefix/;
   await trouble(() => limiter.tryAcquire(), says);
@@ -528,7 +528,7 @@ faults("WRONGTYPE: a key of another type stays as it is", async () => {
   await trouble(async () => both.tryAcquire(), says);
   await trouble(() => limiter.peek(), /WRONGTYPE/);
   await trouble(() => limiter.setRate(5), /WRONGTYPE/);
-  assert.equal(await redis.lrange(KEY, 0, -1), ["somebody's"]);
+  assert.equal(await redis.lrange(KEY, 0, -1), ["foreign"]);
 });
 
 faults("a string that no limiter has written stays as it is", async () => {

@@ -207,9 +207,9 @@ async function agree({ limiters, steps }: History, id: number): Promise<number> 
       const reply = here[i];
       if (verb === "peek" || reply instanceof LostReplyError || !reply?.passes) return;
       parts.forEach(({ member, declared, amount }, at) => {
-        const told = reply.parts[at];
-        if (told?.fate !== "passes") return;
-        const { receipts } = told.answer;
+        const part = reply.parts[at];
+        if (part?.fate !== "passes") return;
+        const { receipts } = part.answer;
         grants.push({ member, declared, request: { verb: "back", amount, receipts } });
       });
     });

@@ -23,7 +23,7 @@ import { suite } from "../support/suite.ts";
 
 /** How many histories are sent before their replies are compared, and how often. */
 const BATCH = 200;
-const BATCHES = Number(process.env.TWINS_BATCHES ?? 6);
+const BATCHES = Number(process.env.TWINS_BATCHES ?? 4);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 
@@ -414,7 +414,7 @@ function differenceOf(
 }
 
 function show({ inForce, answers }: StoreReply): string {
-  const told = answers.map(({ wait, receipts, slowest, quotas, deficit }) =>
+  const texts = answers.map(({ wait, receipts, slowest, quotas, deficit }) =>
     [
       wait,
       ...receipts,
@@ -422,7 +422,7 @@ function show({ inForce, answers }: StoreReply): string {
       ...(quotas.length > 0 ? [slowest, JSON.stringify(quotas)] : []),
     ].join(":"),
   );
-  return `${inForce} | ${told.join(" ")}`;
+  return `${inForce} | ${texts.join(" ")}`;
 }
 
 const twins = suite("twins", { timeoutMs: 120_000 });

@@ -1,4 +1,6 @@
 import { sha256 } from "../ground/sha-256.ts";
+import type { GatewayRequest } from "../request.ts";
+import type { AddressActor } from "./address.ts";
 
 /**
  * Longer values are hashed in this process too, so that clients cannot fill the memory. So are
@@ -26,4 +28,16 @@ export function markedKey(value: string, isKnown: boolean, isAlwaysMarked = fals
   if (!isKnown) return `?${value}`;
   const isMarked = value.startsWith("=") || value.startsWith("?");
   return isMarked || isAlwaysMarked ? `=${value}` : value;
+}
+
+/**
+ * Returns the key by which this process counts a request: that of its value, or else that of its
+ * address, apart from the values.
+ */
+export function localKey(
+  value: string | undefined,
+  address: AddressActor,
+  request: GatewayRequest,
+): string {
+  return value ? keyOf(markedKey(value, true), "local") : markedKey(address(request) ?? "", false);
 }

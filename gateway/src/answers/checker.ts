@@ -1,7 +1,7 @@
 /** The interface of a filter, and of the results from which responses are made. */
-import type { Decision } from "smooth-limiter";
+import type { Decision, Limiter } from "smooth-limiter";
 import type { GatewayRequest } from "../request.ts";
-import type { Rule } from "../rules/rule.ts";
+import type { RequestRule } from "../rules/rule.ts";
 
 /** A filter of requests: a `Gateway`, or what `limitConnections` returns. */
 export interface Checker {
@@ -23,11 +23,21 @@ export interface CheckResult {
   readonly retryMs: number;
   /** One for each policy. Policies in mode "shadow" are not reported to the client. */
   readonly outcomes: readonly PolicyOutcome[];
+  /** How fast the response may be sent, if it passes: the server adapters apply all of them. */
+  readonly paces?: readonly Pace[] | undefined;
+}
+
+/** A limit on the bytes of a response. */
+export interface Pace {
+  /** Its permits are bytes. */
+  readonly limiter: Limiter;
+  /** How many bytes of the response are sent at once, before the limit applies. */
+  readonly afterBytes: number;
 }
 
 /** The result of one policy for a request. */
 export interface PolicyOutcome {
-  readonly rule: Pick<Rule, "name" | "mode" | "cost"> & {
+  readonly rule: Pick<RequestRule, "name" | "mode" | "cost"> & {
     /** What it counts, if not requests per time: "concurrent-requests". */
     readonly quotaUnit?: string | undefined;
   };

@@ -77,8 +77,9 @@ export function fieldsOf(
   return dialects.flatMap((each) => DIALECTS[each](shown, retryMs));
 }
 
-function isShown({ rule }: PolicyOutcome): boolean {
-  return rule.mode !== "shadow";
+/** A place in progress is no quota that a client could plan with: such a rule shows its refusals only. */
+function isShown({ rule, allowed }: PolicyOutcome): boolean {
+  return rule.mode !== "shadow" && (rule.quotaUnit === undefined || !allowed);
 }
 
 // -- one policy --

@@ -28,6 +28,7 @@ const REPLAY_HELP = `
 Examples:
   $ smooth-limiter-gateway replay rules.yaml access.log.gz
   $ smooth-limiter-gateway replay rules.yaml - --html report.html < access.log
+  $ smooth-limiter-gateway replay rules.yaml access.log --trusted-proxies 1
   $ smooth-limiter-gateway replay rules.yaml app.jsonl --field time=at --field tenant=org.id
 ${EXIT_CODES}`;
 
@@ -100,7 +101,7 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
     .option("--top <count>", "how many actors of each rule to list", wholeNumber, 10)
     .option(
       "--field <name=field>",
-      "the field of JSON lines with the time, address, method, url, status, account or another actor; may be repeated",
+      "the field of JSON lines with the time, address, forwarded (a forwarded-for list), method, url, status, account or another actor; may be repeated",
       list,
       [],
     )
@@ -109,6 +110,12 @@ function newProgram(io: Io, exit: (code: number) => void): Command {
       "a function that the application registers for costs, which counts as 1; may be repeated",
       list,
       [],
+    )
+    .option(
+      "--trusted-proxies <count>",
+      "how many of your own proxies append to forwarded-for lists in the log: the client's address is that many elements from the end",
+      wholeNumber,
+      0,
     )
     .option("--hash <key>", "replaces actors by a hash with this key")
     .option("--hold <seconds>", "by how many seconds lines may be out of order", seconds, 10)
@@ -129,6 +136,7 @@ interface ReplayFlags {
   readonly top: number;
   readonly field: readonly string[];
   readonly cost: readonly string[];
+  readonly trustedProxies: number;
   readonly hash?: string;
   readonly hold: number;
   readonly spread: boolean;
@@ -164,7 +172,8 @@ function withFields(given: readonly string[]): Fields {
     if (name === "") {
       throw new CliError(`--field ${each}: it must be name=field, such as time=ts`);
     }
-    if (["time", "address", "method", "url", "status"].includes(name)) own[name] = [field];
+    if (["time", "address", "forwarded", "method", "url", "status"].includes(name))
+      own[name] = [field];
     else actors[name] = [field];
   }
   return { ...DEFAULT_FIELDS, ...own, actors };

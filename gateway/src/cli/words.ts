@@ -4,6 +4,11 @@ export function number(count: number): string {
   return count.toLocaleString("en");
 }
 
+/** With two decimal places below 10, otherwise none. */
+export function rounded(count: number): string {
+  return count < 10 ? String(Number(count.toFixed(2))) : number(Math.round(count));
+}
+
 /** In per cent. */
 export function share(count: number, all: number): string {
   return `${all > 0 ? ((100 * count) / all).toFixed(1) : "0.0"} %`;

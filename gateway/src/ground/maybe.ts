@@ -17,10 +17,15 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
 
 /** Runs the action, and converts a failure to undefined. */
 export function settled<T>(action: () => Maybe<T>): Maybe<T | undefined> {
+  return orElse<T | undefined>(action, () => undefined);
+}
+
+/** Runs the action, and passes a failure on. */
+export function orElse<T>(action: () => Maybe<T>, failed: (error: unknown) => Maybe<T>): Maybe<T> {
   try {
     const done = action();
-    return done instanceof Promise ? done.catch(() => undefined) : done;
-  } catch {
-    return undefined;
+    return done instanceof Promise ? done.catch(failed) : done;
+  } catch (error) {
+    return failed(error);
   }
 }

@@ -1,9 +1,9 @@
 /** Limits how many requests of one actor are in progress at once: nginx's `limit_conn`. */
-import { type Clock, type Decision, systemClock } from "smooth-limiter";
+import { type Clock, systemClock } from "smooth-limiter";
 import type { Actor } from "../actors/actor.ts";
-import { canonical, fromAddress } from "../actors/address.ts";
+import { fromAddress } from "../actors/address.ts";
 import { guarded } from "../actors/guarded.ts";
-import { keyOf } from "../actors/key.ts";
+import { keyOf, localKey } from "../actors/key.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import {
   aboveZero,
@@ -16,15 +16,26 @@ import {
   show,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { chain, type Maybe, settled } from "../ground/maybe.ts";
+import { chain, type Maybe } from "../ground/maybe.ts";
+import {
+  LeasedPlaces,
+  OwnPlaces,
+  type Places,
+  placeDecision,
+  type SharedPlaces,
+} from "../places.ts";
 import type { GatewayRequest } from "../request.ts";
 
 export interface ConnectionsOptions {
   /**
-   * The actor by which requests are counted. Default: the client's address, `fromAddress()`.
-   * Requests without a value are counted by the address of their connection.
+   * The actor by which requests are counted. Default: the client's address. Requests without a value
+   * are counted by their address, separately from those with one.
    */
   readonly actor?: Actor | undefined;
+  /** For the address: how many of your own proxies are in front, default 0. See `fromAddress`. */
+  readonly trustedProxies?: number | undefined;
+  /** For the address: how many leading bits of an IPv6 address count, default 56. */
+  readonly ipv6Prefix?: number | undefined;
   /**
    * How long the promise of the actor may take, ms, above 0, default 5000. After that the actor has
    * failed, and the request counts as one without a value.
@@ -51,17 +62,10 @@ export interface ConnectionsOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** What is needed of a `RedisConcurrencyLimiter`, or of a `ConcurrencyLimiter`. */
-export interface SharedPlaces {
-  tryAcquire(): Maybe<{ release(): Maybe<void> } | undefined>;
-  close?(): Promise<void>;
-}
-
-/** The retry time of a refusal: when a place becomes free cannot be known, so one second. */
-const RETRY_MS = 1000;
-
 const OPTIONS: readonly (keyof ConnectionsOptions)[] = [
   "actor",
+  "trustedProxies",
+  "ipv6Prefix",
   "actorTimeoutMs",
   "name",
   "maxAgeMs",
@@ -74,112 +78,6 @@ const PASSED: CheckResult = Object.freeze({
   retryMs: 0,
   outcomes: Object.freeze([]),
 });
-
-/** Frees a place. Does nothing if it was freed before. */
-type Leave = () => void;
-
-/** Counts the requests of each actor that are in progress. */
-interface Places {
-  /** @returns undefined if the actor has no place left */
-  take(key: string): Maybe<Leave | undefined>;
-}
-
-/** Counts in this process. */
-class OwnPlaces implements Places {
-  readonly #limit: number;
-  readonly #maxAgeMs: number;
-  readonly #clock: Clock;
-  readonly #taken = new Map<string, number>();
-  /** In the order in which they were taken, so the oldest is the first. */
-  readonly #places = new Set<Place>();
-
-  constructor(limit: number, maxAgeMs: number, clock: Clock) {
-    this.#limit = limit;
-    this.#maxAgeMs = maxAgeMs;
-    this.#clock = clock;
-  }
-
-  take(key: string): Leave | undefined {
-    const nowMs = this.#clock.now();
-    for (const place of this.#places) {
-      if (place.untilMs > nowMs) break;
-      this.#leave(place);
-    }
-    const others = this.#taken.get(key) ?? 0;
-    if (others >= this.#limit) return undefined;
-    this.#taken.set(key, others + 1);
-    const place = { key, untilMs: nowMs + this.#maxAgeMs };
-    this.#places.add(place);
-    return () => this.#leave(place);
-  }
-
-  #leave(place: Place): void {
-    if (!this.#places.delete(place)) return;
-    const left = (this.#taken.get(place.key) ?? 0) - 1;
-    if (left > 0) this.#taken.set(place.key, left);
-    else this.#taken.delete(place.key);
-  }
-}
-
-interface Place {
-  readonly key: string;
-  readonly untilMs: number;
-}
-
-/** Counts by limiters of the application, one for each actor. */
-class LeasedPlaces implements Places {
-  readonly #create: (key: string) => SharedPlaces;
-  readonly #maxAgeMs: number;
-  readonly #clock: Clock;
-  readonly #open = new Map<string, { readonly limiter: SharedPlaces; requests: number }>();
-
-  constructor(create: (key: string) => SharedPlaces, maxAgeMs: number, clock: Clock) {
-    this.#create = create;
-    this.#maxAgeMs = maxAgeMs;
-    this.#clock = clock;
-  }
-
-  async take(key: string): Promise<Leave | undefined> {
-    const open = this.#open.get(key) ?? {
-      limiter: this.#create(keyOf(key, "global")),
-      requests: 0,
-    };
-    this.#open.set(key, open);
-    open.requests += 1;
-    const end = () => {
-      open.requests -= 1;
-      if (open.requests > 0) return;
-      this.#open.delete(key);
-      void settled(() => open.limiter.close?.());
-    };
-    try {
-      const lease = await open.limiter.tryAcquire();
-      if (lease !== undefined) return this.#leaving(lease, end);
-    } catch (error) {
-      end();
-      throw error;
-    }
-    end();
-    return undefined;
-  }
-
-  #leaving(lease: { release(): Maybe<void> }, end: () => void): Leave {
-    let isHeld = true;
-    const leave = () => {
-      if (!isHeld) return;
-      isHeld = false;
-      timer?.cancel();
-      void chain(
-        settled(() => lease.release()),
-        end,
-      );
-    };
-    const untilMs = this.#clock.now() + this.#maxAgeMs;
-    const timer = untilMs < Infinity ? this.#clock.wakeAt(untilMs, leave) : undefined;
-    timer?.unref?.();
-    return leave;
-  }
-}
 
 /**
  * Creates a filter that limits how many requests of each actor are in progress at once, in this
@@ -199,7 +97,9 @@ class LeasedPlaces implements Places {
 export function limitConnections(limit: number, options: ConnectionsOptions = {}): Checker {
   checkNumber("limit", limit, wholeAtLeastOne);
   checkOptions("options", options, OPTIONS);
-  const { actor = fromAddress(), actorTimeoutMs = 5000, name = "connections" } = options;
+  const { trustedProxies, ipv6Prefix, actorTimeoutMs = 5000, name = "connections" } = options;
+  const address = fromAddress({ trustedProxies, ipv6Prefix });
+  const { actor = address } = options;
   const { maxAgeMs = Infinity, limiter, clock = systemClock } = options;
   if (limiter !== undefined) checkFunction("limiter", limiter);
   if (typeof actor !== "function") {
@@ -214,19 +114,24 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
   checkClock(clock);
   const places: Places =
     limiter === undefined
-      ? new OwnPlaces(limit, maxAgeMs, clock)
-      : new LeasedPlaces((key) => limiter(key, limit), maxAgeMs, clock);
+      ? new OwnPlaces(clock)
+      : new LeasedPlaces((key, most) => limiter(keyOf(key, "global"), most), clock);
   const safeActor = guarded("the actor of limitConnections", actor, actorTimeoutMs, clock);
 
   const enter = (value: string | undefined, request: GatewayRequest): Maybe<CheckResult> => {
     // the end of the request is never reported, so its place would never be freed
     if (request.onClose === undefined && maxAgeMs === Infinity) return PASSED;
-    return chain(places.take(placeKey(value, request)), (leave) => {
-      if (leave === undefined) {
-        const outcome = { rule, allowed: false, decision: full(name, limit) };
-        return { allowed: false, retryMs: RETRY_MS, outcomes: [outcome] };
+    const key = localKey(value, address, request);
+    return chain(places.take({ key, limit, maxAgeMs }), (place) => {
+      if (place === undefined) {
+        const decision = placeDecision(name, limit, undefined);
+        return {
+          allowed: false,
+          retryMs: decision.waitMs,
+          outcomes: [{ rule, allowed: false, decision }],
+        };
       }
-      request.onClose?.(() => leave());
+      request.onClose?.(place.leave);
       return PASSED;
     });
   };
@@ -238,21 +143,5 @@ export function limitConnections(limit: number, options: ConnectionsOptions = {}
         ? value.then((later) => enter(later, request))
         : enter(value, request);
     },
-  };
-}
-
-/** Prefixes keep an actor's value distinct from an address that stands for a missing value. */
-function placeKey(value: string | undefined, { remoteAddress = "" }: GatewayRequest): string {
-  return value ? `=${keyOf(value, "local")}` : `@${canonical(remoteAddress) ?? ""}`;
-}
-
-function full(policy: string, limit: number): Decision {
-  const status = { limit, remaining: 0, resetMs: RETRY_MS, windowMs: 0 };
-  return {
-    allowed: false,
-    waitMs: RETRY_MS,
-    ...status,
-    policy,
-    policies: { [policy]: { allowed: false, ...status } },
   };
 }

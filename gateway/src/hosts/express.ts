@@ -4,7 +4,8 @@ import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts"
 import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { carryOut, NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+import { carryOut, NodeGatewayRequest } from "./node.ts";
+import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 
 declare global {
   namespace Express {

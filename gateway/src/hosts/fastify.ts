@@ -4,7 +4,8 @@ import { checkOneOf } from "../ground/check.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+import { NodeGatewayRequest, pace } from "./node.ts";
+import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 
 export interface FastifyGatewayOptions extends HostOptions {
   /** From `createGateway` or `limitConnections`. */
@@ -82,7 +83,7 @@ function plugWith(work: () => unknown, done: Done): void {
   done();
 }
 
-/** The hooks in which a limit may stand. */
+/** The hooks to which a limit can be added. */
 const HOOKS = ["onRequest", "preParsing", "preValidation", "preHandler"] as const;
 
 export interface FastifyLimitOptions<Req = FastifyRequest> extends HostLimitOptions<Req> {
@@ -168,6 +169,7 @@ function carryOut(action: HostAction, reply: FastifyReply): boolean {
   }
   if (action.answer === undefined) {
     for (const [name, value] of action.fields) reply.header(name, value);
+    pace(action, reply.raw);
     return true;
   }
   const { status, headers, body } = action.answer;

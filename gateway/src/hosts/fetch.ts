@@ -12,7 +12,8 @@ import { isOver, overSignal, whenOver } from "./lifetime.ts";
 import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import type { NodeRequest, NodeResponse } from "./node.ts";
+import type { NodeRequest, NodeResponse } from "./node-messages.ts";
+import { pacedBody } from "./paced-response.ts";
 
 export interface FetchHostOptions<Context extends readonly unknown[]> extends HostOptions {
   /**
@@ -103,7 +104,9 @@ function wrap<Context extends readonly unknown[], Answered extends Response | un
     if (action.answer !== undefined) return responseOf(action.answer);
     try {
       const response = await handler(request, ...context);
-      if (response !== undefined) return seen.closing(withFields(response, action.fields));
+      if (response !== undefined) {
+        return seen.closing(withFields(pacedBody(response, action.paces), action.fields));
+      }
       seen.close();
       return response;
     } catch (error) {

@@ -11,6 +11,7 @@ import {
 import { HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
+import { pacedBody } from "./paced-response.ts";
 
 /** The members of a Hono context that the adapter uses. */
 export interface HonoContext {
@@ -103,7 +104,7 @@ function middleware(filter: HostFilter, options: Pick<HonoGatewayOptions, "remot
     if (context.res.status !== SWITCHING_PROTOCOLS) {
       for (const [name, value] of action.fields) context.header(name, value);
     }
-    const closing = seen.closing(context.res);
+    const closing = seen.closing(pacedBody(context.res, action.paces));
     if (closing !== context.res) context.res = closing;
     return undefined;
   };

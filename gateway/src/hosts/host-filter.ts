@@ -13,7 +13,7 @@ import {
   refusal,
   unavailable,
 } from "../answers/answer.ts";
-import type { Checker, CheckResult } from "../answers/checker.ts";
+import type { Checker, CheckResult, Pace } from "../answers/checker.ts";
 import { type Field, fieldsOf } from "../answers/fields.ts";
 import { checkOptions, show } from "../ground/check.ts";
 import { isThenable, type Maybe } from "../ground/maybe.ts";
@@ -35,6 +35,9 @@ interface Seen {
 }
 
 const SEEN = Symbol("smooth-limiter");
+
+/** The verdicts whose paces a filter has handed out. */
+const PACED = new WeakSet<CheckResult>();
 
 /** What to do with a request if the filter fails. */
 export type OnError = "allow" | "refuse";
@@ -63,8 +66,10 @@ export type Attach = (raw: unknown, verdict: CheckResult) => void;
 export type HostAction = Passage | Refusal | undefined;
 
 /** The request goes on, and its response gets these header fields. */
-interface Passage {
+export interface Passage {
   readonly fields: readonly Field[];
+  /** How fast its response may be sent. */
+  readonly paces?: readonly Pace[] | undefined;
   readonly answer?: undefined;
 }
 
@@ -156,7 +161,7 @@ export class HostFilter {
     const { dialects, status, answer } = this.#style;
     if (verdict.outcomes.length > 0) this.#attach?.(request.raw, verdict);
     const fields = fieldsOf(verdict, dialects);
-    if (verdict.allowed) return { fields };
+    if (verdict.allowed) return { fields, paces: this.#pacesOf(verdict) };
     const usual = refusal(verdict, status, fields);
     if (answer === undefined) return { answer: usual };
     // if it fails, the request stays refused; only the application's response is missing
@@ -174,6 +179,14 @@ export class HostFilter {
     } catch (error) {
       return failed(error);
     }
+  }
+
+  /** A filter that is mounted twice repeats its verdict, but paces the response once. */
+  #pacesOf(verdict: CheckResult): readonly Pace[] | undefined {
+    const { paces } = verdict;
+    if (paces === undefined || PACED.has(verdict)) return undefined;
+    PACED.add(verdict);
+    return paces;
   }
 
   async #fault(error: unknown, request: HostRequest): Promise<HostAction> {

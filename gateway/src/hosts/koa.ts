@@ -3,7 +3,8 @@ import type { Checker } from "../answers/checker.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-import { NodeGatewayRequest, type NodeRequest, type NodeResponse } from "./node.ts";
+import { NodeGatewayRequest, pace } from "./node.ts";
+import type { NodeRequest, NodeResponse } from "./node-messages.ts";
 
 /** The members of a Koa context that the adapter uses. */
 export interface KoaContext {
@@ -78,6 +79,7 @@ function carryOut(action: HostAction, context: KoaContext): boolean {
   }
   if (action.answer === undefined) {
     context.set(Object.fromEntries(action.fields));
+    pace(action, context.res);
     return true;
   }
   const { status, headers, body } = action.answer;

@@ -11,7 +11,7 @@ import {
   type LimitOptions,
 } from "./limit-options.ts";
 
-/** Where a limit stands: what the server's adapter reads itself, and where handlers find the verdict. */
+/** The place of a limit: what the server's adapter reads itself, and where handlers find the verdict. */
 interface Host {
   /** Names of options of the adapter. */
   readonly more?: readonly string[];

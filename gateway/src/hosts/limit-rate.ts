@@ -7,10 +7,10 @@ import {
   smoothBursty,
   systemClock,
 } from "smooth-limiter";
-import { throttle } from "smooth-limiter/streams";
 import type { Actor } from "../actors/actor.ts";
 import { guarded } from "../actors/guarded.ts";
 import { keyOf } from "../actors/key.ts";
+import type { Pace } from "../answers/checker.ts";
 import {
   aboveZero,
   atLeastZero,
@@ -23,8 +23,9 @@ import {
 import { chain, type Maybe } from "../ground/maybe.ts";
 import type { GatewayRequest } from "../request.ts";
 import { FetchGatewayRequest, peerOf } from "./fetch.ts";
-import { NodeGatewayRequest, type NodeRequest } from "./node.ts";
-import { type PacedResponse, paceResponse } from "./paced-response.ts";
+import { NodeGatewayRequest } from "./node.ts";
+import type { NodeRequest } from "./node-messages.ts";
+import { type PacedResponse, pacedBody, paceResponse } from "./paced-response.ts";
 
 export interface LimitRateOptions {
   /** Bytes per second, above 0. Required unless `limiter` is given. */
@@ -103,21 +104,21 @@ const ACTOR_TIMEOUT_MS = 5000;
  */
 export function limitRate(options: LimitRateOptions): ResponseRate {
   checkOptions("options", options, OPTIONS);
-  const { afterBytes: freeBytes = 0, clock = systemClock } = options;
-  checkNumber("afterBytes", freeBytes, atLeastZero);
+  const { afterBytes = 0, clock = systemClock } = options;
+  checkNumber("afterBytes", afterBytes, atLeastZero);
   checkClock(clock);
   const limiterOf = limiters(options, clock);
+  const pacesOf = (request: GatewayRequest): Maybe<readonly Pace[]> =>
+    chain(limiterOf(request), (limiter) => [{ limiter, afterBytes }]);
 
   const paceNode = (req: NodeRequest, res: PacedResponse, raw: unknown) => {
     const request = new NodeGatewayRequest(req, res, req.url, raw);
-    if (request.method !== "HEAD") paceResponse(res, () => limiterOf(request), freeBytes);
+    if (request.method !== "HEAD") paceResponse(res, () => pacesOf(request));
   };
-  const paceFetch = async (request: GatewayRequest, response: Response) => {
-    const { body } = response;
-    if (body === null || request.method === "HEAD") return response;
-    const limiter = await limiterOf(request);
-    return new Response(body.pipeThrough(throttle(limiter, { freeBytes })), response);
-  };
+  const paceFetch = async (request: GatewayRequest, response: Response) =>
+    response.body === null || request.method === "HEAD"
+      ? response
+      : pacedBody(response, await pacesOf(request));
 
   return {
     node(handler) {

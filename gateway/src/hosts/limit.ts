@@ -12,7 +12,7 @@ import {
 } from "smooth-limiter";
 import { type AddressActor, fromAddress } from "../actors/address.ts";
 import { type GuardedCall, guardedCall, type Report } from "../actors/guarded.ts";
-import { keyOf, markedKey } from "../actors/key.ts";
+import { localKey } from "../actors/key.ts";
 import { warn } from "../actors/warn.ts";
 import type { Checker, CheckResult } from "../answers/checker.ts";
 import { requests } from "../answers/fields.ts";
@@ -73,7 +73,7 @@ const ROUNDING = 1 - 2 ** -30;
 
 /** Permits that any limiter can be asked for. */
 const LEAST = 1e-6;
-/** More differ only where an application computes limits; the table then starts anew. */
+/** More differ only where an application computes limits; the table is then emptied. */
 const MOST_RULES = 1000;
 
 const COUNTS = {
@@ -121,7 +121,7 @@ class LimitChecker implements Checker {
   readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
   /** The rule of most requests. Rules are reused, because fields are cached by rule. */
   readonly #usual: Ask<CountedRule>["active"];
-  /** Other rules by the permits that stand for a request. */
+  /** Other rules by the permits that a request costs. */
   readonly #others = new Map<number, Ask<CountedRule>["active"]>();
   readonly #byPolicy = new Map<string, KeyedLimiter>();
   /** The limiter's limit when it was last seen; Infinity where there are several. */
@@ -251,8 +251,7 @@ class LimitChecker implements Checker {
 
   #keyFor(value: string | undefined, request: GatewayRequest): string {
     if (this.#key === undefined) return "";
-    if (value) return keyOf(markedKey(value, true), "local");
-    return markedKey(this.#address(request) ?? "", false);
+    return localKey(value, this.#address, request);
   }
 
   #conclude(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {

@@ -3,37 +3,19 @@ import type { Limiter } from "smooth-limiter";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
-import { type HostAction, HostFilter, type HostOptions, type HostRequest } from "./host-filter.ts";
 import {
-  type ClosingResponse,
-  type ConnectedRequest,
-  isOver,
-  overSignal,
-  whenOver,
-} from "./lifetime.ts";
+  type HostAction,
+  HostFilter,
+  type HostOptions,
+  type HostRequest,
+  type Passage,
+} from "./host-filter.ts";
+import { isOver, overSignal, whenOver } from "./lifetime.ts";
 import type { RateLimited } from "./limit.ts";
 import { limitFilter } from "./limit-filter.ts";
 import type { HostLimitOptions, LimiterByKey } from "./limit-options.ts";
-
-/** The used members of an `http.IncomingMessage`, or of an `http2.Http2ServerRequest`. */
-export interface NodeRequest extends ConnectedRequest {
-  readonly method?: string | undefined;
-  readonly url?: string | undefined;
-  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-}
-
-/** A response whose status can be read. */
-interface AnsweringResponse extends ClosingResponse {
-  readonly statusCode: number;
-  readonly headersSent: boolean;
-}
-
-/** The used members of an `http.ServerResponse`, or of an `http2.Http2ServerResponse`. */
-export interface NodeResponse extends AnsweringResponse {
-  statusCode: number;
-  setHeader(name: string, value: string): unknown;
-  end(body: string): unknown;
-}
+import type { AnsweringResponse, NodeRequest, NodeResponse } from "./node-messages.ts";
+import { type PacedResponse, paceResponse } from "./paced-response.ts";
 
 /**
  * Wraps a handler of Node's `http` with a filter.
@@ -102,10 +84,17 @@ export function carryOut(action: HostAction, res: NodeResponse): boolean {
   if (action === undefined || res.headersSent) return false;
   if (action.answer === undefined) {
     for (const [name, value] of action.fields) res.setHeader(name, value);
+    pace(action, res);
     return true;
   }
   send(action.answer, res);
   return false;
+}
+
+/** Paces the response of a request that passes. */
+export function pace({ paces }: Passage, res: NodeResponse): void {
+  // every response of Node is one, and a stream
+  if (paces !== undefined) paceResponse(res as NodeResponse & PacedResponse, () => paces);
 }
 
 function send({ status, headers, body }: Answer, res: NodeResponse): void {

@@ -3,10 +3,10 @@
  * from which they reach the response at the limiter's pace. The response keeps its own way to say
  * that a writer should wait (`write` returns false, "drain" follows), so pipes work as before.
  */
-import type { Limiter } from "smooth-limiter";
-import { paced } from "smooth-limiter/streams";
+import { paced, throttle } from "smooth-limiter/streams";
+import type { Pace } from "../answers/checker.ts";
 import type { Maybe } from "../ground/maybe.ts";
-import type { NodeResponse } from "./node.ts";
+import type { NodeResponse } from "./node-messages.ts";
 
 /** The members of a response that are used here. */
 export interface PacedResponse extends Omit<NodeResponse, "end"> {
@@ -35,12 +35,8 @@ interface Piece {
 /** What `write` and `end` of a stream accept. */
 type Args = readonly unknown[];
 
-/** @param freeBytes how many bytes at the beginning are not limited */
-export function paceResponse(
-  res: PacedResponse,
-  limiterOf: () => Maybe<Limiter>,
-  freeBytes: number,
-): void {
+/** @param pacesOf returns the limits that apply, all of them together */
+export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly Pace[]>): void {
   const write = res.write.bind(res);
   const end = res.end.bind(res);
   const queue: Piece[] = [];
@@ -78,9 +74,12 @@ export function paceResponse(
   }
 
   async function run(): Promise<void> {
-    const limiter = await limiterOf();
     const { signal } = gone;
-    for await (const bytes of paced(pieces(), limiter, { freeBytes, signal })) {
+    let source = pieces();
+    for (const { limiter, afterBytes } of await pacesOf()) {
+      source = paced(source, limiter, { freeBytes: afterBytes, signal });
+    }
+    for await (const bytes of source) {
       if (write(bytes)) continue;
       await new Promise<void>((resolve) => {
         res.once("drain", resolve);
@@ -142,6 +141,17 @@ export function paceResponse(
     wake();
     return res;
   };
+}
+
+/** Paces the body of a response in the style of `fetch`. */
+export function pacedBody(response: Response, paces: readonly Pace[] = []): Response {
+  // on @hono/node-server a look at the body makes a copy of the response
+  if (paces.length === 0 || response.body === null) return response;
+  let { body } = response;
+  for (const { limiter, afterBytes } of paces) {
+    body = body.pipeThrough(throttle(limiter, { freeBytes: afterBytes }));
+  }
+  return new Response(body, response);
 }
 
 /** Returns the chunk, the encoding and the callback, each of which may be left out. */

@@ -1,10 +1,11 @@
-/** Filters WebSocket upgrades and CONNECT, which Node passes to listeners of their own. */
+/** Filters WebSocket upgrades and CONNECT, which Node passes to separate listeners. */
 import { STATUS_CODES } from "node:http";
 import { type Answer, failure } from "../answers/answer.ts";
 import type { Checker } from "../answers/checker.ts";
 import { checkFunction } from "../ground/check.ts";
 import { type HostAction, HostFilter, type HostOptions } from "./host-filter.ts";
-import { NodeGatewayRequest, type NodeRequest } from "./node.ts";
+import { NodeGatewayRequest } from "./node.ts";
+import type { NodeRequest } from "./node-messages.ts";
 
 /** The members of a `net.Socket` that are used here. */
 export interface UpgradeSocket {

@@ -12,8 +12,7 @@
  *   segments in any way, it also does in the finest one: decoded once, split at each kind of slash,
  *   each segment without its parameters.
  * - With "..", or where even the beginning of the path is ambiguous, every path that a server can
- *   resolve consists of segments of the target. So each rule applies whose segments all occur in
- *   it.
+ *   resolve consists of segments of the target. So a rule applies if all its segments occur in it.
  *
  * A rule's segment that may be anything may also be one that the finest reading splits or drops. So
  * a rule with such segments goes by the second fact wherever a target has more than one reading: it

@@ -3,20 +3,17 @@
  * column, or its path.
  */
 
-import { Limiter, PermitsExceedCapacityError } from "smooth-limiter";
 import type * as z from "zod";
 import { checkOptions, checkText, show } from "../ground/check.ts";
 import { isThenable } from "../ground/maybe.ts";
-import {
-  ALGORITHM_FIELDS,
-  type AlgorithmField,
-  checkAlgorithms,
-  type RuleAlgorithm,
-} from "./algorithms.ts";
+import { checkAlgorithms } from "./algorithms.ts";
+import { ruleOf } from "./make-rule.ts";
 import { ObjectMistake, treeOf } from "./object-tree.ts";
-import { type Place, type Rule, type RuleNumbers, type RuleOverride, UNITS } from "./rule.ts";
+import { problemsOf } from "./problems.ts";
+import type { Place, Rule } from "./rule.ts";
 import { type Problem, RulesError } from "./rules-error.ts";
-import { BUILT_IN, type Entry, entrySchema, type Names, type UrlRules } from "./schema.ts";
+import { type Entry, entrySchema, type UrlRules } from "./schema.ts";
+import { BUILT_IN, type Names } from "./schema-fields.ts";
 import { keyAt, nodeAt, readYaml, YamlMistake, type YamlNode } from "./yaml-tree.ts";
 
 export interface ReadOptions extends Partial<Names> {
@@ -205,50 +202,10 @@ class Reader {
   }
 
   #rules(document: YamlNode, base: readonly number[], entry: Entry): Rule[] {
-    const { url: urls, exact, except, host: hosts } = entry;
     return entry.rules.flatMap((read, i) => {
-      const at = nodeAt(document, [...base, "rules", i]).at;
-      const { overrides = {}, exempt = [], name } = read;
-      // a quota without an end has no rate at which a bucket could be refilled
-      const { algo = read.unit === "ever" ? "window" : "token bucket" } = read;
-      const methods = read.methods && [...new Set(read.methods)].sort();
-      // V8 creates an object literal slowly if it goes on after a spread
-      const rule: Rule = {
-        name: name ?? derivedName(entry, { ...read, algo }, methods),
-        url: urls[0] ?? "/",
-        urls,
-        exact,
-        except,
-        hosts,
-        methods,
-        actor: read.actor,
-        whenActorMissing: read.whenActorMissing as Rule["whenActorMissing"],
-        algo,
-        scope: read.scope as Rule["scope"],
-        mode: read.mode as Rule["mode"],
-        cost: read.cost.cost,
-        costs: read.cost.costs,
-        costBy: read.cost.costBy,
-        count: read.count as Rule["count"],
-        blockMs: read.block,
-        limitKey: read.limitKey,
-        overrides: Object.entries(overrides).map(
-          ([value, other]): RuleOverride => ({
-            value,
-            ...numbersOf({ ...read, ...defined(other) }),
-          }),
-        ),
-        exempt,
-        place: this.#place(at),
-        ...numbersOf(read),
-      };
-      const algorithm = this.#names.algorithms[rule.algo] as RuleAlgorithm;
-      const wrongs = [rule, ...rule.overrides].flatMap((each) => {
-        const wrong = numbersProblem(each, rule, algorithm);
-        if (wrong === undefined) return [];
-        return "value" in each ? `override ${show(each.value)}: ${wrong}` : wrong;
-      });
-      wrongs.push(...fieldProblems(rule));
+      const { at } = nodeAt(document, [...base, "rules", i]);
+      const rule = ruleOf(entry, read, this.#place(at));
+      const wrongs = problemsOf(rule, this.#names.algorithms);
       for (const wrong of wrongs) this.#wrong(at, wrong);
       return wrongs.length > 0 ? [] : [rule];
     });
@@ -299,103 +256,4 @@ class Reader {
   #stopIfWrong(): void {
     if (this.#problems.length > 0) throw new RulesError(this.#problems.slice(0, MOST_PROBLEMS));
   }
-}
-
-/** Returns which fields contradict one another. */
-function fieldProblems({ limitKey, scope, rpu, blockMs, mode }: Rule): string[] {
-  const wrongs: string[] = [];
-  if (limitKey !== undefined) {
-    if (scope === "local") wrongs.push("found limitKey, which needs scope: global");
-    if (rpu === 0) wrongs.push("found limitKey with rpu 0, allowed: rpu above 0");
-  }
-  if (blockMs !== undefined && mode === "shadow") {
-    wrongs.push("found block, which a rule with mode: shadow does not know");
-  }
-  return wrongs;
-}
-
-type ReadNumbers = Partial<Omit<RuleNumbers, "periodMs">> & Pick<RuleNumbers, "rpu" | "unit">;
-
-function numbersOf(
-  read: { [Key in keyof ReadNumbers]: ReadNumbers[Key] | undefined },
-): RuleNumbers {
-  const { rpu, unit, units = 1, burst, nodelay, with: rest = {} } = read as ReadNumbers;
-  const { slack, buckets, align, timeZone } = read as ReadNumbers;
-  return {
-    ...{ rpu, unit, units, periodMs: units * UNITS[unit] },
-    ...{ burst, nodelay, slack, buckets, align, timeZone, with: rest },
-  };
-}
-
-function defined(fields: object): object {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
-}
-
-/** Returns why the algorithm cannot work with the numbers; undefined if it can. */
-function numbersProblem(
-  numbers: RuleNumbers,
-  { algo, cost: usual, costs }: Rule,
-  { fields = [], policy }: RuleAlgorithm,
-): string | undefined {
-  const isGiven = (field: AlgorithmField) =>
-    field === "with" ? Object.keys(numbers.with).length > 0 : numbers[field] !== undefined;
-  for (const field of ALGORITHM_FIELDS) {
-    if (isGiven(field) && !fields.includes(field)) {
-      return `found ${field}, which the algorithm ${show(algo)} does not know`;
-    }
-  }
-  const wrong = algo === "window" ? calendarProblem(numbers) : undefined;
-  if (wrong !== undefined) return wrong;
-  if (numbers.unit === "ever" && algo !== "window") {
-    return `found unit "ever", which needs algo: window, because nothing is refilled`;
-  }
-  if (numbers.rpu === 0) return undefined;
-  const cost = Math.max(usual, ...Object.values(costs));
-  try {
-    // peeks at the cost, because a cost above the policy's capacity is an error
-    Limiter.create(policy(numbers)).peek(cost);
-    return undefined;
-  } catch (error) {
-    if (!(error instanceof PermitsExceedCapacityError)) {
-      const { message } = error as Error;
-      // a rule calls the capacity its burst
-      return isGiven("burst") ? message.replace(/^capacity /, "burst ") : message;
-    }
-    const { capacity } = error.facts;
-    return `found cost ${cost}, allowed: at most ${capacity}, which is all that passes at once`;
-  }
-}
-
-/** Returns why the windows cannot follow a calendar as the numbers say. */
-function calendarProblem({ unit, units, align, timeZone }: RuleNumbers): string | undefined {
-  const isDated = unit === "day" || unit === "month";
-  if (timeZone !== undefined && !isDated) {
-    return `found timeZone with unit ${show(unit)}, allowed: day, month`;
-  }
-  if (timeZone !== undefined && align === "first") {
-    return "found timeZone with align first, allowed: one of them";
-  }
-  const isOnCalendar = timeZone !== undefined || unit === "month" || unit === "ever";
-  if (!isOnCalendar || align === "first" || units === 1) return undefined;
-  return `found units ${units}, allowed: 1, because windows follow the calendar`;
-}
-
-/** Derives a name from what the rule applies to, not from its place in the file or its numbers. */
-function derivedName(
-  { url, exact, host = [] }: Entry,
-  { actor, algo, count, units, unit }: Entry["rules"][number],
-  methods: readonly string[] = [],
-): string {
-  const paths = url.map((each) => encodeURI(each.replace(/\p{Surrogate}/gu, "\ufffd")));
-  const where = `${exact ? "=" : ""}${paths.join(",")}`;
-  const per = units === 1 ? unit : `${units} ${unit}`;
-  const who = [printable(actor), `per ${per}`, printable(algo ?? "")];
-  return [...host, where, ...methods, ...who, ...(count === "all" ? [] : [count])].join(" ");
-}
-
-/** Escapes, as in a URL, characters that header fields cannot contain. */
-function printable(name: string): string {
-  return name
-    .replace(/\p{Surrogate}/gu, "\ufffd")
-    .replace(/[^ -~]/gu, (char) => encodeURIComponent(char));
 }

@@ -45,7 +45,7 @@ export interface RuleNumbers {
   /** For a sliding window: its parts. Undefined: the algorithm's own default. */
   readonly buckets: number | undefined;
   /**
-   * For a fixed window: whether windows lie on the clock's grid or begin with a request. Undefined:
+   * For a fixed window: whether windows are aligned to the clock or begin with a request. Undefined:
    * on the grid.
    */
   readonly align: Align | undefined;
@@ -61,7 +61,8 @@ export interface RuleOverride extends RuleNumbers {
   readonly value: string;
 }
 
-export interface Rule extends RuleNumbers {
+/** What rules of all kinds have: a name, and the requests to which they apply. */
+export interface AnyRule {
   /**
    * Unique in a set of rules, and independent of the rule's place in the file, because metrics,
    * header fields and keys on Redis contain it. Printable ASCII.
@@ -84,16 +85,27 @@ export interface Rule extends RuleNumbers {
   readonly methods: readonly string[] | undefined;
   /**
    * The actor by which requests are counted: "all", "account", "device", a registered name, or a
-   * kind with its argument, "header:x-tenant".
+   * kind with its argument, "header:x-tenant". Undefined for a `RateRule` of each response.
    */
-  readonly actor: string;
+  readonly actor: string | undefined;
   /** How a request is counted that has no value for the actor. Undefined: as the gateway says. */
   readonly whenActorMissing: "device" | "shared" | "skip" | undefined;
-  /** "token bucket", "window", "sliding window", "leaky bucket" or a registered name. */
-  readonly algo: string;
   readonly scope: "local" | "global";
   /** "shadow": counted and reported, never refused. */
   readonly mode: "enforce" | "shadow";
+  /** Values of the actor to which the rule does not apply; for addresses, ranges too. */
+  readonly exempt: readonly string[];
+  /** Where the rule was read. */
+  readonly place: Place;
+}
+
+/** Limits requests per time. */
+export interface RequestRule extends AnyRule, RuleNumbers {
+  /** Undefined: it counts requests per time. */
+  readonly quotaUnit?: undefined;
+  readonly actor: string;
+  /** "token bucket", "window", "sliding window", "leaky bucket" or a registered name. */
+  readonly algo: string;
   /** Permits that a request takes, if `costs` or `costBy` do not say otherwise. Default 1. */
   readonly cost: number;
   /** Permits by method, in capitals; 0: the rule does not apply. */
@@ -114,11 +126,54 @@ export interface Rule extends RuleNumbers {
    */
   readonly limitKey: string | undefined;
   readonly overrides: readonly RuleOverride[];
-  /** Values of the actor to which the rule does not apply; for addresses, ranges too. */
-  readonly exempt: readonly string[];
-  /** Where the rule was read. */
-  readonly place: Place;
 }
+
+/** Limits how many requests are in progress at once. */
+export interface ConnectionRule extends AnyRule {
+  readonly quotaUnit: "concurrent-requests";
+  readonly actor: string;
+  readonly cost: 1;
+  /** How many requests of each actor, a whole number, 1 or more. */
+  readonly connections: number;
+  /** How long a request holds its place at most, ms. Undefined: until it is over. */
+  readonly maxAgeMs: number | undefined;
+  readonly overrides: readonly ConnectionOverride[];
+}
+
+/** Another number for one value of the actor. */
+export interface ConnectionOverride {
+  /** As the actor returns it. */
+  readonly value: string;
+  readonly connections: number;
+}
+
+/** How fast responses are sent. */
+export interface RateNumbers {
+  /** Above 0. */
+  readonly bytesPerSecond: number;
+  /** How many bytes of each response are sent at once, before the limit applies. 0 or more. */
+  readonly afterBytes: number;
+}
+
+/** Limits the bytes per second of responses: of each one, or of all of an actor together. */
+export interface RateRule extends AnyRule, RateNumbers {
+  readonly quotaUnit: "content-bytes";
+  readonly scope: "local";
+  readonly mode: "enforce";
+  readonly overrides: readonly RateOverride[];
+}
+
+/** Other numbers for one value of the actor. */
+export interface RateOverride extends RateNumbers {
+  /** As the actor returns it. */
+  readonly value: string;
+}
+
+/** A rule that can refuse a request. */
+export type RefusingRule = RequestRule | ConnectionRule;
+
+/** A rule: `quotaUnit` says of which kind it is. */
+export type Rule = RequestRule | ConnectionRule | RateRule;
 
 /**
  * A place in a file; lines and columns count from 1. In rules that are objects both are 0, and the

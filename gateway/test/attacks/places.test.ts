@@ -1,4 +1,7 @@
-/** Attacks on the places of `limitConnections`: each place is free again when its request is over. */
+/**
+ * Attacks on the places of `limitConnections`, and of rules for connections: each place is free again when
+ * its request is over.
+ */
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Hono } from "hono";
@@ -8,6 +11,7 @@ import { suite } from "../../../test/support/suite.ts";
 import {
   type Checker,
   type CheckResult,
+  createGateway,
   fetchGateway,
   type GatewayRequest,
   honoGateway,
@@ -47,7 +51,25 @@ function freeOf(checker: Checker): number {
   return leave.length;
 }
 
-const places = (limit = PLACES) => limitConnections(limit, { actor: () => "me" });
+const placesOf = (limit = PLACES) => limitConnections(limit, { actor: () => "me" });
+
+/** A gateway with rules of all kinds. */
+const ruled = (connections = PLACES) =>
+  createGateway({
+    rules: {
+      url: "/",
+      rules: [
+        { actor: "all", connections },
+        { actor: "all", unit: "second", rpu: 1e6 },
+        { bytesPerSecond: "1g" },
+        { actor: "device", bytesPerSecond: "1g", afterBytes: 2 },
+      ],
+    },
+  });
+
+type MakeChecker = (limit?: number) => Checker | Promise<Checker>;
+
+const KINDS: Readonly<Record<string, MakeChecker>> = { "places of limitConnections": placesOf, "places of a rule": ruled };
 
 const never = () => new Promise<void>(() => {});
 
@@ -66,13 +88,15 @@ async function serving(
 }
 
 /** Returns a filter whose checks wait until `open` is called. */
-function gated(): { checker: Checker; asked: () => number; open: () => void; places: Checker } {
+async function gated(
+  make: MakeChecker,
+): Promise<{ checker: Checker; asked: () => number; open: () => void; places: Checker }> {
   let asked = 0;
   let open = () => {};
   const gate = new Promise<void>((resolve) => {
     open = resolve;
   });
-  const inner = places();
+  const inner = await make();
   const check: Checker["check"] = async (request) => {
     asked += 1;
     await gate;
@@ -81,12 +105,24 @@ function gated(): { checker: Checker; asked: () => number; open: () => void; pla
   return { checker: { check }, asked: () => asked, open, places: inner };
 }
 
-for (const [name, host] of Object.entries(HOSTS)) {
-  const test = suite(`places, ${name}`);
+/** Runs tests for each kind of filter and each server. */
+function onEach(
+  hosts: Readonly<Record<string, Host>>,
+  define: (test: ReturnType<typeof suite>, host: Host, make: MakeChecker) => void,
+): void {
+  for (const [kind, make] of Object.entries(KINDS)) {
+    for (const [name, host] of Object.entries(hosts)) {
+      const test = suite(`${kind}, ${name}`);
+      define(test, host, make);
+      test.run();
+    }
+  }
+}
 
+onEach(HOSTS, (test, host, make) => {
   for (const [how, leave] of Object.entries(LEAVES)) {
     test(`a client pipelines as many requests as there are places and ${how}`, async () => {
-      const checker = places();
+      const checker = await make();
       await serving(host, checker, never, async (server) => {
         const socket = await pipeline(server, PLACES);
         await until("all places are taken", () => freeOf(checker) === 0);
@@ -97,7 +133,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   }
 
   test("the first request of a pipeline still runs, the later ones have answers, and the client closes", async () => {
-    const checker = places();
+    const checker = await make();
     let isFirst = true;
     const work = () => {
       const isHead = isFirst;
@@ -113,7 +149,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   });
 
   test("pipelined uploads whose bodies were read, and a close", async () => {
-    const checker = places();
+    const checker = await make();
     await serving(host, checker, never, async (server) => {
       const fields = "Content-Type: text/plain\r\nContent-Length: 5\r\n";
       const socket = await pipeline(server, 5, { method: "POST", fields, body: "hello" });
@@ -129,7 +165,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
       "Content-Type: text/plain\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n",
   })) {
     test(what, async () => {
-      const checker = places();
+      const checker = await make();
       await serving(host, checker, never, async (server) => {
         const body = what.includes("broken") ? "hello" : "";
         const socket = await pipeline(server, 1, { method: "POST", fields, body });
@@ -141,7 +177,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   }
 
   test("clients that leave while an asynchronous actor runs take no place and cause no work", async () => {
-    const { checker, asked, open, places } = gated();
+    const { checker, asked, open, places } = await gated(make);
     await serving(host, checker, never, async (server) => {
       const socket = await pipeline(server, PLACES);
       await until("all were asked about", () => asked() === PLACES);
@@ -154,7 +190,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   });
 
   test("HEAD, errors and many requests on one socket leave no place taken", async () => {
-    const checker = places(1);
+    const checker = await make(1);
     await serving(
       host,
       checker,
@@ -170,7 +206,7 @@ for (const [name, host] of Object.entries(HOSTS)) {
   });
 
   test("an open socket without a request takes no place, and a request without an answer keeps its place", async () => {
-    const checker = places();
+    const checker = await make();
     await serving(host, checker, never, async (server) => {
       const { socket } = await dial(server);
       socket.write(textOf({}));
@@ -183,20 +219,16 @@ for (const [name, host] of Object.entries(HOSTS)) {
       await until("all places are free", () => freeOf(checker) === PLACES);
     });
   });
+});
 
-  test.run();
-}
-
-for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
-  const test = suite(`places, ${name}`);
-
+onEach(HTTP2_HOSTS, (test, host, make) => {
   for (const [how, leave] of Object.entries(LEAVES_2)) {
     for (const [what, asked] of Object.entries({
       requests: {},
       uploads: { method: "POST", body: "h" },
     })) {
       test(`a client opens ${what} for all places and ${how}`, async () => {
-        const checker = places();
+        const checker = await make();
         await serving(host, checker, never, async (server) => {
           const client = await openStreams(server, PLACES, asked);
           await until("all places are taken", () => freeOf(checker) === 0);
@@ -208,7 +240,7 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
     }
 
     test(`a client ${how} while an asynchronous actor runs: no place, and no work`, async () => {
-      const { checker, asked, open, places } = gated();
+      const { checker, asked, open, places } = await gated(make);
       await serving(host, checker, never, async (server) => {
         const client = await openStreams(server, PLACES);
         await until("all were asked about", () => asked() === PLACES);
@@ -223,7 +255,7 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
   }
 
   test("HEAD, errors and many streams of one session leave no place taken", async () => {
-    const checker = places(1);
+    const checker = await make(1);
     await serving(
       host,
       checker,
@@ -237,16 +269,14 @@ for (const [name, host] of Object.entries(HTTP2_HOSTS)) {
       },
     );
   });
-
-  test.run();
-}
+});
 
 const test = suite("places where the server reports little");
 
 const URL_ = "http://localhost/hello";
 
 test("HEAD: the body of the handler's answer is never read", async () => {
-  const checker = places(1);
+  const checker = placesOf(1);
   const handle = fetchGateway(checker, () => new Response("hello"));
   const app = new Hono();
   app.use(honoGateway(checker));
@@ -296,7 +326,7 @@ test("on a server that never reports the end of a request, it counts for maxAgeM
   assert.not(passes(aged));
   await clock.advance(1);
   assert.equal([passes(aged), passes(aged)], [true, false]);
-  const endless = places(1);
+  const endless = placesOf(1);
   assert.equal([passes(endless), passes(endless)], [true, true]);
   const wrong = (options: object) => () => limitConnections(1, options);
   assert.throws(wrong({ maxAgeMs: 0 }), /maxAgeMs must be a number above 0.*, got 0/);
@@ -304,7 +334,7 @@ test("on a server that never reports the end of a request, it counts for maxAgeM
 });
 
 test("the signal aborts while an asynchronous actor runs: no place, and no work", async () => {
-  const { checker, open, places } = gated();
+  const { checker, open, places } = await gated(placesOf);
   let served = 0;
   const handle = fetchGateway(checker, () => {
     served += 1;
@@ -318,7 +348,7 @@ test("the signal aborts while an asynchronous actor runs: no place, and no work"
 });
 
 test("a platform that imitates Node's requests without a socket", () => {
-  const checker = places(1);
+  const checker = placesOf(1);
   let end = () => {};
   const once = (_: "close", listener: () => void) => {
     end = listener;
@@ -341,7 +371,7 @@ test("a platform that imitates Node's requests without a socket", () => {
 });
 
 test("on Deno the platform reports the end, whether the body is read or not", async () => {
-  const checker = places(2);
+  const checker = placesOf(2);
   const handle = fetchGateway(checker, (_: Request, __: unknown) => new Response("hello"));
   let complete = () => {};
   const completed = new Promise<void>((resolve) => {

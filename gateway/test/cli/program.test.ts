@@ -21,11 +21,11 @@ function start(args: readonly string[], stdin = ""): Promise<[number | null, str
 }
 
 test("a process reads stdin, and exits with its code", async () => {
-  const [[fine, told], [wrong]] = await Promise.all([
+  const [[fine, output], [wrong]] = await Promise.all([
     start(["check", "-"], RULES),
     start(["check", "-"], "url: nowhere"),
   ]);
-  assert.is(told, "1 rule for 1 URL: fine\n");
+  assert.is(output, "1 rule for 1 URL: fine\n");
   assert.is(fine, 0);
   assert.is(wrong, 1);
 });

@@ -45,8 +45,8 @@ test("the address is read where Deno, Bun and @hono/node-server put it, or with 
   });
   await withAddress(new Request(URL, { headers: { "cf-connecting-ip": "192.0.2.4" } }));
   await withAddress(new Request(URL));
-  const nobody = [undefined, undefined];
-  assert.equal(seen, ["192.0.2.1", "192.0.2.2", "192.0.2.3", ...nobody, "192.0.2.4", undefined]);
+  const unknown = [undefined, undefined];
+  assert.equal(seen, ["192.0.2.1", "192.0.2.2", "192.0.2.3", ...unknown, "192.0.2.4", undefined]);
 });
 
 test("in Hono too", async () => {

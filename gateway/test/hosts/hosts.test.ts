@@ -157,15 +157,16 @@ for (const [name, host] of Object.entries(HOSTS)) {
 
   test("no fields without a rule or a dialect; fields of each of several dialects", async () => {
     const gateway = await open("url: /hello\nrules: [{ actor: all, unit: day, rpu: 9 }]");
-    const told = ({ headers }: Reply) => Object.keys(headers).filter((field) => /rate/.test(field));
+    const rateFields = ({ headers }: Reply) =>
+      Object.keys(headers).filter((field) => /rate/.test(field));
     await serving(host, gateway, {}, none, async (server) => {
-      assert.equal(told(await ask(server, "/other")), []);
+      assert.equal(rateFields(await ask(server, "/other")), []);
     });
     await serving(host, gateway, { headers: false }, none, async (server) => {
-      assert.equal(told(await ask(server, "/hello")), []);
+      assert.equal(rateFields(await ask(server, "/hello")), []);
     });
     await serving(host, gateway, { headers: ["draft-11", "x-ratelimit"] }, none, async (server) => {
-      assert.is(told(await ask(server, "/hello")).length, 5);
+      assert.is(rateFields(await ask(server, "/hello")).length, 5);
     });
   });
 
@@ -203,13 +204,13 @@ for (const [name, host] of Object.entries(HOSTS)) {
     assert.equal(await answered({}), [200, undefined]);
     assert.equal(await answered({ onError: "allow" }), [200, undefined]);
     assert.equal(await answered({ onError: "refuse" }), [503, "1"]);
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const onError = async (error: unknown, { url }: GatewayRequest) => {
-      heard.push(String(error), url.endsWith("/hello"));
+      received.push(String(error), url.endsWith("/hello"));
       return "refuse" as const;
     };
     assert.equal(await answered({ onError }), [503, "1"]);
-    assert.equal(heard, ["Error: tea", true]);
+    assert.equal(received, ["Error: tea", true]);
     const { error } = console;
     console.error = () => {}; // Hono and others say what they answer 500 to
     const thrown = await answered({
@@ -246,9 +247,9 @@ for (const [name, host] of Object.entries(HOSTS)) {
       const second = ask(server, "/hello");
       await sleep(20);
       const isFull = () => {
-        const told = gateway.check({ ...PROBE, signal: AbortSignal.abort() });
-        if (!(told instanceof Promise)) return !told.allowed;
-        told.catch(() => {});
+        const verdict = gateway.check({ ...PROBE, signal: AbortSignal.abort() });
+        if (!(verdict instanceof Promise)) return !verdict.allowed;
+        verdict.catch(() => {});
         return false;
       };
       await until("both are in the line", isFull);

@@ -1,45 +1,13 @@
 /** A limit without rules, in front of every server. */
-import { once } from "node:events";
-import { get, request as httpRequest } from "node:http";
-import { connect as connect2 } from "node:http2";
+import { get } from "node:http";
 import { fixedWindow, KeyedLimiter, Limiter, leakyBucket } from "smooth-limiter";
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
 import type { HostLimitOptions, LimitVerdict } from "../../src/index.ts";
+import { type Asked, ask1, EVERY } from "../support/http/ask.ts";
 import { until } from "../support/http/raw-clients.ts";
-import { HOSTS, type Host, HTTP2_HOSTS, type Running } from "../support/http/servers.ts";
-
-interface Reply {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, unknown>>;
-  readonly body: string;
-}
-
-interface Asked {
-  readonly method?: string;
-  readonly headers?: Record<string, string>;
-}
-
-async function ask1({ url }: Running, path: string, asked: Asked = {}): Promise<Reply> {
-  const sent = httpRequest(`${url}${path}`, { agent: false, ...asked }).end();
-  const [response] = await once(sent, "response");
-  let body = "";
-  for await (const chunk of response) body += chunk;
-  return { status: response.statusCode, headers: response.headers, body };
-}
-
-async function ask2({ url }: Running, path: string, asked: Asked = {}): Promise<Reply> {
-  const session = connect2(url);
-  const { method = "GET", headers = {} } = asked;
-  const stream = session.request({ ":method": method, ":path": path, ...headers });
-  const [response] = await once(stream, "response");
-  let body = "";
-  for await (const chunk of stream) body += chunk;
-  if (!stream.closed) await once(stream, "close");
-  session.destroy();
-  return { status: Number(response[":status"]), headers: response, body };
-}
+import type { Running } from "../support/http/servers.ts";
 
 function perMinute(limit: number): KeyedLimiter {
   const clock = new FakeClock();
@@ -49,11 +17,6 @@ function perMinute(limit: number): KeyedLimiter {
 const byAccount: HostLimitOptions = { key: (_, request) => request.header("x-account") };
 const ann: Asked = { headers: { "x-account": "ann" } };
 const bob: Asked = { headers: { "x-account": "bob" } };
-
-const EVERY: Readonly<Record<string, [Host, typeof ask1]>> = {
-  ...Object.fromEntries(Object.entries(HOSTS).map(([name, host]) => [name, [host, ask1]])),
-  ...Object.fromEntries(Object.entries(HTTP2_HOSTS).map(([name, host]) => [name, [host, ask2]])),
-};
 
 for (const [name, [host, ask]] of Object.entries(EVERY)) {
   const test = suite(`a limit on ${name}`);
@@ -147,9 +110,9 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
   });
 
   test("an answer that rejects or cannot be sent leaves the usual one", async () => {
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const onError = (error: unknown) => {
-      heard.push(String(error));
+      received.push(String(error));
       return "allow" as const;
     };
     for (const answer of [() => Promise.reject(new Error("tea")), async () => ({}) as never]) {
@@ -157,8 +120,8 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
         assert.equal(await statusesOf(server, ["/hello", "/hello"], ann), [200, 429]);
       });
     }
-    assert.is(heard[0], "Error: tea");
-    assert.match(`${heard[1]}`, /the status of an answer/);
+    assert.is(received[0], "Error: tea");
+    assert.match(`${received[1]}`, /the status of an answer/);
   });
 
   test("count: failures gives permits back for answers below 400", () =>
@@ -208,9 +171,9 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
   });
 
   test("a key that fails is reported, and the request is counted by its address", async () => {
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const onError = (error: unknown) => {
-      heard.push(String(error));
+      received.push(String(error));
       return "refuse" as const;
     };
     const keys: HostLimitOptions["key"][] = [
@@ -225,8 +188,8 @@ for (const [name, [host, ask]] of Object.entries(EVERY)) {
         assert.equal(await statusesOf(server, ["/hello", "/hello"]), [200, 429]);
       });
     }
-    assert.equal(heard.slice(0, 4), Array(4).fill("Error: tea"));
-    assert.match(`${heard[4]}`, /key must return a text, a number or undefined, got an object/);
+    assert.equal(received.slice(0, 4), Array(4).fill("Error: tea"));
+    assert.match(`${received[4]}`, /key must return a text, a number or undefined, got an object/);
   });
 
   test("HEAD is counted and refused like GET", () =>

@@ -254,24 +254,26 @@ test("a failing function never lets a request escape the limit", async () => {
   for (const options of bad) {
     const { limiter } = keyed(window(2));
     const filter = limitRequests(limiter, options);
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const verdicts: boolean[] = [];
     for (let i = 0; i < 3; i++) {
-      verdicts.push((await filter.check(request("/"), (error) => void heard.push(error))).allowed);
+      verdicts.push(
+        (await filter.check(request("/"), (error) => void received.push(error))).allowed,
+      );
     }
-    assert.equal([verdicts, heard.length], [[true, true, false], 3]);
+    assert.equal([verdicts, received.length], [[true, true, false], 3]);
   }
 });
 
 test("a function that takes too long has failed", async () => {
   const { limiter, clock } = keyed(window(1));
   const key = () => new Promise<string>(() => {});
-  const heard: string[] = [];
+  const received: string[] = [];
   const filter = limitRequests(limiter, { key, clock, timeoutMs: 50 });
-  const verdict = filter.check(request("/"), (error) => void heard.push(String(error)));
+  const verdict = filter.check(request("/"), (error) => void received.push(String(error)));
   await clock.advance(50);
   assert.is(((await verdict) as LimitVerdict).key, "?192.0.2.1");
-  assert.equal(heard, ["TimeoutError: no answer within 50 ms"]);
+  assert.equal(received, ["TimeoutError: no answer within 50 ms"]);
 });
 
 test("a policy where the limiter is shared is an error, because it would count in this process", () => {
@@ -283,24 +285,24 @@ test("a policy where the limiter is shared is an error, because it would count i
 });
 
 const warnings = async (work: () => unknown): Promise<string[]> => {
-  const heard: string[] = [];
-  const listen = ({ message }: Error) => void heard.push(message);
+  const received: string[] = [];
+  const listen = ({ message }: Error) => void received.push(message);
   process.on("warning", listen);
   await work();
   await new Promise((resolve) => setImmediate(resolve));
   process.off("warning", listen);
-  return heard;
+  return received;
 };
 
 test("a number as limit of a limiter with several policies is ignored with one warning", async () => {
   const clock = new FakeClock();
   const policies = { short: window(2), long: fixedWindow({ limit: 3, windowMs: 3_600_000 }) };
   const limiter = KeyedLimiter.create(policies, { clock });
-  const heard = await warnings(async () => {
+  const received = await warnings(async () => {
     assert.is((await passing(limiter, { limit: 100 })).passed, 2);
   });
-  assert.is(heard.length, 1);
-  assert.match(heard[0] ?? "", /^limit is a number, but the limiter has several policies/);
+  assert.is(received.length, 1);
+  assert.match(received[0] ?? "", /^limit is a number, but the limiter has several policies/);
 });
 
 test("a failing function without onError warns once", async () => {
@@ -309,11 +311,14 @@ test("a failing function without onError warns once", async () => {
     throw new Error("tea");
   };
   const filter = limitRequests(limiter, { key });
-  const heard = await warnings(() => {
+  const received = await warnings(() => {
     for (const _ of [1, 2]) void filter.check(request("/"));
   });
-  assert.is(heard.length, 1);
-  assert.match(heard[0] ?? "", /^key failed, so the request is counted by its address: Error: tea/);
+  assert.is(received.length, 1);
+  assert.match(
+    received[0] ?? "",
+    /^key failed, so the request is counted by its address: Error: tea/,
+  );
 });
 
 test("a request whose end is not reported counts, whatever its answer", async () => {
@@ -342,20 +347,23 @@ test("permits come back once, never above the limit, and stay if the client has 
 
 test("an error of count, or of giving back, is reported and nothing else", async () => {
   const { limiter } = keyed(window(2));
-  const heard: unknown[] = [];
+  const received: unknown[] = [];
   const count = () => {
     throw new Error("tea");
   };
   const answers: ((status: number | undefined) => void)[] = [];
   const asked = request("/", { onAnswered: (answered) => void answers.push(answered) });
-  await limitRequests(limiter, { count }).check(asked, (error) => void heard.push(String(error)));
+  await limitRequests(limiter, { count }).check(
+    asked,
+    (error) => void received.push(String(error)),
+  );
   await limitRequests(limiter, { count }).check(asked);
   const late = { count: (() => Promise.reject(new Error("late"))) as never };
   const { limiter: other } = keyed(window(2));
-  await limitRequests(other, late).check(asked, (error) => void heard.push(String(error)));
+  await limitRequests(other, late).check(asked, (error) => void received.push(String(error)));
   for (const answer of answers) answer(200);
   await new Promise((resolve) => setImmediate(resolve));
-  assert.equal(heard, ["Error: tea", "Error: late"]);
+  assert.equal(received, ["Error: tea", "Error: late"]);
 });
 
 test("wrong arguments are refused with what is allowed", () => {

@@ -62,11 +62,11 @@ test("the filter sees the request as it came, wherever a middleware is mounted",
   assert.is(request.header("x-none"), undefined);
   assert.ok(request.raw instanceof Object);
   assert.ok(request.signal?.aborted, "the request is over");
-  let told = 0;
+  let published = 0;
   request.onClose?.(() => {
-    told += 1;
+    published += 1;
   });
-  assert.is(told, 1);
+  assert.is(published, 1);
 });
 
 test("the application reads the fields, adds its own, and has the last word", async () => {
@@ -104,20 +104,20 @@ test("no Retry-After where the retry time is unknown", async () => {
 });
 
 test("an answer of the application's that throws is the usual one, and reported", async () => {
-  const heard: string[] = [];
+  const received: string[] = [];
   const bad = () => {
     throw new Error("no words");
   };
   const listener = nodeGateway({ check: () => REFUSED }, () => assert.unreachable("it passed"), {
     answer: bad,
     onError: (error) => {
-      heard.push(String(error));
+      received.push(String(error));
       throw error;
     },
   });
   const { response, body } = await answer(listener);
   assert.equal([response.statusCode, JSON.parse(body).status], [429, 429]);
-  assert.equal(heard, ["Error: no words"]);
+  assert.equal(received, ["Error: no words"]);
 });
 
 test("an answer of the application's that cannot be sent is the usual one, and reported", async () => {
@@ -137,18 +137,18 @@ test("an answer of the application's that cannot be sent is the usual one, and r
     },
   };
   for (const [message, change] of Object.entries(answers)) {
-    const heard: string[] = [];
+    const received: string[] = [];
     const listener = nodeGateway({ check: () => REFUSED }, () => assert.unreachable("it passed"), {
       answer: (usual) =>
         (change === undefined ? change : { ...usual, ...(change as object) }) as Answer,
       onError: (error) => {
-        heard.push((error as Error).message);
+        received.push((error as Error).message);
         return "allow";
       },
     });
     const { response, body } = await answer(listener);
     assert.equal([response.statusCode, JSON.parse(body).status], [429, 429]);
-    assert.equal(heard, [message]);
+    assert.equal(received, [message]);
   }
 });
 

@@ -1,7 +1,7 @@
 import { FakeClock } from "smooth-limiter/testing";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
-import { createGateway, readRules } from "../../src/index.ts";
+import { createGateway, type RequestRule, readRules } from "../../src/index.ts";
 import { request } from "../support/http/request.ts";
 
 const test = suite("calendar");
@@ -83,8 +83,10 @@ test("a trial quota is never refilled", async () => {
 
 test("a trial needs no algorithm, and knows only the window", () => {
   const read = (fields: string) =>
-    readRules(`{ url: /, rules: [{ actor: all, rpu: 5, unit: ever, ${fields} }] }`)[0];
-  assert.is(read("")?.algo, "window");
+    readRules(
+      `{ url: /, rules: [{ actor: all, rpu: 5, unit: ever, ${fields} }] }`,
+    )[0] as RequestRule;
+  assert.is(read("").algo, "window");
   assert.throws(() => read("algo: TB"), /found unit "ever", which needs algo: window/);
   assert.throws(() => read("units: 2"), /found units 2, allowed: 1, because windows follow/);
 });
@@ -123,7 +125,7 @@ test("fields that contradict one another are refused", () => {
   ];
   for (const [fields, message] of rows) assert.throws(says(fields), message, fields);
   const [months] = readRules("{ url: /, rules: [{ actor: all, rpu: 5, unit: month, units: 2 }] }");
-  assert.is(months?.periodMs, 2 * 2_629_746_000);
+  assert.is((months as RequestRule).periodMs, 2 * 2_629_746_000);
 });
 
 test("the slack and the buckets reach the policy", async () => {

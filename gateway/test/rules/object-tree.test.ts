@@ -106,14 +106,17 @@ test("with undefined properties are those without them", () => {
 
 test("that are no rules at all are refused when the gateway is created", async () => {
   for (const rules of [5, "rules", [5], [api, { load: async () => "" }], undefined]) {
-    let heard: unknown;
+    let received: unknown;
     await createGateway({ rules: rules as never }).catch((error) => {
-      heard = error;
+      received = error;
     });
-    assert.match(String(heard), /rules must be a source, sources, plain objects, or the result of/);
+    assert.match(
+      String(received),
+      /rules must be a source, sources, plain objects, or the result of/,
+    );
   }
-  const heard = await createGateway({ rules: [{ url: "x", rules: [] }] }).catch(String);
-  assert.match(String(heard), /rules\[0\]\.url: found "x", allowed: a path/);
+  const received = await createGateway({ rules: [{ url: "x", rules: [] }] }).catch(String);
+  assert.match(String(received), /rules\[0\]\.url: found "x", allowed: a path/);
 });
 
 test.run();

@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { gcra, tokenBucket } from "smooth-limiter";
 import * as assert from "uvu/assert";
 import { suite } from "../../../test/support/suite.ts";
-import { type ReadOptions, RulesError, readRules } from "../../src/index.ts";
+import { type ReadOptions, type RequestRule, RulesError, readRules } from "../../src/index.ts";
 
 /** Processor time: other work on the machine does not count. */
 const cpuMs = () => process.cpuUsage().user / 1000;
@@ -112,7 +112,8 @@ test("algorithms by name or abbreviation, in any case, with any separator", () =
   };
   for (const [algo, names] of Object.entries(spellings)) {
     for (const name of names) {
-      assert.is(readRules(rule(`algo: ${name}`))[0]?.algo, algo, name);
+      const [read] = readRules(rule(`algo: ${name}`)) as readonly RequestRule[];
+      assert.is(read?.algo, algo, name);
     }
   }
 });
@@ -220,7 +221,7 @@ test("an error names file, line, column, what was found and what is allowed", ()
 test("an override inherits what it does not set, the period included", () => {
   const [rule] = readRules(
     "{ url: /, rules: [{ actor: device, unit: minute, units: 5, rpu: 10, overrides: { a: { rpu: 99 }, b: { unit: hour }, c: { units: 2 } } }] }",
-  );
+  ) as readonly RequestRule[];
   assert.equal(
     rule?.overrides.map(({ value, rpu, periodMs }) => [value, rpu, periodMs]),
     [
@@ -321,7 +322,7 @@ test("registered names: new kinds of rules touch neither the code nor old files"
   };
   const text =
     "url: /\nrules: [{ actor: Tenant, unit: second, rpu: 5, algo: 2b, with: { factor: 3 } }]";
-  const [read] = readRules(text, options);
+  const [read] = readRules(text, options) as readonly RequestRule[];
   assert.is(read?.actor, "tenant");
   assert.is(read?.algo, "double bucket");
   assert.equal(read?.with, { factor: 3 });
@@ -493,7 +494,8 @@ test("bad arguments are named", () => {
 });
 
 test("limitKey is for global rules", () => {
-  assert.is(readRules(rule("scope: global, limitKey: limits"))[0]?.limitKey, "limits");
+  const [read] = readRules(rule("scope: global, limitKey: limits")) as readonly RequestRule[];
+  assert.is(read?.limitKey, "limits");
   assert.throws(
     () => readRules(rule("limitKey: limits")),
     /found limitKey, which needs scope: global/,

@@ -13,6 +13,7 @@ import {
   createGateway,
   fileSource,
   functionSource,
+  type RequestRule,
   type RuleSource,
   readRules,
   redisSource,
@@ -39,7 +40,8 @@ async function reaches(source: RuleSource, rpu: number, action: () => unknown): 
   const gateway = await createGateway({
     rules: source,
     onRules: (event) => {
-      if (event.type === "applied" && event.rules[0]?.rpu === rpu) reached?.();
+      if (event.type === "applied" && (event.rules[0] as RequestRule | undefined)?.rpu === rpu)
+        reached?.();
     },
   });
   try {

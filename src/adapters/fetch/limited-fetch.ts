@@ -48,7 +48,7 @@ export function limitedFetch(
     const { signal } = call;
     signal?.throwIfAborted();
     const send = () => (settings.fetch ?? globalThis.fetch)(input, init);
-    // functions and stores that are awaited on the way may never answer
+    // the functions and stores that a call awaits may never return
     return untilAborted(signal, exchange(call, send));
   };
 }
@@ -114,7 +114,7 @@ class Exchange {
     return undefined;
   }
 
-  /** The response, or `undefined` if the request failed on the way and must be retried. */
+  /** The response, or `undefined` if the request got no response and must be retried. */
   async #sendOrFail(attempt: number): Promise<Response | undefined> {
     const { signal, repeatable, idempotent } = this.#call;
     try {

@@ -29,7 +29,7 @@ export interface LimitedFetchOptions extends SharedBy<[request: Request]> {
     | ((response: Response) => Permits | undefined | Promise<Permits | undefined>)
     | undefined;
   /**
-   * The permits that a failed request counts for: one that failed on the way, or got a status of
+   * The permits that a failed request counts for: one that got no response, or a status of
    * 400 or more (429 included). Default: what it took, because many servers count the requests that
    * they refuse. `{ tokens: 0 }` gives its tokens back.
    */

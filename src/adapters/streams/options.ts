@@ -1,10 +1,12 @@
 import {
   aboveZero,
   atLeastZero,
+  checkFunction,
   checkNumber,
   checkOptions,
   checkSignal,
   checkText,
+  failCheck,
   show,
 } from "../../ground/check.ts";
 import type { Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
@@ -59,9 +61,7 @@ export function checkPaceOptions<T>(
   }
   checkOptions("options", options, [...OPTIONS, ...SHARED_BY]);
   const { pieceMs = 50, freeBytes = 0, policy, weigh } = options;
-  if (weigh !== undefined && typeof weigh !== "function") {
-    throw new TypeError(`weigh must be a function, got ${show(weigh)}`);
-  }
+  if (weigh !== undefined) checkFunction("weigh", weigh);
   return {
     pieceMs: checkNumber("pieceMs", pieceMs, aboveZero),
     freeBytes: checkNumber("freeBytes", freeBytes, atLeastZero),
@@ -76,7 +76,7 @@ export function checkPaceOptions<T>(
 export function sizeOf<T>(chunk: T, weigh: Weigh<T> | undefined): number {
   if (weigh !== undefined) return checkNumber("weigh(chunk)", weigh(chunk), atLeastZero);
   if (chunk instanceof Uint8Array) return chunk.byteLength;
-  throw new TypeError(`chunk must be a Uint8Array unless weigh is given, got ${show(chunk)}`);
+  failCheck("chunk", "a Uint8Array unless weigh is given", chunk);
 }
 
 /**

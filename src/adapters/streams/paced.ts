@@ -1,4 +1,4 @@
-import { show } from "../../ground/check.ts";
+import { failCheck } from "../../ground/check.ts";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
@@ -47,7 +47,7 @@ export function paced<T>(
   const checked = checkPaceOptions(limiter, options);
   const { [Symbol.asyncIterator]: later, [Symbol.iterator]: now } = Object(iterable);
   if (typeof later !== "function" && typeof now !== "function") {
-    throw new TypeError(`iterable must be iterable, got ${show(iterable)}`);
+    failCheck("iterable", "iterable", iterable);
   }
   return pass(iterable, limiter, checked);
 }

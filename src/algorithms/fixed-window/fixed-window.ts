@@ -5,7 +5,7 @@
  * `limit` permits are used in each. A request for more permits than are left waits for the first window
  * with enough room, and is granted at its start. There are two ways to divide time:
  *
- *   epoch   windows lie on the calendar's grid, floor(now / window): all limiters with the same numbers
+ *   epoch   windows are aligned to the calendar, floor(now / window): all limiters with the same numbers
  *           change windows at the same instants, and an hour begins on the hour (of UTC).
  *   first   a window opens with the first request after the previous window has ended.
  *
@@ -39,7 +39,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
-/** What `fixedWindow` returns: so many permits in each window. */
+/** What `fixedWindow` returns: at most `limit` permits in each window. */
 export interface FixedWindowPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */

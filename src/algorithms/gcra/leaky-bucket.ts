@@ -23,7 +23,7 @@ import {
   atLeastZeroOrInfinity,
   checkNumber,
   checkNumbers,
-  show,
+  failCheck,
 } from "../../ground/check.ts";
 import { type GcraPolicy, gcraAlgorithm } from "./gcra.ts";
 
@@ -68,8 +68,8 @@ function checkNodelay(nodelay: unknown, capacity: number): number {
   if (nodelay === undefined || nodelay === false) return 0;
   const count = nodelay === true ? capacity : nodelay;
   if (typeof count !== "number") {
-    throw new TypeError(`nodelay must be ${words}, got ${show(nodelay)}`);
+    failCheck("nodelay", words, nodelay);
   }
   if (count >= 0 && count <= capacity && count < Infinity) return count;
-  throw new RangeError(`nodelay must be ${words}, got ${show(nodelay)}`);
+  failCheck("nodelay", words, nodelay, RangeError);
 }

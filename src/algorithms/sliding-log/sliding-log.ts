@@ -5,7 +5,7 @@
  * permits of the entries that have not expired are never more than `limit`. No interval shorter than the
  * window ever contains more permits than that, wherever it begins.
  *
- * Entries and starts. The entry of a waiter lies at the instant for which it was booked. If its timer is
+ * Entries and starts. The entry of a waiter is at its promised instant. If its timer is
  * late by d, the waiter starts at e + d, and its entry still expires at e + window. So lateness costs no
  * throughput, but an interval of t can contain the starts of an interval of t + d:
  *
@@ -49,7 +49,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
-/** What `slidingLog` returns: so many permits in every interval as long as the window. */
+/** What `slidingLog` returns: at most `limit` permits in every interval as long as the window. */
 export interface SlidingLogPolicy extends Policy {
   readonly limit: number;
   /** Whole microseconds. */

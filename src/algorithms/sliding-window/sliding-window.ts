@@ -1,7 +1,7 @@
 /**
  * Sliding window counters: at most `limit` permits in a window that moves on one bucket at a time.
  *
- * Guarantee. The window is divided into buckets, which lie on the epoch's grid; a bucket includes its
+ * Guarantee. The window is divided into buckets, which are aligned to the epoch; a bucket includes its
  * start and excludes its end. The current bucket and the `buckets` - 1 before it are counted, and
  * together they never hold more than `limit`. The memory is one number for each bucket, independent of
  * the traffic. `slidingLog` is exact and stores each request; `fixedWindow` stores one number.
@@ -41,7 +41,7 @@ import type { Algorithm, Policy, Quota } from "../algorithm.ts";
 import { FAR, LARGEST } from "../constants.ts";
 import { checkWindow, wholeMicros } from "../window.ts";
 
-/** What `slidingWindow` returns: so many permits in a window that moves on by a bucket. */
+/** What `slidingWindow` returns: at most `limit` permits in a window that moves by one bucket at a time. */
 export interface SlidingWindowPolicy extends Policy {
   readonly limit: number;
   readonly buckets: number;

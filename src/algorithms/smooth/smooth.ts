@@ -94,6 +94,15 @@ export interface SmoothPolicy extends Policy {
   readonly slope: number;
 }
 
+/** The numbers of both kinds. */
+interface SmoothNumbers {
+  readonly permitsPerSecond: number;
+  readonly warmupMs?: number | undefined;
+  readonly coldFactor?: number | undefined;
+  readonly burstSeconds?: number | undefined;
+  readonly prefilled?: boolean | undefined;
+}
+
 export interface SmoothState {
   /** The instant at which the next request of any size may be granted. */
   nextFree: number;
@@ -258,10 +267,7 @@ export function smoothBursty(numbers: {
   readonly prefilled?: boolean;
 }): SmoothPolicy {
   checkNumbers("smoothBursty", numbers, ["permitsPerSecond", "burstSeconds", "prefilled"]);
-  const { burstSeconds = 1, prefilled = false } = numbers;
-  const permitsPerSecond = checkRate(numbers.permitsPerSecond);
-  checkNumber("burstSeconds", burstSeconds, atLeastZero);
-  return bursty(permitsPerSecond, burstSeconds, checkBoolean("prefilled", prefilled));
+  return smoothPolicy(numbers);
 }
 
 function bursty(permitsPerSecond: number, burstSeconds = 1, prefilled = false): SmoothPolicy {
@@ -301,10 +307,8 @@ export function smoothWarmingUp(numbers: {
   readonly coldFactor?: number;
 }): SmoothPolicy {
   checkNumbers("smoothWarmingUp", numbers, ["permitsPerSecond", "warmupMs", "coldFactor"]);
-  const { coldFactor = 3 } = numbers;
-  const permitsPerSecond = checkRate(numbers.permitsPerSecond);
-  const warmupMs = checkNumber("warmupMs", numbers.warmupMs, aboveZero);
-  return warmingUp(permitsPerSecond, warmupMs, checkNumber("coldFactor", coldFactor, atLeastOne));
+  checkNumber("warmupMs", numbers.warmupMs, aboveZero);
+  return smoothPolicy(numbers);
 }
 
 function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): SmoothPolicy {
@@ -327,6 +331,24 @@ function warmingUp(permitsPerSecond: number, warmupMs: number, coldFactor = 3): 
     threshold,
     slope: max > threshold ? Math.min(LARGEST, (cold - stable) / (max - threshold)) : 0,
   });
+}
+
+/** Checks the numbers and returns their policy: bursty if there is no warm-up. */
+export function smoothPolicy({
+  permitsPerSecond,
+  warmupMs = 0,
+  coldFactor = 3,
+  burstSeconds = 1,
+  prefilled = false,
+}: SmoothNumbers): SmoothPolicy {
+  checkRate(permitsPerSecond);
+  checkNumber("warmupMs", warmupMs, atLeastZero);
+  checkNumber("coldFactor", coldFactor, atLeastOne);
+  checkNumber("burstSeconds", burstSeconds, atLeastZero);
+  checkBoolean("prefilled", prefilled);
+  return warmupMs > 0
+    ? warmingUp(permitsPerSecond, warmupMs, coldFactor)
+    : bursty(permitsPerSecond, burstSeconds, prefilled);
 }
 
 /** Returns the same policy at another pace. */

@@ -12,7 +12,7 @@
  *            |  |  .--'             n are granted at t if n <= tokens(t)
  *          0 +--+--'-------> t      n are available at since + j x every, j the least that gives n
  *
- * The steps lie on a grid that begins when the limiter is created, independent of the requests; `since`
+ * The steps form a grid that begins when the limiter is created, independent of the requests; `since`
  * is a point of that grid. The bucket starts full. Tokens below 0 are a debt. For instants before
  * `since` the steps continue downwards: a request at an earlier instant than one already promised finds
  * fewer tokens there, never more.

@@ -4,7 +4,7 @@ import {
   checkOneOf,
   checkOptions,
   checkText,
-  show,
+  failCheck,
 } from "../../ground/check.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
@@ -34,9 +34,7 @@ class FairOrder implements Order {
     checkOptions("fair", options, ["priorities", "agingMs"]);
     const { priorities = [], agingMs = Infinity } = options;
     if (!Array.isArray(priorities) || new Set(priorities).size < priorities.length) {
-      throw new TypeError(
-        `fair.priorities must be an array of different strings, got ${show(priorities)}`,
-      );
+      failCheck("fair.priorities", "an array of different strings", priorities);
     }
     for (const [i, priority] of priorities.entries()) checkText(`fair.priorities[${i}]`, priority);
     if (options.agingMs !== undefined && priorities.length < 2) {

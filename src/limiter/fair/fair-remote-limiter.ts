@@ -23,13 +23,7 @@ import type {
   TryOptions,
   WaitOptions,
 } from "../limiter-api.ts";
-import {
-  asMember,
-  type BoundLimiter,
-  bindShare,
-  type RateMember,
-  type SharedLimiter,
-} from "../member.ts";
+import { asMember, isFair, type RateMember, type SharedLimiter } from "../member.ts";
 import { type Counted, Meter } from "../meter.ts";
 import {
   checkShareOptions,
@@ -68,6 +62,7 @@ export class FairRemoteLimiter
 {
   /** The limiter that asks the store. */
   readonly [behind]: RemoteLimiter;
+  readonly [isFair] = true;
   readonly #parts: FairParts;
   readonly #queue: FairQueue;
   readonly #meter: Meter;
@@ -302,16 +297,6 @@ export class FairRemoteLimiter
   /** In a combination all limiters on one server are asked in one step, which no caller waits for. */
   [asMember](): RateMember {
     return this[behind][asMember]();
-  }
-
-  [bindShare](options: ShareOptions): BoundLimiter {
-    return {
-      peek: (permits) => this.peek(permits, options),
-      reserve: (permits) => this.reserve(permits, options),
-      refund: (permits) => this.refund(permits),
-      [reserveBehind]: (permits, backlog) => this[reserveBehind](permits, backlog, options),
-      [asMember]: () => this[asMember](),
-    };
   }
 
   /** Waits for a change of the policies. */

@@ -12,28 +12,23 @@ const LONGEST_RETRY_MS = 1000;
 const SPREAD_MS = 20;
 
 /** The outcomes of a renewal. */
-export interface Kept {
-  /** The claim's ticket has become a lease. */
-  granted(claim: Claim): void;
+export interface KeeperHost {
+  /** The claim's ticket has become a lease, and no message has said so. */
+  grantedUnnoticed(claim: Claim): void;
   /** The claim's lease has lapsed, or may have. */
-  lost(claim: Claim): void;
-  /** The claim's ticket has lapsed, or may have. */
-  lapsed(claim: Claim): void;
+  lose(claim: Claim): void;
+  /** Requests a lease again: the claim's ticket has lapsed, or may have. */
+  ask(claim: Claim): void;
   /** Called after each renewal of all claims. */
   looked(): void;
-}
-
-export interface KeeperOptions {
-  readonly leaseMs: number;
-  /** Whether a lease that was not renewed in time is lost; if false, only one unknown to the store is. */
-  readonly isStrict: boolean;
 }
 
 export class LeaseKeeper {
   readonly claims = new Map<string, Claim>();
   readonly #link: LeaseLink;
-  readonly #options: KeeperOptions;
-  readonly #kept: Kept;
+  readonly #leaseMs: number;
+  readonly #isStrict: boolean;
+  readonly #host: KeeperHost;
   /** Releases that have failed, each with the time at which the lease lapses by itself, ms. */
   readonly #debts = new Map<string, number>();
   readonly #releases = new Set<Promise<void>>();
@@ -41,10 +36,15 @@ export class LeaseKeeper {
   #timerAt = Infinity;
   #closed = false;
 
-  constructor(link: LeaseLink, options: KeeperOptions, kept: Kept) {
+  /**
+   * @param isStrict whether a lease that was not renewed in time is lost; if false, only one unknown to the
+   *   store is
+   */
+  constructor(link: LeaseLink, leaseMs: number, isStrict: boolean, host: KeeperHost) {
     this.#link = link;
-    this.#options = options;
-    this.#kept = kept;
+    this.#leaseMs = leaseMs;
+    this.#isStrict = isStrict;
+    this.#host = host;
   }
 
   /** Ends all renewals; a later release is sent once, without retries. */
@@ -67,9 +67,15 @@ export class LeaseKeeper {
     if (lapseMs >= 0) this.wakeIn(lapseMs + Math.random() * SPREAD_MS);
   }
 
-  /** Releases the lease or ticket; resolves after the first attempt, which is retried if it fails. */
-  giveBack(id: string): Promise<void> {
-    return this.#giveBack(id, performance.now() + this.#options.leaseMs);
+  /**
+   * Releases the lease or ticket; resolves after the first attempt, which is retried if it fails.
+   *
+   * @param lapsed when the lease lapses by itself
+   */
+  giveBack(id: string, lapsed = performance.now() + this.#leaseMs): Promise<void> {
+    const release = this.#release(id, lapsed).finally(() => this.#releases.delete(release));
+    this.#releases.add(release);
+    return release;
   }
 
   /** Resolves when no release is under way. */
@@ -80,13 +86,13 @@ export class LeaseKeeper {
   /** Registers a lease granted here with the store, now or when it is back, whatever the limit. */
   adopt(claim: Claim): void {
     claim.verb = "adopt";
-    claim.deadline = performance.now() + this.#options.leaseMs;
+    claim.deadline = performance.now() + this.#leaseMs;
     this.#keep(claim);
   }
 
   /** Extends the deadline: the store has answered a request that was sent at `sentAt`. */
   extend(claim: Claim, sentAt: number): void {
-    claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
+    claim.deadline = Math.max(claim.deadline, sentAt + this.#leaseMs);
   }
 
   /** Renews all claims, then retries releases: a release lets the store grant a lease to another caller. */
@@ -99,14 +105,14 @@ export class LeaseKeeper {
       const isDue = now >= claim.deadline;
       if (claim.state === "asked" || claim.state === "parked") continue;
       if (!isDue) firstDeadline = Math.min(firstDeadline, claim.deadline);
-      if (claim.state === "waiting" && isDue) this.#kept.lapsed(claim);
-      else if (isDue && this.#options.isStrict) this.#kept.lost(claim);
+      if (claim.state === "waiting" && isDue) this.#host.ask(claim);
+      else if (isDue && this.#isStrict) this.#host.lose(claim);
       else this.#keep(claim);
     }
     this.#payDebts(now);
-    this.#kept.looked();
+    this.#host.looked();
     if (this.claims.size === 0) return;
-    this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
+    this.wakeIn(Math.min(this.#leaseMs / 3, firstDeadline - now));
   }
 
   #keep(claim: Claim): void {
@@ -119,21 +125,15 @@ export class LeaseKeeper {
         if (standing !== "none") {
           this.extend(claim, sentAt);
           if (verb === "adopt") claim.verb = "keep";
-          if (standing === "held" && claim.state === "waiting") this.#kept.granted(claim);
+          if (standing === "held" && claim.state === "waiting") this.#host.grantedUnnoticed(claim);
         } else if (claim.state === "held") {
-          this.#kept.lost(claim);
+          this.#host.lose(claim);
         } else {
-          this.#kept.lapsed(claim);
+          this.#host.ask(claim);
         }
       },
       () => this.#retry(),
     );
-  }
-
-  #giveBack(id: string, lapsed: number): Promise<void> {
-    const release = this.#release(id, lapsed).finally(() => this.#releases.delete(release));
-    this.#releases.add(release);
-    return release;
   }
 
   async #release(id: string, lapsed: number): Promise<void> {
@@ -151,12 +151,12 @@ export class LeaseKeeper {
     for (const [id, lapsed] of this.#debts) {
       if (this.#link.isAway && now < lapsed) continue;
       this.#debts.delete(id);
-      if (now < lapsed) void this.#giveBack(id, lapsed);
+      if (now < lapsed) void this.giveBack(id, lapsed);
     }
   }
 
   /** Schedules a retry; during an outage, the return of the store triggers it. */
   #retry(): void {
-    if (!this.#link.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
+    if (!this.#link.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#leaseMs / 10));
   }
 }

@@ -7,8 +7,8 @@ import type {
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
+import type { PendingRequest, Strategy } from "../remote/store-link.ts";
 import { StoreLink } from "../remote/store-link.ts";
-import type { PendingRequest, Strategy } from "../remote/strategy.ts";
 
 export interface LeaseAnswer {
   readonly standing: TicketState;
@@ -25,14 +25,20 @@ export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
   answer!: (answer: LeaseAnswer) => void;
   fail!: (error: unknown) => void;
   readonly promise: Promise<LeaseAnswer>;
+  readonly #late: (id: string, answer: LeaseAnswer) => void;
 
-  constructor(verb: LeaseVerb, what: string) {
+  constructor(verb: LeaseVerb, what: string, late: (id: string, answer: LeaseAnswer) => void) {
     this.verb = verb;
     this.what = what;
+    this.#late = late;
     this.promise = new Promise((resolve, reject) => {
       this.answer = resolve;
       this.fail = reject;
     });
+  }
+
+  returnToStore(answer: LeaseAnswer): void {
+    if (answer.standing !== "none") this.#late(this.what, answer);
   }
 }
 
@@ -41,6 +47,8 @@ export interface LeaseLinkOptions {
   readonly timeoutMs: number;
   readonly processes: ProcessCounter | undefined;
   readonly stats: OutageStats;
+  /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
+  readonly late: (id: string, answer: LeaseAnswer) => void;
 }
 
 /**
@@ -49,7 +57,7 @@ export interface LeaseLinkOptions {
  */
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   readonly #run: (requests: readonly LeaseRequest[]) => Promise<LeaseReply>;
-  readonly #processes: ProcessCounter | undefined;
+  readonly #options: LeaseLinkOptions;
 
   constructor(
     store: LeaseStore,
@@ -60,20 +68,16 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   ) {
     super(store, key, options, strategy, { mostRequests: 1024 });
     this.#run = (requests) => store.run(key, declared, requests);
-    this.#processes = options.processes;
+    this.#options = options;
   }
 
   override now(): number {
     return performance.now();
   }
 
-  override prepare(requests: readonly LeaseCall[]): readonly LeaseCall[] {
-    return requests;
-  }
-
   override run(requests: readonly LeaseCall[], sentAt: number): Promise<readonly LeaseAnswer[]> {
     return this.#run(requests).then((reply) => {
-      this.#processes?.used();
+      this.#options.processes?.used();
       return reply.standings.map((standing) => ({ standing, sentAt, reply }));
     });
   }
@@ -83,7 +87,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   }
 
   ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
-    const call = new LeaseCall(verb, what);
+    const call = new LeaseCall(verb, what, this.#options.late);
     this.send(call);
     return call.promise;
   }

@@ -12,15 +12,14 @@ import {
 } from "../../ground/errors.ts";
 import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
 import type { Meter } from "../meter.ts";
-import { counterOf, instancesOf } from "../remote/instances.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
 import type { RemoteOptions } from "../remote/remote-options.ts";
+import { counterOf, instancesOf } from "../remote/remote-options.ts";
 import { GrantListener } from "./grant-listener.ts";
-import { whenUnavailable } from "./lease-fallback.ts";
-import { LeaseKeeper } from "./lease-keeper.ts";
+import { type KeeperHost, LeaseKeeper } from "./lease-keeper.ts";
 import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
 import { Claim } from "./remote-lease.ts";
-import type { LeaseHost, ThrowWhenUnavailable } from "./when-unavailable.ts";
+import { type LeaseHost, type LeaseStrategy, whenUnavailable } from "./when-unavailable.ts";
 
 /** The status of a limiter, for all processes together. */
 export interface ConcurrencyStatus {
@@ -40,20 +39,22 @@ export interface RemoteConcurrencyOptions
   readonly leaseMs: number;
 }
 
-export class LeaseQueue implements LeaseHost {
+export class LeaseQueue implements LeaseHost, KeeperHost {
   readonly stats: OutageStats;
   readonly keeper: LeaseKeeper;
   readonly #meter: Meter;
   readonly #declared: number;
   readonly #options: RemoteConcurrencyOptions;
-  readonly #strategy: ThrowWhenUnavailable;
+  readonly #strategy: LeaseStrategy;
   readonly #link: LeaseLink;
   readonly #listener: GrantListener;
   readonly #processId = crypto.randomUUID();
   readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#reject(claim, reason));
-  #limit: number;
-  #active = 0;
-  #waiting = 0;
+  /** The limit in force, by the last reply; before the first, the declared limit. */
+  limit: number;
+  /** How many leases this process holds, and how many callers wait in it. */
+  active = 0;
+  waiting = 0;
   #lastId = 0;
   #closed = false;
 
@@ -63,46 +64,23 @@ export class LeaseQueue implements LeaseHost {
     const instances = instancesOf(options.instances, processes);
     this.stats = new OutageStats(name, processes);
     this.#declared = declared;
-    this.#limit = declared;
+    this.limit = declared;
     this.#options = options;
     this.#meter = this.stats.meter([], undefined);
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    const linked = { ...options, stats: this.stats, processes };
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, linked);
-    this.keeper = new LeaseKeeper(
-      this.#link,
-      { leaseMs, isStrict: this.#strategy.losesLeases },
-      {
-        granted: (claim) => {
-          this.#listener.missed();
-          this.#letIn(claim);
-        },
-        lost: (claim) => this.#lose(claim),
-        lapsed: (claim) => this.ask(claim),
-        looked: () => this.#looked(),
-      },
-    );
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, {
+      ...{ ...options, stats: this.stats, processes },
+      late: (id, answer) => this.#late(id, answer),
+    });
+    this.keeper = new LeaseKeeper(this.#link, leaseMs, this.#strategy.losesLeases, this);
     this.#listener = new GrantListener({
       listen: (granted) => store.listen(key, this.#processId, granted),
       // leases that were granted before the subscription are not published again
       ready: () => this.keeper.wakeIn(0),
       granted: (ids) => this.#notified(ids),
-      isNeeded: () => this.#waiting > 0,
+      isNeeded: () => this.waiting > 0,
       timeoutMs,
     });
-  }
-
-  /** The limit in force, by the last reply; before the first, the declared limit. */
-  get limit(): number {
-    return this.#limit;
-  }
-
-  /** How many leases this process holds, and how many callers wait in it. */
-  get active(): number {
-    return this.#active;
-  }
-  get waiting(): number {
-    return this.#waiting;
   }
 
   /**
@@ -143,7 +121,7 @@ export class LeaseQueue implements LeaseHost {
     } catch (error) {
       const limit = this.#strategy.places;
       if (limit === undefined) throw error;
-      return { limit, active: this.#active, waiting: this.#waiting };
+      return { limit, active: this.active, waiting: this.waiting };
     }
   }
 
@@ -179,7 +157,7 @@ export class LeaseQueue implements LeaseHost {
   }
 
   #hasRoom(): boolean {
-    return this.#waiting < this.#options.maxWaiting;
+    return this.waiting < this.#options.maxWaiting;
   }
 
   #onTimeOver(claim: Claim): void {
@@ -239,18 +217,18 @@ export class LeaseQueue implements LeaseHost {
     if (hasTicket) void this.#leave(claim);
     else this.#forget(claim);
     this.#meter.expired(1, claim.waited, claim.refusal);
-    claim.refuse(() => new QueueFullError(name, 1, this.#waiting, maxWaiting));
+    claim.refuse(() => new QueueFullError(name, 1, this.waiting, maxWaiting));
   }
 
   wait(claim: Claim, state: "waiting" | "parked"): void {
     claim.state = state;
-    if (!claim.queued) this.#waiting += 1;
+    if (!claim.queued) this.waiting += 1;
     claim.queued = true;
   }
 
   /** Handles a lease granted by the store; gives it back if the fallback's share is used up. */
   #letIn(claim: Claim): void {
-    if (this.#strategy.hasPlace) {
+    if (this.active < (this.#strategy.places ?? Infinity)) {
       this.#granted(claim);
     } else {
       void this.keeper.giveBack(claim.id);
@@ -261,7 +239,7 @@ export class LeaseQueue implements LeaseHost {
   #granted(claim: Claim): void {
     this.#meter.released(1, claim.queued ? claim.waited : 0);
     this.#settle(claim);
-    this.#active += 1;
+    this.active += 1;
     claim.grant();
   }
 
@@ -272,8 +250,8 @@ export class LeaseQueue implements LeaseHost {
     this.#strategy.remove(claim);
     if (!claim.queued) return;
     claim.queued = false;
-    this.#waiting -= 1;
-    if (this.#waiting === 0) this.#listener.linger();
+    this.waiting -= 1;
+    if (this.waiting === 0) this.#listener.linger();
   }
 
   /** Removes a claim without a release: the store has no lease or ticket of it, or `#leave` releases it. */
@@ -283,7 +261,7 @@ export class LeaseQueue implements LeaseHost {
     claim.state = "gone";
     this.keeper.claims.delete(claim.id);
     if (!wasHeld) return;
-    this.#active -= 1;
+    this.active -= 1;
     this.#strategy.look();
   }
 
@@ -294,15 +272,20 @@ export class LeaseQueue implements LeaseHost {
     return claim.isKnown ? this.keeper.giveBack(claim.id) : Promise.resolve();
   }
 
-  #lose(claim: Claim): void {
+  lose(claim: Claim): void {
     const { name, leaseMs } = this.#options;
     void this.#leave(claim);
     claim.lose(new LeaseLostError(name, leaseMs));
   }
 
-  #looked(): void {
+  looked(): void {
     if (this.#strategy.isActive) this.#strategy.look();
-    else if (this.#waiting > 0) this.#listener.listen();
+    else if (this.waiting > 0) this.#listener.listen();
+  }
+
+  grantedUnnoticed(claim: Claim): void {
+    this.#listener.missed();
+    this.#letIn(claim);
   }
 
   #notified(ids: readonly string[]): void {
@@ -332,12 +315,12 @@ export class LeaseQueue implements LeaseHost {
   }
 
   replied(reply: LeaseReply): void {
-    this.#limit = reply.limit;
-    if (this.#waiting > 0) this.keeper.wakeAtLapse(reply);
+    this.limit = reply.limit;
+    if (this.waiting > 0) this.keeper.wakeAtLapse(reply);
   }
 
   /** Handles an answer that arrives after its request has failed. */
-  late(id: string, { standing, sentAt }: LeaseAnswer): void {
+  #late(id: string, { standing, sentAt }: LeaseAnswer): void {
     const claim = this.keeper.claims.get(id);
     if (claim === undefined) {
       void this.keeper.giveBack(id);

@@ -188,26 +188,20 @@ export class Batcher<Request extends Batchable, Answer> {
     const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
     this.#underWay.push(batch);
     if (this.#underWay.length === 1) this.#setTimer(batch.deadlineMs - performance.now());
-    this.#run(batch).then(
+    let reply: Promise<readonly Answer[] | undefined>;
+    try {
+      reply = Promise.resolve(this.#handler.run(requests, sentAt, batch.deadlineMs));
+    } catch (error) {
+      // an exception of the client counts as a failure
+      reply = Promise.reject(error);
+    }
+    reply.then(
       (answers) => {
         if (answers?.length === requests.length) this.#answered(batch, answers);
         else this.#failed(batch, wrongCount(answers?.length, requests.length));
       },
       (error) => this.#failed(batch, error),
     );
-  }
-
-  /** Runs the batch; an exception of the client counts as a failure. */
-  #run({
-    requests,
-    sentAt,
-    deadlineMs,
-  }: UnderWay<Request>): Promise<readonly Answer[] | undefined> {
-    try {
-      return Promise.resolve(this.#handler.run(requests, sentAt, deadlineMs));
-    } catch (error) {
-      return Promise.reject(error);
-    }
   }
 
   // -- deadlines --

@@ -116,65 +116,40 @@ class RemoteSteps implements Steps {
     signal: AbortSignal | undefined,
     end: number,
   ): Promise<readonly Look[] | undefined> {
+    const timeoutMs = Math.min(...asked.map(({ queue }) => queue.parts.timeoutMs));
     let isOpen = true;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const timeoutMs = Math.min(...asked.map(({ queue }) => queue.parts.timeoutMs));
-    const failed = (cause: unknown, isOverdue: boolean) => {
-      if (isOpen) for (const { queue } of asked) queue.link.failed([], cause, isOverdue);
-      return new StoreUnavailableError(String(asked[0]?.queue.parts.name), timeoutMs, cause);
-    };
     const instead = (error: unknown) => this.#instead(verb, asked, error, end);
-    const send = () => {
-      const reply = this.#send(verb, asked, () => isOpen, failed);
-      const overdue = new Promise<readonly Look[] | undefined>((resolve) => {
-        const expire = () => resolve(instead(failed(noAnswer(timeoutMs), true)));
-        timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
-      });
-      const answered = reply.catch((error) => (isOpen ? instead(error) : undefined));
-      return Promise.race([answered, overdue]);
+    const failed = (cause: unknown, isOverdue: boolean) => {
+      for (const { queue } of asked) queue.link.failed([], cause, isOverdue);
+      const name = String(asked[0]?.queue.parts.name);
+      return instead(new StoreUnavailableError(name, timeoutMs, cause));
+    };
+    const send = async () => {
+      const sentAt = asked.map(({ queue }) => queue.parts.line.now());
+      let reply: CombinedReply;
+      try {
+        reply = await this.#store.runTogether(verb, asked.map(partOf));
+      } catch (cause) {
+        if (!isOpen) return undefined;
+        if (isScattered(asked)) throw new ScatteredError(cause);
+        return failed(cause, false);
+      }
+      return read(verb, asked, reply, sentAt, isOpen);
     };
     const [refusal] = asked.flatMap(({ queue }) => queue.link.refusal() ?? []);
+    const overdue = new Promise<readonly Look[] | undefined>((resolve) => {
+      if (refusal !== undefined) return;
+      const expire = () => resolve(failed(noAnswer(timeoutMs), true));
+      timer = setTimeout(expire, Math.min(LONGEST_TIMEOUT_MS, timeoutMs));
+    });
+    const looks = refusal === undefined ? Promise.race([send(), overdue]) : instead(refusal);
     try {
-      const looks = refusal === undefined ? send() : instead(refusal);
       return await this.#until(looks, signal, Infinity);
     } finally {
       isOpen = false;
       clearTimeout(timer);
     }
-  }
-
-  /** Sends the call; if it is not open any more when the reply arrives, the permits are given back. */
-  async #send(
-    verb: Verb,
-    asked: readonly Asked[],
-    isOpen: () => boolean,
-    failed: (cause: unknown, isOverdue: boolean) => Error,
-  ): Promise<readonly Look[]> {
-    const sentAt = asked.map(({ queue }) => queue.parts.line.now());
-    let reply: CombinedReply;
-    try {
-      reply = await this.#store.runTogether(verb, asked.map(partOf));
-    } catch (cause) {
-      if (isScattered(asked)) throw new ScatteredError(cause);
-      throw failed(cause, false);
-    }
-    const isTaken = verb === "take" && reply.passes;
-    const replies = asked.map((one, i) => {
-      const part = reply.parts[i] as PartReply;
-      one.queue.link.replied(part);
-      return { one, part, taken: isTaken && part.fate === "passes", sentAt: Number(sentAt[i]) };
-    });
-    if (!isOpen()) {
-      for (const { one, part, taken } of replies) {
-        if (taken) one.queue.returnToStore(one.amount, part.answer).catch(() => {});
-      }
-      return [];
-    }
-    return replies.map(({ one, part, taken, sentAt }) => {
-      if (part.fate === "never" && !one.isOptional)
-        throw one.queue.parts.inForce.excess(one.amount);
-      return lookOf(one, part, taken ? sentAt : undefined);
-    });
   }
 
   /**
@@ -272,6 +247,30 @@ function refuseContradictions(asked: readonly Asked[]): void {
 /** Returns whether the limiters are in several slots, by the last reply. */
 function isScattered(asked: readonly Asked[]): boolean {
   return new Set(asked.map(({ queue }) => queue.link.place?.slot)).size > 1;
+}
+
+/** @param isOpen whether the call still counts; if not, the permits are given back */
+function read(
+  verb: Verb,
+  asked: readonly Asked[],
+  { passes, parts }: CombinedReply,
+  sentAt: readonly number[],
+  isOpen: boolean,
+): readonly Look[] {
+  asked.forEach(({ queue }, i) => {
+    queue.link.replied(parts[i] as PartReply);
+  });
+  return asked.flatMap((one, i) => {
+    const { queue, amount, isOptional } = one;
+    const part = parts[i] as PartReply;
+    const isTaken = verb === "take" && passes && part.fate === "passes";
+    if (isOpen) {
+      if (part.fate === "never" && !isOptional) throw queue.parts.inForce.excess(amount);
+      return lookOf(one, part, isTaken ? sentAt[i] : undefined);
+    }
+    if (isTaken) queue.returnToStore(amount, part.answer).catch(() => {});
+    return [];
+  });
 }
 
 type PartReply = CombinedReply["parts"][number];

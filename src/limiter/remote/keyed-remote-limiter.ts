@@ -1,6 +1,6 @@
 import { BatchCounter } from "../../stores/batch-id.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
-import { checkKey } from "./shared-options.ts";
+import { checkKey } from "./remote-options.ts";
 
 /** The constructor arguments of a limiter on a store. */
 export type Opened = ConstructorParameters<typeof RemoteLimiter>;
@@ -18,7 +18,7 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;
-    // shared, so that this process has one entry in a key's state however often its limiter is made anew
+    // shared, so that this process has one entry in a key's state however often its limiter is created again
     const batchCounter = new BatchCounter();
     this.#make = (key) => {
       const counted = { outageStats, processes, batchCounter: batchCounter.forKey() };

@@ -1,6 +1,6 @@
 import type { Amount } from "../../ground/permits.ts";
 import type { PolicyList } from "../../stores/policies.ts";
-import { type Answer, REFUSED } from "../../stores/store.ts";
+import type { Answer } from "../../stores/store.ts";
 
 /** Permits that the store granted together, for one instant. */
 export interface Chunk {
@@ -25,20 +25,17 @@ export class BufferGrant implements Answer {
   readonly slowest = 0;
   readonly quotas = [];
   readonly deficit = [];
-  readonly parts: Part[] = [];
+  readonly parts: readonly Part[];
 
-  constructor(wait: number) {
+  constructor(wait: number, parts: readonly Part[]) {
     this.wait = wait;
+    this.parts = parts;
   }
 }
 
-/** The answer to a request that would have to wait too long. */
-export const NO: Answer = { wait: REFUSED, receipts: [], slowest: 0, quotas: [], deficit: [] };
-
 /** Permits that the store granted before a caller asked for them, ordered by instant. */
 export class PermitBuffer {
-  #chunks: Chunk[] = [];
-  #first = 0;
+  readonly #chunks: Chunk[] = [];
   #left = 0;
 
   /** How many permits the buffer holds. */
@@ -48,64 +45,40 @@ export class PermitBuffer {
 
   /** The chunk that can be used first. */
   get head(): Chunk | undefined {
-    return this.#chunks[this.#first];
+    return this.#chunks[0];
   }
 
   add(chunk: Chunk): void {
+    const after = this.#chunks.findLastIndex(({ due }) => due <= chunk.due);
+    this.#chunks.splice(after + 1, 0, chunk);
     this.#left += chunk.left;
-    let low = this.#first;
-    let high = this.#chunks.length;
-    if ((this.#chunks.at(-1)?.due ?? 0) <= chunk.due) low = high;
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2);
-      if ((this.#chunks[middle] as Chunk).due > chunk.due) high = middle;
-      else low = middle + 1;
-    }
-    if (low === this.#chunks.length) this.#chunks.push(chunk);
-    else this.#chunks.splice(low, 0, chunk);
   }
 
   /** Returns when that many permits can be used; the buffer must hold as many. */
   dueOf(permits: number): number {
-    let due = 0;
+    let last = 0;
     let missing = permits;
-    for (let i = this.#first; missing > 0 && i < this.#chunks.length; i++) {
-      const chunk = this.#chunks[i] as Chunk;
-      due = chunk.due;
-      missing -= chunk.left;
+    for (const { due, left } of this.#chunks) {
+      if (missing <= 0) break;
+      last = due;
+      missing -= left;
     }
-    return due;
+    return last;
   }
 
   /** Returns how many permits can be used at that instant. */
   readyAt(instant: number): number {
     let ready = 0;
-    for (let i = this.#first; i < this.#chunks.length; i++) {
-      const { due, left } = this.#chunks[i] as Chunk;
+    for (const { due, left } of this.#chunks) {
       if (due > instant) break;
       ready += left;
     }
     return ready;
   }
 
-  /**
-   * Removes permits from the front.
-   *
-   * @param parts receives the chunks that the permits came from
-   */
-  draw(permits: number, parts?: Part[]): void {
-    let missing = permits;
-    for (let chunk = this.head; chunk !== undefined; chunk = this.head) {
-      const drawn = Math.min(missing, chunk.left);
-      parts?.push({ chunk, permits: drawn });
-      chunk.left -= drawn;
-      this.#left -= drawn;
-      missing -= drawn;
-      if (chunk.left > 0) return;
-      this.#first += 1;
-      if (missing <= 0) break;
-    }
-    this.#tidy();
+  /** Removes permits from the front. @returns the chunks that they came from */
+  draw(permits: number): Part[] {
+    return this.#remove(permits, 0);
   }
 
   /** Puts back permits that were drawn but not used. */
@@ -120,25 +93,24 @@ export class PermitBuffer {
 
   /** Removes the permits in excess of that number, the latest first. */
   dropBeyond(permits: number): Part[] {
-    const parts: Part[] = [];
-    while (this.#left > permits && this.#first < this.#chunks.length) {
-      const chunk = this.#chunks.pop() as Chunk;
-      const dropped = Math.min(chunk.left, this.#left - permits);
-      parts.push({ chunk, permits: dropped });
-      chunk.left -= dropped;
-      this.#left -= dropped;
-      if (chunk.left > 0) this.#chunks.push(chunk);
-    }
-    this.#tidy();
-    return parts;
+    return this.#remove(this.#left - permits, -1);
   }
 
-  #tidy(): void {
-    if (this.#first < this.#chunks.length / 2) return;
-    this.#chunks = this.#chunks.slice(this.#first);
-    this.#first = 0;
+  /** @param end 0: from the front; -1: from the back */
+  #remove(permits: number, end: 0 | -1): Part[] {
+    const parts: Part[] = [];
+    let missing = permits;
+    for (let chunk = this.#chunks.at(end); chunk && missing > 0; chunk = this.#chunks.at(end)) {
+      const removed = Math.min(missing, chunk.left);
+      parts.push({ chunk, permits: removed });
+      chunk.left -= removed;
+      this.#left -= removed;
+      missing -= removed;
+      if (chunk.left === 0) this.#chunks.splice(end, 1);
+    }
     // fractional permits leave a rounding error in the sum
     if (this.#chunks.length === 0) this.#left = 0;
+    return parts;
   }
 }
 

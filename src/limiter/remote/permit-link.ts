@@ -6,15 +6,13 @@ import {
   AT_ONCE,
   type CombinedPart,
   type Place,
-  REFUSED,
   type Store,
   type StoreReply,
   type StoreRequest,
 } from "../../stores/store.ts";
-import type { Parts } from "./parts.ts";
-import { inOrder, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
-import { StoreLink } from "./store-link.ts";
-import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
+import { inOrder, isGranted, NO, type PermitRequest, pack, StoreCall } from "./permit-request.ts";
+import type { Parts } from "./remote-options.ts";
+import { StoreLink, type Strategy } from "./store-link.ts";
 
 /** The source of permits: the store, or a prefetcher in front of it. */
 export interface PermitSource {
@@ -31,19 +29,17 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   readonly #store: Store;
   readonly #key: string;
   readonly #parts: Parts;
-  readonly #strategy: ThrowWhenUnavailable;
   readonly #declared: string;
   /** Numbers the batches. */
   readonly #batchCounter: BatchCounter;
 
-  constructor(store: Store, key: string, parts: Parts, strategy: ThrowWhenUnavailable) {
+  constructor(store: Store, key: string, parts: Parts, strategy: Strategy<PermitRequest, Answer>) {
     // a refill has to stay in one batch, and an ordered batcher splits large ones in two
     const isOrdered = store.isOrdered === true && parts.prefetch === undefined;
     super(store, key, parts, strategy, { mostRequests: 4096, isOrdered });
     this.#store = store;
     this.#key = key;
     this.#parts = parts;
-    this.#strategy = strategy;
     this.#declared = writePolicies(parts.declared.list, parts.limitsKeptAt);
     this.#batchCounter = parts.batchCounter ?? new BatchCounter();
   }
@@ -53,8 +49,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   override prepare(requests: readonly PermitRequest[]): readonly PermitRequest[] {
-    const last = this.#strategy.piggyback();
-    return inOrder(last === undefined ? requests : [...requests, last]);
+    return inOrder(super.prepare(requests));
   }
 
   /** An answer is undefined where the store has run the request but its reply is lost. */
@@ -135,7 +130,6 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
       isRepeatable: false,
       promisedUntil: Math.max(0, ...receipts),
       result: nothing,
-      whenKept: nothing,
       here: nothing,
     });
     this.send(call);
@@ -143,33 +137,27 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 }
 
+/** Verbs that need their answers. The others are done once the store has run them. */
+const ASKING: ReadonlySet<string> = new Set(["reserve", "decide", "peek", "deficit"]);
+
+function countOf(request: StoreRequest): number {
+  return request.verb === "reserve" ? request.count : 1;
+}
+
 /** Returns whether the requests have changed the state, which then remembers their batch. */
 function changesState(requests: readonly StoreRequest[], answers: readonly Answer[]): boolean {
   let at = 0;
   return requests.some((request) => {
-    const { verb } = request;
     // if the first of several equal requests is refused, so are the others
-    const wait = answers[at]?.wait ?? REFUSED;
-    at += verb === "reserve" ? request.count : 1;
-    if (verb === "reserve") return wait >= 0 && wait < Infinity;
-    if (verb === "decide") return wait === 0;
-    return verb !== "peek" && verb !== "deficit";
+    const { wait } = answers[at] ?? NO;
+    at += countOf(request);
+    if (request.verb === "reserve") return isGranted({ wait });
+    return request.verb === "decide" ? wait === 0 : !ASKING.has(request.verb);
   });
 }
 
-/**
- * Returns the answers to a request if the store has run it but the reply is lost. A change needs no
- * reply: it is done. A request that needs one gets undefined.
- */
+/** Returns the answers to a request if the store has run it but the reply is lost. */
 function withoutReply(request: StoreRequest): readonly (Answer | undefined)[] {
-  switch (request.verb) {
-    case "reserve":
-      return Array.from({ length: request.count }, () => undefined);
-    case "decide":
-    case "peek":
-    case "deficit":
-      return [undefined];
-    default:
-      return [{ ...AT_ONCE, writtenUnder: "" }];
-  }
+  const answer = ASKING.has(request.verb) ? undefined : { ...AT_ONCE, writtenUnder: "" };
+  return Array.from({ length: countOf(request) }, () => answer);
 }

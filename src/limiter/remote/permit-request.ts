@@ -1,9 +1,9 @@
 /** Requests to a store of permits: their kinds, their outcomes, and how they are packed into a batch. */
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import { type Amount, sameAmount } from "../../ground/permits.ts";
-import type { Answer, StoreRequest } from "../../stores/store.ts";
+import { type Answer, AT_ONCE, REFUSED, type StoreRequest } from "../../stores/store.ts";
 import type { Decision } from "../limiter-api.ts";
-import type { PendingRequest } from "./strategy.ts";
+import type { PendingRequest } from "./store-link.ts";
 
 export interface PermitRequest extends PendingRequest<Answer> {
   returnToStore(answer: Answer): void;
@@ -17,8 +17,8 @@ export interface PermitRequest extends PendingRequest<Answer> {
   toStore(late: number, last: StoreRequest | undefined): StoreRequest;
   /** Returns the amount that the store has taken, by its answer; 0: nothing. */
   taken(answer: Answer): Amount;
-  /** Whether it may be sent again if it is unknown whether the store has run it. */
-  readonly isRepeatable: boolean;
+  /** Whether it may be sent again if it is unknown whether the store has run it; absent: it may. */
+  readonly isRepeatable?: boolean;
   /** Set if the request returns permits: the latest instant that was promised with them. */
   readonly promisedUntil?: number | undefined;
   /** Called when the store is away and the request is kept until it is back. */
@@ -38,9 +38,11 @@ export interface Visitor {
   readonly left: number;
   /** Whether a caller waits for its permits, and asks the store if it is back before. */
   readonly isAwaited: boolean;
-  /** Called at once if no caller waits for its permits, which it gets after `wait` microseconds. */
+  /**
+   * Called when its permits can be used: `wait` is then 0. If no caller waits for them, called at once with
+   * the microseconds until then.
+   */
   granted(wait: number): void;
-  letIn(): void;
   refuse(full: () => Error): void;
   never(excess: PermitsExceedCapacityError): void;
   /** Set while it waits here; gives up its place. */
@@ -58,7 +60,10 @@ export interface Here {
   pause(micros: number): void;
 }
 
-export function isGranted({ wait }: Answer): boolean {
+/** The answer to a request that would have to wait too long. */
+export const NO: Answer = { ...AT_ONCE, wait: REFUSED };
+
+export function isGranted({ wait }: Pick<Answer, "wait">): boolean {
   return wait >= 0 && wait < Infinity;
 }
 
@@ -70,8 +75,6 @@ export interface CallOptions<T> {
   /** Default: true. */
   readonly isRepeatable?: boolean;
   readonly promisedUntil?: number;
-  /** Returns the result of a request that returns permits, if it is kept until the store is back. */
-  readonly whenKept?: () => T;
   readonly returnToStore?: (answer: Answer) => void;
   readonly here?: (here: Here, isSent: boolean) => T;
   /** Called with the error if the call fails. */
@@ -94,7 +97,7 @@ export class StoreCall<T> implements PermitRequest {
     const { here } = options;
     this.#options = options;
     this.toStore = options.request;
-    this.isRepeatable = options.isRepeatable ?? true;
+    this.isRepeatable = options.isRepeatable !== false;
     this.promisedUntil = options.promisedUntil;
     this.runHere = here && ((...args) => this.#settle(() => here(...args)));
     this.promise = new Promise((resolve, reject) => {
@@ -116,9 +119,9 @@ export class StoreCall<T> implements PermitRequest {
     this.#reject(error);
   }
 
+  /** No caller waits for a request that returns permits. */
   delayed(): void {
-    const { whenKept } = this.#options;
-    if (whenKept !== undefined) this.#settle(whenKept);
+    if (this.promisedUntil !== undefined) this.answer(AT_ONCE);
   }
 
   returnToStore(answer: Answer): void {

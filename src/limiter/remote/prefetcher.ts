@@ -30,19 +30,18 @@ import type { Timer } from "../../ground/clock.ts";
 import type { Amount } from "../../ground/permits.ts";
 import type { Answer } from "../../stores/store.ts";
 import { Fifo } from "../fifo.ts";
-import type { Parts } from "./parts.ts";
 import {
   answerOf,
   BufferGrant,
   type Chunk,
-  NO,
   type Part,
   PermitBuffer,
   permitsOf,
 } from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
-import { isGranted, type PermitRequest, reserving } from "./permit-request.ts";
+import { isGranted, NO, type PermitRequest, reserving } from "./permit-request.ts";
 import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
+import type { Parts } from "./remote-options.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 
 /** Chunks that are fetched together. */
@@ -72,9 +71,8 @@ export class Prefetcher implements PermitSource {
   #cutAt = -Infinity;
   /** Callers that wait for the refill. */
   readonly #expecting = new Fifo<RemoteWaiter>();
-  /** Callers that wait for an answer of the store; `behind` are those sent after the refill. */
-  readonly #asked = new Set<RemoteWaiter>();
-  #behind = new Set<RemoteWaiter>();
+  /** How many callers wait for an answer of the store. */
+  #asked = 0;
   #expiry: Timer | undefined;
   #forgetExit: (() => void) | undefined;
   #closed = false;
@@ -156,14 +154,14 @@ export class Prefetcher implements PermitSource {
 
   /** Whether an earlier caller still waits for its answer, so that its instant is not known. */
   get #isAwaited(): boolean {
-    return this.#asked.size + this.#behind.size + this.#expecting.size > 0;
+    return this.#asked + this.#expecting.size > 0;
   }
 
   #ask(caller: RemoteWaiter): void {
     const permits = permitsOf(caller.amount);
     this.#ready = 0;
     if (this.#expecting.size > 0 || !this.#serve(caller)) {
-      if (this.#isWorthAwaiting(permits)) this.#expecting.append(caller);
+      if (this.#mayServe(permits)) this.#expecting.append(caller);
       else this.#askStore(caller);
     }
     if (this.#size.fits(permits)) this.#fetchNext();
@@ -177,13 +175,11 @@ export class Prefetcher implements PermitSource {
   }
 
   #promise(permits: number, longest: number): Answer | undefined {
-    if (permits > this.#buffer.left || this.#asked.size + this.#behind.size > 0) return undefined;
+    if (permits > this.#buffer.left || this.#asked > 0) return undefined;
     const wait = this.#waitFor(permits);
     if (wait > longest) return NO;
-    const grant = new BufferGrant(wait);
     this.#ready = 0;
-    this.#buffer.draw(permits, grant.parts);
-    return grant;
+    return new BufferGrant(wait, this.#buffer.draw(permits));
   }
 
   #waitFor(permits: number): number {
@@ -194,25 +190,22 @@ export class Prefetcher implements PermitSource {
   }
 
   /** Returns whether the buffer may be able to serve the caller once all earlier ones have answers. */
-  #isWorthAwaiting(permits: number): boolean {
-    if (this.#expecting.size > 0) return true;
-    if (this.#refill === undefined) return this.#asked.size > 0 && permits <= this.#buffer.left;
-    return this.#behind.size === 0 && permits <= this.#buffer.left + this.#refill.permits;
+  #mayServe(permits: number): boolean {
+    const isLater = this.#expecting.size > 0 || this.#refill !== undefined;
+    return isLater || (this.#asked > 0 && permits <= this.#buffer.left);
   }
 
-  /** Sends the caller's request to the store, behind the refill under way. No later caller overtakes it. */
+  /** Sends the caller's request to the store. No later caller overtakes it. */
   #askStore(caller: RemoteWaiter, error?: unknown): void {
-    (this.#refill === undefined ? this.#asked : this.#behind).add(caller);
-    caller.onAnswered = () => this.#answered(caller);
+    this.#asked += 1;
+    caller.onAnswered = () => {
+      this.#asked -= 1;
+      if (this.#asked > 0 || this.#expecting.size === 0) return;
+      this.#serveExpecting();
+      this.#fetchNext();
+    };
     if (error === undefined) this.#link.send(caller);
     else this.#link.refuse(caller, error);
-  }
-
-  #answered(caller: RemoteWaiter): void {
-    this.#behind.delete(caller);
-    if (!this.#asked.delete(caller) || this.#asked.size > 0 || this.#expecting.size === 0) return;
-    this.#serveExpecting();
-    this.#fetchNext();
   }
 
   /** Serves callers that wait for a refill, in order, up to the first that still has to wait. */
@@ -282,18 +275,13 @@ export class Prefetcher implements PermitSource {
     this.#refill = undefined;
     if (refill.cut) this.#cutAt = refill.reach;
     this.#ready = 0;
-    // expecting callers asked before those that were sent to the store behind the refill
-    const behind = this.#behind;
-    this.#behind = new Set();
     this.#serveExpecting();
-    for (const caller of behind) this.#asked.add(caller);
     this.#fetchNext();
     this.#arm();
   }
 
   /** The refill has failed or is delayed: callers that wait for it fail with it, or ask the store. */
   #lose(refill: Refill, error?: unknown): void {
-    if (refill.gone) return;
     refill.gone = true;
     this.#refill = undefined;
     this.#cutAt = refill.reach;

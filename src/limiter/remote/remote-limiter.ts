@@ -30,20 +30,17 @@ import {
   refuseShares,
   shareIn,
 } from "../options.ts";
-import { AT_ONCE } from "../queueing-limiter.ts";
-import { ACQUIRED, Caller, TRIED } from "./caller.ts";
 import { remoteMember } from "./combined-call.ts";
 import { InForce } from "./in-force.ts";
-import { counterOf } from "./instances.ts";
 import { OutageStats, type RemoteStats, type StoreState } from "./outage-stats.ts";
-import type { Parts } from "./parts.ts";
-import { decisionCall } from "./remote-decisions.ts";
-import { type RemoteOptions, refuseStrict } from "./remote-options.ts";
+import type { Parts } from "./remote-options.ts";
+import { counterOf, type RemoteOptions, refuseStrict } from "./remote-options.ts";
 import { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
-import type { Wanted } from "./remote-waiter.ts";
+import { Caller, type Wanted } from "./remote-waiter.ts";
 import { WaitLine } from "./wait-line.ts";
 
+const AT_ONCE = Promise.resolve(0);
 const GRANTED = Promise.resolve(true);
 
 /** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
@@ -74,25 +71,21 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     if (options === undefined && this.#isPrefetched(permits)) return AT_ONCE;
     return new Promise((resolve) => {
       const wanted = this.#wanted(permits, Infinity, checkSignalOptions(options));
-      this.#queue.send(new Caller(this.#queue, wanted, ACQUIRED, resolve));
+      this.#queue.send(new Caller(this.#queue, wanted, false, resolve));
     });
   }
 
   tryAcquire(permits?: Permits | TryOptions): Promise<boolean>;
   tryAcquire(permits: Permits, wait: number | TryOptions): Promise<boolean>;
-  tryAcquire(permits: Permits | TryOptions = 1, wait?: number | TryOptions): Promise<boolean> {
-    if (wait !== undefined) return this.#tryWithin(permits as Permits, wait);
-    if (isTryOptions(permits)) return this.#tryWithin(1, permits);
-    return this.#tryWithin(permits, 0);
-  }
-
-  #tryWithin(permits: Permits, wait: number | TryOptions): Promise<boolean> {
+  tryAcquire(first: Permits | TryOptions = 1, second?: number | TryOptions): Promise<boolean> {
+    const isLone = second === undefined && isTryOptions(first);
+    const [permits, wait = 0] = isLone ? [1, first] : [first as Permits, second];
     if (wait === 0 && this.#isPrefetched(permits)) return GRANTED;
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
       refuseShares(shareIn(wait));
       const wanted = this.#wanted(permits, micros, signal);
-      this.#queue.send(new Caller(this.#queue, wanted, TRIED, resolve));
+      this.#queue.send(new Caller(this.#queue, wanted, true, resolve));
     });
   }
 
@@ -121,9 +114,7 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
-    checkShareOptions(options);
-    refuseShares(options);
-    const amount = this.#parts.policyState.amount(permits);
+    const amount = this.#amount(permits, options);
     const decided = await this.#decide(amount);
     if (!decided.allowed) this.#parts.meter.refused(amount, "too-long", () => decided);
     return decided;
@@ -135,16 +126,19 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   }
 
   async #decide(amount: Amount): Promise<Decision> {
-    const decided = await this.#queue.call(decisionCall("decide", amount, this.#queue));
+    const decided = await this.#queue.decide("decide", amount);
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
     return decided;
   }
 
   async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
+    return this.#queue.decide("peek", this.#amount(permits, options));
+  }
+
+  #amount(permits: Permits, options: ShareOptions | undefined): Amount {
     checkShareOptions(options);
     refuseShares(options);
-    const amount = this.#parts.policyState.amount(permits);
-    return this.#queue.call(decisionCall("peek", amount, this.#queue));
+    return this.#parts.policyState.amount(permits);
   }
 
   async charge(permits: Permits): Promise<void> {

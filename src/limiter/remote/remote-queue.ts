@@ -8,9 +8,9 @@ import { LimiterClosedError, QueueFullError } from "../../ground/errors.ts";
 import { LinkedList } from "../../ground/linked-list.ts";
 import { type Amount, sizeOf } from "../../ground/permits.ts";
 import type { Answer, Store } from "../../stores/store.ts";
+import { decision } from "../decision.ts";
+import type { Decision } from "../limiter-api.ts";
 import { mostWaiting } from "../options.ts";
-import type { Caller } from "./caller.ts";
-import type { Parts } from "./parts.ts";
 import { PermitLink, type PermitSource } from "./permit-link.ts";
 import {
   type CallOptions,
@@ -20,9 +20,10 @@ import {
   StoreCall,
 } from "./permit-request.ts";
 import { Prefetcher } from "./prefetcher.ts";
-import type { RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
-import type { HereHost } from "./when-unavailable/answer-here.ts";
+import type { Parts } from "./remote-options.ts";
+import type { Caller, RemoteWaiter, WaiterHost } from "./remote-waiter.ts";
 import { whenUnavailable } from "./when-unavailable/index.ts";
+import type { HereHost } from "./when-unavailable/local.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
 type Reserved = Parameters<WaiterHost["reserved"]>[0];
@@ -63,6 +64,55 @@ export class RemoteQueue implements WaiterHost, HereHost {
     return call.promise;
   }
 
+  /** Prefetched permits decide where possible; quotas always come from the store. */
+  decide(verb: "decide" | "peek", amount: Amount): Promise<Decision> {
+    this.checkOpen();
+    const { policyState, inForce } = this.parts;
+    const buffered = this.prefetcher?.look(amount, verb === "decide");
+    const { wait, ready = 0 } = buffered ?? {};
+    const asked = wait === undefined ? verb : "peek";
+    let taken = buffered?.grant;
+    const giveBack = (answer: Answer) => void this.returnToStore(amount, answer).catch(() => {});
+    const giveBackTaken = () => {
+      if (taken !== undefined) giveBack(taken);
+      taken = undefined;
+    };
+    return this.call({
+      request: (late) => ({ verb: asked, amount, late }),
+      takes: asked === "decide" ? amount : 0,
+      returnToStore: giveBack,
+      result: (answer) => {
+        if (answer.quotas.length === 0) throw inForce.excess(amount);
+        const quotas = answer.quotas.map((each) => {
+          const allowed = wait === undefined ? each.allowed : wait === 0;
+          // prefetched permits can be used whatever the store has left
+          const remaining = Math.max(each.remaining, Math.min(each.limit, ready));
+          return { ...each, remaining, allowed };
+        });
+        const shortest = wait ?? answer.wait;
+        const micros = shortest > 0 && !this.hasRoom(amount) ? Infinity : shortest;
+        return decision(policyState.names, quotas, amount, micros, answer.slowest);
+      },
+      here: (here) => {
+        giveBackTaken();
+        return this.#closedDecision(amount) ?? here.decide(verb, amount);
+      },
+      failed: giveBackTaken,
+    });
+  }
+
+  /** Returns the rejection during an outage if a requested policy had the limit 0 before it. */
+  #closedDecision(amount: Amount): Decision | undefined {
+    const { policyState, inForce } = this.parts;
+    const closed = inForce.closed(amount);
+    if (closed < 0) return undefined;
+    const quotas = inForce.policyState.quotas(0).map((quota, i) => {
+      const isClosed = inForce.closes(i);
+      return { ...quota, allowed: !isClosed, ...(isClosed && { limit: 0, remaining: 0 }) };
+    });
+    return decision(policyState.names, quotas, amount, Infinity, closed);
+  }
+
   change(verb: ChangeVerb, amount: Amount): Promise<void> {
     return this.call(changeOf(verb, amount));
   }
@@ -98,10 +148,14 @@ export class RemoteQueue implements WaiterHost, HereHost {
    */
   #retime(): void {
     // the line holds nothing but callers
-    const callers = this.parts.line.clear() as readonly Caller<unknown>[];
+    const callers = this.parts.line.clear() as readonly Caller[];
     for (const caller of callers) caller.returnPromised();
     this.prefetcher?.release();
     for (const caller of callers) if (!caller.gone) this.send(caller);
+  }
+
+  get isAway(): boolean {
+    return this.link.isAway;
   }
 
   get isClosed(): boolean {

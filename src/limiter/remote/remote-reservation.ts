@@ -4,6 +4,8 @@ import { ReservationCancelledError } from "../../ground/errors.ts";
 import { type Amount, combine, type Permits, sameAmount } from "../../ground/permits.ts";
 import type { Reservation, WaitOptions } from "../limiter-api.ts";
 import { checkSignalOptions } from "../options.ts";
+import { correct } from "../reservation.ts";
+import type { ChangeVerb } from "./permit-request.ts";
 import { RemoteWaiter, type WaiterHost, type Wanted } from "./remote-waiter.ts";
 
 /**
@@ -42,17 +44,13 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
 
   override granted(wait: number): void {
     const { line, meter } = this.host.parts;
-    this.#instant = this.grant?.instant ?? line.now() + wait;
+    this.#instant = this.promised?.instant ?? line.now() + wait;
     this.waitMs = toMillis(wait);
     this.untrack();
     // the fallback counts those that wait in it
-    if (this.grant !== undefined) this.host.reserved(this);
+    if (this.promised !== undefined) this.host.reserved(this);
     meter.granted(this.amount, wait);
     this.#resolve(this);
-  }
-
-  override letIn(): void {
-    this.granted(0);
   }
 
   override refuse(full: () => Error): void {
@@ -64,8 +62,6 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
   protected override reject(reason: unknown): void {
     this.#resolve(Promise.reject(reason));
   }
-
-  override delayed(): void {}
 
   override leave(reason: unknown): void {
     const taken = this.#taken;
@@ -126,11 +122,13 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     const used = this.host.parts.policyState.amount(actual, atLeastZero);
     const before = this.#taken;
     const after = combine(before, used, (was, is = was) => is);
-    const more = combine(before, used, (was, is = was) => Math.max(0, is - was));
-    const less = combine(before, used, (was, is = was) => Math.max(0, was - is));
     this.#taken = after;
+    const changes: Promise<void>[] = [];
+    const change = (verb: ChangeVerb) => (permits: Amount) =>
+      void changes.push(this.host.change(verb, permits));
+    correct({ charge: change("charge"), refund: change("refund") }, before, used);
     try {
-      await Promise.all([this.host.change("charge", more), this.host.change("refund", less)]);
+      await Promise.all(changes);
     } catch (error) {
       if (this.#taken === after) this.#taken = before;
       throw error;
@@ -159,7 +157,7 @@ export class RemoteReservation extends RemoteWaiter implements Reservation {
     // the grant's receipts, and the place in the fallback, fit only the granted amount
     const isWhole = sameAmount(taken, this.amount);
     if (isWhole && this.leaveHere !== undefined) this.leaveHere();
-    else if (isWhole && this.grant) await this.host.returnToStore(taken, this.grant.answer);
+    else if (isWhole && this.promised) await this.host.returnToStore(taken, this.promised.answer);
     else await this.host.change("refund", taken);
   }
 }

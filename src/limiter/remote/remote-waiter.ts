@@ -9,12 +9,12 @@
  * While the store is away the fallback in this process may answer instead. A caller that still waits there
  * when the store is back is sent again.
  */
+import { LONGEST_TIMEOUT_MS, type Timer, toMillis } from "../../ground/clock.ts";
 import type { RefusedMessage } from "../../ground/diagnostics.ts";
 import type { PermitsExceedCapacityError } from "../../ground/errors.ts";
 import type { Linked } from "../../ground/linked-list.ts";
-import type { Amount, Permits } from "../../ground/permits.ts";
+import { type Amount, type Permits, sameAmount, sizeOf } from "../../ground/permits.ts";
 import { type Answer, REFUSED, type StoreRequest } from "../../stores/store.ts";
-import type { Parts } from "./parts.ts";
 import {
   type ChangeVerb,
   type Here,
@@ -23,7 +23,8 @@ import {
   reserving,
   type Visitor,
 } from "./permit-request.ts";
-import type { Promised } from "./wait-line.ts";
+import type { Parts } from "./remote-options.ts";
+import type { Promised, Sleeper } from "./wait-line.ts";
 
 /** The part of the queue that its waiters use. */
 export interface WaiterHost {
@@ -63,7 +64,7 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<Rem
   /** Called once, when the request has ended: answered, failed or cancelled. */
   onAnswered: (() => void) | undefined;
   leaveHere: (() => void) | undefined;
-  protected grant: Grant | undefined;
+  promised: Grant | undefined;
   protected readonly host: WaiterHost;
   /** The longest wait, and when the call was made by the limiter's clock, microseconds. */
   protected readonly longest: number;
@@ -82,19 +83,14 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<Rem
   }
 
   abstract get isAwaited(): boolean;
-
-  get isRepeatable(): boolean {
-    return true;
-  }
-
-  /** Called when the permits are promised, to be used after `wait` microseconds. */
+  /** Called when the permits can be used, now or after `wait` microseconds. */
   abstract granted(wait: number): void;
-  abstract letIn(): void;
   abstract refuse(full: () => Error, reason?: RefusedMessage["reason"]): void;
-  abstract delayed(): void;
   /** Cancels the request or gives back its permits: the signal was aborted, or the limiter closed. */
   abstract leave(reason: unknown): void;
   protected abstract reject(reason: unknown): void;
+
+  delayed(): void {}
 
   protected get waited(): number {
     return this.host.parts.line.now() - this.asked;
@@ -119,13 +115,11 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<Rem
 
   answer(answer: Answer, sentAt: number): void {
     const { wait } = answer;
-    if (isGranted(answer)) {
-      if (wait === 0 || this.host.hasRoom(this.amount)) {
-        this.accept(answer, sentAt);
-      } else {
-        this.returnToStore(answer);
-        this.refuse(() => this.host.full(this.amount), "queue-full");
-      }
+    if (wait === 0 || (isGranted(answer) && this.host.hasRoom(this.amount))) {
+      this.accept(answer, sentAt);
+    } else if (isGranted(answer)) {
+      this.returnToStore(answer);
+      this.refuse(() => this.host.full(this.amount), "queue-full");
     } else if (wait === REFUSED) {
       this.refuse(() => this.host.full(this.amount));
     } else {
@@ -135,7 +129,7 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<Rem
   }
 
   accept(answer: Answer, sentAt: number): void {
-    this.grant = { instant: this.host.parts.line.dueAt(answer.wait, sentAt), answer };
+    this.promised = { instant: this.host.parts.line.dueAt(answer.wait, sentAt), answer };
     this.granted(answer.wait);
   }
 
@@ -170,5 +164,115 @@ export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<Rem
 
   protected untrack(): void {
     this.host.untrack(this, this.#signal);
+  }
+}
+
+/** A caller of `acquire` or `tryAcquire`, which sleeps in the line until its permits can be used. */
+export class Caller extends RemoteWaiter implements Sleeper {
+  due = 0;
+  alarm: Timer | undefined;
+  /**
+   * Whether it calls `tryAcquire`: a rejection is then no error, and the longest wait covers the wait for
+   * the store, too.
+   */
+  readonly #tries: boolean;
+  readonly #resolve: (outcome: number | boolean | Promise<never>) => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(host: WaiterHost, wanted: Wanted, tries: boolean, resolve: (outcome: never) => void) {
+    super(host, wanted);
+    this.#tries = tries;
+    this.#resolve = resolve as (outcome: unknown) => void;
+    host.parts.meter.enqueued();
+  }
+
+  override get isAwaited(): boolean {
+    return true;
+  }
+
+  get size(): number {
+    return sizeOf(this.amount);
+  }
+
+  override granted(wait: number): void {
+    if (wait > 0) this.host.parts.line.add(this, this.asked + this.longest);
+    // after an outage the wait for the store counts, too
+    else this.#release(this.isAgain ? this.waited : 0);
+  }
+
+  wake(now: number): void {
+    this.#release(now - this.asked);
+  }
+
+  #release(waited: number): void {
+    this.untrack();
+    this.host.parts.meter.released(this.amount, waited);
+    this.#resolve(this.#tries || toMillis(waited));
+  }
+
+  override refuse(
+    full: () => Error,
+    reason: RefusedMessage["reason"] = this.#tries ? "too-long" : "queue-full",
+  ): void {
+    this.untrack();
+    this.host.parts.meter.expired(this.amount, this.waited, reason);
+    this.#resolve(this.#tries ? false : Promise.reject(full()));
+  }
+
+  /** With a limit of 0, which operators have set, `tryAcquire` returns false rather than throw. */
+  override never(excess: PermitsExceedCapacityError): void {
+    if (this.#tries && excess.facts.capacity === 0) this.refuse(() => excess);
+    else super.never(excess);
+  }
+
+  protected override reject(reason: unknown): void {
+    this.host.parts.meter.ended();
+    this.#resolve(Promise.reject(reason));
+  }
+
+  override leave(reason: unknown): void {
+    this.#depart();
+    this.host.parts.meter.cancelled(this.amount, this.waited, reason);
+    this.reject(reason);
+  }
+
+  #depart(): void {
+    this.gone = true;
+    this.untrack();
+    this.leaveHere?.();
+    if (this.promised === undefined) this.answered();
+    else this.host.parts.line.leave(this);
+  }
+
+  // -- while the store is away --
+
+  override delayed(): void {
+    this.isAgain = true;
+    const ms = this.left / 1000;
+    const isTimed = this.#tries && ms <= LONGEST_TIMEOUT_MS;
+    if (!isTimed || this.gone || this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#depart();
+      this.refuse(() => this.host.full(this.amount));
+    }, ms);
+  }
+
+  protected override answered(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    super.answered();
+  }
+
+  // -- in the line --
+
+  isLike(other: Sleeper): boolean {
+    return sameAmount(this.amount, (other as this).amount);
+  }
+
+  /** Returns the promised permits; the caller can then be requested again. */
+  returnPromised(): void {
+    if (this.promised !== undefined) this.returnToStore(this.promised.answer);
+    this.promised = undefined;
+    this.isAgain = true;
   }
 }

@@ -12,11 +12,13 @@ export interface Promised {
 export interface Sleeper {
   /** When the caller wakes: at its promised instant, but never before the caller in front. */
   due: number;
-  promised: Promised;
+  promised: Promised | undefined;
   /** How many permits the caller waits for. */
   readonly size: number;
   /** The caller has left and does not want its permits. */
   readonly gone: boolean;
+  /** Its own timer, if it waits beside the line. */
+  alarm?: Timer | undefined;
   wake(now: number): void;
   /** Returns whether the two callers could exchange their promised permits. */
   isLike(other: Sleeper): boolean;
@@ -43,7 +45,6 @@ export class WaitLine {
   readonly #sendsTime: boolean;
   /** In the order of their instants. */
   readonly #sleepers = new Fifo<Sleeper>();
-  readonly #aside = new Map<Sleeper, Timer>();
   #lastDue = 0;
   #heldUntil = 0;
   #timer: Timer | undefined;
@@ -81,10 +82,10 @@ export class WaitLine {
   add(sleeper: Sleeper, latest = Infinity): void {
     this.#permits += sleeper.size;
     if (this.#sleepers.size === 0) this.#lastDue = 0;
-    const { instant } = sleeper.promised;
+    const { instant } = sleeper.promised as Promised;
     const due = Math.max(this.#lastDue, instant);
     if (due > latest) {
-      this.#addAside(sleeper);
+      this.#addAside(sleeper, instant);
       return;
     }
     // permits that came back gave it an earlier instant: the first caller in the line gets that one
@@ -96,25 +97,21 @@ export class WaitLine {
   }
 
   /** Adds a caller beside the line: its promised instant is in time, but its place in the line is not. */
-  #addAside(sleeper: Sleeper): void {
-    sleeper.due = sleeper.promised.instant;
-    const timer = this.alarm(sleeper.due, () => {
-      this.#aside.delete(sleeper);
+  #addAside(sleeper: Sleeper, due: number): void {
+    sleeper.due = due;
+    sleeper.alarm = this.alarm(due, () => {
       this.#permits -= sleeper.size;
       sleeper.wake(this.now());
     });
-    this.#aside.set(sleeper, timer);
   }
 
   /** Removes a caller that is gone: its permits go to callers behind it, or return to the store. */
   leave(sleeper: Sleeper): void {
     this.#permits -= sleeper.size;
-    const alarm = this.#aside.get(sleeper);
-    if (alarm === undefined) {
+    if (sleeper.alarm === undefined) {
       this.#closeRanksSoon();
     } else {
-      alarm.cancel();
-      this.#aside.delete(sleeper);
+      sleeper.alarm.cancel();
       sleeper.returnPromised();
     }
   }
@@ -143,15 +140,15 @@ export class WaitLine {
 
   /** Redistributes the promised permits of neighbours, the earliest first, to those that still wait. */
   #deal(rank: readonly Sleeper[]): void {
-    const promised = rank.map((sleeper) => sleeper.promised);
+    const promised = rank.map((sleeper) => sleeper.promised as Promised);
     promised.sort((a, b) => a.instant - b.instant);
     const stay = rank.filter((sleeper) => !sleeper.gone);
     const gone = rank.filter((sleeper) => sleeper.gone);
     for (const [i, sleeper] of [...stay, ...gone].entries()) {
-      sleeper.promised = promised[i] as Promised;
+      sleeper.promised = promised[i];
     }
     for (const sleeper of stay) {
-      this.#lastDue = Math.max(this.#lastDue, sleeper.promised.instant);
+      this.#lastDue = Math.max(this.#lastDue, (sleeper.promised as Promised).instant);
       sleeper.due = this.#lastDue;
     }
     for (const sleeper of gone) {

@@ -37,13 +37,13 @@ function differs(behaviour: string, why: string, check: () => Promise<void> | vo
 const never = () => new Promise<void>(() => {});
 
 function listen(queue: Queue, event: "active" | "add" | "idle" | "next" | "completed" | "error") {
-  const heard: unknown[] = [];
+  const details: unknown[] = [];
   if (queue instanceof EventTarget) {
-    queue.addEventListener(event, (told) => heard.push((told as CustomEvent).detail));
+    queue.addEventListener(event, (event) => details.push((event as CustomEvent).detail));
   } else {
-    queue.on(event, (detail: unknown) => heard.push(detail ?? null));
+    queue.on(event, (detail: unknown) => details.push(detail ?? null));
   }
-  return heard;
+  return details;
 }
 
 // starting jobs

@@ -38,7 +38,7 @@ test("of several jobs with one id, the one whose signal was aborted is removed",
     heap.enqueue(job(), { id: "same", permits: i + 1, signal });
   }
   heap.remove("same");
-  heap.remove("nobody");
+  heap.remove("unknown");
   assert.is(heap.size, 3);
   controllers[1]?.abort();
   heap.remove("same");

@@ -165,7 +165,7 @@ test("an error in onDelay becomes an uncaught exception; the call continues", as
   const { clock, limiter } = steady();
   const caught: unknown[] = [];
   const wrong = new Error("wrong");
-  const paced = pace(() => "went", limiter, {
+  const paced = pace(() => "ran", limiter, {
     onDelay: () => {
       throw wrong;
     },
@@ -178,7 +178,7 @@ test("an error in onDelay becomes an uncaught exception; the call continues", as
   await clock.advance(100);
   process.removeAllListeners("uncaughtException");
   for (const listener of listeners) process.on("uncaughtException", listener);
-  assert.equal([call.value, caught], ["went", [wrong]]);
+  assert.equal([call.value, caught], ["ran", [wrong]]);
 });
 
 test("enabled: false: later calls start at once and take no permits, calls that wait keep waiting", async () => {

@@ -82,7 +82,7 @@ test("a share that was idle neither saves up nor pays", async () => {
   many("b", 2);
   await clock.advance(2000);
   order.length = 0;
-  // `b` was idle while `a` went on
+  // `b` was idle while `a` continued
   many("a", 3);
   many("b", 3);
   await clock.advance(2000);
@@ -127,12 +127,12 @@ test("peek says when a new share goes if no other caller comes", async () => {
   await clock.advance(50);
   for (const [share, permits] of [["new", 1] as const, ["a", 1] as const, ["new", 3] as const]) {
     const { waitMs } = limiter.peek(permits, { share });
-    const told = clock.now() + waitMs;
+    const promised = clock.now() + waitMs;
     const copy = acquire(share, permits, { signal: undefined });
     await clock.advance(waitMs - 1);
     assert.is(copy.at, undefined);
     await clock.advance(1);
-    assert.is(copy.at, told);
+    assert.is(copy.at, promised);
   }
 });
 

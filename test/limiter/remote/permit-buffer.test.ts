@@ -31,8 +31,7 @@ test("the earliest permits leave first, in whichever order they arrived", () => 
     [9, 10, 20, 29, 30].map((instant) => buffer.readyAt(instant)),
     [0, 2, 5, 5, 10],
   );
-  const parts: Part[] = [];
-  buffer.draw(4, parts);
+  const parts = buffer.draw(4);
   assert.equal(summaryOf(parts), [
     [10, 2],
     [20, 2],
@@ -42,8 +41,7 @@ test("the earliest permits leave first, in whichever order they arrived", () => 
 
 test("permits that are put back return to their place", () => {
   const buffer = bufferOf([10, 2], [20, 3], [30, 1]);
-  const parts: Part[] = [];
-  buffer.draw(4, parts);
+  const parts = buffer.draw(4);
   buffer.putBack(parts);
   assert.equal([buffer.left, buffer.dueOf(2), buffer.dueOf(3), buffer.dueOf(6)], [6, 10, 20, 30]);
 });
@@ -82,8 +80,7 @@ test("random operations neither create nor lose permits", async () => {
           left -= parts.reduce((sum, { permits }) => sum + permits, 0);
         } else if (one.size <= buffer.left) {
           const due = buffer.dueOf(one.size);
-          const parts: Part[] = [];
-          buffer.draw(one.size, parts);
+          const parts = buffer.draw(one.size);
           assert.ok(parts.every((part) => part.chunk.due <= due));
           assert.ok((buffer.head?.due ?? Infinity) >= due);
           if (one.undone) buffer.putBack(parts);

@@ -5,13 +5,13 @@ import type { Amount } from "../../../src/ground/permits.ts";
 import { smoothBursty } from "../../../src/index.ts";
 import { InForce } from "../../../src/limiter/remote/in-force.ts";
 import { OutageStats } from "../../../src/limiter/remote/outage-stats.ts";
-import type { Parts } from "../../../src/limiter/remote/parts.ts";
 import { PermitLink } from "../../../src/limiter/remote/permit-link.ts";
 import {
   type PermitRequest,
   reserving,
   StoreCall,
 } from "../../../src/limiter/remote/permit-request.ts";
+import type { Parts } from "../../../src/limiter/remote/remote-options.ts";
 import type { WaitLine } from "../../../src/limiter/remote/wait-line.ts";
 import { ThrowWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/throw.ts";
 import { WaitWhenUnavailable } from "../../../src/limiter/remote/when-unavailable/wait.ts";
@@ -237,6 +237,16 @@ sharing("calls of one turn share a batch, and each gets its own reply", async ()
     [0, 1, 2, 3, 4, 6, 7],
   );
   assert.equal((await charged).wait, 5);
+});
+
+sharing("a reply with too few answers fails all requests of its batch", async () => {
+  const { store, ask } = make();
+  const calls = many(3);
+  ask(...calls);
+  await microtasks();
+  store.last.reply([]);
+  await microtasks();
+  assert.ok(calls.every(({ failures }) => failures.length === 1));
 });
 
 sharing("neighbours become one request where they ask the same of each policy", async () => {

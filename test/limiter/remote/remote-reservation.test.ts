@@ -244,7 +244,7 @@ settle("settle by name: policies that are not named stay as they are", async () 
   await reservation.settle({ a: 3, b: 1 });
   assert.is(store.sent(), "charge 1,0,0, refund 0,1,0");
   await reservation.settle({ b: 4 });
-  assert.is(store.sent(), "charge 0,3,0, refund 0,0,0");
+  assert.is(store.sent(), "charge 0,3,0");
 });
 
 settle("settle refuses a bad number before anything changes", async () => {

@@ -48,6 +48,7 @@ class TestSleeper implements Sleeper {
   promised: Promised;
   gone = false;
   size = 1;
+  alarm: Timer | undefined;
   static readonly returned: number[] = [];
   readonly #onWake: (sleeper: TestSleeper, now: number) => void;
   wokenAt: number | undefined;

@@ -687,6 +687,23 @@ away("a caller that waited for an event-loop turn asks a recovered store", async
   );
 });
 
+away("a caller that leaves while it waits for an event-loop turn uses no permits", async () => {
+  const { limiter, leave } = await idle(ten);
+  leave();
+  assert.is(await limiter.tryAcquire(), true);
+  const { remaining } = await limiter.peek();
+  await turn();
+  const leaving = new AbortController();
+  const first = limiter.peek();
+  // the turn takes too long
+  timers.tick(11);
+  const left = failure(() => limiter.acquire(1, { signal: leaving.signal }));
+  leaving.abort(new Error("enough"));
+  assert.match(`${await left}`, "enough");
+  assert.is((await first).remaining, remaining);
+  assert.is((await limiter.peek()).remaining, remaining);
+});
+
 away.run();
 
 const turns = suite("when unavailable, turns of the event loop");

@@ -21,7 +21,7 @@ export class SlowLimiter {
    * The instant of each grant, by the number of the request; undefined if its time-out could not
    * be met.
    */
-  readonly went = new Map<number, number | undefined>();
+  readonly released = new Map<number, number | undefined>();
   /** A request was so close to an edge that rounding decides: this history proves nothing. */
   doubtful = false;
 
@@ -100,7 +100,7 @@ export class SlowLimiter {
     this.#line = this.#line.filter(({ id, permits, deadline }) => {
       const instant = this.#instant(ahead, at);
       if (this.#isLater(instant, deadline, ahead)) {
-        this.went.set(id, undefined);
+        this.released.set(id, undefined);
         return false;
       }
       at = instant;
@@ -116,7 +116,7 @@ export class SlowLimiter {
       const at = this.#instant(this.#state, from);
       if (this.#isLater(at, until, this.#state)) return;
       this.#use(this.#state, at, head.permits);
-      this.went.set(head.id, at);
+      this.released.set(head.id, at);
       this.#line.shift();
       from = at;
     }

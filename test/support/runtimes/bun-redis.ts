@@ -20,40 +20,45 @@ declare const Bun: { readonly RedisClient: new (url: string, options?: object) =
 
 const url = process.env.REDIS_URL;
 if (url === undefined) throw new Error("set REDIS_URL to a Redis whose data may be deleted");
-const PATIENT = { timeoutMs: 10_000 };
+const LONG_TIMEOUT = { timeoutMs: 10_000 };
 
 const redis = new Bun.RedisClient(url);
 await redis.send("FLUSHALL", []);
 await redis.send("SCRIPT", ["FLUSH"]);
 
-const limiter = RedisRateLimiter.create(redis, "a", 0.001, PATIENT);
+const limiter = RedisRateLimiter.create(redis, "a", 0.001, LONG_TIMEOUT);
 assert.equal(await limiter.tryAcquire(), true);
 assert.equal(await limiter.tryAcquire(), false);
 await redis.send("SCRIPT", ["FLUSH"]);
 const { waitMs } = await limiter.decide();
 assert.ok(waitMs > 900_000 && waitMs <= 1_000_000, `${waitMs} ms`);
 
-const fast = RedisRateLimiter.create(redis, "fast", 1e6, PATIENT);
+const fast = RedisRateLimiter.create(redis, "fast", 1e6, LONG_TIMEOUT);
 await Promise.all(Array.from({ length: 100 }, () => fast.acquire()));
 const names = Array.from({ length: 20 }, (_, i) => `名 ${i}`);
-const each = RedisLimiter.create(redis, "each", smoothBursty({ permitsPerSecond: 1 }), PATIENT);
+const each = RedisLimiter.create(
+  redis,
+  "each",
+  smoothBursty({ permitsPerSecond: 1 }),
+  LONG_TIMEOUT,
+);
 const granted = await Promise.all(names.map((name) => each.for(name).tryAcquire()));
 assert.deepEqual(new Set(granted), new Set([true]));
 
 const window = (name: string) =>
-  RedisLimiter.create(redis, name, fixedWindow({ limit: 2, windowMs: 60_000 }), PATIENT);
+  RedisLimiter.create(redis, name, fixedWindow({ limit: 2, windowMs: 60_000 }), LONG_TIMEOUT);
 const both = allOf(window("wide"), window("narrow"));
 assert.deepEqual(await Promise.all([1, 2, 3].map(() => both.tryAcquire())), [true, true, false]);
 
 await redis.send("LPUSH", ["l:list", "x"]);
 await assert.rejects(
-  RedisRateLimiter.create(redis, "list", 5, PATIENT).acquire(),
+  RedisRateLimiter.create(redis, "list", 5, LONG_TIMEOUT).acquire(),
   (error: Error) => error instanceof StoreUnavailableError && /WRONGTYPE/.test(`${error.cause}`),
 );
 
 // without a message a free place would be noticed after a third of leaseMs
 const places = () =>
-  RedisConcurrencyLimiter.create(redis, "places", 1, { leaseMs: 60_000, ...PATIENT });
+  RedisConcurrencyLimiter.create(redis, "places", 1, { leaseMs: 60_000, ...LONG_TIMEOUT });
 const [one, other] = [places(), places()];
 const lease = await one.acquire();
 const waiting = other.acquire();

@@ -7,7 +7,7 @@
 import type { Policy } from "smooth-limiter";
 import { policiesOf } from "../../limits.ts";
 import { ALGORITHMS } from "../../rules/algorithms.ts";
-import type { Rule } from "../../rules/rule.ts";
+import type { RequestRule, Rule } from "../../rules/rule.ts";
 
 /** The most requests that pass a rule: the algorithm's own bound. */
 interface Flow {
@@ -19,7 +19,7 @@ interface Flow {
    * between.
    */
   readonly jumps: readonly number[];
-  /** Of a fixed window on the clock's grid: its length, and the limit of each window. */
+  /** Of a fixed window that is aligned to the clock: its length, and the limit of each window. */
   readonly grid?: { readonly windowMs: number; readonly limit: number };
 }
 
@@ -28,6 +28,25 @@ interface Flow {
  * it.
  */
 export function isOutOfReach(rule: Rule, behind: Rule): boolean {
+  if (rule.quotaUnit === undefined) {
+    return behind.quotaUnit === undefined && isRequestOutOfReach(rule, behind);
+  }
+  if (rule.quotaUnit === "concurrent-requests") {
+    if (behind.quotaUnit !== rule.quotaUnit) return false;
+    const numbers = [rule, ...rule.overrides].map(({ connections }) => connections);
+    return (
+      Math.min(...numbers) >= behind.connections &&
+      (behind.maxAgeMs ?? Infinity) >= (rule.maxAgeMs ?? Infinity)
+    );
+  }
+  if (behind.quotaUnit !== rule.quotaUnit) return false;
+  return [rule, ...rule.overrides].every(
+    ({ bytesPerSecond, afterBytes }) =>
+      bytesPerSecond >= behind.bytesPerSecond && afterBytes >= behind.afterBytes,
+  );
+}
+
+function isRequestOutOfReach(rule: RequestRule, behind: RequestRule): boolean {
   const { own } = policiesOf(behind, ALGORITHMS);
   // months are shorter than the window of their policy; a rule without one lets nothing through
   if (own.policy === undefined || own.calendar !== undefined) return false;

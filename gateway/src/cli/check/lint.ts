@@ -2,7 +2,7 @@
 import { canonical } from "../../actors/address.ts";
 import { range } from "../../actors/exemption.ts";
 import { ANY, readPattern } from "../../match/pattern.ts";
-import type { Rule } from "../../rules/rule.ts";
+import type { RequestRule, Rule } from "../../rules/rule.ts";
 import type { Problem } from "../../rules/rules-error.ts";
 import { isOutOfReach } from "./flow.ts";
 
@@ -97,7 +97,10 @@ function lineOf({ place }: Rule): string {
   return `line ${place.line}`;
 }
 
-function rateOf({ rpu, unit, units }: Rule): string {
+function rateOf(rule: Rule): string {
+  if (rule.quotaUnit === "concurrent-requests") return `${rule.connections} at once`;
+  if (rule.quotaUnit === "content-bytes") return `${rule.bytesPerSecond} bytes a second`;
+  const { rpu, unit, units } = rule;
   if (unit === "ever") return `${rpu} in all`;
   return units === 1 ? `${rpu} a ${unit}` : `${rpu} in ${units} ${unit}s`;
 }
@@ -107,30 +110,34 @@ function counts(outer: Known, inner: Known): boolean {
   const { rule } = outer;
   return (
     rule.mode === "enforce" &&
+    rule.quotaUnit === inner.rule.quotaUnit &&
     inner.path.startsWith(outer.path) &&
     (rule.actor === "all" || rule.actor === inner.rule.actor) &&
     (rule.scope === "global" || inner.rule.scope === "local") &&
     rule.overrides.length === 0 &&
     rule.exempt.length === 0 &&
-    // operators may change such a rule's numbers at any time
-    rule.limitKey === undefined &&
-    inner.rule.limitKey === undefined &&
     hasMethodsOf(rule, inner.rule) &&
     rule.whenActorMissing === inner.rule.whenActorMissing &&
     isPlain(rule) &&
-    hasOneCost(inner.rule) &&
+    isSteady(rule) &&
+    isSteady(inner.rule) &&
     inner.rule.urls.length === 1
   );
 }
 
-/** Whether a rule counts every request to its URLs, at one cost. */
+/** Whether a rule counts every request to its URLs. */
 function isPlain(rule: Rule): boolean {
-  const { exact, except, hosts, count } = rule;
-  return hasOneCost(rule) && !exact && except.length === 0 && !hosts && count === "all";
+  const { exact, except, hosts, quotaUnit } = rule;
+  const countsAll = quotaUnit !== undefined || rule.count === "all";
+  return countsAll && !exact && except.length === 0 && !hosts;
 }
 
-function hasOneCost({ costs, costBy }: Rule): boolean {
-  return costBy === undefined && Object.keys(costs).length === 0;
+/** Whether a request has one cost, and the numbers are those of the file. */
+function isSteady(rule: Rule): boolean {
+  if (rule.quotaUnit !== undefined) return true;
+  const { costs, costBy, limitKey } = rule;
+  // operators may change the numbers behind a limitKey at any time
+  return costBy === undefined && Object.keys(costs).length === 0 && limitKey === undefined;
 }
 
 /** GET includes HEAD. */
@@ -164,21 +171,22 @@ function neverBinds({ rule }: Known, shade: Rule): readonly Finding[] {
 
 function largerLimit(one: Known, near: readonly Known[]): readonly Finding[] {
   const { rule } = one;
-  const other = near.find(
-    (each) =>
-      counts(each, one) &&
-      each.rule.actor === rule.actor &&
-      rule.periodMs < each.rule.periodMs &&
-      rule.rpu / rule.cost >= each.rule.rpu / each.rule.cost,
-  )?.rule;
+  if (rule.quotaUnit !== undefined) return [];
+  const other = near
+    .filter((each) => counts(each, one))
+    .map((each) => each.rule as RequestRule)
+    .find(
+      ({ actor, periodMs, rpu, cost }) =>
+        actor === rule.actor && rule.periodMs < periodMs && rule.rpu / rule.cost >= rpu / cost,
+    );
   if (other === undefined) return [];
   const message = `${rateOf(rule)} is no less than what rule "${other.name}" (${lineOf(other)}) allows in a longer time, ${rateOf(other)}`;
   return [warning(rule, "larger-limit-in-smaller-window", message)];
 }
 
 function doubleBurst({ rule }: Known): readonly Finding[] {
-  const isTrial = rule.unit === "ever";
-  if (rule.algo !== "window" || isTrial || rule.rpu < 1) return [];
+  if (rule.quotaUnit !== undefined || rule.algo !== "window") return [];
+  if (rule.unit === "ever" || rule.rpu < 1) return [];
   const most = 2 * Math.floor(rule.rpu / rule.cost);
   const message = `a fixed window lets ${most} through at once where two windows meet, although it says ${rateOf(rule)}: the sliding window (SW) and the token bucket (TB) do not`;
   return [warning(rule, "double-burst", message)];

@@ -1,16 +1,18 @@
 /** The commands on what limiters have stored on Redis. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Redis } from "ioredis";
+import { RedisConcurrencyLimiter } from "smooth-limiter/redis";
 import { CliError, colorsOf, type Io, printable } from "../io.ts";
 import { duration } from "../words.ts";
-import { withRedis } from "./connect.ts";
+import { type Server, withRedis } from "./connect.ts";
 import {
   atRate,
+  declaredLimits,
   type Entry,
   findKeys,
   PREFIXES,
   rateOf,
   readEntry,
+  requireLimitKey,
   requireRate,
   withLimiter,
 } from "./entries.ts";
@@ -30,7 +32,7 @@ export interface ListOptions extends RedisOptions {
 export interface WatchOptions extends ListOptions {
   /** ms between two looks. */
   readonly every: number;
-  /** How many looks; 0: until the command is ended. */
+  /** How often the list is printed; 0: until the command is stopped. */
   readonly count: number;
 }
 
@@ -41,6 +43,11 @@ export interface ChangeOptions extends RedisOptions {
 export interface SetRateOptions extends ChangeOptions {
   /** Which policy, from 1. */
   readonly policy?: number;
+}
+
+export interface SetLimitOptions extends ChangeOptions {
+  /** The limit that the code declares. */
+  readonly declared?: number;
 }
 
 /** Lists the limiters. */
@@ -105,7 +112,7 @@ export function setRate(
     if (was === undefined || now === undefined) {
       throw new CliError(`${key} has ${declared.length} policies: --policy ${index + 1} is none`);
     }
-    const plan = `${key}: from ${rateOf(now)} to ${rate} permits per second, for all code that declares ${rateOf(was)} per second; code that declares other numbers does not follow`;
+    const plan = `${key}: from ${rateOf(now)} to ${rate} permits per second, for all code that declares ${rateOf(was)} per second; code that declares other numbers, or keeps its limit in a key (limitKey), does not follow`;
     const policies = atRate(declared, index, rate);
     return change(plan, { key, was: rateOf(now), declared: rateOf(was), rate }, options, io, () =>
       withLimiter(redis, key, stored, (limiter) => limiter.update(policies)),
@@ -149,6 +156,97 @@ export function pause(key: string, ms: number, options: ChangeOptions, io: Io): 
   });
 }
 
+/** Sets another limit of how many run at once, for all code that declares the same limit. */
+export function setLimit(
+  key: string,
+  limit: number,
+  options: SetLimitOptions,
+  io: Io,
+): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const { declared, was } = await whichLimit(redis, key, options);
+    const plan = `${key}: from ${was} to ${limit} at once, for all code that declares ${declared}; running calls go on, and code that declares other numbers does not follow`;
+    return change(plan, { key, was, declared, limit }, options, io, () =>
+      withPlaces(redis, key, declared, (limiter) => limiter.setLimit(limit)),
+    );
+  });
+}
+
+/** Puts the declared limit of how many run at once back in force. */
+export function resetLimit(key: string, options: SetLimitOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const { declared, was } = await whichLimit(redis, key, options);
+    const plan =
+      was === declared
+        ? `${key}: nothing is set over the declared ${declared} at once`
+        : `${key}: from ${was} back to the declared ${declared} at once`;
+    return change(plan, { key, was, declared }, options, io, () =>
+      withPlaces(redis, key, declared, (limiter) => limiter.resetLimit()),
+    );
+  });
+}
+
+/** Finds the declared limit that a command means, and the one that applies in its place. */
+async function whichLimit(redis: Server, key: string, { declared }: SetLimitOptions) {
+  const { held, waiting, limits } = await declaredLimits(redis, key);
+  const known = [...new Set([...held, ...waiting, ...limits].map((each) => each.declared))];
+  const [only] = known.sort((a, b) => a - b);
+  const found = declared ?? (known.length === 1 ? only : undefined);
+  if (found === undefined) {
+    throw new CliError(
+      known.length === 0
+        ? `${key}: no lease is held, so no code is known to declare a limit: add --declared and the limit in the code`
+        : `${key}: code declares different limits: add --declared ${known.join(" or ")}`,
+    );
+  }
+  return { declared: found, was: limits.find((each) => each.declared === found)?.inForce ?? found };
+}
+
+async function withPlaces(
+  redis: Server,
+  key: string,
+  declared: number,
+  deed: (limiter: RedisConcurrencyLimiter) => Promise<void>,
+): Promise<void> {
+  const limiter = RedisConcurrencyLimiter.create(redis, key, declared, { prefix: "" });
+  try {
+    await deed(limiter);
+  } finally {
+    await limiter.close();
+  }
+}
+
+/** Sets a limit that is kept in a key. */
+export function setLimitKey(
+  key: string,
+  limit: number,
+  options: ChangeOptions,
+  io: Io,
+): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const was = await requireLimitKey(redis, key);
+    const effect = limit === 0 ? "which refuse all requests" : "from their next request on";
+    const plan = `${key}: from ${was ?? "no limit"} to ${limit}, for all limiters with this limitKey, ${effect}`;
+    return change(plan, { key, was, limit }, options, io, async () => {
+      await redis.set(key, String(limit));
+    });
+  });
+}
+
+/** Removes a limit that is kept in a key. */
+export function resetLimitKey(key: string, options: ChangeOptions, io: Io): Promise<number> {
+  return withRedis(options.url, io, async (redis) => {
+    const was = await requireLimitKey(redis, key);
+    const plan =
+      was === null
+        ? `${key}: holds no limit, so limiters with this limitKey have the limit in their code`
+        : `${key}: removes the limit ${was}; limiters with this limitKey have the limit in their code again`;
+    return change(plan, { key, was }, options, io, async () => {
+      await redis.del(key);
+    });
+  });
+}
+
 /** Says what it does, and does it unless it is a dry run. */
 async function change(
   plan: string,
@@ -164,7 +262,7 @@ async function change(
 }
 
 async function readAll(
-  redis: Redis,
+  redis: Server,
   { prefix, top }: ListOptions,
 ): Promise<{ entries: readonly Entry[]; more: number }> {
   const keys = await findKeys(redis, prefix.length > 0 ? prefix : PREFIXES);

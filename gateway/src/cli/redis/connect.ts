@@ -1,42 +1,71 @@
-import type { Redis } from "ioredis";
+import type { Cluster, Redis } from "ioredis";
 import { CliError, type Io } from "../io.ts";
 
 const DEFAULT_URL = "redis://127.0.0.1:6379";
 
-/** Runs a deed on a Redis server, and disconnects. */
+/** A client of one server, or of a Cluster. */
+export type Server = Redis | Cluster;
+
+/** Runs a deed on a Redis server, or on the Cluster that it belongs to, and disconnects. */
 export async function withRedis<Result>(
   url: string | undefined,
   { env }: Io,
-  deed: (redis: Redis) => Promise<Result>,
+  deed: (redis: Server) => Promise<Result>,
 ): Promise<Result> {
-  const Client = await ioredis();
-  const redis = new Client(url ?? env.REDIS_URL ?? DEFAULT_URL, {
+  const clients = await ioredis();
+  const redis = new clients.Redis(url ?? env.REDIS_URL ?? DEFAULT_URL, {
     lazyConnect: true,
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   });
   // why there is no connection: the calls only say that there is none
   let reason: unknown;
-  redis.on("error", (error) => {
+  const onError = (error: unknown) => {
     reason = error;
-  });
+  };
+  redis.on("error", onError);
+  let cluster: Cluster | undefined;
   try {
     await redis.connect();
-    return await deed(redis);
+    if (!(await isInCluster(redis))) return await deed(redis);
+    const { host = "", port = 0, username, password, tls } = redis.options;
+    cluster = new clients.Cluster([{ host, port }], {
+      lazyConnect: true,
+      clusterRetryStrategy: () => null,
+      redisOptions: { username, password, tls },
+    });
+    cluster.on("error", onError);
+    await cluster.connect();
+    return await deed(cluster);
   } catch (error) {
     if (error instanceof CliError) throw error;
     const cause = reason ?? error;
     const why = cause instanceof Error ? cause.message || cause.name : cause;
     throw new CliError(`Redis: ${why} (--url or REDIS_URL says where it is)`, { cause });
   } finally {
+    cluster?.disconnect();
     if (redis.status !== "end") redis.disconnect();
   }
 }
 
-/** The client is the user's own: the package does not depend on it. */
-async function ioredis(): Promise<typeof Redis> {
+/** Returns the clients of all servers with keys of their own. */
+export function mastersOf(redis: Server): readonly Redis[] {
+  return redis.isCluster ? (redis as Cluster).nodes("master") : [redis as Redis];
+}
+
+async function isInCluster(redis: Redis): Promise<boolean> {
   try {
-    return (await import("ioredis")).Redis;
+    return (await redis.info("cluster")).includes("cluster_enabled:1");
+  } catch {
+    // INFO may be forbidden
+    return false;
+  }
+}
+
+/** The client is the user's own: the package does not depend on it. */
+async function ioredis(): Promise<{ Redis: typeof Redis; Cluster: typeof Cluster }> {
+  try {
+    return await import("ioredis");
   } catch (error) {
     const advice = "the commands on Redis need the package ioredis: npm install ioredis";
     throw new CliError(advice, { cause: error });

@@ -1,5 +1,4 @@
-/** Finds what limiters have stored on a Redis server, and how each stands. */
-import type { Redis } from "ioredis";
+/** Finds what limiters have stored on a Redis server, and the current state of each. */
 import type { Decision, Policy } from "smooth-limiter";
 import {
   RedisLimiter,
@@ -10,6 +9,7 @@ import {
   type StoredLimiter,
 } from "smooth-limiter/redis";
 import { CliError } from "../io.ts";
+import { mastersOf, type Server } from "./connect.ts";
 
 /** The prefixes of rate limiters, of concurrency limiters, and of the gateway's rules. */
 export const PREFIXES = ["l:", "c:", "g:"];
@@ -55,12 +55,14 @@ export interface ForeignEntry {
 export type Entry = RateEntry | ConcurrencyEntry | ForeignEntry;
 
 /** Lists the keys with these prefixes, with SCAN: the server is never blocked. */
-export async function findKeys(redis: Redis, prefixes: readonly string[]): Promise<string[]> {
+export async function findKeys(redis: Server, prefixes: readonly string[]): Promise<string[]> {
   const keys = new Set<string>();
   for (const prefix of prefixes) {
     const match = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
-    for await (const page of redis.scanStream({ match, count: 500 })) {
-      for (const key of page as string[]) keys.add(key);
+    for (const master of mastersOf(redis)) {
+      for await (const page of master.scanStream({ match, count: 500 })) {
+        for (const key of page as string[]) keys.add(key);
+      }
     }
   }
   // the processes of `instances: "auto"` are no limiters
@@ -68,7 +70,7 @@ export async function findKeys(redis: Redis, prefixes: readonly string[]): Promi
 }
 
 /** @returns undefined if there is nothing under the key, or no longer */
-export async function readEntry(redis: Redis, key: string): Promise<Entry | undefined> {
+export async function readEntry(redis: Server, key: string): Promise<Entry | undefined> {
   const type = await redis.type(key);
   if (type === "none") return undefined;
   try {
@@ -86,12 +88,12 @@ export async function readEntry(redis: Redis, key: string): Promise<Entry | unde
 }
 
 /** @throws Error if no limiter has written the value */
-async function readRate(redis: Redis, key: string): Promise<StoredLimiter | undefined> {
+async function readRate(redis: Server, key: string): Promise<StoredLimiter | undefined> {
   const bytes = await redis.getBuffer(key);
   return bytes === null ? undefined : readStored(bytes);
 }
 
-async function rateEntry(redis: Redis, key: string, stored: StoredLimiter): Promise<RateEntry> {
+async function rateEntry(redis: Server, key: string, stored: StoredLimiter): Promise<RateEntry> {
   const standing = await withLimiter(redis, key, stored, (limiter) => limiter.peek());
   const policies = stored.inForce.map((policy, i): PolicyEntry => {
     const { limit, remaining, resetMs } = statusOf(standing, i);
@@ -125,9 +127,11 @@ export function rateOf(policy: Policy): number {
 }
 
 /** The stored numbers of a rate limiter, for a command that changes it. */
-export async function requireRate(redis: Redis, key: string): Promise<StoredLimiter> {
+export async function requireRate(redis: Server, key: string): Promise<StoredLimiter> {
   const type = await redis.type(key);
-  if (type === "zset") throw new CliError(`${key} limits how many run at once: it has no pace`);
+  if (type === "zset") {
+    throw new CliError(`${key} limits how many run at once: it has no pace. See: redis set-limit`);
+  }
   if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
   const stored = await readRate(redis, key).catch((error: unknown) => {
     throw new CliError(`${key} holds no limiter: ${(error as Error).message}`);
@@ -139,18 +143,46 @@ export async function requireRate(redis: Redis, key: string): Promise<StoredLimi
   );
 }
 
+/** The numbers that the code of a concurrency limiter is known to declare. */
+export async function declaredLimits(redis: Server, key: string): Promise<ConcurrencyEntry> {
+  const entry = await readEntry(redis, key);
+  if (entry === undefined) return { kind: "concurrency", key, held: [], waiting: [], limits: [] };
+  if (entry.kind === "concurrency") return entry;
+  const why =
+    entry.kind === "rate"
+      ? "it limits a pace. See: redis set-rate"
+      : `it holds no limiter: ${entry.why}; for a limit that is kept in a key, see: redis set-limit-key`;
+  throw new CliError(`${key} does not limit how many run at once: ${why}`);
+}
+
+/** Reads a limit that operators keep in a key: `null` if the key is absent. */
+export async function requireLimitKey(redis: Server, key: string): Promise<number | null> {
+  const type = await redis.type(key);
+  const text = type === "string" ? await redis.get(key) : null;
+  if (type === "none") return null;
+  const limit = text?.trim() ? Number(text) : Number.NaN;
+  if (limit >= 0 && limit < Infinity) return limit;
+  throw new CliError(
+    `${key} holds no limit, which is a number as text, but ${type === "string" ? "another text" : `a ${type}`}`,
+  );
+}
+
 /** Runs a deed on the limiter of a key, under the numbers that its code declares. */
 export async function withLimiter<Result>(
-  redis: Redis,
+  redis: Server,
   key: string,
-  { declared }: StoredLimiter,
+  { declared, isKeptInKey }: StoredLimiter,
   deed: (limiter: RemoteLimiter) => Promise<Result>,
 ): Promise<Result> {
   // a limiter for a key has its name, a bracket and the key; brackets of the name are encoded
   const [, encoded = "", own] = /^([^[]*)(?:\[(.*))?$/s.exec(key) ?? [];
   const name = encoded.replaceAll("%5B", "[").replaceAll("%25", "%");
   const policies = Object.fromEntries(declared.entries());
-  const limiter = RedisLimiter.create(redis, name, policies, { prefix: "" });
+  // a state holds no limit: while numbers are set over it, which key holds the limit does not matter
+  const limitKey = Object.fromEntries(
+    isKeptInKey.flatMap((isKept, i) => (isKept ? [[i, key]] : [])),
+  );
+  const limiter = RedisLimiter.create(redis, name, policies, { prefix: "", limitKey });
   try {
     return await deed(own === undefined ? limiter : limiter.for(own));
   } finally {
@@ -158,7 +190,7 @@ export async function withLimiter<Result>(
   }
 }
 
-/** The same policies, of which one has another pace. What comes at once changes in proportion. */
+/** The same policies, of which one has another pace. The burst changes in proportion. */
 export function atRate(policies: readonly Policy[], index: number, rate: number) {
   return Object.fromEntries(
     policies.map((policy, i) => {

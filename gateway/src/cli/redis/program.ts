@@ -7,13 +7,20 @@ import {
   pause,
   type RedisOptions,
   reset,
+  resetLimit,
+  resetLimitKey,
   resetRate,
+  type SetLimitOptions,
   type SetRateOptions,
+  setLimit,
+  setLimitKey,
   setRate,
   show,
   type WatchOptions,
   watch,
 } from "./commands.ts";
+
+type NewCommand = (name: string, description: string) => Command;
 
 /** Adds `redis` and its commands to the program. */
 export function addRedisCommands(program: Command, io: Io, exit: (code: number) => void): void {
@@ -75,6 +82,39 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
     .action(async (key: string, ms: number, options: ChangeOptions) => {
       exit(await pause(key, ms, options, io));
     });
+  addLimitCommands(changing, io, exit);
+}
+
+function addLimitCommands(changing: NewCommand, io: Io, exit: (code: number) => void): void {
+  const DECLARED = [
+    "--declared <limit>",
+    "the limit in the code, if it is not known",
+    atLeastOne,
+  ] as const;
+  changing("set-limit", "sets how many run at once, for all code that declares the same limit")
+    .argument("<limit>", "how many: a whole number from 1", atLeastOne)
+    .option(...DECLARED)
+    .action(async (key: string, limit: number, options: SetLimitOptions) => {
+      exit(await setLimit(key, limit, options, io));
+    });
+  changing("reset-limit", "puts the declared limit of how many run at once back in force")
+    .option(...DECLARED)
+    .action(async (key: string, options: SetLimitOptions) => {
+      exit(await resetLimit(key, options, io));
+    });
+  changing(
+    "set-limit-key",
+    "sets a limit that is kept in a key: the limitKey of limiters and rules",
+  )
+    .argument("<limit>", "0 refuses all requests", zeroOrMore)
+    .action(async (key: string, limit: number, options: ChangeOptions) => {
+      exit(await setLimitKey(key, limit, options, io));
+    });
+  changing("reset-limit-key", "removes a limit that is kept in a key").action(
+    async (key: string, options: ChangeOptions) => {
+      exit(await resetLimitKey(key, options, io));
+    },
+  );
 }
 
 function more(value: string, before: readonly string[]): readonly string[] {
@@ -84,6 +124,15 @@ function more(value: string, before: readonly string[]): readonly string[] {
 function whole(value: string): number {
   if (/^\d{1,6}$/.test(value)) return Number(value);
   throw new InvalidArgumentError("It must be a whole number, 0 to 999999.");
+}
+
+function atLeastOne(value: string): number {
+  if (/^[1-9]\d{0,8}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError("It must be a whole number, 1 to 999999999.");
+}
+
+function zeroOrMore(value: string): number {
+  return value === "0" ? 0 : positive(value);
 }
 
 function positive(value: string): number {

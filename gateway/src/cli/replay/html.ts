@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { duration, number, share } from "../words.ts";
+import { duration, number, rounded, share } from "../words.ts";
 import { PAGE_SCRIPT, PAGE_STYLE } from "./page.ts";
 import type { Replayed, RuleReport } from "./report.ts";
+import type { Points } from "./time-series.ts";
 
 /** The report as one self-contained file, which can be mailed and opened offline. */
 export function htmlReport(replayed: Replayed): string {
@@ -16,7 +17,6 @@ export function htmlReport(replayed: Replayed): string {
     limit: actor === "all" ? (rpu * 1000) / periodMs : null,
     zoneMinutes,
     zone: zoneName(zoneMinutes),
-    step: duration(points.stepMs),
   }));
   const title = `${log} by ${rulesFrom}`;
   return `<!doctype html>
@@ -89,6 +89,8 @@ function ruleTable(rules: readonly RuleReport[]): string {
         number(rule.waited),
         number(rule.refused),
         number(rule.refusedElsewhere),
+        rounded(rule.perSecond.mean),
+        number(rule.perSecond.peak),
         number(rule.mostInWindow),
         number(rule.mostOfOneActor),
       ],
@@ -101,6 +103,8 @@ function ruleTable(rules: readonly RuleReport[]): string {
     "waited",
     "refused",
     "refused by others",
+    "a second, mean",
+    "busiest second",
     "worst window",
     "of one actor",
   ];
@@ -108,12 +112,13 @@ function ruleTable(rules: readonly RuleReport[]): string {
 }
 
 function section(rule: RuleReport, i: number): string {
-  const { name, url, algo, actor, scope, mode, wait, waited } = rule;
+  const { name, url, algo, actor, scope, mode, wait, waited, perSecond, points } = rule;
   const facts = [
     `${rate(rule)} for ${actor === "all" ? "all together" : `each ${actor}`} below ${url}, by ${algo}, ${scope}`,
     ...(mode === "shadow"
       ? ["shadow: its refused requests are those that it would have refused"]
       : []),
+    `requests a second: ${rounded(perSecond.mean)} in the mean, ${number(perSecond.peak)} in the busiest second`,
     ...(waited > 0
       ? [`waits: ${duration(wait.meanMs)} in the mean, ${duration(wait.longestMs)} at most`]
       : []),
@@ -121,15 +126,26 @@ function section(rule: RuleReport, i: number): string {
   return `<section id="rule-${i}">
 <h2>${escapeHtml(name)}</h2>
 <p>${escapeHtml(facts.join("; "))}</p>
+<p class="caption">${caption(points)}</p>
 <div class="plot" data-plot="${i}" role="img" aria-label="${escapeHtml(`requests a second over time: ${name}`)}"></div>
 ${actorTable(rule)}
 </section>`;
 }
 
+/** Says what a point of the plot is. */
+function caption({ stepMs }: Points): string {
+  const step = duration(stepMs);
+  if (stepMs === 1000) return `Requests in each ${step}.`;
+  return `Areas: the mean of each ${step}. Line: the busiest second of each ${step}.`;
+}
+
+/** Marks a device that counts instead of a missing actor. */
+const FALLBACK = " <em>device</em>";
+
 function actorTable({ actor, actors }: RuleReport): string {
   if (actors.length === 0) return "";
   const rows = actors.map((one) =>
-    row(escapeHtml(one.actor === "" ? "(none)" : one.actor), [
+    row(`${escapeHtml(one.actor === "" ? "(none)" : one.actor)}${one.isFallback ? FALLBACK : ""}`, [
       `${one.surplus > 0 ? "≤ " : ""}${number(one.requests)}`,
       number(one.passed),
       number(one.waited),
@@ -148,6 +164,10 @@ function footnotes({ lines, unread, late, report }: Replayed): string {
       : []),
     ...(unread > 0 ? [`${number(unread)} of ${number(lines)} lines were not requests.`] : []),
     ...(late > 0 ? [`${number(late)} lines came too late to be sorted.`] : []),
+    ...(report.rules.some(({ actors }) => actors.some(({ isFallback }) => isFallback))
+      ? [`${FALLBACK}: these requests had no such actor, so their device counted instead.`]
+      : []),
+    "A second: of the requests that the rule let pass, delayed or refused, the mean over the whole log, and the busiest second.",
     "Worst window: the most requests that passed in any time as long as the limit's, counted in hundredths of it.",
     "A log cannot show how clients would have reacted to a refusal or a wait: the replay sends their requests as they were.",
   ];
@@ -156,7 +176,8 @@ function footnotes({ lines, unread, late, report }: Replayed): string {
 
 function table(first: string, columns: readonly string[], rows: readonly string[]): string {
   const heads = columns.map((column) => `<th scope="col">${escapeHtml(column)}</th>`).join("");
-  return `<div class="table"><table>
+  // the keyboard scrolls what has the focus
+  return `<div class="table" tabindex="0" role="region" aria-label="${escapeHtml(first)}"><table>
 <thead><tr><th scope="col">${escapeHtml(first)}</th>${heads}</tr></thead>
 <tbody>
 ${rows.join("\n")}

@@ -1,6 +1,6 @@
 /** Converts a line of an access log to a request. */
 import type { GatewayRequest } from "../../index.ts";
-import { clientOf, findClient } from "./log-client.ts";
+import { clientOf, findClient, listedAddress } from "./log-client.ts";
 import { parseClfTime, parseTime } from "./log-time.ts";
 
 /** A request from a log. */
@@ -57,6 +57,8 @@ export interface Unread {
 export interface Fields {
   readonly time: readonly string[];
   readonly address: readonly string[];
+  /** A forwarded-for list, as text or as an array. It counts only with trusted proxies. */
+  readonly forwarded: readonly string[];
   readonly method: readonly string[];
   readonly url: readonly string[];
   readonly status: readonly string[];
@@ -77,6 +79,16 @@ export const DEFAULT_FIELDS: Fields = {
     "request.remote_ip",
     "req.remoteAddress",
   ],
+  forwarded: [
+    "http_x_forwarded_for",
+    "x_forwarded_for",
+    "xForwardedFor",
+    "forwarded_for",
+    "request.headers.X-Forwarded-For",
+    "request_X-Forwarded-For",
+    "req.headers.x-forwarded-for",
+    "headers.x-forwarded-for",
+  ],
   method: ["method", "request_method", "RequestMethod", "request.method", "req.method"],
   url: ["url", "request_uri", "uri", "path", "RequestPath", "request.uri", "req.url"],
   status: [
@@ -90,9 +102,15 @@ export const DEFAULT_FIELDS: Fields = {
   actors: { account: ["account", "user", "remote_user"] },
 };
 
-/** @returns the request, or why the line could not be read */
-export function readLine(line: string, fields: Fields): LogEntry | Unread {
-  return JSON_LINE.test(line) ? readJson(line, fields) : readCombined(line);
+/**
+ * @param trustedProxies how many of the application's own proxies have appended to forwarded-for lists;
+ *   with 0 the address of the connection counts, and a list in its place is an error
+ * @returns the request, or why the line could not be read
+ */
+export function readLine(line: string, fields: Fields, trustedProxies = 0): LogEntry | Unread {
+  return JSON_LINE.test(line)
+    ? readJson(line, fields, trustedProxies)
+    : readCombined(line, trustedProxies);
 }
 
 const JSON_LINE = /^\s*\{/;
@@ -107,11 +125,14 @@ const PARTS: readonly (readonly [RegExp, string])[] = [
   [/^[^[]+\[[^\]]+\]/, "a time in brackets"],
 ];
 
-function readCombined(line: string): LogEntry | Unread {
-  const [, first = "", identity = "", user = "", time = "", method = "", url = "", status] =
+/** Size, referrer and user agent behind the status, and the forwarded-for list that nginx's `main` format adds. */
+const FORWARDED = /^ \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" "((?:[^"\\]|\\.)*)"/s;
+
+function readCombined(line: string, trustedProxies: number): LogEntry | Unread {
+  const [all = "", first = "", identity = "", user = "", time = "", method = "", url = "", status] =
     COMBINED.exec(line) ?? [];
   if (first === "") return unreadCombined(line);
-  const client = findClient(first, identity, user);
+  const client = findClient(first, identity, user, trustedProxies);
   if ("message" in client) return { column: 1, message: client.message };
   const atMs = parseClfTime(time);
   if (Number.isNaN(atMs)) {
@@ -122,7 +143,9 @@ function readCombined(line: string): LogEntry | Unread {
   }
   const account = known(client.user);
   const answered = statusOf(status);
-  return new LogEntry(atMs, method, url, known(client.address), true, { account }, answered);
+  const list = trustedProxies > 0 ? FORWARDED.exec(line.slice(all.length))?.[1] : undefined;
+  const address = (list && listedAddress(list, trustedProxies)) ?? known(client.address);
+  return new LogEntry(atMs, method, url, address, true, { account }, answered);
 }
 
 function unreadCombined(line: string): Unread {
@@ -150,7 +173,7 @@ function known(value: string): string | undefined {
 
 // -- JSON lines --
 
-function readJson(line: string, fields: Fields): LogEntry | Unread {
+function readJson(line: string, fields: Fields, trustedProxies: number): LogEntry | Unread {
   let data: unknown;
   try {
     data = JSON.parse(line);
@@ -171,14 +194,16 @@ function readJson(line: string, fields: Fields): LogEntry | Unread {
   const url = textOf(pick(data, fields.url)) ?? requestUrl;
   if (url === undefined) return { column: 1, message: `found no URL in ${fields.url.join(", ")}` };
   const method = textOf(pick(data, fields.method)) ?? requestMethod ?? "GET";
-  const client = clientOf(textOf(pick(data, fields.address)) ?? "");
+  const client = clientOf(textOf(pick(data, fields.address)) ?? "", "-", trustedProxies);
   if ("message" in client) return { column: 1, message: client.message };
   const actors: Record<string, string | undefined> = {};
   for (const [actor, names] of Object.entries(fields.actors)) {
     actors[actor] = textOf(pick(data, names));
   }
   const status = statusOf(textOf(pick(data, fields.status)));
-  const address = known(client.address);
+  // Caddy logs each header field as an array
+  const list = trustedProxies > 0 ? String(pick(data, fields.forwarded) ?? "") : "";
+  const address = listedAddress(list, trustedProxies) ?? known(client.address);
   return new LogEntry(atMs, method, url, address, isWholeSeconds(time), actors, status);
 }
 

@@ -32,14 +32,15 @@ section .table { border: 0; margin-top: 1rem; }
 .tile.refused { border-top-color: var(--refused); }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { padding: .4rem .75rem; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+th, td { padding: .4rem .6rem; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 th:first-child { text-align: left; }
-thead th { color: var(--soft); font-weight: 500; }
+thead th { white-space: normal; vertical-align: bottom; color: var(--soft); font-weight: 500; }
 tbody th { font-weight: 500; }
 tbody tr { border-top: 1px solid var(--line); }
 a { color: inherit; }
 em { color: var(--soft); }
 .plot { min-height: 260px; }
+.caption { margin: 0 0 .5rem; font-size: .85rem; }
 @media (max-width: 40rem) {
   main { padding: 1rem .5rem; }
   th, td { padding: .4rem .5rem; }
@@ -58,9 +59,13 @@ function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 }
 
+function timeOf(seconds) {
+  return new Date(seconds * 1000).toISOString();
+}
+
 /* Each part stands on those before it; the highest is painted first. */
 function draw(place) {
-  const { startMs, stepMs, counts, limit, zoneMinutes, zone, step } = plots[Number(place.dataset.plot)];
+  const { startMs, stepMs, counts, peaks, limit, zoneMinutes, zone } = plots[Number(place.dataset.plot)];
   const perSecond = (count) => (count * 1000) / stepMs;
   /* in the log's own zone, which is drawn as if it were UTC */
   const times = counts.passed.map((_, i) => (startMs + i * stepMs) / 1000 + zoneMinutes * 60);
@@ -77,9 +82,21 @@ function draw(place) {
     points: { show: false },
     value: (_, __, ___, i) => (i === null ? "" : rateText(perSecond(counts[part][i]))),
   }));
+  /* the date stands below the first time and at each midnight */
+  const timeText = (_, ticks, __, ___, step) =>
+    ticks.map((tick, i) => {
+      const text = timeOf(tick);
+      const time = step < 60 ? text.slice(11, 19) : text.slice(11, 16);
+      if (step >= 86400) return text.slice(0, 10);
+      return i === 0 || tick % 86400 === 0 ? time + "\\n" + text.slice(0, 10) : time;
+    });
   const axis = { stroke: color("soft"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line"), width: 1 } };
   const data = [times, ...stacked.toReversed()];
-  const all = [{}, ...series.toReversed()];
+  const all = [{ label: "time", value: (_, seconds) => (seconds === null ? "" : timeOf(seconds).slice(0, 19).replace("T", " ")) }, ...series.toReversed()];
+  if (stepMs > 1000) {
+    data.push(peaks);
+    all.push({ label: "busiest second", stroke: color("soft"), width: 1, paths: stepped, points: { show: false }, value: (_, n) => rateText(n) });
+  }
   if (limit !== null) {
     data.push(times.map(() => limit));
     all.push({ label: "limit", stroke: color("ink"), dash: [6, 4], width: 1.5, points: { show: false }, value: (_, n) => rateText(n) });
@@ -90,7 +107,7 @@ function draw(place) {
     cursor: { sync: { key: "log" }, y: false, points: { show: false } },
     scales: { x: { range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: (_, low, high) => [0, Math.max(1e-6, high) * 1.08] } },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-    axes: [{ ...axis, label: "time, " + zone }, { ...axis, label: "requests per second, mean of " + step, size: 64, values: (_, ticks) => ticks.map((tick) => tick + "/s") }],
+    axes: [{ ...axis, label: "time, " + zone, space: 80, values: timeText }, { ...axis, label: "requests per second", size: 64, values: (_, ticks) => ticks.map((tick) => tick + "/s") }],
     series: all,
   };
   return new uPlot(options, data, place);

@@ -1,9 +1,11 @@
 import { stat, writeFile } from "node:fs/promises";
-import { type Rule, RulesError, readRules } from "../../index.ts";
+import { type RequestRule, RulesError, readRules } from "../../index.ts";
 import { CliError, type Io, open, printable, readText, sourceName, unreadable } from "../io.ts";
+import { some } from "../words.ts";
 import { htmlReport } from "./html.ts";
 import { InOrder } from "./in-order.ts";
 import { readLines } from "./lines.ts";
+import { seemsForwarded } from "./log-client.ts";
 import { type Fields, LogEntry, readLine, type Unread } from "./log-entry.ts";
 import { zoneMinutesOf } from "./log-time.ts";
 import { Progress } from "./progress.ts";
@@ -23,6 +25,8 @@ export interface ReplayOptions {
   /** Whether lines of one whole second are spread over it. */
   readonly spread: boolean;
   readonly fields: Fields;
+  /** How many of the application's own proxies have appended to forwarded-for lists. */
+  readonly trustedProxies: number;
   /** Names of functions of the application that compute costs. */
   readonly cost: readonly string[];
   readonly hash?: string;
@@ -30,6 +34,11 @@ export interface ReplayOptions {
 }
 
 const TOO_LONG: Unread = { column: 1, message: "found a line that is too long for a log" };
+
+/** How many lines are searched for forwarded-for lists that do not count. */
+const LOOKED_AT = 1000;
+const IGNORED_LIST =
+  "this line seems to have a forwarded-for list, but the address of the connection counts; if that is a proxy of yours, add --trusted-proxies 1";
 
 /** How many unreadable lines are reported one by one. */
 const NAMED = 5;
@@ -59,12 +68,20 @@ async function readRulesOf(
   actors: readonly string[],
   costs: readonly string[],
   io: Io,
-): Promise<readonly Rule[]> {
+): Promise<readonly RequestRule[]> {
   const text = await readText(path, io);
   // --field claim:org=path: a kind of actor, and its argument
   const actorKinds = actors.flatMap((name) => /^([^:]+):/.exec(name)?.[1] ?? []);
   try {
-    return readRules(text, { source: sourceName(path), actors, actorKinds, costs });
+    const rules = readRules(text, { source: sourceName(path), actors, actorKinds, costs });
+    const played = rules.filter((rule): rule is RequestRule => rule.quotaUnit === undefined);
+    const left = rules.length - played.length;
+    if (left > 0) {
+      io.stderr.write(
+        `${some(left, "rule")} for connections or bytes not played: a log does not contain how long responses took\n`,
+      );
+    }
+    return played;
   } catch (error) {
     if (error instanceof RulesError) throw new CliError(error.message, { cause: error });
     throw error;
@@ -73,14 +90,14 @@ async function readRulesOf(
 
 interface Ruled {
   readonly rulesPath: string;
-  readonly rules: readonly Rule[];
+  readonly rules: readonly RequestRule[];
   readonly actors: readonly string[];
 }
 
 async function playLog(
   { rulesPath, rules, actors }: Ruled,
   logPath: string,
-  { holdMs, spread, fields, top, hash, progress }: ReplayOptions,
+  { holdMs, spread, fields, trustedProxies, top, hash, progress }: ReplayOptions,
   io: Io,
 ): Promise<Replayed> {
   const order = new InOrder(holdMs, spread);
@@ -89,6 +106,7 @@ async function playLog(
   let lines = 0;
   let unread = 0;
   let zoneMinutes: number | undefined;
+  let mayIgnoreList = trustedProxies === 0;
   const play = async (entries: Iterable<[number, LogEntry]>) => {
     for (const [atMs, entry] of entries) {
       simulation ??= await Simulation.open(rules, actors, atMs);
@@ -105,10 +123,14 @@ async function playLog(
       for (const line of batch) {
         lines += 1;
         if (line?.trim() === "") continue;
-        const entry = line === undefined ? TOO_LONG : readLine(line, fields);
+        const entry = line === undefined ? TOO_LONG : readLine(line, fields, trustedProxies);
         if (entry instanceof LogEntry) {
           zoneMinutes ??= zoneMinutesOf(line ?? "");
           order.add(entry);
+          if (mayIgnoreList && lines <= LOOKED_AT && seemsForwarded(line ?? "")) {
+            mayIgnoreList = false;
+            bar.note(`${sourceName(logPath)}:${lines}: ${IGNORED_LIST}`, io.stderr);
+          }
           continue;
         }
         unread += 1;

@@ -4,6 +4,8 @@ import type { Points } from "./time-series.ts";
 
 export interface ActorReport {
   readonly actor: string;
+  /** Whether the requests had no such actor, so that their device counted instead. */
+  readonly isFallback: boolean;
   /** As counted; it may be too high by up to `surplus`. */
   readonly requests: number;
   readonly surplus: number;
@@ -32,6 +34,8 @@ export interface RuleReport {
   readonly refused: number;
   /** Those that this rule let pass and another one refused. */
   readonly refusedElsewhere: number;
+  /** How many requests this rule decided in a second: over the whole log, and in the busiest second. */
+  readonly perSecond: { readonly mean: number; readonly peak: number };
   readonly wait: { readonly meanMs: number; readonly longestMs: number };
   /** The most requests that passed in any `periodMs`: of all together, and of one actor. */
   readonly mostInWindow: number;

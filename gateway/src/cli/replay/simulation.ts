@@ -1,5 +1,5 @@
 import { fromAddressOrName } from "../../actors/address.ts";
-import { createGateway, type Gateway, type Rule } from "../../index.ts";
+import { createGateway, type Gateway, type RequestRule } from "../../index.ts";
 import type { LogEntry } from "./log-entry.ts";
 import { Tally } from "./tally.ts";
 import { VirtualClock } from "./virtual-clock.ts";
@@ -21,13 +21,13 @@ export class Simulation {
    * @param startMs Unix time of the first request
    */
   static async open(
-    rules: readonly Rule[],
+    rules: readonly RequestRule[],
     actors: readonly string[],
     startMs: number,
   ): Promise<Simulation> {
     const clock = new VirtualClock(startMs);
     const gateway = await createGateway({
-      rules: rules.map((rule): Rule => ({ ...rule, scope: "local" })),
+      rules: rules.map((rule): RequestRule => ({ ...rule, scope: "local" })),
       clock,
       // a log does not contain what the application's functions would compute
       costs: Object.fromEntries(
@@ -66,12 +66,12 @@ export class Simulation {
     const answer = this.#gateway.check(entry);
     if (answer instanceof Promise) {
       answer.then(
-        (verdict) => tally.add(verdict, cameMs),
+        (verdict) => tally.add(verdict, cameMs, entry.actors),
         (error: unknown) => {
           this.#fault ??= error;
         },
       );
-    } else tally.add(answer, cameMs);
+    } else tally.add(answer, cameMs, entry.actors);
   }
 
   /** Lets all waiting requests pass. */

@@ -1,10 +1,19 @@
 /** Counts the results of a replay, and creates the report. */
 import { createHmac } from "node:crypto";
-import type { Outcome, Rule, Verdict } from "../../index.ts";
+import type { Outcome, RequestRule, Verdict } from "../../index.ts";
 import type { ActorReport, Report, RuleReport } from "./report.ts";
 import { type Part, TimeSeries } from "./time-series.ts";
 import { TopActors } from "./top-actors.ts";
 import { WindowPeak } from "./window-peak.ts";
+
+/** The values of actors that a line of the log has, by their names. */
+type Own = Readonly<Record<string, string | undefined>>;
+
+/** Actors that every line has. */
+const BUILT_IN = ["all", "device"];
+/** Marks a device that counts instead of a missing actor: it may look like one. */
+const FALLBACK = "?";
+const KNOWN = "=";
 
 /** The results of one actor's requests. */
 class Notes {
@@ -26,7 +35,7 @@ class Notes {
 }
 
 class RuleTally {
-  readonly rule: Rule;
+  readonly rule: RequestRule;
   requests = 0;
   passed = 0;
   waited = 0;
@@ -39,15 +48,16 @@ class RuleTally {
   readonly #peak: WindowPeak;
   readonly #actors: TopActors<Notes>;
 
-  constructor(rule: Rule) {
+  constructor(rule: RequestRule) {
     this.rule = rule;
     this.#peak = new WindowPeak(rule.periodMs);
     this.#actors = new TopActors(() => new Notes(rule.periodMs));
   }
 
-  add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number): void {
+  add({ actor, allowed, decision }: Outcome, verdict: Verdict, atMs: number, own: Own): void {
     this.requests += 1;
-    const notes = this.#actors.count(actor);
+    const isFallback = !BUILT_IN.includes(this.rule.actor) && !own[this.rule.actor];
+    const notes = this.#actors.count(`${isFallback ? FALLBACK : KNOWN}${actor}`);
     if (allowed && !verdict.allowed) {
       this.refusedElsewhere += 1;
       return;
@@ -67,13 +77,15 @@ class RuleTally {
     this.mostOfOneActor = Math.max(this.mostOfOneActor, notes.peak.most);
   }
 
-  report(top: number, show: (actor: string) => string): RuleReport {
+  /** @param spanMs the duration of the log */
+  report(top: number, show: (actor: string) => string, spanMs: number): RuleReport {
     const { name, url, actor, algo, scope, mode, rpu, periodMs } = this.rule;
     const { requests, passed, waited, refused, refusedElsewhere } = this;
     const { waitSumMs, longestMs, mostOfOneActor } = this;
     const actors = this.#actors.top(actor === "all" ? 0 : top).map(
       ({ actor, requests, surplus, notes: { passed, waited, refused, peak } }): ActorReport => ({
-        actor: show(actor),
+        actor: show(actor.slice(1)),
+        isFallback: actor.startsWith(FALLBACK),
         requests,
         surplus,
         passed,
@@ -82,14 +94,21 @@ class RuleTally {
         mostInWindow: peak.most,
       }),
     );
+    const points = this.series.points();
+    const perSecond = {
+      // a log may have only one instant
+      mean: ((passed + waited + refused) * 1000) / Math.max(1000, spanMs),
+      peak: Math.max(0, ...points.peaks),
+    };
     return {
       ...{ name, url, actor, algo, scope, mode, rpu, periodMs },
       ...{ requests, passed, waited, refused, refusedElsewhere },
+      perSecond,
       wait: { meanMs: waited > 0 ? waitSumMs / waited : 0, longestMs },
       mostInWindow: this.#peak.most,
       mostOfOneActor,
       actors,
-      points: this.series.points(),
+      points,
     };
   }
 }
@@ -108,12 +127,15 @@ export class Tally {
   #firstMs = Infinity;
   #lastMs = -Infinity;
 
-  constructor(rules: readonly Rule[]) {
+  constructor(rules: readonly RequestRule[]) {
     this.#rules = new Map(rules.map((rule) => [rule.name, new RuleTally(rule)]));
   }
 
-  /** @param atMs when the request came, Unix time */
-  add(verdict: Verdict, atMs: number): void {
+  /**
+   * @param atMs when the request came, Unix time
+   * @param own the actors of the request that the log has
+   */
+  add(verdict: Verdict, atMs: number, own: Own): void {
     this.#requests += 1;
     this.#firstMs = Math.min(this.#firstMs, atMs);
     this.#lastMs = Math.max(this.#lastMs, atMs);
@@ -121,7 +143,7 @@ export class Tally {
     if (!verdict.allowed) this.#refused += 1;
     else if (verdict.waitedMs > 0) this.#waited += 1;
     for (const outcome of verdict.outcomes) {
-      this.#rules.get(outcome.rule.name)?.add(outcome, verdict, atMs);
+      this.#rules.get(outcome.rule.name)?.add(outcome, verdict, atMs, own);
     }
   }
 
@@ -135,6 +157,7 @@ export class Tally {
         ? actor
         : `#${createHmac("sha256", hashKey).update(actor).digest("hex").slice(0, 12)}`;
     const requests = this.#requests;
+    const spanMs = this.#lastMs - this.#firstMs;
     return {
       requests,
       passed: requests - this.#waited - this.#refused,
@@ -143,7 +166,7 @@ export class Tally {
       withoutRule: this.#withoutRule,
       firstMs: requests > 0 ? this.#firstMs : 0,
       lastMs: requests > 0 ? this.#lastMs : 0,
-      rules: [...this.#rules.values()].map((rule) => rule.report(top, show)),
+      rules: [...this.#rules.values()].map((rule) => rule.report(top, show, spanMs)),
     };
   }
 }

@@ -1,6 +1,6 @@
 import Table from "cli-table3";
 import { type Colors, colorsOf, type Io, printable } from "../io.ts";
-import { duration, number, share, some } from "../words.ts";
+import { duration, number, rounded, share, some } from "../words.ts";
 import type { Replayed, RuleReport } from "./report.ts";
 
 type Row = readonly string[];
@@ -44,7 +44,8 @@ function ruleTable(rules: readonly RuleReport[], colors: Colors): string {
     "waited",
     "refused",
     "elsewhere",
-    "longest wait",
+    "a second: mean, peak",
+    "wait: mean, longest",
     "worst",
     "of one",
     "limit",
@@ -58,7 +59,8 @@ function ruleTable(rules: readonly RuleReport[], colors: Colors): string {
       number(rule.waited),
       rule.refused > 0 ? colors.red(number(rule.refused)) : "0",
       number(rule.refusedElsewhere),
-      rule.waited > 0 ? duration(rule.wait.longestMs) : "",
+      `${rounded(rule.perSecond.mean)}, ${number(rule.perSecond.peak)}`,
+      rule.waited > 0 ? `${duration(rule.wait.meanMs)}, ${duration(rule.wait.longestMs)}` : "",
       number(rule.mostInWindow),
       number(rule.mostOfOneActor),
       `${rule.rpu} in ${duration(rule.periodMs)}`,
@@ -77,7 +79,7 @@ function actorTable(rule: RuleReport, colors: Colors): string {
     "worst",
   ];
   const rows = rule.actors.map((one) => [
-    one.actor === "" ? "(none)" : printable(one.actor).slice(0, 60),
+    `${one.actor === "" ? "(none)" : printable(one.actor).slice(0, 60)}${one.isFallback ? " (device)" : ""}`,
     `${one.surplus > 0 ? "≤ " : ""}${number(one.requests)}`,
     number(one.passed),
     number(one.waited),

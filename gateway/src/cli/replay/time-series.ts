@@ -1,3 +1,6 @@
+/** Of how many seconds the counts are kept: a request that has waited is counted later than the next one. */
+const RECENT_SECONDS = 512;
+
 /** As many points as a screen shows. */
 const MOST_POINTS = 720;
 
@@ -12,6 +15,8 @@ export interface Points {
   /** Where the first point begins, Unix time, ms. */
   readonly startMs: number;
   readonly counts: Readonly<Record<Part, readonly number[]>>;
+  /** The most requests in one second of each point: what its mean hides. */
+  readonly peaks: readonly number[];
 }
 
 /**
@@ -22,6 +27,9 @@ export class TimeSeries {
   #stepMs: number;
   #start = Number.NaN;
   readonly #counts: Record<Part, number[]> = { passed: [], waited: [], refused: [] };
+  #peaks: number[] = [];
+  /** The counts of the last seconds with requests. */
+  readonly #seconds = new Map<number, number>();
 
   constructor(stepMs = 1000) {
     this.#stepMs = stepMs;
@@ -38,6 +46,20 @@ export class TimeSeries {
     const counts = this.#counts[part];
     while (counts.length <= index) counts.push(0);
     counts[index] = (counts[index] as number) + 1;
+    this.#peaks[index] = Math.max(this.#peaks[index] ?? 0, this.#inSecond(Math.floor(atMs / 1000)));
+  }
+
+  /** @returns how many requests there were in a second, this one included */
+  #inSecond(second: number): number {
+    const count = (this.#seconds.get(second) ?? 0) + 1;
+    this.#seconds.set(second, count);
+    if (this.#seconds.size > RECENT_SECONDS) {
+      for (const oldest of this.#seconds.keys()) {
+        this.#seconds.delete(oldest);
+        break;
+      }
+    }
+    return count;
   }
 
   points(): Points {
@@ -45,7 +67,8 @@ export class TimeSeries {
     const full = (part: Part) => Array.from({ length }, (_, i) => this.#counts[part][i] ?? 0);
     const startMs = (Number.isNaN(this.#start) ? 0 : this.#start) * this.#stepMs;
     const counts = { passed: full("passed"), waited: full("waited"), refused: full("refused") };
-    return { stepMs: this.#stepMs, startMs, counts };
+    const peaks = Array.from({ length }, (_, i) => this.#peaks[i] ?? 0);
+    return { stepMs: this.#stepMs, startMs, counts, peaks };
   }
 
   #halve(): void {
@@ -58,6 +81,12 @@ export class TimeSeries {
       }
       this.#counts[part] = merged;
     }
+    const peaks: number[] = [];
+    for (const [i, peak = 0] of this.#peaks.entries()) {
+      const at = Math.floor((this.#start + i) / 2) - start;
+      peaks[at] = Math.max(peaks[at] ?? 0, peak);
+    }
+    this.#peaks = peaks;
     this.#start = start;
     this.#stepMs *= 2;
   }

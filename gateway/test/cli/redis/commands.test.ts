@@ -201,7 +201,7 @@ test("what cannot be changed is an error that says why, with code 2", async () =
   for (const [key, why] of [
     ["l:never-used", "no code is known to declare it"],
     ["l:other", "10 bytes that no limiter has written"],
-    ["c:reports", "it has no pace"],
+    ["c:reports", "it has no pace. See: redis set-limit"],
   ] as const) {
     const { code, err } = await run("set-rate", key, "5");
     assert.is(code, 2);
@@ -212,6 +212,135 @@ test("what cannot be changed is an error that says why, with code 2", async () =
   for (const rate of ["0", "-1", "x", "Infinity"]) {
     assert.is((await run("set-rate", "l:x", rate)).code, 2);
   }
+});
+
+test("set-limit holds for all code that declares the same limit, until reset-limit", async () => {
+  const reports = RedisConcurrencyLimiter.create(redis, "re[ports", 1, { subscriber });
+  const lease = await reports.acquire();
+  const waiting = reports.acquire();
+  while ((await readJson("show", "c:re[ports")).waiting.length === 0);
+  const { out } = await run("set-limit", "c:re[ports", "2");
+  assert.match(
+    out,
+    /^c:re\[ports: from 1 to 2 at once, for all code that declares 1; running calls/,
+  );
+  // a higher limit lets the waiting caller in
+  const second = await waiting;
+  assert.is((await reports.peek()).limit, 2);
+  assert.match((await run("set-limit", "c:re[ports", "5")).out, "from 2 to 5 at once");
+  assert.match(
+    (await run("reset-limit", "c:re[ports")).out,
+    "from 5 back to the declared 1 at once",
+  );
+  assert.is((await reports.peek()).limit, 1);
+  assert.match((await run("reset-limit", "c:re[ports")).out, "nothing is set over the declared 1");
+
+  const other = RedisConcurrencyLimiter.create(redis, "re[ports", 9);
+  await other.setLimit(7);
+  assert.match((await run("set-limit", "c:re[ports", "3")).err, "add --declared 1 or 9");
+  assert.equal(await readJson("set-limit", "c:re[ports", "3", "--declared", "9", "--dry-run"), {
+    ...{ key: "c:re[ports", was: 7, declared: 9, limit: 3, changed: false },
+  });
+  assert.is((await other.peek()).limit, 7);
+  await run("set-limit", "c:re[ports", "3", "--declared", "9");
+  assert.is((await other.peek()).limit, 3);
+  for (const each of [lease, second]) await each.release();
+  for (const each of [reports, other]) await each.close();
+});
+
+test("set-limit of an idle limiter needs the declared limit, and other keys are errors", async () => {
+  const idle = await run("set-limit", "c:idle", "3");
+  assert.is(idle.code, 2);
+  assert.match(idle.err, "c:idle: no lease is held, so no code is known to declare a limit");
+  assert.is((await run("set-limit", "c:idle", "3", "--declared", "2")).code, 0);
+  const limiter = RedisConcurrencyLimiter.create(redis, "idle", 2);
+  assert.is((await limiter.peek()).limit, 3);
+  await limiter.close();
+  await RedisRateLimiter.create(redis, "github", 10).acquire();
+  await redis.set("limits:api", "5");
+  for (const [key, why] of [
+    [
+      "l:github",
+      /l:github does not limit how many run at once: it limits a pace\. See: redis set-rate/,
+    ],
+    ["limits:api", /holds no limiter: 1 bytes? .*, see: redis set-limit-key/s],
+  ] as const) {
+    for (const args of [
+      ["set-limit", key, "1"],
+      ["reset-limit", key],
+    ]) {
+      const { code, err } = await run(...args);
+      assert.is(code, 2);
+      assert.match(err, why);
+    }
+  }
+  for (const limit of ["0", "-1", "1.5", "x"]) {
+    assert.is((await run("set-limit", "c:idle", limit)).code, 2);
+  }
+});
+
+test("set-limit-key changes a limit that is kept in a key, and reset-limit-key removes it", async () => {
+  const options = { limitKey: "limits:api" };
+  const limiter = RedisRateLimiter.create(redis, "api", 10, options);
+  const rate = async () => {
+    await limiter.peek();
+    return limiter.getRate();
+  };
+  assert.match(
+    (await run("set-limit-key", "limits:api", "25")).out,
+    "limits:api: from no limit to 25, for all limiters with this limitKey, from their next request on",
+  );
+  assert.is(await rate(), 25);
+  const dry = await readJson("set-limit-key", "limits:api", "2.5", "--dry-run");
+  assert.equal(dry, { key: "limits:api", was: 25, limit: 2.5, changed: false });
+  assert.is(await rate(), 25);
+  assert.match((await run("set-limit-key", "limits:api", "0")).out, "which refuse all requests");
+  assert.is(await rate(), 0);
+  assert.match(
+    (await run("reset-limit-key", "limits:api", "--dry-run")).out,
+    "would change limits",
+  );
+  assert.match((await run("reset-limit-key", "limits:api")).out, "removes the limit 0; limiters");
+  assert.is(await rate(), 10);
+  assert.match((await run("reset-limit-key", "limits:api")).out, "limits:api: holds no limit");
+
+  await limiter.acquire();
+  await redis.set("other", "a text");
+  await redis.hset("hash", { a: 1 });
+  for (const [key, why] of [
+    ["l:api", /l:api holds no limit, which is a number as text, but another text/],
+    ["other", /but another text/],
+    ["hash", /but a hash/],
+  ] as const) {
+    for (const args of [
+      ["set-limit-key", key, "1"],
+      ["reset-limit-key", key],
+    ]) {
+      const { code, err } = await run(...args);
+      assert.is(code, 2);
+      assert.match(err, why);
+    }
+  }
+  assert.is(await redis.get("other"), "a text");
+  for (const limit of ["-1", "x", "Infinity"]) {
+    assert.is((await run("set-limit-key", "limits:api", limit)).code, 2);
+  }
+});
+
+test("numbers that code has set over a limit in a key are shown and changed as such", async () => {
+  await redis.set("limits:api", "25");
+  const limiter = RedisRateLimiter.create(redis, "api", 10, { limitKey: "limits:api" });
+  await limiter.setRate(30);
+  await limiter.acquire();
+  assert.match((await run("show", "l:api")).out, "30/s, set; declared 10/s");
+  const [listed] = await readJson("ls");
+  assert.equal([listed.policies[0].limit, listed.policies[0].rate], [31, 30]);
+  assert.is((await run("set-rate", "l:api", "60")).code, 0);
+  await limiter.acquire();
+  assert.is(limiter.getRate(), 60);
+  assert.is((await run("reset-rate", "l:api")).code, 0);
+  await limiter.acquire();
+  assert.is(limiter.getRate(), 25);
 });
 
 test("watch draws again, and prints a line of JSON for each look", async () => {

@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
 import { suite } from "../../../../test/support/suite.ts";
+import { seemsForwarded } from "../../../src/cli/replay/log-client.ts";
 import { DEFAULT_FIELDS, LogEntry, readLine } from "../../../src/cli/replay/log-entry.ts";
 
 const test = suite("lines of access logs");
@@ -103,6 +104,63 @@ test("a line whose client is in doubt is rejected", () => {
     assert.not.instance(readLine(line, DEFAULT_FIELDS), LogEntry, address);
   }
   assert.is(json({ time: 1, url: "/", ip: "[::1]:80" })[3], "::1");
+});
+
+test("a forwarded-for list: the trusted proxies decide which address counts", () => {
+  const rest = '[01/Jan/2024:00:00:00 +0000] "GET / HTTP/1.1" 200 1';
+  const rows: [line: string, proxies: number, address: string | undefined, account?: string][] = [
+    [`203.0.113.1, 10.0.0.1 - - ${rest}`, 1, "10.0.0.1"],
+    [`203.0.113.1, 10.0.0.1 - - ${rest}`, 2, "203.0.113.1"],
+    [`203.0.113.1,10.0.0.1 - ann b ${rest}`, 2, "203.0.113.1", "ann b"],
+    // what the client wrote itself is further to the left
+    [`evil, 203.0.113.1 - - ${rest}`, 1, "203.0.113.1"],
+    [`a "b" c, 203.0.113.1 - - ${rest}`, 1, "203.0.113.1"],
+    [`203.0.113.9, 203.0.113.1, 10.0.0.1 - - ${rest}`, 2, "203.0.113.1"],
+    // a proxy that hides its client counts itself
+    [`unknown, 10.0.0.1 - - ${rest}`, 2, "10.0.0.1"],
+    [`203.0.113.1 - - ${rest}`, 2, "203.0.113.1"],
+    [`example.com:443 203.0.113.1, 10.0.0.1 - ann ${rest}`, 2, "203.0.113.1", "ann"],
+    [`[2001:db8::1]:4711, 10.0.0.1:80 - - ${rest}`, 2, "2001:db8::1"],
+    [`"203.0.113.1, 10.0.0.1" - ann ${rest}`, 2, "203.0.113.1", "ann"],
+    [`10.0.0.5 "203.0.113.1, 10.0.0.1" - - ${rest}`, 1, "10.0.0.1"],
+    [`10.0.0.5 "-" - - ${rest}`, 1, "10.0.0.5"],
+    [`"-" - - ${rest}`, 1, undefined],
+    [`"203.0.113.1" - - ${rest}`, 1, "203.0.113.1"],
+    [`203.0.113.1,10.0.0.1 - - ${rest}`, 1, "10.0.0.1"],
+    // no lists: a user with a comma, a name, an address
+    [`192.0.2.1 - Smith, John Q X ${rest}`, 1, "192.0.2.1", "Smith, John Q X"],
+    [`client.example.com - - ${rest}`, 1, "client.example.com"],
+    // the last field of nginx's format "main"
+    [`10.0.0.5 - ann ${rest} "-" "curl" "203.0.113.1, 10.0.0.1"`, 2, "203.0.113.1", "ann"],
+    [`10.0.0.5 - - ${rest} "-" "a \\"b\\"" "203.0.113.1"`, 1, "203.0.113.1"],
+    [`10.0.0.5 - - ${rest} "-" "curl" "-"`, 1, "10.0.0.5"],
+    [`10.0.0.5 - - ${rest} "-" "curl" "203.0.113.1"`, 0, "10.0.0.5"],
+  ];
+  for (const [line, proxies, address, account] of rows) {
+    const entry = readLine(line, DEFAULT_FIELDS, proxies);
+    assert.instance(entry, LogEntry, line);
+    const { remoteAddress, actors } = entry as LogEntry;
+    assert.equal([remoteAddress, actors.account], [address, account], `${proxies}: ${line}`);
+  }
+  for (const line of [`203.0.113.1, hidden - - ${rest}`, `203.0.113.1 10.0.0.1 - - ${rest}`]) {
+    const unread = readLine(line, DEFAULT_FIELDS, 1);
+    assert.match((unread as { message: string }).message, /found several addresses/, line);
+  }
+});
+
+test("a forwarded-for list in JSON, as text or as an array", () => {
+  const address = (data: object, proxies: number) => {
+    const line = JSON.stringify({ time: 1, url: "/", ...data });
+    return (readLine(line, DEFAULT_FIELDS, proxies) as LogEntry).remoteAddress;
+  };
+  const list = "203.0.113.1, 10.0.0.1";
+  assert.is(address({ remote_addr: list }, 2), "203.0.113.1");
+  assert.is(address({ remote_addr: "10.0.0.5", http_x_forwarded_for: list }, 2), "203.0.113.1");
+  assert.is(address({ remote_addr: "10.0.0.5", http_x_forwarded_for: list }, 0), "10.0.0.5");
+  assert.is(address({ remote_addr: "10.0.0.5", http_x_forwarded_for: "-" }, 1), "10.0.0.5");
+  const caddy = { remote_ip: "10.0.0.5", headers: { "X-Forwarded-For": ["203.0.113.1", list] } };
+  assert.is(address({ request: caddy }, 1), "10.0.0.1");
+  assert.is(address({ req: { headers: { "x-forwarded-for": list } } }, 2), "203.0.113.1");
 });
 
 test("a date that does not exist is not parsed", () => {
@@ -236,9 +294,11 @@ test("whatever a line holds, it is a request or not, in time", async () => {
     }),
   );
   const started = performance.now();
-  for (const part of [" ", '"', "[", "\\", "a [", 'a "GET /', "] ", '- [x] "']) {
+  for (const part of [" ", ",", "1:", '" "', '"', "[", "\\", "a [", 'a "GET /', "] ", '- [x] "']) {
     readLine(`1 - ${part.repeat(30_000)}`, DEFAULT_FIELDS);
     readLine(`1 - - [x] "GET ${part.repeat(30_000)}`, DEFAULT_FIELDS);
+    readLine(`1, ${part.repeat(30_000)}, 1 - - [x] "GET /" 200`, DEFAULT_FIELDS, 2);
+    seemsForwarded(`1 - - [x] "GET /" 200 "${part.repeat(30_000)}`);
   }
   assert.ok(performance.now() - started < 5000);
 });

@@ -88,7 +88,7 @@ test("order: lines that are late by no more than the hold come out sorted, all a
         out.map(([, { url }]) => url),
         entries.toSorted((a, b) => a.atMs - b.atMs).map(({ url }) => url),
       );
-      for (const [atMs, { atMs: told }] of out) assert.is(atMs, told);
+      for (const [atMs, { atMs: readMs }] of out) assert.is(atMs, readMs);
     }),
   );
 });
@@ -287,6 +287,21 @@ test("series: few points whatever the time, and nothing is lost", async () => {
     }),
   );
   assert.equal(new TimeSeries().points().counts.passed, []);
+});
+
+test("series: the busiest second of each point, also where requests are counted late", () => {
+  const series = new TimeSeries();
+  for (const second of [0, 0, 0, 1, 2, 2, 1000, 1001, 0, 1001, 1001]) {
+    series.add("passed", second * 1000 + 999);
+  }
+  const { stepMs, peaks, counts } = series.points();
+  assert.is(stepMs, 2000);
+  assert.equal([peaks[0], peaks[1], peaks[2], peaks[500]], [4, 2, 0, 3]);
+  assert.is(peaks.length, counts.passed.length);
+  // a count that comes later than many seconds begins anew: the peak is never too high
+  for (let second = 2000; second < 3000; second++) series.add("waited", second * 1000);
+  series.add("waited", 0);
+  assert.is(series.points().peaks[0], 4);
 });
 
 test.run();

@@ -132,10 +132,10 @@ rules:
     [4, line("hostname.example", "ann", "y")],
   ]);
   const { report } = await replayed(text, log, "--field", "tenant=o.id");
-  const told = report.rules.map(({ actors }: Json) =>
+  const counts = report.rules.map(({ actors }: Json) =>
     actors.map(({ actor, passed, refused }: Json) => [actor, passed, refused]),
   );
-  assert.equal(told, [
+  assert.equal(counts, [
     [
       ["192.0.2.1", 2, 1],
       ["hostname.example", 2, 0],
@@ -233,7 +233,10 @@ test("the text: a summary and tables", async () => {
       out,
       /4 requests: 2 \(50\.0 %\) passed at once, 1 \(25\.0 %\) waited, 1 \(25\.0 %\) refused/,
     );
-    assert.match(out, /│ r +│ +3 │ +1 │ +1 │ +1 │ +0 │ +1 s │ +1 │ +1 │ 1 in 1 s │/);
+    assert.match(
+      out,
+      /│ r +│ +3 │ +1 │ +1 │ +1 │ +0 │ +1\.5, 3 │ +1 s, 1 s │ +1 │ +1 │ 1 in 1 s │/,
+    );
     assert.match(out, /│ 192\.0\.2\.1 +│ +3 │ +1 │ +1 │ +1 │ +1 │/);
     assert.match(out, /1 \(25\.0 %\) matched no rule/);
   });
@@ -282,9 +285,9 @@ test("HTML: one file without a network, in which nothing of the log is markup", 
         50,
       );
       const axes = drawn?.options.axes.map(({ label }: Json) => label);
-      assert.equal(Array.from(axes), ["time, UTC", "requests per second, mean of 1 s"]);
+      assert.equal(Array.from(axes), ["time, UTC", "requests per second"]);
       const labels = drawn?.options.series.map(({ label }: Json) => label).join();
-      assert.is(labels, ",refused,waited,passed");
+      assert.is(labels, "time,refused,waited,passed");
     },
   );
 });
@@ -306,6 +309,78 @@ test("HTML: times are those of the log's own zone", async () => {
     assert.is(drawn?.data[0]?.[0], Date.UTC(2000, 9, 10, 13, 55, 36) / 1000);
     assert.is(drawn?.options.axes[0].label, "time, UTC-03:30");
   });
+});
+
+test("peaks beside means: in the text, in JSON and in the plot", async () => {
+  // ten at once, then one a minute for an hour
+  const log = jsonl([
+    ...Array.from({ length: 10 }, () => [0] as const),
+    ...Array.from({ length: 60 }, (_, i) => [(i + 1) * 60_000] as const),
+  ]);
+  const { report } = await replayed(rule("rpu: 2"), log);
+  assert.equal(report.rules[0].perSecond, { mean: 70 / 3600, peak: 10 });
+  await inFolder({ "rules.yaml": rule("rpu: 2") }, async (path) => {
+    const args = ["replay", path("rules.yaml"), "-", "--html", path("report.html")];
+    const { out } = await cli(args, { stdin: log });
+    assert.match(out, "0.02, 10");
+    const html = readFileSync(path("report.html"), "utf8");
+    assert.match(html, "0.02 in the mean, 10 in the busiest second");
+    assert.match(html, "Areas: the mean of each 8 s. Line: the busiest second of each 8 s.");
+    const scripts = [...html.matchAll(/<script>(.*?)<\/script>/gs)].map(([, code = ""]) => code);
+    const data = /id="plots">(.*?)<\/script>/s.exec(html)?.[1] ?? "";
+    const [drawn] = draw(data, scripts[1] ?? "");
+    const labels = drawn?.options.series.map(({ label }: Json) => label);
+    assert.equal(labels.slice(4).join(), "busiest second,limit");
+    assert.is(drawn?.data[4]?.[0], 10);
+  });
+});
+
+test("a device that counts instead of a missing account is marked, and is not the account of that name", async () => {
+  const text = `url: /
+rules: [{ actor: account, unit: day, rpu: 9, name: r }, { actor: { header: x-tenant }, unit: day, rpu: 9, name: h, whenActorMissing: shared }]`;
+  const lines = [{ account: "192.0.2.1" }, {}, {}, { account: "" }].map(
+    (line, i) => [i, line] as const,
+  );
+  const { report } = await replayed(text, jsonl(lines));
+  const marks = report.rules.map(({ actors }: Json) =>
+    actors.map(({ actor, isFallback, passed }: Json) => [actor, isFallback, passed]),
+  );
+  assert.equal(marks[0], [
+    ["192.0.2.1", true, 3],
+    ["192.0.2.1", false, 1],
+  ]);
+  assert.equal(marks[1], [["", true, 4]]);
+  await inFolder({ "rules.yaml": text }, async (path) => {
+    const args = ["replay", path("rules.yaml"), "-", "--html", path("report.html")];
+    const { out } = await cli(args, { stdin: jsonl(lines) });
+    assert.match(out, /│ 192\.0\.2\.1 \(device\) +│ +3 │/);
+    assert.match(out, /│ 192\.0\.2\.1 +│ +1 │/);
+    const html = readFileSync(path("report.html"), "utf8");
+    assert.match(html, '<th scope="row">192.0.2.1 <em>device</em></th>');
+    assert.match(html, "had no such actor");
+  });
+});
+
+test("forwarded-for lists: --trusted-proxies says whose address counts", async () => {
+  const text = "url: /\nrules: [{ actor: device, unit: day, rpu: 1, name: r }]";
+  const line = (client: string) =>
+    `10.0.0.5 - - [10/Oct/2000:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "curl" "${client}"`;
+  const log = ["203.0.113.1", "203.0.113.2", "evil, 203.0.113.2"].map(line).join("\n");
+  await inFolder({ "rules.yaml": text }, async (path) => {
+    const run = (...args: string[]) =>
+      cli(["replay", path("rules.yaml"), "-", "--json", ...args], { stdin: log });
+    const trusting = await run("--trusted-proxies", "1");
+    assert.is(JSON.parse(trusting.out).report.passed, 2);
+    assert.is(trusting.err, "");
+    const none = await run();
+    assert.is(JSON.parse(none.out).report.passed, 1);
+    assert.match(none.err, /^stdin:1: this line seems to have a forwarded-for list.*--trusted/);
+    assert.is(none.err.trim().split("\n").length, 1);
+  });
+  const fields = ["--field", "forwarded=xff", "--trusted-proxies", "2"];
+  const json = jsonl([[0, { xff: "203.0.113.1, 203.0.113.2" }]]);
+  const { report } = await replayed(text, json, ...fields);
+  assert.is(report.rules[0].actors[0].actor, "203.0.113.1");
 });
 
 test("a file that cannot be written does not cost the text", async () => {
@@ -355,6 +430,7 @@ function draw(data: string, script: string): { options: Json; data: number[][] }
       // out of the other realm, where arrays are others
       drawn.push({ options, data: JSON.parse(JSON.stringify(points)) });
       for (const series of options.series) series.value?.(null, null, 0, 0);
+      for (const axis of options.axes) axis.values(null, points[0], 0, 0, 60);
     }
   }
   runInNewContext(script, {

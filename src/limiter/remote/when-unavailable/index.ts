@@ -1,8 +1,5 @@
-import { instancesOf } from "../instances.ts";
-import type { Parts } from "../parts.ts";
-import { AllowWhenUnavailable } from "./allow.ts";
-import type { HereHost } from "./answer-here.ts";
-import { LocalWhenUnavailable } from "./local.ts";
+import { instancesOf, type Parts } from "../remote-options.ts";
+import { AllowWhenUnavailable, type HereHost, LocalWhenUnavailable } from "./local.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 import { WaitWhenUnavailable } from "./wait.ts";
 

@@ -13,8 +13,8 @@ import { decision, passedBy } from "../../decision.ts";
 import type { Decision } from "../../limiter-api.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
-import type { Parts } from "../parts.ts";
 import type { ChangeVerb, Here, PermitRequest, Visitor } from "../permit-request.ts";
+import type { Parts } from "../remote-options.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
 const SHARE_HOLDS = 1_000_000;
@@ -119,7 +119,7 @@ export class LocalFallback implements Here {
 
   #letIn(guest: Guest): void {
     this.#parts.stats.granted(guest.amount);
-    guest.letIn();
+    guest.granted(0);
   }
 
   /** Returns the error for a request that the store would never let through. */

@@ -1,22 +1,134 @@
+/** The strategies that answer in this process while the store is away. */
+import type { StoreUnavailableError } from "../../../ground/errors.ts";
+import { MacrotaskGate } from "../../../ground/macrotask-gate.ts";
 import { type Amount, combine, sizeOf } from "../../../ground/permits.ts";
+import { openPolicyState } from "../../../stores/joint-policy-state.ts";
 import {
+  OpenPolicyState,
   type OutagePolicyState,
   SharePolicyState,
   type Snapshot,
 } from "../../../stores/outage-policy-state.ts";
+import type { PolicyList } from "../../../stores/policies.ts";
 import type { Answer } from "../../../stores/store.ts";
-import type { Parts } from "../parts.ts";
-import { type PermitRequest, StoreCall } from "../permit-request.ts";
-import { AnswerHere, type HereHost } from "./answer-here.ts";
+import { correct } from "../../reservation.ts";
+import {
+  type ChangeVerb,
+  changeOf,
+  type Here,
+  type PermitRequest,
+  StoreCall,
+} from "../permit-request.ts";
+import type { Parts } from "../remote-options.ts";
+import { LocalFallback, type Room, type Share } from "./local-fallback.ts";
+import { ThrowWhenUnavailable } from "./throw.ts";
 
 /** How often the state of a store in use is requested, ms. */
 const EVERY_MS = 50;
+
+/** The part of the queue that the strategies "local" and "allow" use. */
+export interface HereHost extends Room {
+  readonly isAway: boolean;
+  send(request: PermitRequest): void;
+  /** Pauses the limiter on the store, and callers with permits promised by the store. */
+  pause(micros: number): void;
+}
+
+/** Grants every request, except that a pause still holds. */
+export class AllowWhenUnavailable extends ThrowWhenUnavailable implements Share {
+  override readonly awayOnError = true;
+  override readonly awayOnDisconnect = true;
+  protected readonly parts: Parts;
+  protected readonly host: HereHost;
+  readonly #gate = new MacrotaskGate();
+  #fallback: LocalFallback | undefined;
+
+  constructor(parts: Parts, host: HereHost) {
+    super();
+    this.parts = parts;
+    this.host = host;
+  }
+
+  fraction(): number {
+    return 1;
+  }
+
+  open(_fraction: number, now: number, epoch: number): OutagePolicyState {
+    return new OpenPolicyState(openPolicyState(this.policies, now, epoch));
+  }
+
+  protected get policies(): PolicyList {
+    const { declared, inForce } = this.parts;
+    return { ...declared, list: inForce.policies };
+  }
+
+  /** How long the store grants no request because of a pause, microseconds. */
+  protected get heldFor(): number {
+    return 0;
+  }
+
+  override get isIdle(): boolean {
+    if (!super.isIdle || this.#fallback?.isIdle === false) return false;
+    this.#fallback = undefined;
+    return true;
+  }
+
+  override get waiting(): number {
+    return this.#fallback?.waiting ?? 0;
+  }
+
+  override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
+    const isKept = request.promisedUntil !== undefined && !isSent;
+    if (isKept || request.runHere === undefined) super.failed(request, error, isSent);
+    else if (isSent) request.runHere(this.#here, true);
+    else this.#gate.pass(() => this.#runLater(request));
+  }
+
+  get #here(): Here {
+    if (this.#fallback === undefined) {
+      this.#fallback = new LocalFallback(this.parts, this.host, this);
+      // callers with permits promised by the store go first
+      this.#fallback.holdFor(Math.max(this.heldFor, this.parts.line.lastIn));
+    }
+    return this.#fallback;
+  }
+
+  #runLater(request: PermitRequest): void {
+    if (request.gone) return;
+    // the store may be back by now
+    if (this.host.isAway) request.runHere?.(this.#here, false);
+    else this.host.send(request);
+  }
+
+  override late(request: PermitRequest, answer: Answer, sentAt: number): void {
+    this.#fallback?.sentWasRun();
+    super.late(request, answer, sentAt);
+  }
+
+  /** Charges the permits used in the outage to the store, and sends the requests of waiting callers. */
+  override recovered(send: (request: PermitRequest) => void): void {
+    super.recovered(send);
+    const settlement = this.#fallback?.retire();
+    this.#fallback = undefined;
+    if (settlement === undefined) return;
+    const { used, pause, callers } = settlement;
+    if (pause > 0) this.host.pause(pause);
+    const change = (verb: ChangeVerb) => (amount: Amount) => {
+      const call = new StoreCall(changeOf(verb, amount));
+      call.promise.catch(() => {});
+      this.host.send(call);
+    };
+    const nothing = combine(used, used, () => 0);
+    correct({ charge: change("settle"), refund: change("refund") }, nothing, used);
+    for (const caller of callers) this.host.send(caller);
+  }
+}
 
 /**
  * Grants this process' share of the limit, starting from the last known state of the store. Therefore it
  * requests that state now and then, with other requests, and counts what this process was granted since.
  */
-export class LocalWhenUnavailable extends AnswerHere {
+export class LocalWhenUnavailable extends AllowWhenUnavailable {
   readonly #instances: () => number;
   readonly #nothing: Amount;
   /** How many permits each policy lacked; undefined: the store has never answered. */
@@ -41,9 +153,7 @@ export class LocalWhenUnavailable extends AnswerHere {
   }
 
   override open(fraction: number, now: number, epoch: number): OutagePolicyState {
-    const { declared, inForce } = this.parts;
-    const policies = { ...declared, list: inForce.policies };
-    return SharePolicyState.open(policies, fraction, this.#snapshot, now, epoch);
+    return SharePolicyState.open(this.policies, fraction, this.#snapshot, now, epoch);
   }
 
   get #snapshot(): Snapshot | undefined {

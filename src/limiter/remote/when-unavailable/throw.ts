@@ -1,7 +1,7 @@
 import type { StoreUnavailableError } from "../../../ground/errors.ts";
 import type { Answer } from "../../../stores/store.ts";
 import type { PermitRequest } from "../permit-request.ts";
-import { Strategy } from "../strategy.ts";
+import { Strategy } from "../store-link.ts";
 
 /**
  * Fails requests while the store is away. Requests that return permits are kept until it is back: no
@@ -28,17 +28,8 @@ export class ThrowWhenUnavailable extends Strategy<PermitRequest, Answer> {
     }
   }
 
-  override late(request: PermitRequest, answer: Answer, _sentAt: number): void {
-    request.returnToStore(answer);
-  }
-
   override abandon(): Iterable<PermitRequest> {
     return this.#kept.splice(0);
-  }
-
-  /** Returns a request to add to the batch that is about to be sent, if any. */
-  piggyback(): PermitRequest | undefined {
-    return undefined;
   }
 
   /** Called when the last known state of the store is outdated. */

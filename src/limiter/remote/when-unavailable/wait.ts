@@ -30,7 +30,7 @@ export class WaitWhenUnavailable extends ThrowWhenUnavailable {
   }
 
   override failed(request: PermitRequest, error: StoreUnavailableError, isSent: boolean): void {
-    const isLost = isSent && !request.isRepeatable;
+    const isLost = isSent && request.isRepeatable === false;
     if (isLost && !isSilence(error)) {
       request.fail(error);
     } else {

@@ -1,4 +1,4 @@
-/** What the stores need of a client. There is one adapter for each family of clients. */
+/** What the stores need from a client. There is one adapter for each family of clients. */
 import type { Listening } from "../../lease-store.ts";
 import type { ScriptRunner } from "../script-runner.ts";
 
@@ -14,7 +14,7 @@ export interface ClientAdapter {
   readonly nodeOf?: ((key: string) => string) | undefined;
   /** Reports when the connection closes and opens. Absent: the client does not say. */
   readonly connection?: Connection | undefined;
-  /** Opens a subscription on a connection of its own. Absent: the client cannot. */
+  /** Opens a subscription on its own connection. Absent: the client cannot. */
   readonly subscribe?: Subscriptions | undefined;
 }
 

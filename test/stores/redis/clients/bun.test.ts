@@ -13,7 +13,7 @@ import { suite } from "../../../support/suite.ts";
 
 const test = suite("Bun.RedisClient", { timeoutMs: 30_000 });
 
-const PATIENT = { timeoutMs: 30_000 };
+const LONG_TIMEOUT = { timeoutMs: 30_000 };
 
 let server: RedisServer;
 
@@ -65,10 +65,10 @@ class LikeBun implements BunRedisLike {
 
 test("scripts are sent by hash through `send`, alone and combined", async () => {
   const client = new LikeBun();
-  const limiter = RedisRateLimiter.create(client, "a", 0.001, PATIENT);
+  const limiter = RedisRateLimiter.create(client, "a", 0.001, LONG_TIMEOUT);
   assert.equal([await limiter.tryAcquire(), await limiter.tryAcquire()], [true, false]);
   assert.equal(client.sent, ["EVALSHA", "EVAL", "EVALSHA"]);
-  const other = RedisRateLimiter.create(client, "b", 0.001, PATIENT);
+  const other = RedisRateLimiter.create(client, "b", 0.001, LONG_TIMEOUT);
   assert.is(await allOf(limiter, other).tryAcquire(), false);
   assert.is(await other.tryAcquire(), true);
   client.close();
@@ -79,7 +79,11 @@ test("a concurrency limiter opens a duplicate for messages, or uses the given on
   const subscriber = new LikeBun();
   for (const options of [{}, { subscriber }]) {
     const places = () =>
-      RedisConcurrencyLimiter.create(client, "c", 1, { ...PATIENT, ...options, leaseMs: 300_000 });
+      RedisConcurrencyLimiter.create(client, "c", 1, {
+        ...LONG_TIMEOUT,
+        ...options,
+        leaseMs: 300_000,
+      });
     const [one, other] = [places(), places()];
     const lease = await one.acquire();
     const waiting = other.acquire();

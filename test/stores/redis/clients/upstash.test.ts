@@ -37,7 +37,7 @@ import { suite } from "../../../support/suite.ts";
 
 const test = suite("@upstash/redis", { timeoutMs: 60_000 });
 
-const PATIENT = { timeoutMs: 30_000 };
+const LONG_TIMEOUT = { timeoutMs: 30_000 };
 const RATE = 0.001;
 
 let server: RedisServer;
@@ -74,7 +74,7 @@ const KINDS: Record<string, Partial<RedisConfigNodejs>> = {
 
 const newName = () => `over http ${names++}`;
 
-function limiterOf(client = connect(), options: RedisRateLimiterOptions = PATIENT) {
+function limiterOf(client = connect(), options: RedisRateLimiterOptions = LONG_TIMEOUT) {
   return RedisRateLimiter.create(client, newName(), RATE, options);
 }
 
@@ -115,9 +115,14 @@ for (const [kind, options] of Object.entries(KINDS)) {
         leaky: leakyBucket({ permitsPerSecond: 1 / 3, capacity: 9 }),
       };
       const alone: readonly RemoteLimiter[] = Object.entries(policies).map(([name, policy]) =>
-        RedisLimiter.create(client, `${newName()} ${name} 名`, policy, PATIENT),
+        RedisLimiter.create(client, `${newName()} ${name} 名`, policy, LONG_TIMEOUT),
       );
-      const together: RemoteLimiter = RedisLimiter.create(client, newName(), policies, PATIENT);
+      const together: RemoteLimiter = RedisLimiter.create(
+        client,
+        newName(),
+        policies,
+        LONG_TIMEOUT,
+      );
       // in one turn: one script call for several keys, one for several limiters
       const combined = allOf(...alone);
       for (const limiter of [...alone, together]) assert.is(await limiter.tryAcquire(), true);
@@ -165,7 +170,7 @@ test("number-like replies are exact: a wait of 10^15 µs and fractions of a micr
 
 test("latency: callers share requests, and wait until the instants that the server gave them", async () => {
   upstash.treat = withLatency(50);
-  const limiter = RedisRateLimiter.create(connect(), newName(), 1000, PATIENT);
+  const limiter = RedisRateLimiter.create(connect(), newName(), 1000, LONG_TIMEOUT);
   await limiter.acquire();
   upstash.requests.length = 0;
   await Promise.all(Array.from({ length: 200 }, () => limiter.acquire()));
@@ -178,7 +183,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
     const name = newName();
     const open = () =>
       RedisLimiter.create(client, name, fixedWindow({ limit: 10, windowMs: 1e6, align: "first" }), {
-        ...PATIENT,
+        ...LONG_TIMEOUT,
         whenUnavailable: "wait",
       });
     const limiter = open();
@@ -283,7 +288,7 @@ for (const [kind, options] of Object.entries(KINDS)) {
     const name = newName();
     await server.ask("LPUSH", `l:${name}`, "x");
     const wrong = (await failure(() =>
-      RedisRateLimiter.create(client, name, 5, PATIENT).acquire(),
+      RedisRateLimiter.create(client, name, 5, LONG_TIMEOUT).acquire(),
     )) as Error;
     assert.match(`${wrong.cause}`, /WRONGTYPE the key ".*" holds a value of type list/);
   });
@@ -328,7 +333,7 @@ test("a service that never replies: the call ends in time, and its permits are g
 test("a concurrency limiter passes places on by a stream of messages", async () => {
   const name = "places / of, a ?name# 名";
   const open = () =>
-    RedisConcurrencyLimiter.create(connect(), name, 1, { leaseMs: 60_000, ...PATIENT });
+    RedisConcurrencyLimiter.create(connect(), name, 1, { leaseMs: 60_000, ...LONG_TIMEOUT });
   const [one, other] = [open(), open()];
   const lease = await one.acquire();
   const waiting = other.acquire();
@@ -344,7 +349,7 @@ test("without streams, or when one breaks, a concurrency limiter polls", async (
   upstash.treat = ({ path }) =>
     path.startsWith("/subscribe/") ? { status: 404, body: "no such thing" } : "serve";
   const open = () =>
-    RedisConcurrencyLimiter.create(connect(), "polled", 1, { leaseMs: 1500, ...PATIENT });
+    RedisConcurrencyLimiter.create(connect(), "polled", 1, { leaseMs: 1500, ...LONG_TIMEOUT });
   const [one, other] = [open(), open()];
   const lease = await one.acquire();
   const polled = other.acquire();

@@ -1,5 +1,5 @@
-/** Configurations of the playground: each algorithm, verb and traffic. The browser and Node must agree on all. */
-export const TWENTY: readonly string[] = [
+/** Configurations of the playground: each algorithm, verb, traffic and queue. The browser and Node must agree on all. */
+export const CONFIGURATIONS: readonly string[] = [
   "algorithm=smoothBursty&rate=10&burstSeconds=1&verb=wait&traffic=bursts&rps=12&size=20",
   "algorithm=smoothBursty&rate=3&burstSeconds=0&verb=try&traffic=steady&rps=7.5",
   "algorithm=smoothBursty&rate=7&burstSeconds=2.5&verb=timeout&traffic=cold&timeoutMs=250&permits=2",
@@ -20,4 +20,7 @@ export const TWENTY: readonly string[] = [
   "algorithm=leakyBucket&rate=10&capacity=9&nodelay=0&verb=wait&traffic=bursts",
   "algorithm=leakyBucket&rate=4&capacity=20&nodelay=5&verb=timeout&traffic=cold&timeoutMs=2000",
   "algorithm=leakyBucket&rate=5.5&capacity=8&nodelay=8&verb=try&traffic=drawn&compare=gcra",
+  "algorithm=smoothBursty&rate=10&burstSeconds=0&verb=wait&traffic=three&queue=fair&rps=12&size=15&compare=queue",
+  "algorithm=gcra&rate=8&burst=4&verb=timeout&traffic=tenants&queue=fair&weight=3&timeoutMs=1500&rps=20",
+  "algorithm=slidingLog&limit=10&windowSeconds=1&verb=wait&traffic=three&rps=9&permits=2",
 ];

@@ -1,0 +1,251 @@
+/** The options of a gateway, and what is made of them before there are rules. */
+import { type Clock, gcra, systemClock } from "smooth-limiter";
+import { type RedisClient, RedisLimiter } from "smooth-limiter/redis";
+import { ACTOR_KINDS, type Actor, type ActorKind, type Actors, ownActor } from "./actors/actor.ts";
+import { fromAddress } from "./actors/address.ts";
+import { type GuardedActor, guarded } from "./actors/guarded.ts";
+import { ActorResolver, type WhenActorMissing } from "./actors/resolver.ts";
+import {
+  aboveZero,
+  atLeastOne,
+  type Bound,
+  checkClock,
+  checkFunction,
+  checkNumber,
+  checkOneOf,
+  checkOptions,
+  checkText,
+  show,
+} from "./ground/check.ts";
+import type { RuleContext } from "./limits.ts";
+import type { GatewayRequest } from "./request.ts";
+import { ALGORITHMS, checkAlgorithms, type RuleAlgorithms } from "./rules/algorithms.ts";
+import { type Costs, checkCosts, guardedCost } from "./rules/cost.ts";
+import type { RulesEvent, WhenSourceGone } from "./sources/live-rules.ts";
+import type { RulesOption } from "./sources/rules-option.ts";
+import type { Verdict } from "./verdict.ts";
+
+export interface GatewayOptions {
+  /**
+   * The rules: a source; several sources, of which the first with valid rules applies, so a remote
+   * source comes before a local one; plain objects with the fields of a file; or rules that were read
+   * already.
+   */
+  readonly rules: RulesOption;
+  /**
+   * The actors by the name that rules use. "all" (every request together) and "device" (the
+   * client's address, see `trustedProxies`) are built in and can be replaced here. "account" and
+   * others must be given.
+   */
+  readonly actors?: Actors | undefined;
+  /**
+   * Kinds of actors that take an argument from the rule, by the name that rules use: with
+   * `{ claim: (name) => ({ raw }) => … }` a rule may say `actor: { claim: org }`. "header" and
+   * "cookie" are built in.
+   */
+  readonly actorKinds?: Readonly<Record<string, ActorKind>> | undefined;
+  /** Functions that compute what a request costs, by the name that rules use: `cost: name`. */
+  readonly costs?: Costs | undefined;
+  /** Algorithms besides the built-in ones, by the name that rules use. */
+  readonly algorithms?: RuleAlgorithms | undefined;
+  /**
+   * How many of your own proxies are in front and append to X-Forwarded-For: see `fromAddress`.
+   * Default
+   * 0. For `Forwarded` give `actors: { device: fromAddress({ … }) }`.
+   */
+  readonly trustedProxies?: number | undefined;
+  /**
+   * How many leading bits of an IPv6 address identify a device: see `fromAddress`. A whole number
+   * from 1 to 128, default 56.
+   */
+  readonly ipv6Prefix?: number | undefined;
+  /**
+   * How a request is counted that has no value for a rule's actor. `"device"` (the default): by its
+   * device, separately from requests that have a value; so leaving the value out gains nothing and
+   * harms no other client. `"shared"`: all such requests together. `"skip"`: the rule does not
+   * apply.
+   */
+  readonly whenActorMissing?: WhenActorMissing | undefined;
+  /**
+   * How long the promise of an actor may take, ms, above 0, default 5000. After that the actor has
+   * failed, and the request counts as one without a value.
+   */
+  readonly actorTimeoutMs?: number | undefined;
+  /** A client for rules of scope global; never closed. Without one such rules are rejected. */
+  readonly redis?: RedisClient | undefined;
+  /** The prefix of all keys on Redis. Default "g:". */
+  readonly prefix?: string | undefined;
+  /**
+   * On Cluster: a hash tag for the keys of all global rules, which can then be checked in one
+   * atomic step. The cost: all of them are on one node. Default: none; rules in several slots are
+   * checked first, then charged. See docs/gateway.md.
+   */
+  readonly hashTag?: string | undefined;
+  /** How long Redis may take for a reply, ms, above 0, default 1000. */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * How many instances share the global rules, or a function that returns the number: while Redis is
+   * unavailable each instance applies its share. `"auto"` (the default): they are counted through
+   * Redis while it is available.
+   */
+  readonly instances?: number | "auto" | (() => number) | undefined;
+  /**
+   * What global rules do while Redis is unavailable: apply this instance's share (`"local"`, the
+   * default), let everything pass (`"allow"`), or make `check` reject with a StoreUnavailableError
+   * (`"throw"`).
+   */
+  readonly whenUnavailable?: "local" | "allow" | "throw" | undefined;
+  /** How many actors each rule may know at one time in this process. Default 1 000 000. */
+  readonly maxKeys?: number | undefined;
+  /**
+   * What happens then to a new actor. `"evict"` (the default): the actor that has used least is
+   * forgotten, so a client that invents actors cannot lock others out. `"refuse"`: the new actor is
+   * refused.
+   */
+  readonly whenFull?: "evict" | "refuse" | undefined;
+  /**
+   * Which rules apply when a source cannot be reached any more: its last valid rules (`"keep"`, the
+   * default), or those of the next source (`"next"`).
+   */
+  readonly whenSourceGone?: WhenSourceGone | undefined;
+  /**
+   * Receives events about the rules: applied, refused, a source gone or back. Errors that it
+   * throws, or rejects with, are ignored.
+   */
+  readonly onRules?: ((event: RulesEvent) => void) | undefined;
+  /**
+   * Receives each verdict on a request to which a rule applies. Errors that it throws, or rejects
+   * with, are ignored. In Node the channel `smooth-limiter-gateway:verdict` of
+   * `node:diagnostics_channel` receives the same.
+   */
+  readonly onVerdict?: ((verdict: Verdict, request: GatewayRequest) => void) | undefined;
+  /** The source of time, for tests and simulations. Redis uses it too. */
+  readonly clock?: Clock | undefined;
+}
+
+const OPTIONS: readonly (keyof GatewayOptions)[] = [
+  "rules",
+  "actors",
+  "actorKinds",
+  "costs",
+  "algorithms",
+  "trustedProxies",
+  "ipv6Prefix",
+  "whenActorMissing",
+  "actorTimeoutMs",
+  "redis",
+  "prefix",
+  "hashTag",
+  "timeoutMs",
+  "instances",
+  "whenUnavailable",
+  "maxKeys",
+  "whenFull",
+  "whenSourceGone",
+  "onRules",
+  "onVerdict",
+  "clock",
+];
+
+/** The options, checked, and what limiters and actors of rules need. */
+interface Checked {
+  readonly context: RuleContext;
+  readonly actors: ActorResolver;
+}
+
+export function checkGatewayOptions(options: GatewayOptions): Checked {
+  checkOptions("options", options, OPTIONS);
+  const { actors = {}, actorKinds = {}, costs = {}, algorithms = {}, onRules } = options;
+  const { whenActorMissing = "device", whenSourceGone = "keep", trustedProxies } = options;
+  const { ipv6Prefix, onVerdict, actorTimeoutMs = 5000 } = options;
+  checkFunctions("actors", actors);
+  checkFunctions("actorKinds", actorKinds);
+  checkCosts(costs);
+  checkAlgorithms(algorithms);
+  for (const [name, value] of Object.entries({ trustedProxies, ipv6Prefix })) {
+    if (actors.device === undefined || value === undefined) continue;
+    throw new TypeError(
+      `${name} is for the default device: pass it to your own device actor instead`,
+    );
+  }
+  const device = actors.device ?? fromAddress({ trustedProxies, ipv6Prefix });
+  checkOneOf("whenActorMissing", whenActorMissing, ["device", "shared", "skip"]);
+  checkOneOf("whenSourceGone", whenSourceGone, ["keep", "next"]);
+  for (const [name, listener] of Object.entries({ onRules, onVerdict })) {
+    if (listener !== undefined) checkFunction(name, listener);
+  }
+  checkNumber("actorTimeoutMs", actorTimeoutMs, aboveZero);
+  const settings = limiterSettings(options);
+  const guard = (name: string, actor: Actor) =>
+    guarded(`actors.${name}`, actor, actorTimeoutMs, settings.clock);
+  const guardedDevice = guard("device", device);
+  const named = new Map<string, GuardedActor>([["all", ownActor(() => "")]]);
+  for (const [name, actor] of Object.entries(actors)) named.set(name, guard(name, actor));
+  named.set("device", guardedDevice);
+  const kinds = new Map(Object.entries({ ...ACTOR_KINDS, ...actorKinds }));
+  const context: RuleContext = {
+    ...settings,
+    actor: (name) => {
+      const known = named.get(name);
+      if (known !== undefined) return known;
+      const [, kind = "", argument = ""] = /^([^:]*):(.+)$/s.exec(name) ?? [];
+      const made = kinds.get(kind)?.(argument);
+      if (made === undefined) return undefined;
+      checkFunction(`the result of actorKinds.${kind}`, made);
+      const actor = guard(name, made);
+      named.set(name, actor);
+      return actor;
+    },
+    costs: new Map(
+      Object.entries(costs).map(([name, cost]) => [
+        name,
+        guardedCost(name, cost, actorTimeoutMs, settings.clock ?? systemClock),
+      ]),
+    ),
+    algorithms: { ...ALGORITHMS, ...algorithms },
+  };
+  return { context, actors: new ActorResolver(guardedDevice, whenActorMissing) };
+}
+
+/** Returns the settings of limiters, checked. */
+function limiterSettings(
+  options: GatewayOptions,
+): Omit<RuleContext, "actor" | "algorithms" | "costs"> {
+  const { redis, prefix = "g:", hashTag, timeoutMs = 1000 } = options;
+  const { maxKeys = 1_000_000, whenFull = "evict", clock, instances = "auto" } = options;
+  const { whenUnavailable = "local" } = options;
+  checkOneOf("whenUnavailable", whenUnavailable, ["local", "allow", "throw"]);
+  if (typeof instances !== "function" && instances !== "auto") {
+    checkNumber("instances", instances, howMany);
+  }
+  checkOneOf("whenFull", whenFull, ["evict", "refuse"]);
+  checkText("prefix", prefix);
+  checkNumber("timeoutMs", timeoutMs, aboveZero);
+  // report a bad client now, and not when the first global rule is loaded
+  if (redis !== undefined) {
+    RedisLimiter.create(redis, "none", gcra({ limit: 1, periodMs: 1 }), { hashTag });
+  }
+  return {
+    redis,
+    prefix,
+    hashTag,
+    timeoutMs,
+    maxKeys: checkNumber("maxKeys", maxKeys, atLeastOne),
+    instances,
+    whenUnavailable,
+    whenFull,
+    clock: clock && checkClock(clock),
+  };
+}
+
+const howMany: Bound = {
+  ...atLeastOne,
+  words: `${atLeastOne.words}, a function that returns one, or "auto"`,
+};
+
+function checkFunctions(option: string, functions: unknown): void {
+  if (typeof functions !== "object" || functions === null || Array.isArray(functions)) {
+    throw new TypeError(`${option} must be an object, got ${show(functions)}`);
+  }
+  for (const [name, each] of Object.entries(functions)) checkFunction(`${option}.${name}`, each);
+}

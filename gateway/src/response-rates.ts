@@ -1,0 +1,85 @@
+/** Rules that limit the bytes per second of responses. */
+import { KeyedLimiter, RateLimiter, smoothBursty } from "smooth-limiter";
+import { exemption } from "./actors/exemption.ts";
+import type { GuardedActor, Report } from "./actors/guarded.ts";
+import { keyOf, markedKey } from "./actors/key.ts";
+import type { ActorResolver } from "./actors/resolver.ts";
+import type { Pace } from "./answers/checker.ts";
+import { all, chain, type Maybe } from "./ground/maybe.ts";
+import type { RuleContext } from "./limits.ts";
+import type { GatewayRequest } from "./request.ts";
+import { Reach, type RuleTable } from "./rule-table.ts";
+import type { RateNumbers, RateRule } from "./rules/rule.ts";
+
+/** The rate of an actor's responses together. */
+interface SharedRate extends RateNumbers {
+  readonly limiters: KeyedLimiter;
+}
+
+/** A rule for the bytes of responses that is in force, with its limiters. */
+export class ActiveRate {
+  readonly rule: RateRule;
+  readonly reach: Reach;
+  /** Undefined: each response has the rate for itself. */
+  readonly actor: GuardedActor | undefined;
+  readonly isExempt: (value: string, request: GatewayRequest) => boolean;
+  readonly #context: RuleContext;
+  readonly own: SharedRate;
+  readonly overrides: ReadonlyMap<string, SharedRate>;
+
+  /** @param before the rule with the same name: responses of the same actors go on at the new rate */
+  constructor(rule: RateRule, context: RuleContext, before: ActiveRate | undefined) {
+    const { name, actor, exempt, overrides } = rule;
+    const { clock, maxKeys } = context;
+    this.rule = rule;
+    this.reach = new Reach(rule);
+    this.actor = actor === undefined ? undefined : context.actor(actor);
+    this.isExempt = this.actor ? exemption(exempt, this.actor, actor === "device") : () => false;
+    this.#context = context;
+    const kin = before?.rule.actor === actor ? before : undefined;
+    const open = ({ bytesPerSecond, afterBytes }: RateNumbers, was?: SharedRate): SharedRate => {
+      const policy = smoothBursty({ permitsPerSecond: bytesPerSecond });
+      was?.limiters.update(policy);
+      // a response under way must not fail because there are too many actors
+      const options = { name, clock, maxKeys, whenFull: "evict" } as const;
+      const limiters = was?.limiters ?? KeyedLimiter.create(policy, options);
+      return { bytesPerSecond, afterBytes, limiters };
+    };
+    this.own = open(rule, kin?.own);
+    this.overrides = new Map(
+      overrides.map((each) => [each.value, open(each, kin?.overrides.get(each.value))]),
+    );
+  }
+
+  /** Returns the pace of a response that has the rate for itself. */
+  ownPace(): Pace {
+    const { bytesPerSecond, afterBytes } = this.rule;
+    const { clock } = this.#context;
+    return { limiter: RateLimiter.create(bytesPerSecond, { clock }), afterBytes };
+  }
+
+  /** Returns the pace that all responses of an actor share. */
+  paceOf(actor: string, isKnown: boolean): Pace {
+    const { limiters, afterBytes } = (isKnown && this.overrides.get(actor)) || this.own;
+    return { limiter: limiters.for(keyOf(markedKey(actor, isKnown), "local")), afterBytes };
+  }
+}
+
+/** Returns the paces of a response, by all rules that apply to its request. */
+export function pacesOf(
+  rules: RuleTable<ActiveRate>,
+  actors: ActorResolver,
+  request: GatewayRequest,
+  report?: Report,
+): Maybe<readonly Pace[]> {
+  // it has no body
+  if (request.method === "HEAD") return [];
+  const paces = rules.match(request).map((active) => {
+    const { actor, rule, isExempt } = active;
+    if (actor === undefined) return active.ownPace();
+    return actors.resolve({ actor, rule, isExempt }, request, report, (value, isKnown) =>
+      active.paceOf(value, isKnown),
+    );
+  });
+  return chain(all(paces), (known) => known.filter((pace) => pace !== undefined));
+}

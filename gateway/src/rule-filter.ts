@@ -1,0 +1,103 @@
+/**
+ * Decides a request by the rules of all kinds. First it takes its places under the rules for
+ * connections; a request that waits for its turn holds them meanwhile. Then the rules for requests per
+ * time decide. If they refuse, or fail, the places are free again. A request that passes gets the paces of
+ * its response.
+ */
+import type { Clock } from "smooth-limiter";
+import type { Report } from "./actors/guarded.ts";
+import type { ActorResolver } from "./actors/resolver.ts";
+import { ConnectionFilter, type Entry } from "./connection-filter.ts";
+import { Filter } from "./filter.ts";
+import { chain, type Maybe, orElse } from "./ground/maybe.ts";
+import type { GatewayRequest } from "./request.ts";
+import { pacesOf } from "./response-rates.ts";
+import type { RuleSet } from "./ruleset.ts";
+import type { Outcome, Verdict } from "./verdict.ts";
+
+export class RuleFilter {
+  readonly #actors: ActorResolver;
+  readonly #requests: Filter;
+  readonly #connections: ConnectionFilter;
+
+  constructor(actors: ActorResolver, clock: Clock | undefined) {
+    this.#actors = actors;
+    this.#requests = new Filter(actors, clock);
+    this.#connections = new ConnectionFilter(actors);
+  }
+
+  check(rules: RuleSet, request: GatewayRequest, report?: Report): Maybe<Verdict> {
+    const { requests, connections, rates } = rules;
+    if (connections.size === 0) {
+      const verdict = this.#requests.check(requests, request, report);
+      if (rates.size === 0) return verdict;
+      return chain(verdict, (known) => this.#withPaces(rules, known, request, report));
+    }
+    return chain(this.#connections.enter(connections, request, report), (entry) =>
+      entry.isRefused ? refused(entry.outcomes) : this.#checkInside(rules, entry, request, report),
+    );
+  }
+
+  /** Returns what `check` would return now, without charging any rule. */
+  peek(rules: RuleSet, request: GatewayRequest): Maybe<Verdict> {
+    const peek = () => this.#requests.peek(rules.requests, request);
+    if (rules.connections.size === 0) return peek();
+    return chain(this.#connections.peek(rules.connections, request), (outcomes) =>
+      outcomes.some(isRefusal)
+        ? refused(outcomes)
+        : chain(peek(), (verdict) => withOutcomes(verdict, outcomes)),
+    );
+  }
+
+  /** Rejects all waiting requests, and later ones that would have to wait. */
+  rejectWaiting(): void {
+    this.#requests.rejectWaiting();
+  }
+
+  /** Decides a request that has its places. */
+  #checkInside(
+    rules: RuleSet,
+    { outcomes, leave }: Entry,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict> {
+    return orElse(
+      () =>
+        chain(this.#requests.check(rules.requests, request, report), (verdict) => {
+          if (!verdict.allowed) leave();
+          return this.#withPaces(rules, withOutcomes(verdict, outcomes), request, report);
+        }),
+      (error) => {
+        leave();
+        throw error;
+      },
+    );
+  }
+
+  #withPaces(
+    { rates }: RuleSet,
+    verdict: Verdict,
+    request: GatewayRequest,
+    report?: Report,
+  ): Maybe<Verdict> {
+    if (rates.size === 0 || !verdict.allowed) return verdict;
+    return chain(pacesOf(rates, this.#actors, request, report), (paces) =>
+      paces.length === 0 ? verdict : { ...verdict, paces },
+    );
+  }
+}
+
+function isRefusal({ allowed, rule }: Outcome): boolean {
+  return !allowed && rule.mode === "enforce";
+}
+
+/** The verdict on a request that finds no free place. */
+function refused(outcomes: readonly Outcome[]): Verdict {
+  const retries = outcomes.filter(isRefusal).map(({ decision }) => decision.waitMs);
+  return { allowed: false, retryMs: Math.max(...retries), waitedMs: 0, outcomes };
+}
+
+function withOutcomes(verdict: Verdict, before: readonly Outcome[]): Verdict {
+  if (before.length === 0) return verdict;
+  return { ...verdict, outcomes: [...before, ...verdict.outcomes] };
+}

@@ -1,0 +1,155 @@
+/** The schema of one rule: of requests per time, of connections, or of the bytes of responses. */
+import * as z from "zod";
+import { type Align, isTimeZone, UNITS, type Unit } from "./rule.ts";
+import { actor, cost, METHOD_NAMES, type Names } from "./schema-fields.ts";
+import { atLeastZero, duration, number, object, says, size, text, word } from "./schema-parts.ts";
+import { vocabulary } from "./words.ts";
+
+/** A rule's name: it is used in header fields and keys. */
+const NAME = /^[!-~](?:[ -~]{0,198}[!-~])?$/;
+const A_ZONE = "a time zone such as Europe/Berlin or UTC";
+const WHEN_ACTOR_MISSING = ["device", "shared", "skip"];
+const BY_VALUE = says("a map from values of the actor to numbers");
+
+const numbers = {
+  rpu: atLeastZero("requests per unit, a number, 0 or more: 0 refuses all"),
+  unit: word(vocabulary(Object.keys(UNITS).map((unit) => [unit]))).transform(
+    (unit) => unit as Unit,
+  ),
+  units: number("how many units, a number above 0").optional(),
+  burst: z
+    .number(says("a number, 0 or more"))
+    .min(0, says("a number, 0 or more"))
+    .meta({ description: "a number, 0 or more: tokens kept, or requests that may wait" })
+    .optional(),
+  slack: atLeastZero(
+    "a number, 0 or more: unused permits that a leaky bucket makes up for",
+  ).optional(),
+  buckets: atLeastZero("a whole number, 1 to 10000: the parts of a sliding window").optional(),
+  align: word(vocabulary([["epoch"], ["first"]]))
+    .transform((align) => align as Align)
+    .optional(),
+  timeZone: z
+    .string(says(A_ZONE))
+    .refine(isTimeZone, says(A_ZONE))
+    .meta({ description: A_ZONE })
+    .optional(),
+  nodelay: z
+    .union(
+      [z.literal(true), z.number().min(0)],
+      says("true, or a number, 0 or more: how many of the burst go at once"),
+    )
+    .optional(),
+  with: z
+    .record(z.string(), z.unknown(), says("a map: what a registered algorithm asks for"))
+    .optional(),
+};
+
+/** What rules of all kinds have. */
+const common = {
+  name: text("a name: printable ASCII, at most 200 characters", NAME).optional(),
+  whenActorMissing: word(vocabulary(WHEN_ACTOR_MISSING.map((choice) => [choice]))).optional(),
+  methods: z
+    .array(word(METHOD_NAMES), says("a list of HTTP methods"))
+    .min(1, says("a list of HTTP methods"))
+    .optional(),
+  exempt: z
+    .array(
+      z.string(says("a text: a value of the actor")),
+      says("a list of texts: values of the actor"),
+    )
+    .optional(),
+};
+
+const scope = word(vocabulary([["local"], ["global"]])).default("local");
+const mode = word(vocabulary([["enforce"], ["shadow"]])).default("enforce");
+
+function requestSchema(names: Names) {
+  const { algorithms, costs } = names;
+  const algorithmWords = vocabulary(
+    Object.entries(algorithms).map(([name, { aliases }]) => [name, aliases ?? []]),
+  );
+  return object(
+    {
+      ...common,
+      actor: actor(names),
+      ...numbers,
+      units: numbers.units.default(1),
+      algo: word(algorithmWords, true).optional(),
+      scope,
+      mode,
+      cost: cost(costs).default({ cost: 1, costs: {}, costBy: undefined }),
+      count: word(vocabulary([["all"], ["failures"], ["successes"]])).default("all"),
+      block: duration("a duration such as 90s, 15m, 1h or 1d").optional(),
+      limitKey: text("a Redis key in which operators keep rpu", /^.{1,512}$/s).optional(),
+      overrides: z.record(z.string(), object(numbers).partial(), BY_VALUE).optional(),
+    },
+    "; or, in rules of other kinds, connections or bytesPerSecond",
+  );
+}
+
+const connections = z
+  .int(says("how many requests at once, a whole number, 1 or more"))
+  .min(1, says("how many requests at once, a whole number, 1 or more"))
+  .meta({ description: "how many requests at once, a whole number, 1 or more" });
+
+function connectionSchema(names: Names) {
+  return object({
+    ...common,
+    actor: actor(names),
+    connections,
+    maxAge: duration("a duration such as 90s, 15m, 1h or 1d").optional(),
+    scope,
+    mode,
+    overrides: z.record(z.string(), object({ connections }), BY_VALUE).optional(),
+  });
+}
+
+const bytesPerSecond = size("bytes per second", false);
+const afterBytes = size("bytes that are sent at once", true);
+
+function rateSchema(names: Names) {
+  const others = object({ bytesPerSecond, afterBytes }).partial();
+  return object({
+    ...common,
+    actor: actor(names).optional(),
+    bytesPerSecond,
+    afterBytes: afterBytes.default(0),
+    overrides: z.record(z.string(), others, BY_VALUE).optional(),
+  });
+}
+
+type RequestSchema = ReturnType<typeof requestSchema>;
+type ConnectionSchema = ReturnType<typeof connectionSchema>;
+type RateSchema = ReturnType<typeof rateSchema>;
+
+/** A rule as it is read, with the names in one spelling. */
+export type ReadRule = z.output<RequestSchema> | z.output<ConnectionSchema> | z.output<RateSchema>;
+type WrittenRule = z.input<RequestSchema> | z.input<ConnectionSchema> | z.input<RateSchema>;
+
+/** The schema of one rule, with the names that may be used. Its fields say of which kind it is. */
+export function ruleSchema(names: Names): z.ZodType<ReadRule, WrittenRule> {
+  const requests = requestSchema(names);
+  const places = connectionSchema(names);
+  const rates = rateSchema(names);
+  const kindOf = (found: object) => {
+    if ("connections" in found) return places;
+    return "bytesPerSecond" in found || "afterBytes" in found ? rates : requests;
+  };
+  const anyOf = [requests, places, rates].map((kind) => {
+    const { $schema, ...schema } = z.toJSONSchema(kind, { io: "input", unrepresentable: "any" });
+    return schema;
+  });
+  const schema = z
+    .unknown()
+    .transform((found, context): ReadRule => {
+      const read = kindOf(Object(found)).safeParse(found);
+      if (read.success) return read.data;
+      for (const issue of read.error.issues) {
+        context.issues.push({ ...issue, input: found } as z.core.$ZodRawIssue);
+      }
+      return z.NEVER;
+    })
+    .meta({ anyOf });
+  return schema as unknown as z.ZodType<ReadRule, WrittenRule>;
+}

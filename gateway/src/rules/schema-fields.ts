@@ -1,0 +1,146 @@
+/** The fields of rules that need more than a number or a word. */
+import * as z from "zod";
+import { ACTOR_KINDS } from "../actors/actor.ts";
+import { decode } from "../match/decode.ts";
+import { isParameter } from "../match/pattern.ts";
+import { ALGORITHMS, type RuleAlgorithms } from "./algorithms.ts";
+import { ANYTHING, atLeastZero, says, text } from "./schema-parts.ts";
+import { vocabulary } from "./words.ts";
+
+/** The names that rules may use. */
+export interface Names {
+  readonly actors: readonly string[];
+  /** The kinds of actors that take an argument. */
+  readonly actorKinds: readonly string[];
+  readonly algorithms: RuleAlgorithms;
+  /** Functions that compute what a request costs. */
+  readonly costs: readonly string[];
+}
+
+export const BUILT_IN: Names = {
+  actors: ["all", "account", "device"],
+  actorKinds: Object.keys(ACTOR_KINDS),
+  algorithms: ALGORITHMS,
+  costs: [],
+};
+
+/** The methods that servers know. A rule with a misspelt method would never apply. */
+const METHODS = [
+  ..."GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT QUERY PURGE".split(" "),
+  ..."PROPFIND PROPPATCH MKCOL COPY MOVE LOCK UNLOCK SEARCH BIND REBIND UNBIND ACL REPORT".split(
+    " ",
+  ),
+  ..."MKACTIVITY MKCALENDAR CHECKOUT MERGE M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE LINK UNLINK".split(
+    " ",
+  ),
+  "SOURCE",
+];
+export const METHOD_NAMES = vocabulary(METHODS.map((method) => [method]));
+/** A plain path: a rule must not contain what makes a request's path ambiguous. */
+const SEGMENT = /(?:\*|(?!\.{1,2}(?:\/|$))[^/?#\\;*\0-\x20\x7f]+)(?=\/|$)/.source;
+const PATH = new RegExp(`^/(?:${SEGMENT}(?:/${SEGMENT})*/?)?$`);
+export const PLAIN =
+  "a path: it begins with / and has no ?, #, ; or \\ in it, no . or .. as a segment, and * only as a whole segment";
+/** The same after decoding: blanks and stars are then ordinary characters. */
+const DECODED = /^\/(?:(?![. ]+(?:\/|$))[^/?#\\;\p{Cc}]+(?:\/|$))*$/u;
+/** The ways in which routers write a segment that may be anything. */
+const PARAMETER = /^(?::|\{.*\}|\[.*\]|<.*>|\(.*\))/;
+const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/i;
+
+/** The path to which a rule applies, with everything below it. */
+export function path() {
+  return text(PLAIN, PATH).superRefine((found, context) => {
+    const unknown = found
+      .split("/")
+      .find((segment) => PARAMETER.test(segment) && !isParameter(segment));
+    const plain = found.replace(/(?<=\/)\*(?=\/|$)/g, "any");
+    const wrong = !DECODED.test(decode(plain))
+      ? `${PLAIN}, not encoded either`
+      : unknown !== undefined && `${PLAIN}; a segment that may be anything is :name, {name} or *`;
+    if (wrong) context.addIssue({ code: "custom", message: wrong });
+  });
+}
+
+/** An actor by its name; or a kind of actor with an argument, `{ header: x-tenant }`. */
+export function actor({ actors, actorKinds }: Names) {
+  const known = vocabulary(actors.map((name) => [name]));
+  const kinds = vocabulary(actorKinds.map((kind) => [kind]));
+  const aMap = `a map with one of ${kinds.names.join(", ")}`;
+  const allowed = `${known.names.join(", ")}; or ${aMap}, such as { header: x-tenant }`;
+  return z
+    .union([z.string(), z.record(z.string(), ANYTHING)], says(allowed))
+    .transform((found, context) => {
+      const wrong = (message: string) => {
+        context.issues.push({ code: "custom", message, input: found });
+        return z.NEVER;
+      };
+      if (typeof found === "string") return known.find(found) ?? wrong(known.names.join(", "));
+      const [[written = "", argument] = [], more] = Object.entries(found);
+      const kind = kinds.find(written);
+      if (kind === undefined || more !== undefined) return wrong(aMap);
+      if (typeof argument !== "string" || argument === "") return wrong(`a text as ${kind}`);
+      const isName = kind !== "header" || FIELD_NAME.test(argument);
+      return isName ? `${kind}:${argument}` : wrong("the name of a header field as header");
+    })
+    .meta({
+      description: allowed,
+      anyOf: [
+        { enum: [...known.spellings] },
+        { type: "string" },
+        { type: "object", minProperties: 1, maxProperties: 1 },
+      ],
+    });
+}
+
+/** Permits: a number, numbers by method, or the name of a function of the application. */
+export function cost(names: readonly string[]) {
+  const permits = atLeastZero("permits that a request takes, a number, 0 or more");
+  const byMethod = vocabulary([...METHODS.map((method) => [method] as const), ["other"]]);
+  const known = vocabulary(names.map((name) => [name]));
+  const function_ = names.length > 0 ? `, or one of ${names.join(", ")}` : "";
+  const allowed = `a number above 0, or a map from methods to numbers${function_}`;
+  return z
+    .union(
+      [z.number().positive(says(allowed)), z.string(), z.record(z.string(), permits)],
+      says(allowed),
+    )
+    .transform((found, context): ReadCost => {
+      if (typeof found === "number") return { cost: found, costs: {}, costBy: undefined };
+      if (typeof found === "string") {
+        const costBy = known.find(found);
+        if (costBy !== undefined) return { cost: 1, costs: {}, costBy };
+        context.issues.push({ code: "custom", message: allowed, input: found });
+        return z.NEVER;
+      }
+      const { other = 1, ...costs } = Object.fromEntries(
+        Object.entries(found).map(([method, permits]) => {
+          const name = byMethod.find(method);
+          if (name === undefined) {
+            const message = `a map from HTTP methods, or "other", to numbers`;
+            context.issues.push({ code: "custom", message, input: method, path: [method] });
+          }
+          if (name === "other" && permits === 0) {
+            const message = "a number above 0: list methods to leave the others out";
+            context.issues.push({ code: "custom", message, input: permits, path: [method] });
+          }
+          return [name ?? method, permits] as const;
+        }),
+      );
+      return { cost: other, costs, costBy: undefined };
+    })
+    .meta({
+      description: allowed,
+      anyOf: [
+        { type: "number", exclusiveMinimum: 0 },
+        { type: "string" },
+        { type: "object", additionalProperties: { type: "number", minimum: 0 } },
+      ],
+    });
+}
+
+/** What the field `cost` says. */
+interface ReadCost {
+  readonly cost: number;
+  readonly costs: Readonly<Record<string, number>>;
+  readonly costBy: string | undefined;
+}

@@ -1,0 +1,132 @@
+/** The parts of which the schema of rules is made: each says in words what is allowed. */
+import * as z from "zod";
+import { UNITS } from "./rule.ts";
+import type { Vocabulary } from "./words.ts";
+
+const DURATION = /^([0-9]+(?:\.[0-9]+)?)(s|m|h|d)$/;
+const UNIT_MS: Readonly<Record<string, number>> = {
+  s: UNITS.second,
+  m: UNITS.minute,
+  h: UNITS.hour,
+  d: UNITS.day,
+};
+const LONGEST_DURATION_MS = 365 * UNITS.day;
+/** In bytes: powers of 1024, as in nginx. */
+const SIZE = /^([0-9]+(?:\.[0-9]+)?)(k|m|g)$/i;
+const SIZES: Readonly<Record<string, number>> = { k: 2 ** 10, m: 2 ** 20, g: 2 ** 30 };
+
+export function says(allowed: string): { readonly error: () => string } {
+  return { error: () => allowed };
+}
+
+export function number(allowed: string) {
+  const words = says(allowed);
+  return z.number(words).positive(words).meta({ description: allowed });
+}
+
+export function text(allowed: string, pattern: RegExp) {
+  const words = says(allowed);
+  return z.string(words).regex(pattern, words).meta({ description: allowed });
+}
+
+/** A name from a list, in any case; the result is spelled as in the list. */
+export function word({ names, spellings, find }: Vocabulary, isOpen = false) {
+  const allowed = names.join(", ");
+  const choices = { enum: [...spellings] };
+  return z
+    .string(says(allowed))
+    .transform((found, context) => {
+      const name = find(found);
+      if (name !== undefined) return name;
+      context.issues.push({ code: "custom", message: allowed, input: found });
+      return z.NEVER;
+    })
+    .meta({
+      description: spellings.join(", "),
+      // an editor suggests the names, but also accepts other names and other cases
+      anyOf: isOpen
+        ? [choices, { type: "string" }]
+        : [choices, { type: "string", pattern: inAnyCase(spellings) }],
+    });
+}
+
+function inAnyCase(words: readonly string[]): string {
+  const letters = (name: string) =>
+    name.replace(/[a-z]/gi, (letter) => `[${letter.toLowerCase()}${letter.toUpperCase()}]`);
+  return `^(?:${words.map(letters).join("|")})$`;
+}
+
+export function object<Shape extends z.core.$ZodShape>(shape: Shape, others = "") {
+  const known = `${Object.keys(shape).join(", ")}${others}`;
+  return z.strictObject(shape, {
+    error: (issue) => (issue.code === "unrecognized_keys" ? known : `a map of ${known}`),
+  });
+}
+
+export function atLeastZero(allowed: string) {
+  const words = says(allowed);
+  return z.number(words).min(0, words).meta({ description: allowed });
+}
+
+/** Anything, of which a text is allowed: a later step says why something else is not. */
+export const ANYTHING = z.unknown() as unknown as z.ZodType<string, string>;
+
+/** One value, or a list of at least one. */
+export function oneOrMore(value: z.ZodType<string>, allowed: string) {
+  const one = z.toJSONSchema(value, { io: "input", unrepresentable: "any" });
+  const { $schema, ...items } = one;
+  const words = says(`${allowed}, or a list of these`);
+  return z
+    .union([z.string(), z.array(ANYTHING).min(1, words)], words)
+    .transform((found, context): readonly string[] =>
+      [found].flat().map((each, i) => {
+        const read = value.safeParse(each);
+        if (read.success) return read.data;
+        const path = Array.isArray(found) ? [i] : [];
+        for (const { message } of read.error.issues) {
+          context.issues.push({ code: "custom", message, input: each, path });
+        }
+        return "";
+      }),
+    )
+    .meta({ anyOf: [items, { type: "array", items, minItems: 1 }] });
+}
+
+/** Milliseconds, from a text such as "15m". */
+export function duration(allowed: string) {
+  const words = says(allowed);
+  return z
+    .string(words)
+    .regex(DURATION, words)
+    .transform((found, context) => {
+      const [, count, unit = "s"] = DURATION.exec(found) ?? [];
+      const ms = Number(count) * (UNIT_MS[unit] ?? 1000);
+      if (ms > 0 && ms <= LONGEST_DURATION_MS) return ms;
+      context.issues.push({ code: "custom", message: `${allowed}, at most 365d`, input: found });
+      return z.NEVER;
+    })
+    .meta({ description: allowed });
+}
+
+/** Bytes: a number, or a text such as "500k". */
+export function size(what: string, isWithZero: boolean) {
+  const allowed = `${what}: a number ${isWithZero ? "of 0 or more" : "above 0"}, or a text such as 500k or 1m`;
+  return z
+    .union([z.number(), z.string()], says(allowed))
+    .transform((found, context) => {
+      const [, count, unit = ""] = typeof found === "string" ? (SIZE.exec(found) ?? []) : [];
+      const bytes =
+        typeof found === "number" ? found : Number(count) * (SIZES[unit.toLowerCase()] ?? 1);
+      const isSize = bytes > 0 ? bytes < Infinity : isWithZero && bytes === 0;
+      if (isSize) return bytes;
+      context.issues.push({ code: "custom", message: allowed, input: found });
+      return z.NEVER;
+    })
+    .meta({
+      description: allowed,
+      anyOf: [
+        isWithZero ? { type: "number", minimum: 0 } : { type: "number", exclusiveMinimum: 0 },
+        { type: "string", pattern: SIZE.source.replace("k|m|g", "[kKmMgG]") },
+      ],
+    });
+}

@@ -1,0 +1,395 @@
+import { Redis } from "ioredis";
+import type { RedisClient } from "smooth-limiter/redis";
+import { FakeClock } from "smooth-limiter/testing";
+import * as assert from "uvu/assert";
+import { freshUrl } from "../../scripts/redis/server.ts";
+import { suite } from "../../test/support/suite.ts";
+import {
+  createGateway,
+  fromHeader,
+  functionSource,
+  type Gateway,
+  type GatewayOptions,
+  type GatewayRequest,
+  type UrlRules,
+  type Verdict,
+} from "../src/index.ts";
+import { request } from "./support/http/request.ts";
+
+const test = suite("rules for connections");
+
+type Rules = UrlRules["rules"];
+
+const open = (rules: Rules, options: Partial<GatewayOptions> = {}) =>
+  createGateway({
+    rules: { url: "/", rules },
+    clock: new FakeClock(),
+    actors: { account: fromHeader("account") },
+    ...options,
+  });
+
+/** A request, and a function that ends it. */
+function underway(
+  more: { url?: string; account?: string; remoteAddress?: string; method?: string } = {},
+): { request: GatewayRequest; end: () => void } {
+  const { url = "/", account, ...rest } = more;
+  const listeners: (() => void)[] = [];
+  const headers = account === undefined ? undefined : { account };
+  const base = request(url, { ...rest, ...(headers && { headers }) });
+  return {
+    request: { ...base, onClose: (closed) => void listeners.push(closed) },
+    end: () => listeners.splice(0).forEach((end) => void end()),
+  };
+}
+
+type Underway = ReturnType<typeof underway>;
+
+const enter = (gateway: Gateway, who: Underway) => gateway.check(who.request) as Verdict;
+
+test("as many requests of each actor at once as the rule says, until they are over", async () => {
+  const gateway = await open([{ actor: "account", connections: 2, name: "conn" }]);
+  const [one, two, three] = ["ann", "ann", "ann"].map((account) => underway({ account }));
+  const first = enter(gateway, one as Underway);
+  assert.equal([first.allowed, first.retryMs, first.waitedMs], [true, 0, 0]);
+  assert.equal(
+    first.outcomes.map(({ rule, actor, allowed, decision }) => [
+      ...[rule.name, actor, allowed],
+      ...[decision.limit, decision.remaining, decision.waitMs],
+    ]),
+    [["conn", "ann", true, 2, 1, 0]],
+  );
+  assert.ok(enter(gateway, two as Underway).allowed);
+  const refused = enter(gateway, three as Underway);
+  assert.equal([refused.allowed, refused.retryMs], [false, 1000]);
+  assert.is(refused.outcomes[0]?.rule.quotaUnit, "concurrent-requests");
+  assert.ok(enter(gateway, underway({ account: "bob" })).allowed);
+  one?.end();
+  one?.end();
+  assert.ok(enter(gateway, three as Underway).allowed);
+  assert.not.ok(enter(gateway, underway({ account: "ann" })).allowed);
+  assert.equal(gateway.stats.conn, { passed: 4, waited: 0, refused: 2, refusedElsewhere: 0 });
+});
+
+test("a request without a value counts by its device, or as the rule says", async () => {
+  const one = "192.0.2.1";
+  const two = "192.0.2.2";
+  for (const [whenActorMissing, allowed] of [
+    ["device", [true, false, true]],
+    ["shared", [true, false, false]],
+    ["skip", [true, true, true]],
+  ] as const) {
+    const gateway = await open([{ actor: "account", connections: 1, whenActorMissing }]);
+    assert.equal(
+      [one, one, two].map((remoteAddress) => enter(gateway, underway({ remoteAddress })).allowed),
+      allowed,
+      whenActorMissing,
+    );
+  }
+});
+
+test("behind a proxy a request without a value counts by its client's address", async () => {
+  const gateway = await open([{ actor: "account", connections: 1 }], { trustedProxies: 1 });
+  const from = (address: string) => {
+    const { request: base } = underway();
+    return gateway.check({
+      ...base,
+      header: (name) => (name === "x-forwarded-for" ? address : undefined),
+    }) as Verdict;
+  };
+  assert.equal(
+    ["192.0.2.1", "192.0.2.2", "192.0.2.1"].map((address) => from(address).allowed),
+    [true, true, false],
+  );
+});
+
+test("overrides, exemptions, methods and paths", async () => {
+  const gateway = await createGateway({
+    rules: {
+      url: "/films",
+      except: "/films/trailers",
+      rules: [
+        {
+          ...{ actor: "account", connections: 1, methods: ["GET"], exempt: ["me"] },
+          overrides: { gold: { connections: 2 } },
+        },
+      ],
+    },
+    actors: { account: fromHeader("account") },
+  });
+  const passes = (account: string, url = "/films/a", method = "GET") =>
+    [1, 2, 3].map(() => enter(gateway, underway({ account, url, method })).allowed);
+  assert.equal(passes("ann"), [true, false, false]);
+  assert.equal(passes("gold"), [true, true, false]);
+  for (const every of [
+    passes("me"),
+    passes("ann", "/films/trailers/b"),
+    passes("ann", "/films/a", "POST"),
+    passes("ann", "/other"),
+  ]) {
+    assert.equal(every, [true, true, true]);
+  }
+});
+
+test("a shadow rule reports what it would refuse, and refuses nothing", async () => {
+  const gateway = await open([
+    { actor: "all", connections: 1, mode: "shadow", name: "dry" },
+    { actor: "all", connections: 3 },
+  ]);
+  const verdicts = [1, 2, 3, 4].map(() => enter(gateway, underway()));
+  assert.equal(
+    verdicts.map(({ allowed, outcomes }) => [allowed, outcomes[0]?.allowed]),
+    [
+      [true, true],
+      [true, false],
+      [true, false],
+      [false, false],
+    ],
+  );
+  assert.equal(gateway.stats.dry, { passed: 1, waited: 0, refused: 3, refusedElsewhere: 0 });
+});
+
+test("a request takes a place under all rules or under none", async () => {
+  const gateway = await open([
+    { actor: "all", connections: 3, name: "all" },
+    { actor: "device", connections: 1, name: "device" },
+  ]);
+  const from = (remoteAddress: string) => underway({ remoteAddress });
+  assert.ok(enter(gateway, from("192.0.2.1")).allowed);
+  for (let i = 0; i < 10; i++) assert.not.ok(enter(gateway, from("192.0.2.1")).allowed);
+  assert.ok(enter(gateway, from("192.0.2.2")).allowed);
+  assert.ok(enter(gateway, from("192.0.2.3")).allowed);
+  assert.not.ok(enter(gateway, from("192.0.2.4")).allowed);
+  assert.is(gateway.stats.all?.refusedElsewhere, 10);
+});
+
+test("a request that another rule refuses leaves its place at once, and is charged to none", async () => {
+  const gateway = await open([
+    { actor: "all", connections: 1, name: "conn" },
+    { actor: "all", unit: "hour", rpu: 2, algo: "window", name: "rate" },
+  ]);
+  const first = underway();
+  assert.ok(enter(gateway, first).allowed);
+  const second = enter(gateway, underway());
+  assert.equal(
+    second.outcomes.map(({ rule }) => rule.name),
+    ["conn"],
+  );
+  first.end();
+  const last = underway();
+  assert.ok(enter(gateway, last).allowed);
+  last.end();
+  for (let i = 0; i < 3; i++) {
+    const { allowed, outcomes } = enter(gateway, underway());
+    assert.equal([allowed, outcomes.map(({ allowed }) => allowed)], [false, [true, false]]);
+  }
+  assert.equal(gateway.stats.conn, { passed: 2, waited: 0, refused: 1, refusedElsewhere: 3 });
+  await gateway.reset({ rule: "rate" });
+  assert.ok(enter(gateway, underway()).allowed);
+});
+
+test("a request that waits for its turn keeps its place, and a client that leaves frees it", async () => {
+  const clock = new FakeClock();
+  const gateway = await open(
+    [
+      { actor: "all", connections: 2 },
+      { actor: "all", unit: "second", rpu: 1, algo: "leaky bucket", burst: 5 },
+    ],
+    { clock },
+  );
+  const first = underway();
+  assert.ok((await gateway.check(first.request)).allowed);
+  const second = underway();
+  const controller = new AbortController();
+  const waiting = Promise.resolve(
+    gateway.check({ ...second.request, signal: controller.signal }),
+  ).catch((error: Error) => error.name);
+  assert.not.ok(enter(gateway, underway()).allowed);
+  controller.abort();
+  assert.is(await waiting, "AbortError");
+  assert.ok((gateway.peek(underway().request) as Verdict).allowed);
+  first.end();
+  second.end();
+  const third = Promise.resolve(gateway.check(underway().request)).catch(
+    (error: Error) => error.name,
+  );
+  await gateway.close();
+  assert.is(await third, "ReservationCancelledError");
+  assert.ok((gateway.peek(underway().request) as Verdict).allowed, "a failure frees the place");
+});
+
+test("peek takes no place, and reset is for rules that count requests per time", async () => {
+  const gateway = await open([{ actor: "all", connections: 1, name: "conn" }]);
+  const peek = () => gateway.peek(underway().request) as Verdict;
+  assert.equal(
+    [peek(), peek()].map(({ allowed, outcomes }) => [allowed, outcomes[0]?.decision.remaining]),
+    [
+      [true, 1],
+      [true, 1],
+    ],
+  );
+  enter(gateway, underway());
+  assert.equal([peek().allowed, peek().retryMs], [false, 1000]);
+  let message = "";
+  await gateway.reset({ rule: "conn" }).catch((error: Error) => {
+    message = error.message;
+  });
+  assert.match(
+    message,
+    /rule must be the name of a rule for requests per time: there is none, got "conn"/,
+  );
+});
+
+test("a changed number applies to new requests, and those in progress keep their places", async () => {
+  let rules = "[{ actor: all, connections: 2, name: conn }]";
+  let changed = () => {};
+  const gateway = await createGateway({
+    rules: {
+      ...functionSource(() => ""),
+      name: "text",
+      load: async () => `{ url: /, rules: ${rules} }`,
+      watch: (change: () => void) => {
+        changed = change;
+        return () => {};
+      },
+    },
+  });
+  const apply = async (text: string) => {
+    rules = text;
+    changed();
+    for (let i = 0; i < 5; i++) await new Promise(setImmediate);
+  };
+  const [one, two] = [underway(), underway()];
+  assert.ok(enter(gateway, one).allowed && enter(gateway, two).allowed);
+  await apply("[{ actor: all, connections: 3, name: conn }]");
+  assert.ok(enter(gateway, underway()).allowed);
+  assert.not.ok(enter(gateway, underway()).allowed);
+  await apply("[{ actor: all, connections: 2, name: conn }]");
+  one.end();
+  assert.not.ok(enter(gateway, underway()).allowed, "two are in progress");
+  two.end();
+  assert.ok(enter(gateway, underway()).allowed);
+  await apply("[{ actor: device, connections: 1, name: conn }]");
+  assert.ok(enter(gateway, underway()).allowed, "another actor is another count");
+  await apply("[{ actor: all, unit: hour, rpu: 1, name: conn }]");
+  assert.equal(
+    [1, 2].map(() => enter(gateway, underway()).allowed),
+    [true, false],
+  );
+  assert.equal(Object.keys(gateway.stats), ["conn"]);
+  await gateway.close();
+});
+
+test("maxAge frees a place; without it a request whose end is not reported is not counted", async () => {
+  const clock = new FakeClock();
+  const unreported = request("/");
+  const aged = await open([{ actor: "all", connections: 1, maxAge: "1m" }], { clock });
+  const passes = (gateway: Gateway) => (gateway.check(unreported) as Verdict).allowed;
+  assert.equal([passes(aged), passes(aged)], [true, false]);
+  await clock.advance(60_000);
+  assert.ok(passes(aged));
+  const endless = await open([{ actor: "all", connections: 1 }], { clock });
+  assert.equal([passes(endless), passes(endless)], [true, true]);
+});
+
+test("an actor that returns a promise, and one that fails", async () => {
+  const gateway = await open([{ actor: "account", connections: 1 }], {
+    actors: {
+      account: async ({ header }) => {
+        const account = header("account");
+        if (account === "bad") throw new Error("no token");
+        return account;
+      },
+    },
+  });
+  const errors: unknown[] = [];
+  const passes = async (account: string) =>
+    (await gateway.check(underway({ account }).request, (error) => errors.push(error))).allowed;
+  assert.equal([await passes("ann"), await passes("ann")], [true, false]);
+  assert.equal([await passes("bad"), await passes("bad")], [true, false]);
+  assert.is(errors.length, 2);
+});
+
+test("what the gateway lacks is an error at the start", async () => {
+  const fails = (rules: Rules, options?: Partial<GatewayOptions>) =>
+    open(rules, options).then(
+      () => "",
+      (error: Error) => error.message,
+    );
+  assert.match(
+    await fails([{ actor: "all", connections: 1, scope: "global" }]),
+    /the gateway has no options\.redis, which scope global needs/,
+  );
+  const unsubscribed = { runScript: async () => [] } as unknown as RedisClient;
+  assert.match(
+    await fails([{ actor: "all", connections: 1, scope: "global" }], { redis: unsubscribed }),
+    /redis cannot be duplicated/,
+  );
+  assert.match(
+    await fails([{ actor: "account", connections: 1 }], { actors: {} }),
+    /the gateway has no options\.actors\.account/,
+  );
+});
+
+test("a global rule counts the requests of all instances, and closes what it opened", async () => {
+  const redis = new Redis(await freshUrl());
+  try {
+    const rules: Rules = [
+      { actor: "device", connections: 2, scope: "global", name: "conn" },
+      { actor: "all", connections: 100, scope: "global", name: "whole" },
+      { actor: "all", unit: "hour", rpu: 3, name: "rate" },
+    ];
+    const [one, two] = await Promise.all([open(rules, { redis }), open(rules, { redis })]);
+    const [first, second] = [underway(), underway()];
+    assert.ok((await one.check(first.request)).allowed);
+    assert.is((await two.peek(underway().request)).outcomes[0]?.decision.remaining, 1);
+    assert.ok((await two.check(second.request)).allowed);
+    const refused = await one.check(underway().request);
+    assert.equal(
+      [refused.allowed, refused.retryMs, refused.outcomes.map(({ rule }) => rule.name)],
+      [false, 1000, ["conn"]],
+    );
+    assert.not.ok((await one.peek(underway().request)).allowed);
+    assert.ok((await one.check(underway({ remoteAddress: "192.0.2.9" }).request)).allowed);
+    second.end();
+    const isFree = async () => (await one.peek(underway().request)).outcomes[0]?.allowed === true;
+    for (let i = 0; i < 100 && !(await isFree()); i++) await new Promise((go) => setTimeout(go, 5));
+    assert.ok((await one.check(underway().request)).allowed);
+    await Promise.all([one.close(), two.close()]);
+    const late = await Promise.resolve(one.check(underway().request)).catch(
+      (error: Error) => error.name,
+    );
+    assert.is(late, "LimiterClosedError");
+  } finally {
+    redis.disconnect();
+  }
+});
+
+test("while Redis is away each instance gives its share, or rejects; a shadow rule says nothing", async () => {
+  const redis = new Redis(await freshUrl());
+  redis.on("error", () => {});
+  redis.disconnect();
+  const options = { redis, timeoutMs: 50 };
+  const rule = { actor: "all", connections: 1, scope: "global" } as const;
+  const local = await open([rule], { ...options, instances: 1 });
+  assert.ok((await local.check(underway().request)).allowed);
+  assert.not.ok((await local.check(underway().request)).allowed);
+  const strict = await open([{ actor: "all", connections: 1, name: "near" }, rule], {
+    ...options,
+    whenUnavailable: "throw",
+  });
+  for (let i = 0; i < 2; i++) {
+    const failed = await Promise.resolve(strict.check(underway().request)).catch(
+      (error: Error) => error.name,
+    );
+    assert.is(failed, "StoreUnavailableError", "the place of the local rule is free again");
+  }
+  const shadow = await open([{ ...rule, mode: "shadow" }], {
+    ...options,
+    whenUnavailable: "throw",
+  });
+  const { allowed, outcomes } = await shadow.check(underway().request);
+  assert.equal([allowed, outcomes.length], [true, 0]);
+  await Promise.all([local.close(), strict.close(), shadow.close()]);
+});
+
+test.run();
