@@ -5,14 +5,16 @@
 //   in a table by name.
 // - Constants (a line `local NAME = number`, in the script or in frame.lua) are inlined: a Lua function is cheaper to
 //   create when it closes over fewer variables.
-// - hot.lua becomes one string for each twin that has the mark `--> hot`, which names the two fields of the twin's state.
+// - hot.lua becomes a string with the lines that are equal for all twins with the mark `--> hot`, which names the two
+//   fields of the twin's state. Where lines differ it has a mark `--> 0`, `--> 1` and so on, and each such twin has a
+//   list of the lines that replace these marks.
 //
 //   npm run lua             writes the file
 //   npm run lua -- --check  fails if the file is out of date
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { inlined, readTwin, withoutTables } from "./inline-lua.ts";
+import { inlined, normalized, readTwin, withoutTables } from "./inline-lua.ts";
 import { minified, shortNames } from "./minify-lua.ts";
 
 const TARGET = "src/stores/redis/lua.gen.ts";
@@ -59,14 +61,41 @@ function stepOf(mark: string): string[] {
   return frame.slice(from, from + length);
 }
 
-function hotPathOf(name: string): string[] {
+/** Returns for each line of the hot path what it becomes with this twin. */
+function hotLinesOf(name: string): string[] {
   const lines = withConstants(name);
   const [, ...fields] = HOT.exec(lines.find((line) => HOT.test(line)) ?? "") ?? [];
   const twin = readTwin(lines);
   const path = withConstants("hot").flatMap((line) =>
     /^--> (?:callers|grants)$/.test(line) ? stepOf(line.slice("--> ".length)) : [line],
   );
-  return withoutTables(inlined(path, twin), twin, fields);
+  return normalized(path).map((line) =>
+    withoutTables(inlined([line], twin), twin, fields).join("\n"),
+  );
+}
+
+/** Divides the hot paths of twins into the lines that are equal for all of them, and the others of each. */
+function divided(paths: ReadonlyMap<string, readonly string[]>) {
+  const [first = [], ...others] = paths.values();
+  const common: string[] = [];
+  const runs: number[][] = [];
+  let run: number[] | undefined;
+  for (const [i, line] of first.entries()) {
+    if (others.every((path) => path[i] === line)) {
+      common.push(line);
+      run = undefined;
+    } else if (run === undefined) {
+      common.push(`--> ${runs.length}`);
+      run = [i];
+      runs.push(run);
+    } else {
+      run.push(i);
+    }
+  }
+  const partsOf = (path: readonly string[]) =>
+    runs.map((indices) => indices.map((i) => path[i]).join("\n"));
+  const parts = new Map([...paths].map(([name, path]) => [name, partsOf(path)]));
+  return { common: common.join("\n"), parts };
 }
 
 const camel = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
@@ -83,16 +112,21 @@ const linesOfScript = new Map(
     withConstants(name).join("\n").replace(READ_HERE, ""),
   ]),
 );
-const hotPaths = new Map(twins.filter(isHot).map((name) => [name, hotPathOf(name).join("\n")]));
-const names = shortNames([...linesOfScript.values(), ...hotPaths.values()]);
+const hot = divided(new Map(twins.filter(isHot).map((name) => [name, hotLinesOf(name)])));
+const names = shortNames([
+  ...linesOfScript.values(),
+  hot.common,
+  ...[...hot.parts.values()].flat(),
+]);
 const textOf = (lines = "") => JSON.stringify(minified(lines, names));
 
-const scripts = shared.map(
-  (name) => `export const ${camel(name)} = ${textOf(linesOfScript.get(name))};`,
+const scripts = [...shared.map((name) => [name, linesOfScript.get(name)]), ["hot", hot.common]].map(
+  ([name = "", lines]) => `export const ${camel(name)} = ${textOf(lines)};`,
 );
 const twinTexts = twins.map((name) => {
-  const hot = hotPaths.has(name) ? `\n  hot: ${textOf(hotPaths.get(name))},` : "";
-  const fields = `\n  name: "${name}",\n  lua: ${textOf(linesOfScript.get(name))},${hot}\n`;
+  const parts = hot.parts.get(name)?.map((lines) => `\n    ${textOf(lines)},`);
+  const path = parts === undefined ? "" : `\n  hot: [${parts.join("")}\n  ],`;
+  const fields = `\n  name: "${name}",\n  lua: ${textOf(linesOfScript.get(name))},${path}\n`;
   return `export const ${camel(name)}: LuaTwin = {${fields}};`;
 });
 const table = twins.map((name) => `  ${/-/.test(name) ? `"${name}": ${camel(name)}` : name},`);

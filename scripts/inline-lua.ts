@@ -50,7 +50,7 @@ function endOf(lines: readonly string[], from: number): number {
 }
 
 /** Spreads each `if` over several lines, and joins each table into one line. */
-function normalized(lines: readonly string[]): string[] {
+export function normalized(lines: readonly string[]): string[] {
   return lines
     .join("\n")
     .replace(/\{\n([^}]*)\n\}/g, (_, fields: string) => `{ ${fields.replaceAll("\n", " ")} }`)

@@ -4,7 +4,7 @@
  */
 import { short } from "./options.ts";
 import { nanos, table, times } from "./report.ts";
-import { median } from "./stats.ts";
+import { median, shuffled } from "./stats.ts";
 
 const ROUNDS = short ? 9 : 41;
 
@@ -25,8 +25,8 @@ export async function compareCpu(
   // V8 discards the code of a class without objects; a real process always has one, so one is kept here
   const alive = new Map<string, unknown>();
   for (let round = -2; round < rounds; round++) {
-    for (let i = 0; i < turns.length; i++) {
-      const [name, make] = turns[(round + 2 + i) % turns.length] ?? ["", () => async () => {}];
+    // in random order: each turn pays for collecting some of the garbage of the turn before it
+    for (const [name, make] of shuffled(turns)) {
       const run = make();
       globalThis.gc?.();
       const before = process.cpuUsage();

@@ -1,3 +1,11 @@
+/** Returns the values in a random order. */
+export function shuffled<T>(values: readonly T[]): T[] {
+  return values
+    .map((value) => ({ value, place: Math.random() }))
+    .sort((a, b) => a.place - b.place)
+    .map(({ value }) => value);
+}
+
 export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }

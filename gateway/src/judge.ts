@@ -41,16 +41,13 @@ export class Judge {
   /** Does the work of `several` for a single rule: most requests match only one. */
   one<R extends CountedRule>(ask: Ask<R> | undefined, request: GatewayRequest): Maybe<Verdict<R>> {
     if (ask === undefined) return NO_RULE;
-    const { rule, isGlobal, isShadow, longestWaitMs } = ask.active;
+    const { isGlobal, isShadow, longestWaitMs } = ask.active;
     if (longestWaitMs > 0 || isShadow || ask.onTaken) return this.several([ask], request);
-    const conclude = (decision: Decision): Verdict<R> => ({
-      allowed: decision.allowed,
-      retryMs: decision.allowed ? 0 : retryAfter(decision, ask.cost),
-      waitedMs: 0,
-      outcomes: [{ rule, actor: ask.actor, allowed: decision.allowed, decision }],
-    });
     // requests for one key that arrive together share one look at its state on Redis
-    return isGlobal ? chain(ask.limiter.decide(ask.cost), conclude) : conclude(decideHere(ask));
+    const decision = isGlobal ? ask.limiter.decide(ask.cost) : decideHere(ask);
+    return decision instanceof Promise
+      ? decision.then((later) => verdictOfOne(ask, later))
+      : verdictOfOne(ask, decision);
   }
 
   several<R extends CountedRule>(
@@ -107,6 +104,16 @@ export class Judge {
       for (const line of lines) this.#waiting.delete(line);
     }
   }
+}
+
+function verdictOfOne<R extends CountedRule>(ask: Ask<R>, decision: Decision): Verdict<R> {
+  const { allowed } = decision;
+  return {
+    allowed,
+    retryMs: allowed ? 0 : retryAfter(decision, ask.cost),
+    waitedMs: 0,
+    outcomes: [{ rule: ask.active.rule, actor: ask.actor, allowed, decision }],
+  };
 }
 
 /** Asks a single rule, whose limiter is in this process. */

@@ -7,7 +7,10 @@ import type { Counted } from "./meter.ts";
 import { LIMITER_OPTIONS, type LimiterOptions } from "./options.ts";
 import { opened, QueueingLimiter } from "./queueing-limiter.ts";
 
-/** Any limiter, in this process or on a store; `Limiter.create` makes one in this process. */
+/**
+ * Any limiter, in this process or on a store, so its quick verbs may return promises. `Limiter.create` makes
+ * one in this process: its type is `LocalLimiter`.
+ */
 export type Limiter<Name extends string = string> = Face<Name>;
 
 export const Limiter = {

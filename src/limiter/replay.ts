@@ -42,6 +42,11 @@ export class Replay {
     if (place === this.#promised?.last) this.#promised = undefined;
   }
 
+  /** Refuses the waiters whose instants would be later than their deadlines. */
+  refuseLate(floor: number, pausedUntil: number): void {
+    this.run(floor, pausedUntil);
+  }
+
   /**
    * Replays the line from the last waiter that was replayed to the end.
    *

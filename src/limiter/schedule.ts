@@ -245,7 +245,7 @@ export abstract class Schedule {
     this.#replay.discard();
     this.#release(this.time.last);
     if (!this.#isEmpty) {
-      this.#promise();
+      this.#replay.refuseLate(this.#floor, this.#pausedUntil);
       this.#release(this.time.last);
     }
     this.retimed();

@@ -6,8 +6,7 @@
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
 import { short } from "../../../bench/lib/options.ts";
-import { quantile } from "../../../bench/lib/stats.ts";
-import { shuffled } from "./servers.ts";
+import { quantile, shuffled } from "../../../bench/lib/stats.ts";
 
 const ROUNDS = short ? 150 : 1000;
 const WARM_UP_ROUNDS = 30;

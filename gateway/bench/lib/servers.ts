@@ -11,7 +11,13 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import autocannon from "autocannon";
 import { short } from "../../../bench/lib/options.ts";
-import { type Interval, median, medianWithin, quantile } from "../../../bench/lib/stats.ts";
+import {
+  type Interval,
+  median,
+  medianWithin,
+  quantile,
+  shuffled,
+} from "../../../bench/lib/stats.ts";
 
 const STARTS = short ? 1 : 3;
 const ROUNDS = short ? 8 : 20;
@@ -135,11 +141,4 @@ async function timeOf(server: ChildProcess): Promise<number> {
   server.send("time");
   const [micros] = await once(server, "message");
   return micros;
-}
-
-export function shuffled<T>(list: readonly T[]): T[] {
-  return list
-    .map((one) => ({ one, place: Math.random() }))
-    .sort((a, b) => a.place - b.place)
-    .map(({ one }) => one);
 }

@@ -149,16 +149,31 @@ function limitOrPlug(
 }
 
 function hookOf(filter: HostFilter): FastifyHook {
-  return (request, reply, ...more) => {
-    const next = more.at(-1) as Done;
-    const go = (action: HostAction) => {
-      if (carryOut(action, reply)) next();
-    };
-    const { raw, originalUrl } = request;
-    const action = filter.ask(new NodeGatewayRequest(raw, reply.raw, originalUrl, request), raw);
-    if (action instanceof Promise) action.then(go, next);
-    else go(action);
+  // named arguments and no closure: this is on the path of every request
+  const hook = (request: FastifyRequest, reply: FastifyReply, first: unknown, second?: unknown) => {
+    const next = (second ?? first) as Done;
+    const { raw } = request;
+    const seen = new NodeGatewayRequest(raw, reply.raw, request.originalUrl, request);
+    const action = filter.ask(seen, raw);
+    if (action instanceof Promise) {
+      action.then((late) => {
+        if (carryOut(late, reply)) next();
+      }, next);
+    } else if (carryOut(action, reply)) next();
   };
+  return hook as unknown as FastifyHook;
+}
+
+/** The names of header fields as Fastify sends them: it would convert them for each request. */
+const lowered = new Map<string, string>();
+
+function lowerCase(name: string): string {
+  let lower = lowered.get(name);
+  if (lower === undefined) {
+    lower = name.toLowerCase();
+    lowered.set(name, lower);
+  }
+  return lower;
 }
 
 function carryOut(action: HostAction, reply: FastifyReply): boolean {
@@ -168,7 +183,7 @@ function carryOut(action: HostAction, reply: FastifyReply): boolean {
     return false;
   }
   if (action.answer === undefined) {
-    for (const [name, value] of action.fields) reply.header(name, value);
+    for (const field of action.fields) reply.header(lowerCase(field[0]), field[1]);
     pace(action, reply.raw);
     return true;
   }

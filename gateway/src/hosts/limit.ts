@@ -255,21 +255,24 @@ class LimitChecker implements Checker {
   }
 
   #conclude(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {
-    const { actor } = ask;
-    const refuse = (error: unknown): LimitVerdict => {
-      // it could never pass, so it is refused: an error would let it pass
-      if (!(error instanceof PermitsExceedCapacityError)) throw error;
-      this.#own = undefined;
-      return this.#refusal(actor, error.facts.capacity, ask.active.rule);
-    };
     try {
       const verdict = this.#judge.one(ask, request);
       return verdict instanceof Promise
-        ? verdict.then((known) => limitVerdict(known, actor), refuse)
-        : limitVerdict(verdict, actor);
+        ? verdict.then(
+            (known) => limitVerdict(known, ask.actor),
+            (error) => this.#refuse(ask, error),
+          )
+        : limitVerdict(verdict, ask.actor);
     } catch (error) {
-      return refuse(error);
+      return this.#refuse(ask, error);
     }
+  }
+
+  /** Refuses a request that could never pass: an error would let it pass. */
+  #refuse({ actor, active }: Ask<CountedRule>, error: unknown): LimitVerdict {
+    if (!(error instanceof PermitsExceedCapacityError)) throw error;
+    this.#own = undefined;
+    return this.#refusal(actor, error.facts.capacity, active.rule);
   }
 
   /** Gives the permits back when the request was answered and does not count. */

@@ -83,7 +83,7 @@ export function carryOut(action: HostAction, res: NodeResponse): boolean {
   // other code, such as a time-out, may have responded while the request waited
   if (action === undefined || res.headersSent) return false;
   if (action.answer === undefined) {
-    for (const [name, value] of action.fields) res.setHeader(name, value);
+    for (const field of action.fields) res.setHeader(field[0], field[1]);
     pace(action, res);
     return true;
   }

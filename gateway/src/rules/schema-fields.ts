@@ -139,7 +139,7 @@ export function cost(names: readonly string[]) {
 }
 
 /** What the field `cost` says. */
-interface ReadCost {
+export interface ReadCost {
   readonly cost: number;
   readonly costs: Readonly<Record<string, number>>;
   readonly costBy: string | undefined;

@@ -69,7 +69,10 @@ const ruled = (connections = PLACES) =>
 
 type MakeChecker = (limit?: number) => Checker | Promise<Checker>;
 
-const KINDS: Readonly<Record<string, MakeChecker>> = { "places of limitConnections": placesOf, "places of a rule": ruled };
+const KINDS: Readonly<Record<string, MakeChecker>> = {
+  "places of limitConnections": placesOf,
+  "places of a rule": ruled,
+};
 
 const never = () => new Promise<void>(() => {});
 

@@ -66,6 +66,24 @@ test("requests without a value are counted by address, apart from those with one
   }
 });
 
+test("behind a proxy, and by the network of IPv6: a request without a value counts by its client", () => {
+  const checker = limitConnections(1, { actor: who, trustedProxies: 1, ipv6Prefix: 48 });
+  const passes = (address: string) => {
+    const header = (name: string) => (name === "x-forwarded-for" ? address : undefined);
+    return (checker.check({ ...under(undefined).request, header }) as CheckResult).allowed;
+  };
+  assert.equal(
+    ["192.0.2.1", "192.0.2.2", "192.0.2.1"].map(passes),
+    [true, true, false],
+    "not by the address of the proxy",
+  );
+  assert.equal(["2001:db8::1", "2001:db8:0:ff::2"].map(passes), [true, false]);
+  assert.throws(
+    () => limitConnections(1, { trustedProxies: -1 }),
+    /trustedProxies must be a whole number, 0 or more, got -1/,
+  );
+});
+
 test("counts by the client's address by default; a request whose end is not reported is not counted", () => {
   const checker = limitConnections(1);
   const from = (remoteAddress: string) => ({ ...under(undefined).request, remoteAddress });

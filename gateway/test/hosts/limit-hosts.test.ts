@@ -7,7 +7,7 @@ import { suite } from "../../../test/support/suite.ts";
 import type { HostLimitOptions, LimitVerdict } from "../../src/index.ts";
 import { type Asked, ask1, EVERY } from "../support/http/ask.ts";
 import { until } from "../support/http/raw-clients.ts";
-import type { Running } from "../support/http/servers.ts";
+import { HOSTS, type Running } from "../support/http/servers.ts";
 
 function perMinute(limit: number): KeyedLimiter {
   const clock = new FakeClock();

@@ -5,7 +5,7 @@ interface Scope {
 }
 
 interface AsyncHooks {
-  readonly AsyncResource: new (type: string, options: { triggerAsyncId: number }) => Scope;
+  readonly AsyncResource: new (type: string, triggerAsyncId: number) => Scope;
 }
 
 /** Used where the platform has no async context to restore. */
@@ -25,7 +25,9 @@ const hooks = process?.getBuiltinModule?.("node:async_hooks");
 export const restoresScope = hooks !== undefined && !(PQueue.prototype instanceof EventTarget);
 
 /** Keeps the async context in which it is created: Node's AsyncResource. */
-export const AsyncScope = hooks?.AsyncResource ?? NoScope;
+export const AsyncScope: AsyncHooks["AsyncResource"] = hooks?.AsyncResource ?? NoScope;
 
-/** The arguments of each `AsyncScope`. A real trigger id would take 16 bytes for each job. */
-export const SCOPE = ["PacedQueueJob", { triggerAsyncId: 0 }] as const;
+/** The type of each `AsyncScope`. */
+export const SCOPE = "PacedQueueJob";
+/** Its trigger id: a real one would take 16 bytes for each job. */
+export const NO_TRIGGER = 0;

@@ -5,6 +5,7 @@ import {
   type Job,
   type JobOptions,
   type PacedAddOptions,
+  type PacedJob,
   Rank,
   type Run,
   ScopedJob,
@@ -30,6 +31,8 @@ export class JobHeap {
   #isMixed = false;
   /** The job that was enqueued last, if its async context must still be saved in case it waits. */
   bare: BareJob | undefined;
+  /** The user's function of the job that is added: the PQueue does not pass it on. */
+  work: PacedJob<unknown> | undefined;
   /** The job that is starting, or started last. */
   taken: Job | undefined;
   readonly #onTake: () => void;
@@ -93,9 +96,9 @@ export class JobHeap {
     const { priority = 0, permits = 1 } = options;
     this.#isMixed = permits !== 1 || (this.#isMixed && this.#size > 0);
     if (restoresScope && this.#size > 0) {
-      this.#add(new ScopedJob(run, options), priority);
+      this.#add(new ScopedJob(run, options, this.work), priority);
     } else {
-      const job = new BareJob(run, options);
+      const job = new BareJob(run, options, this.work);
       this.#add(job, priority);
       if (restoresScope) this.bare = job;
     }
@@ -141,7 +144,7 @@ export class JobHeap {
     const job = others.reduce((a, b) => (priorityOf(b) > priorityOf(a) ? b : a), first);
     if (priorityOf(job) === priority) return;
     this.#delete(job);
-    this.#add(new BareJob(() => job.start(), job.options), priority);
+    this.#add(new BareJob(() => job.start(), job.options, job.work), priority);
   }
 
   filter({ priority }: Readonly<Partial<PacedAddOptions>>): Run[] {

@@ -1,6 +1,6 @@
 import type { QueueAddOptions } from "p-queue";
 import type { Permits } from "../../ground/permits.ts";
-import { AsyncScope, SCOPE } from "./async-scope.ts";
+import { AsyncScope, NO_TRIGGER, SCOPE } from "./async-scope.ts";
 
 /** The options of `add`. */
 export interface PacedAddOptions extends QueueAddOptions {
@@ -25,8 +25,6 @@ export type PacedJob<Result> = (options: {
 
 /** The options as the PQueue passes them on. */
 export interface JobOptions extends PacedAddOptions {
-  /** The user's function: kept here because a field or a closure for each job would cost more memory. */
-  readonly work?: PacedJob<unknown>;
   /** Lets a full queue drop the job. */
   readonly drop?: ((reason: unknown) => void) | undefined;
 }
@@ -37,6 +35,8 @@ export type Run = () => Promise<unknown>;
 export interface Job {
   /** The function that the PQueue made of the job. */
   readonly run: Run;
+  /** The user's function. The PQueue gets one function for all jobs: a closure for each would cost memory. */
+  readonly work: PacedJob<unknown> | undefined;
   readonly options: Partial<JobOptions>;
   /** The list of its priority; `undefined` once the job has left. */
   rank: Rank | undefined;
@@ -51,10 +51,12 @@ export class BareJob implements Job {
   rank: Rank | undefined = undefined;
   next: Job | undefined = undefined;
   run: Run;
+  readonly work: PacedJob<unknown> | undefined;
 
-  constructor(run: Run, options: Partial<JobOptions>) {
+  constructor(run: Run, options: Partial<JobOptions>, work: PacedJob<unknown> | undefined) {
     this.run = run;
     this.options = options;
+    this.work = work;
   }
 
   start(): Promise<unknown> {
@@ -63,7 +65,7 @@ export class BareJob implements Job {
 
   /** Saves the async context of the caller, in which the job then starts. */
   keepScope(): void {
-    const scope = new AsyncScope(...SCOPE);
+    const scope = new AsyncScope(SCOPE, NO_TRIGGER);
     const run = this.run;
     this.run = () => scope.runInAsyncScope(run);
   }
@@ -75,11 +77,13 @@ export class ScopedJob extends AsyncScope implements Job {
   rank: Rank | undefined = undefined;
   next: Job | undefined = undefined;
   readonly run: Run;
+  readonly work: PacedJob<unknown> | undefined;
 
-  constructor(run: Run, options: Partial<JobOptions>) {
-    super(...SCOPE);
+  constructor(run: Run, options: Partial<JobOptions>, work: PacedJob<unknown> | undefined) {
+    super(SCOPE, NO_TRIGGER);
     this.run = run;
     this.options = options;
+    this.work = work;
   }
 
   start(): Promise<unknown> {

@@ -188,17 +188,18 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     options: Partial<JobOptions> | undefined,
   ): Promise<Result & Awaited<Result>> {
     const { jobs } = this.#line;
-    // the bare job of an outer `add`: a job or a listener may call `add` inside it
-    const outer = jobs.bare;
+    // those of an outer `add`: a job or a listener may call `add` inside it
+    const { bare, work: outer } = jobs;
     jobs.bare = undefined;
+    jobs.work = work;
     // the casts cover both versions: in PQueue 9 `add` returns a promise of `Result`, and in PQueue 10 one
     // of the awaited `Result`
-    const own: object = options === undefined ? { work } : { ...options, work };
-    const result = super.add<Result>(this.#start as Start<Result>, own);
+    const result = super.add<Result>(this.#start as Start<Result>, options);
     this.#pump();
     const job = jobs.bare as BareJob | undefined;
     if (job?.rank !== undefined) job.keepScope();
-    jobs.bare = outer;
+    jobs.bare = bare;
+    jobs.work = outer;
     return result as Promise<Result & Awaited<Result>>;
   }
 
@@ -303,19 +304,19 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #start = (task: Parameters<PacedJob<unknown>>[0]): unknown => {
     this.#isOpening = false;
     if (this.#pass instanceof Refusal) throw this.#pass.error;
-    return this.#line.jobs.taken?.options.work?.(task);
+    return this.#line.jobs.taken?.work?.(task);
   };
 
   static {
     // PQueue 9 is an EventEmitter, PQueue 10 an EventTarget
-    const verb = PQueue.prototype instanceof EventTarget ? "dispatchEvent" : "emit";
+    const isTarget = PQueue.prototype instanceof EventTarget;
+    const verb = isTarget ? "dispatchEvent" : "emit";
     const tell: (...args: unknown[]) => boolean = Reflect.get(PQueue.prototype, verb);
     Object.defineProperty(PacedQueue.prototype, verb, {
-      value(this: PacedQueue, ...args: [string | Event, ...unknown[]]) {
-        const [event] = args;
+      value(this: PacedQueue, event: string | Event, ...rest: unknown[]) {
         // a place is free, or a job has left
-        if (event === "next" || (event as Event).type === "next") this.#pump();
-        return tell.apply(this, args);
+        if ((isTarget ? (event as Event).type : event) === "next") this.#pump();
+        return tell.call(this, event, ...rest);
       },
     });
   }

@@ -86,7 +86,6 @@ export class Credit {
   readonly #share: ShareOptions | undefined;
   /** Whether chunks are cut: bytes are, weighed chunks are not. */
   readonly #cuts: boolean;
-  readonly #ended = new AbortController();
   #free: number;
   #bought = 0;
   /** The size of a piece in permits; `Infinity` until the limiter has answered. */
@@ -102,6 +101,10 @@ export class Credit {
   #revision = 0;
   /** Whether the limiter answers without a promise: it is in this process. */
   #isLocal = false;
+  #isClosed = false;
+  #reason: unknown;
+  /** Ends a wait. Created for the first wait: a stream that never waits does without it. */
+  #ended: AbortController | undefined;
 
   constructor(limiter: Limiter, options: CheckedOptions<never>) {
     this.#limiter = limiter;
@@ -112,9 +115,20 @@ export class Credit {
     this.#free = this.#whole(options.freeBytes);
   }
 
+  /** Whether `close` was called. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
   /** Aborted by `close`. */
   get ended(): AbortSignal {
+    this.#ended ??= new AbortController();
+    if (this.#isClosed) this.#ended.abort(this.#reason);
     return this.#ended.signal;
+  }
+
+  #throwIfClosed(): void {
+    if (this.#isClosed) this.ended.throwIfAborted();
   }
 
   /**
@@ -151,7 +165,7 @@ export class Credit {
    * @throws (at once or as a rejection) what the limiter throws, or the reason given to `close`
    */
   buy(size: number): Promise<void> | undefined {
-    this.ended.throwIfAborted();
+    this.#throwIfClosed();
     if (!this.#counted || this.#isStale()) return this.#lookAndBuy(size);
     const question = this.#ask(size);
     const { answer } = question;
@@ -172,7 +186,7 @@ export class Credit {
     let question = first;
     let dropped = 0;
     while (this.#short(size) > 0) {
-      this.ended.throwIfAborted();
+      this.#throwIfClosed();
       try {
         question ??= this.#ask(size);
         const asked = question;
@@ -188,7 +202,7 @@ export class Credit {
         await this.#lookAgain(size);
       }
     }
-    this.ended.throwIfAborted();
+    this.#throwIfClosed();
   }
 
   #ask(size: number): Question {
@@ -238,11 +252,10 @@ export class Credit {
    * @returns whether the piece was granted
    */
   async #order({ waitMs }: Decision, size: number, bounded: boolean): Promise<boolean> {
-    this.ended.throwIfAborted();
+    this.#throwIfClosed();
     const amount = this.#amount(size);
     const permits = this.#permits(amount);
-    const signal = this.ended;
-    const wait = { signal, ...this.#share };
+    const wait = { signal: this.ended, ...this.#share };
     if (bounded) {
       const timeoutMs = 2 * waitMs + this.#pieceMs;
       if (!(await this.#limiter.tryAcquire(permits, { timeoutMs, ...wait }))) return false;
@@ -251,7 +264,7 @@ export class Credit {
     }
     const piece = this.#piece;
     try {
-      if (!signal.aborted) await this.#lookAgain(size);
+      if (!this.#isClosed) await this.#lookAgain(size);
     } finally {
       // if the pace rose during the wait, this piece passes as it was ordered
       this.#piece = Math.min(piece, this.#piece);
@@ -292,7 +305,7 @@ export class Credit {
     const kept = Math.min(permits, this.#amount(size));
     this.#bought += kept;
     this.#refund(permits - kept);
-    if (this.ended.aborted) this.#giveBack();
+    if (this.#isClosed) this.#giveBack();
   }
 
   /** Reads the pace of the slowest policy from an answer, and computes the size of a piece. */
@@ -339,9 +352,11 @@ export class Credit {
    * @param reason the reason with which `buy` rejects
    */
   close(reason?: unknown): void {
-    if (this.ended.aborted) return;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#reason = reason;
     if (this.#counted) share(this.#limiter, -1);
-    this.#ended.abort(reason);
+    this.#ended?.abort(reason);
     this.#giveBack();
   }
 

@@ -139,8 +139,7 @@ class Passage<T> {
     if (this.#asked && this.#pass(size)) return undefined;
     return new Promise((resolve, reject) => {
       this.#write = { resolve, reject };
-      const { ended } = this.#credit;
-      if (ended.aborted) reject(ended.reason);
+      if (this.#credit.isClosed) reject(this.#credit.ended.reason);
     });
   }
 
@@ -196,7 +195,7 @@ class Passage<T> {
 
   /** Ends both sides with the same reason. */
   fail(reason: unknown): void {
-    if (this.#credit.ended.aborted) return;
+    if (this.#credit.isClosed) return;
     this.#end(reason);
     this.#write?.reject(reason);
     this.#reader.error(reason);

@@ -26,6 +26,12 @@ export class FairReplay extends Replay {
     }
   }
 
+  /** Only waiters with a deadline need the forecast. */
+  override refuseLate(floor: number, pausedUntil: number): void {
+    if (this.#line.deadline < Infinity) this.run(floor, pausedUntil);
+    else super.run(floor, pausedUntil);
+  }
+
   override run(floor: number, pausedUntil: number, turn?: Turn<Waiter>): Readonly<Promised> {
     const { policyState, at } = super.run(floor, pausedUntil);
     const promised: Promised = { policyState: policyState.copy(), at, last: undefined };

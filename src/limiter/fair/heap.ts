@@ -38,7 +38,8 @@ export class Heap<Item extends { index: number }> {
     }
     for (;;) {
       const left = 2 * i + 1;
-      const [a, b] = [items[left], items[left + 1]];
+      const a = items[left];
+      const b = items[left + 1];
       const child = a !== undefined && b !== undefined && this.#before(b, a) ? b : a;
       if (child === undefined || !this.#before(child, item)) break;
       const { index } = child;

@@ -91,7 +91,8 @@ export class ShareQueue<Item> {
     this.#arrivals += 1;
     turn.number = this.#arrivals;
     turn.since = this.#virtualTime;
-    turn.share = this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share(name);
+    // it may have entered before; a share without a waiter may have been replaced since
+    if (turn.share?.head === undefined) turn.share = this.#shareOf(name);
   }
 
   /** Whether a request that has entered would be served next. */
@@ -150,7 +151,7 @@ export class ShareQueue<Item> {
 
   /** Undoes the service of a request that was served in advance. */
   refund({ name, cost }: Turn<Item>): void {
-    const share = this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share<Item>(name);
+    const share = this.#shareOf(name);
     share.finish -= cost;
     if (share.head !== undefined) this.#restart(share);
   }
@@ -168,6 +169,10 @@ export class ShareQueue<Item> {
    */
   forecast(turn?: Turn<Item>): ShareForecast<Item> {
     return new ShareForecast(this.#heap.items, turn, this.since);
+  }
+
+  #shareOf(name: string): Share<Item> {
+    return this.#waiting.get(name) ?? this.#idle.get(name) ?? new Share(name);
   }
 
   #serve(share: Share<Item>, start: number, cost: number): void {

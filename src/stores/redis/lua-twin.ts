@@ -4,6 +4,9 @@ export interface LuaTwin {
   readonly name: string;
   /** Registers the twin in the table `algorithms`. */
   readonly lua: string;
-  /** The hot path, for a limiter with this algorithm alone. Absent: the algorithm has none. */
-  readonly hot?: string;
+  /**
+   * The parts of the hot path that depend on the algorithm, for a limiter with this algorithm alone: they
+   * replace the numbered marks of hot.lua. Absent: the algorithm has none.
+   */
+  readonly hot?: readonly string[];
 }

@@ -3,6 +3,7 @@
 import {
   combined as combinedLua,
   frame as frameLua,
+  hot as hotLua,
   many as manyLua,
   one as oneLua,
   processes as processesLua,
@@ -95,7 +96,8 @@ function stepsOf(used: readonly LuaTwin[], verbs: string) {
 
 /** Returns the steps of the algorithm's hot path; empty for several algorithms, or without a hot path. */
 function hotPathOf(twins: readonly LuaTwin[]): HotPath {
-  const text = twins.length === 1 ? twins[0]?.hot : undefined;
-  const [make = "", args = "", key = ""] = text?.split(/--> \w+\n/) ?? [];
+  const parts = twins.length === 1 ? twins[0]?.hot : undefined;
+  const text = parts === undefined ? "" : withSteps(hotLua, Object.fromEntries(parts.entries()));
+  const [make = "", args = "", key = ""] = text.split(/--> \w+\n/);
   return { make, args, key };
 }

@@ -10,6 +10,7 @@ import {
   PermitsExceedCapacityError,
   QueueFullError,
   RateLimiter,
+  smoothBursty,
   tokenBucket,
 } from "../../../src/index.ts";
 import type { Limiter as Face } from "../../../src/limiter/limiter-api.ts";
@@ -593,27 +594,36 @@ class BusyClock implements Clock {
   }
 }
 
-test("a blocked event loop costs waiting jobs no permits, and gives later jobs none", async () => {
-  const clock = new BusyClock();
-  const limiter = RateLimiter.create(1000, { burstSeconds: 0, clock });
-  const queue = new PacedQueue({ limiter });
-  const starts: number[] = [];
-  const job = (busyMs: number) => () => {
-    starts.push(clock.now());
-    clock.ms += busyMs;
-  };
-  for (let i = 0; i < 200; i++) void queue.add(job(i === 50 ? 60.5 : 0));
-  await clock.run();
-  const expected = Array.from({ length: 200 }, (_, i) => (i <= 50 || i > 110 ? i : 110.5));
-  assert.equal(starts, expected);
-  clock.ms += 1000;
-  for (let i = 0; i < 3; i++) void queue.add(job(0));
-  await clock.run();
-  assert.equal(
-    starts.slice(200),
-    [0, 1, 2].map((ms) => (expected[199] ?? 0) + 1000 + ms),
-  );
-});
+const paced = {
+  RateLimiter: (clock: Clock) => RateLimiter.create(1000, { burstSeconds: 0, clock }),
+  "one key of a KeyedLimiter": (clock: Clock) =>
+    KeyedLimiter.create(smoothBursty({ permitsPerSecond: 1000, burstSeconds: 0 }), { clock }).for(
+      "a",
+    ),
+};
+
+for (const [name, create] of Object.entries(paced)) {
+  test(`a blocked event loop costs waiting jobs no permits, and gives later jobs none: ${name}`, async () => {
+    const clock = new BusyClock();
+    const queue = new PacedQueue({ limiter: create(clock) });
+    const starts: number[] = [];
+    const job = (busyMs: number) => () => {
+      starts.push(clock.now());
+      clock.ms += busyMs;
+    };
+    for (let i = 0; i < 200; i++) void queue.add(job(i === 50 ? 60.5 : 0));
+    await clock.run();
+    const expected = Array.from({ length: 200 }, (_, i) => (i <= 50 || i > 110 ? i : 110.5));
+    assert.equal(starts, expected);
+    clock.ms += 1000;
+    for (let i = 0; i < 3; i++) void queue.add(job(0));
+    await clock.run();
+    assert.equal(
+      starts.slice(200),
+      [0, 1, 2].map((ms) => (expected[199] ?? 0) + 1000 + ms),
+    );
+  });
+}
 
 test("100 000 jobs whose permits are available start without a pause in between", async () => {
   const clock = new FakeClock();

@@ -28,6 +28,30 @@ const found = (...entries: Entry[]) =>
 const slow = { name: "slow", unit: "minute", rpu: 60 };
 const fast = { name: "fast", unit: "second", rpu: 100 };
 
+test("rules for connections and for bytes", () => {
+  const conn = (name: string, connections: number, more = {}) => ({ name, connections, ...more });
+  const bytes = (name: string, bytesPerSecond: number, more = {}) => ({
+    ...{ name, bytesPerSecond },
+    ...more,
+  });
+  assert.equal(found(["/", conn("c", 10), bytes("b", 10), slow]), []);
+  assert.equal(found(["/", conn("few", 5)], ["/a", conn("many", 5)]), [
+    "never-binds many",
+    "shadowed-url many",
+  ]);
+  assert.equal(found(["/", conn("few", 5, { maxAge: "1m" }), conn("many", 9)]), []);
+  assert.equal(found(["/", conn("few", 5), conn("many", 9, { overrides: { x: { connections: 4 } } })]), [
+    "no-such-value many",
+  ]);
+  assert.equal(found(["/", bytes("slow", 5), bytes("quick", 9)]), ["never-binds quick"]);
+  assert.equal(found(["/", bytes("slow", 5, { afterBytes: 1 }), bytes("quick", 9)]), []);
+  assert.equal(found(["/", conn("c", 10, { scope: "global" })]), ["global-without-redis c"]);
+  const [finding] = lint(rulesOf(["/", conn("few", 5), conn("many", 9)]), true);
+  assert.match(finding?.message ?? "", /^9 at once can never bind: .* 5 at once, which lets no more/);
+  const [slower] = lint(rulesOf(["/", bytes("slow", 5), bytes("quick", 9)]), true);
+  assert.match(slower?.message ?? "", /^9 bytes a second can never bind/);
+});
+
 test("nothing to say about rules that all can bind", () => {
   assert.equal(found(), []);
   assert.equal(found(["/", { ...slow }, { ...fast, rpu: 10 }]), []);

@@ -55,6 +55,22 @@ rules: [{ actor: device, unit: day, rpu: 1, name: r, exempt: ["2001:db8::1", web
   assert.equal([report.requests, report.passed, report.refused], [8, 6, 2]);
 });
 
+test("rules for connections and bytes are left out, and the report says so", () =>
+  inFolder(
+    {
+      "rules.yaml":
+        "url: /\nrules: [{ actor: all, unit: second, rpu: 2 }, { actor: all, connections: 1 }, { bytesPerSecond: 1k }]",
+    },
+    async (path) => {
+      const { code, out, err } = await cli(["replay", path("rules.yaml"), "-", "--json"], {
+        stdin: every(100, 5),
+      });
+      assert.is(code, 0);
+      assert.is(JSON.parse(out).report.rules.length, 1);
+      assert.match(err, /2 rules for connections or bytes not played: a log does not contain how/);
+    },
+  ));
+
 test("passed and refused, by the algorithm's own law", async () => {
   const { report, lines, unread, late } = await replayed(rule("rpu: 2"), every(100, 21));
   assert.equal([lines, unread, late], [21, 0, 0]);
