@@ -2,7 +2,8 @@
  * Two worker processes do the jobs of three tenants. Each tenant may start 10 jobs a second. One tenant adds
  * 20 jobs, then the others add 6 each. In the first BullMQ queue a job waits for its permit in the worker: the
  * large tenant holds all workers, and the others wait behind it. In the second queue such a job is delayed in
- * Redis until its permit can be used: no worker waits, and each tenant gets its own pace.
+ * Redis until its permit can be used: no worker waits, and each tenant gets its own pace. In the third queue all
+ * tenants share one fair limit of 30 jobs a second: what one tenant leaves the others get, and no job waits for all 20 jobs of the first.
  * Set REDIS_URL to use your own Redis; otherwise the example starts one.
  */
 import assert from "node:assert/strict";
@@ -13,8 +14,8 @@ import { fileURLToPath } from "node:url";
 import { DelayedError, type Job, Queue, Worker } from "bullmq";
 import { Redis } from "ioredis";
 import colors from "picocolors";
-import { smoothBursty } from "smooth-limiter";
-import { RedisLimiter, type RemoteLimiter } from "smooth-limiter/redis";
+import { allOf, ConcurrencyLimiter, smoothBursty } from "smooth-limiter";
+import { RedisLimiter, RedisRateLimiter, type RemoteLimiter } from "smooth-limiter/redis";
 import { startRedis } from "../scripts/redis/server.ts";
 
 const RATE = 10;
@@ -60,10 +61,10 @@ const waitInRedis: WaitForTurn = async (limiter, job, token) => {
 const timesOf = (starts: readonly Start[], tenant: Tenant) =>
   starts.filter((start) => start.tenant === tenant).map(({ at }) => at);
 
-const [, , inWorker, inRedis, workerName] = process.argv;
-if (inWorker && inRedis && workerName) {
+const [, , inWorker, inRedis, inTurn, workerName] = process.argv;
+if (inWorker && inRedis && inTurn && workerName) {
   process.on("disconnect", () => process.exit());
-  await Promise.all([work(inWorker, waitInWorker), work(inRedis, waitInRedis)]);
+  await Promise.all([work(inWorker, waitInWorker), work(inRedis, waitInRedis), workInTurn(inTurn)]);
   process.send?.("ready");
 } else await lead();
 
@@ -76,12 +77,32 @@ async function work(queue: string, waitForTurn: WaitForTurn): Promise<void> {
   async function call(job: Job<Data>, token?: string): Promise<void> {
     const { tenant } = job.data;
     await waitForTurn(limiter.for(tenant), job, token);
-    const fetched = job.attemptsStarted;
-    process.send?.({ queue, tenant, worker: workerName, at: Date.now(), fetched });
-    await sleep(30);
+    await start(queue, job);
   }
   const worker = new Worker<Data>(queue, call, { connection: { url }, concurrency: 2 });
   await worker.waitUntilReady();
+}
+
+/**
+ * Starts a worker whose jobs share one fair limit. It fetches up to 100 jobs, so that the limiter can choose among
+ * them, and 2 of them run at once: a job takes its place only when the rate lets it go.
+ */
+async function workInTurn(queue: string): Promise<void> {
+  const url = process.env.REDIS_URL ?? "";
+  const options = { fair: true, burstSeconds: 0 };
+  const rate = RedisRateLimiter.create(new Redis(url), queue, tenants.length * RATE, options);
+  const limiter = allOf(rate, ConcurrencyLimiter.create(2, { fair: true }));
+  const call = (job: Job<Data>) => limiter.run(() => start(queue, job), { share: job.data.tenant });
+  const worker = new Worker<Data>(queue, call, { connection: { url }, concurrency: 100 });
+  await worker.waitUntilReady();
+}
+
+/** Does the job. */
+async function start(queue: string, job: Job<Data>): Promise<void> {
+  const { tenant } = job.data;
+  const fetched = job.attemptsStarted;
+  process.send?.({ queue, tenant, worker: workerName, at: Date.now(), fetched });
+  await sleep(30);
 }
 
 /** Starts the worker processes, adds the same jobs to both queues, and prints the times. */
@@ -91,9 +112,10 @@ async function lead(): Promise<void> {
   const env = { ...process.env, REDIS_URL: url };
   const heldQueue = `tenants of ${process.pid}, waiting in the worker`;
   const delayedQueue = `tenants of ${process.pid}, delayed in Redis`;
+  const fairQueue = `tenants of ${process.pid}, in turn`;
   const path = fileURLToPath(import.meta.url);
   const workers = ["w1", "w2"].map((worker) =>
-    fork(path, [heldQueue, delayedQueue, worker], { env }),
+    fork(path, [heldQueue, delayedQueue, fairQueue, worker], { env }),
   );
   await Promise.all(workers.map((worker) => once(worker, "message")));
 
@@ -121,25 +143,35 @@ async function lead(): Promise<void> {
     return starts.sort((a, b) => a.at - b.at);
   }
 
-  const [held, delayed] = await Promise.all([drain(heldQueue), drain(delayedQueue)]);
+  const [held, delayed, inTurn] = await Promise.all([
+    drain(heldQueue),
+    drain(delayedQueue),
+    drain(fairQueue),
+  ]);
   for (const worker of workers) worker.kill();
   await server?.stop();
-  print(held, delayed);
+  print(held, delayed, inTurn);
   check(held, delayed);
+  checkInTurn(inTurn);
 }
 
-function print(held: readonly Start[], delayed: readonly Start[]): void {
+function print(...queues: readonly (readonly Start[])[]): void {
+  const [, delayed = []] = queues;
   console.log(`2 processes with 2 places for each queue; ${RATE} jobs a second and tenant\n`);
-  console.log(colors.bold("                waiting in the worker   delayed in Redis"));
-  console.log(colors.dim("tenant   jobs   first     last          first     last"));
+  console.log(
+    colors.bold("                waiting in the worker   delayed in Redis        one fair limit"),
+  );
+  const columns = "first     last          ".repeat(3).trimEnd();
+  console.log(colors.dim(`tenant   jobs   ${columns}`));
   for (const tenant of tenants) {
-    const [a, b] = [held, delayed].map((starts) => {
-      const times = timesOf(starts, tenant);
-      return [times.at(0), times.at(-1)]
+    const times = queues.map((starts) => {
+      const own = timesOf(starts, tenant);
+      return [own.at(0), own.at(-1)]
         .map((ms = 0) => `${(ms / 1000).toFixed(1)} s`.padEnd(10))
         .join("");
     });
-    console.log(`${tenant.padEnd(9)}${String(JOBS[tenant]).padEnd(7)}${a}    ${b}`.trimEnd());
+    const jobs = String(JOBS[tenant]).padEnd(7);
+    console.log(`${tenant.padEnd(9)}${jobs}${times.join("    ")}`.trimEnd());
   }
   const back = delayed.filter(({ fetched }) => fetched > 1).length;
   console.log(`\n${back} of ${delayed.length} jobs were delayed in Redis, each of them once`);
@@ -167,4 +199,18 @@ function check(held: readonly Start[], delayed: readonly Start[]): void {
     "a job that was delayed has its permit",
   );
   assert.equal(new Set(delayed.map(({ worker }) => worker)).size, 2, "both processes work");
+}
+
+/** One limit for all tenants: it is never exceeded, and small tenants do not wait for all jobs of the large one. */
+function checkInTurn(starts: readonly Start[]): void {
+  const early = starts.findIndex(
+    ({ at }, i) => at < (1000 * (i - 1)) / (tenants.length * RATE) - 50,
+  );
+  assert.equal(early, -1, "the processes together are never ahead of the limit");
+  const lastOf = (tenant: Tenant) => timesOf(starts, tenant).at(-1) ?? 0;
+  for (const tenant of tenants) {
+    assert.equal(timesOf(starts, tenant).length, JOBS[tenant], "each job is done once");
+    if (tenant === "batch") continue;
+    assert.ok(lastOf(tenant) < lastOf("batch"), "the small tenants are done first");
+  }
 }

@@ -5,6 +5,7 @@
 import type { Policy } from "./algorithms/algorithm.ts";
 import { reportUseless } from "./algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts";
+import { fairKeyed, fairRate, isInstance } from "./limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
@@ -89,7 +90,12 @@ export const StoreLimiter = class StoreLimiter extends KeyedRemoteLimiter {
     checkOptions("options", options, STORE_OPTIONS);
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
-    return new StoreLimiter(CREATE, ...open(store, name, listed, options));
+    const opened = open(store, name, listed, options);
+    return fairKeyed(new StoreLimiter(CREATE, ...opened), options.fair, opened);
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return isInstance(StoreLimiter, value);
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {
@@ -155,7 +161,12 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...STORE_OPTIONS]);
     const policies = listPolicies(policyOf(permitsPerSecond, options));
-    return new StoreRateLimiter(CREATE, ...open(store, name, policies, options));
+    const opened = open(store, name, policies, options);
+    return fairRate(new StoreRateLimiter(CREATE, ...opened), options.fair, opened);
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return isInstance(StoreRateLimiter, value);
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {

@@ -35,8 +35,15 @@ for (const [storeName, store] of [
   for (const [name, { at, together = 1 }] of pacedPolicies) {
     const prefetch = { permits: 3 };
     kinds.push([`StoreLimiter, ${name}`, make(at(7)), at, together]);
+    kinds.push([`fair StoreLimiter, ${name}`, make(at(7), { fair: true }), at, together]);
     kinds.push([`StoreLimiter that prefetches, ${name}`, make(at(7), { prefetch }), at, together]);
   }
+  kinds.push([
+    "fair StoreLimiter that prefetches, bursty",
+    make(pacedSample("bursty")(7), { fair: true, prefetch: { permits: 3 } }),
+    pacedSample("bursty"),
+    1,
+  ]);
   for (const [name, makeLimiter, policies, together] of kinds) {
     limiterSuite(`${name}, on ${storeName}`, makeLimiter, {
       together,

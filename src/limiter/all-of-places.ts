@@ -3,18 +3,16 @@ import { checkFunction } from "../ground/check.ts";
 import { VERSION } from "../ground/copies.ts";
 import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
-import { acquireAll, type Entry, entriesOf, partsOf, shareOf } from "./all-of-wait.ts";
-import type { Limiter, ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
 import {
-  type BoundLimiter,
-  type HeldPlace,
-  inTime,
-  isSharedLimiter,
-  type Look,
-  type Part,
-  type PlaceQueue,
-  type PlacesMember,
-} from "./member.ts";
+  acquireAll,
+  type Entry,
+  entriesOf,
+  partsOf,
+  shareOf,
+  type TakenAll,
+} from "./all-of-wait.ts";
+import type { ShareOptions, TryOptions, WaitOptions } from "./limiter-api.ts";
+import { type HeldPlace, inTime, type Part, type PlacesMember, type Taken } from "./member.ts";
 import { checkTryOptions, checkWaitOptions, shareIn } from "./options.ts";
 import { reportRefusal, takeTogether } from "./together.ts";
 
@@ -40,9 +38,9 @@ export interface LocalCombinedLease extends Disposable, AsyncDisposable {
 /** Limits how many calls run at once, and how often they start. */
 export interface LeasingLimiter {
   /**
-   * Waits for a place of each concurrency limiter, then for a permit of each rate limiter. The
-   * caller holds the places while it waits for permits. If it fails or is aborted, everything is
-   * given back.
+   * Waits until each concurrency limiter has a place and each rate limiter a permit, then takes them all.
+   * It holds nothing while it waits, unless other callers were first again and again: then it keeps its
+   * place until it gets its permits. If it fails or is aborted, nothing is taken.
    *
    * @param options.signal ends the wait; what was granted is given back
    * @param options.share, options.weight, options.priority the share it counts for, where a limiter is fair
@@ -52,8 +50,7 @@ export interface LeasingLimiter {
   acquire(options?: WaitOptions): Promise<CombinedLease>;
   /**
    * Returns a lease if all limiters let it pass now; otherwise returns `undefined` and changes
-   * nothing. With `wait` it waits for the places and then for the permits, at most that long in
-   * all.
+   * nothing. With `wait` it waits as `acquire` does, at most that long in all.
    *
    * @param wait ms, or `{ timeoutMs, signal }`: `timeoutMs` is 0 or more (below 0 counts as 0), by
    *   default `Infinity`. Absent: 0
@@ -102,45 +99,24 @@ export interface Combination {
 
 export class AllOfWithPlaces implements Combination {
   readonly [combined]: Combination[typeof combined];
-  readonly #rates: Pick<Limiter, "tryAcquire">;
 
-  /** @param ratesTogether the combination of the rate limiters alone */
-  constructor(
-    places: readonly PlacesMember[],
-    rates: readonly Entry[],
-    ratesTogether: Pick<Limiter, "tryAcquire">,
-  ) {
+  constructor(places: readonly PlacesMember[], rates: readonly Entry[]) {
     this[combined] = { rates, places };
-    this.#rates = ratesTogether;
   }
 
   async acquire(options?: WaitOptions): Promise<PlacesLease> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    const rates = this.#ratesOf(options);
-    const answer = takeTogether(this.#parts(rates), { signal });
-    // an extra `await` would change the order of callers
-    const { passes, looks } = answer instanceof Promise ? await answer : answer;
-    if (passes) return leaseOf(looks);
-    const held: HeldPlace[] = [];
-    const lease = new PlacesLease(held);
-    try {
-      for (const queue of this.#queues()) {
-        held.push(await queue.acquire({ signal, ...(queue.isFair ? shareOf(options) : {}) }));
-      }
-      await acquireAll(rates, 1, signal);
-      return lease;
-    } catch (error) {
-      await lease.release();
-      throw error;
-    }
+    const taken = await acquireAll(this.#entries(options), 1, { signal });
+    // without a time-out it always ends with a lease, or with an error
+    return leaseOf((taken as TakenAll).taken);
   }
 
   tryAcquire(wait?: number | TryOptions): Maybe<PlacesLease | undefined> {
     if (wait !== undefined) return this.#tryWithin(wait);
     const parts = this.#parts(this[combined].rates);
     return chain(inTime(takeTogether(parts, { timeoutMs: 0 })), (together) => {
-      if (together?.passes) return leaseOf(together.looks);
+      if (together?.passes) return leaseOf(together.looks.flatMap((look) => look?.taken ?? []));
       if (together !== undefined) reportRefusal(parts, together);
       return undefined;
     });
@@ -150,31 +126,10 @@ export class AllOfWithPlaces implements Combination {
     const { micros, signal } = checkTryOptions(wait);
     signal?.throwIfAborted();
     if (micros === 0) return this.tryAcquire();
-    const options = shareIn(wait);
-    const parts = this.#parts(this.#ratesOf(options));
-    let leftMs = micros / 1000;
-    const answer = inTime(takeTogether(parts, { timeoutMs: leftMs, signal }));
-    const together = answer instanceof Promise ? await answer : answer;
-    if (together === undefined) return undefined;
-    if (together.passes) return leaseOf(together.looks);
-    const held: HeldPlace[] = [];
-    const lease = new PlacesLease(held);
-    let isComplete = false;
-    try {
-      for (const queue of this.#queues()) {
-        const before = queue.now();
-        const share = queue.isFair ? shareOf(options) : {};
-        const place = await queue.tryAcquire({ timeoutMs: leftMs, signal, ...share });
-        if (place === undefined) return undefined;
-        held.push(place);
-        leftMs -= Math.max(0, queue.now() - before);
-      }
-      const share = this.#hasFairRates ? shareOf(options) : {};
-      isComplete = await this.#rates.tryAcquire(1, { timeoutMs: leftMs, signal, ...share });
-      return isComplete ? lease : undefined;
-    } finally {
-      if (!isComplete) await lease.release();
-    }
+    const terms = { signal, timeoutMs: micros / 1000 };
+    const entries = this.#entries(shareIn(wait));
+    const taken = await inTime(acquireAll(entries, 1, terms));
+    return taken && leaseOf(taken.taken);
   }
 
   async run<T>(fn: (lease: PlacesLease) => T | PromiseLike<T>, options?: WaitOptions): Promise<T> {
@@ -187,29 +142,25 @@ export class AllOfWithPlaces implements Combination {
     }
   }
 
-  /** The rate limiters for calls of that share. */
-  #ratesOf(options: ShareOptions | undefined): readonly Entry<Limiter | BoundLimiter>[] {
+  /** The members for calls of that share. */
+  #entries(options: ShareOptions | undefined) {
     const { places, rates } = this[combined];
+    const share = shareOf(options);
     const isFair = places.some(({ queue }) => queue.isFair);
-    return entriesOf(rates, options, isFair);
+    const placesOfShare = places.map((member) => {
+      return { member, share: member.queue.isFair ? share : undefined };
+    });
+    return [...placesOfShare, ...entriesOf(rates, options, isFair)];
   }
 
   #parts(rates: readonly Entry<unknown>[]): readonly Part[] {
     const { places } = this[combined];
     return partsOf([...places.map((member) => ({ member })), ...rates], 1, 0);
   }
-
-  get #hasFairRates(): boolean {
-    return this[combined].rates.some(({ limiter }) => isSharedLimiter(limiter));
-  }
-
-  #queues(): readonly PlaceQueue[] {
-    return this[combined].places.map(({ queue }) => queue);
-  }
 }
 
-function leaseOf(looks: readonly (Look | undefined)[]): PlacesLease {
-  return new PlacesLease(looks.flatMap((look) => look?.taken?.place ?? []));
+function leaseOf(taken: readonly Taken[]): PlacesLease {
+  return new PlacesLease(taken.flatMap(({ place }) => place ?? []));
 }
 
 class PlacesLease {

@@ -24,13 +24,16 @@
  * wait for the remaining members. So in any interval a member may grant its own bound plus the permits
  * that such callers have kept.
  *
- * With a concurrency limiter among the members, a caller waits for the place first and holds it while
- * it waits for permits.
+ * **Places.** A concurrency limiter whose places are all taken binds before every rate limiter: a caller
+ * waits for its place first. Nothing is kept while it waits for another member: if the rates refuse when
+ * the place is free, the place goes to the next caller, and this one waits for the rate that refused; if no
+ * place is free when the rate lets it go, the permit goes to the next caller, and this one waits for a place.
+ * After `8 n` such rounds a caller keeps its place. It never keeps a permit for a place: permits that were
+ * saved up would all be used when places become free.
  */
-import type { Maybe } from "../ground/maybe.ts";
 import type { Permits } from "../ground/permits.ts";
 import { reserveBehind } from "./backlog.ts";
-import type { Decision, Limiter, Reservation, ShareOptions } from "./limiter-api.ts";
+import type { Decision, Limiter, ShareOptions } from "./limiter-api.ts";
 import {
   type BoundLimiter,
   boundTo,
@@ -39,6 +42,7 @@ import {
   type Member,
   memberOf,
   type Part,
+  type PlacesMember,
   type RateMember,
   type Taken,
 } from "./member.ts";
@@ -53,6 +57,21 @@ export interface Entry<L = Limiter> {
 
 /** A limiter for which a combination can wait. */
 type Awaitable = Pick<Limiter, "reserve"> | BoundLimiter;
+
+/** A concurrency limiter of a combination, and the share of the call if it is fair. */
+export interface PlaceEntry {
+  readonly member: PlacesMember;
+  readonly share: ShareOptions | undefined;
+}
+
+type AnyEntry = Entry<Awaitable> | PlaceEntry;
+
+/** When a caller stops waiting. */
+export interface WaitTerms {
+  readonly signal: AbortSignal | undefined;
+  /** The longest wait, ms; absent: no end. */
+  readonly timeoutMs?: number;
+}
 
 /** Returns the options that name the share of a call; `undefined` if there are none. */
 export function shareOf(options: ShareOptions | undefined): ShareOptions | undefined {
@@ -95,56 +114,118 @@ export function partsOf(
  * A caller of n members may give back its permits this many times n before it starts to keep them.
  */
 const ROUNDS = 2;
+/** The same where a place is among them: a kept place is one that no other caller can use. */
+const ROUNDS_WITH_PLACES = 8;
+
+/** What a caller of a combination has taken, and how long it waited, ms. */
+export interface TakenAll {
+  readonly taken: readonly Taken[];
+  readonly waitedMs: number;
+}
 
 /**
  * Waits until it can take from all members, then takes from them.
  *
- * @returns how long it waited, ms
+ * @returns undefined when its time is over, or as soon as it is clear that it will not suffice
  */
 export async function acquireAll(
-  entries: readonly Entry<Awaitable>[],
+  entries: readonly AnyEntry[],
   permits: Permits,
-  signal: AbortSignal | undefined,
-): Promise<number> {
+  { signal, timeoutMs = Infinity }: WaitTerms,
+): Promise<TakenAll | undefined> {
   const kept: Taken[] = [];
   let rest = entries;
-  let chances = ROUNDS * entries.length;
+  let chances = entries.length * (entries.some(isPlaces) ? ROUNDS_WITH_PLACES : ROUNDS);
   let waitedMs = 0;
+  const undo = () => undoAll(kept.map((taken) => ({ taken })));
+  /** Takes from these members. @returns the answers if one refuses */
+  const refusalOf = async (members: readonly AnyEntry[]) => {
+    const terms = timeoutMs < Infinity ? { signal, timeoutMs: timeoutMs - waitedMs } : { signal };
+    const answer = takeTogether(partsOf(members, permits, 0), terms);
+    // an extra `await` would change the order of callers
+    const { passes, looks } = answer instanceof Promise ? await answer : answer;
+    if (!passes) return looks as readonly Look[];
+    kept.push(...takenOf(looks));
+    signal?.throwIfAborted();
+    return undefined;
+  };
   try {
-    for (;;) {
-      const answer = takeTogether(partsOf(rest, permits, 0), { signal });
-      // an extra `await` would change the order of callers
-      const { passes, looks } = answer instanceof Promise ? await answer : answer;
-      if (passes) {
-        kept.push(...takenOf(looks));
-        signal?.throwIfAborted();
-        return waitedMs;
+    let asked = rest;
+    let looks = await refusalOf(asked);
+    while (looks !== undefined) {
+      const binding = bindingOf(looks.map(({ decision }) => decision));
+      const entry = asked[binding] as AnyEntry;
+      const leftMs = timeoutMs - waitedMs;
+      const waited = await waitFor(entry, permits, looks[binding] as Look, signal, leftMs, kept);
+      if (waited === undefined) {
+        await undo();
+        return undefined;
       }
-      const binding = bindingOf(looks.map((look) => look?.decision as Decision));
-      const { limiter } = rest[binding] as Entry<Awaitable>;
-      const reserved =
-        reserveBehind in limiter ? limiter[reserveBehind](permits) : limiter.reserve(permits);
-      const reservation = await takenBy(reserved, kept);
-      waitedMs += await reservation.ready({ signal });
-      const others = rest.filter((_, i) => i !== binding);
-      const more = await takeTogether(partsOf(others, permits, 0), { signal });
-      if (more.passes) {
-        kept.push(...takenOf(more.looks));
-        signal?.throwIfAborted();
-        return waitedMs;
-      }
-      if (chances > 0) {
+      waitedMs += waited;
+      const others = rest.filter((other) => other !== entry);
+      looks = await refusalOf(others);
+      asked = others;
+      if (looks === undefined) break;
+      if (chances > 0 || (!isPlaces(entry) && others.some(isPlaces))) {
         chances -= 1;
-        kept.pop();
-        await reservation.undo();
+        await kept.pop()?.undo();
       } else {
         rest = others;
       }
     }
+    return { taken: kept, waitedMs };
   } catch (error) {
-    await undoAll(kept.map((taken) => ({ taken })));
+    await undo();
     throw error;
   }
+}
+
+function isPlaces(entry: AnyEntry): entry is PlaceEntry {
+  return !("limiter" in entry);
+}
+
+/**
+ * Waits in the queue of one member, and adds what was taken to `kept`.
+ *
+ * @returns how long it waited, ms; undefined: it would be too long
+ */
+async function waitFor(
+  entry: AnyEntry,
+  permits: Permits,
+  look: Look,
+  signal: AbortSignal | undefined,
+  leftMs: number,
+  kept: Taken[],
+): Promise<number | undefined> {
+  if (isPlaces(entry)) return waitForPlace(entry, signal, leftMs, kept);
+  const { limiter, member } = entry;
+  if (look.decision.waitMs > leftMs) {
+    member.refused(permits, look);
+    return undefined;
+  }
+  // with a time-out no later caller may overtake it
+  const isOvertaken = leftMs === Infinity && reserveBehind in limiter;
+  const reserved = isOvertaken ? limiter[reserveBehind](permits) : limiter.reserve(permits);
+  const reservation = reserved instanceof Promise ? await reserved : reserved;
+  kept.push({ reservation, undo: () => reservation.undo() });
+  return reservation.waitMs > leftMs ? undefined : reservation.ready({ signal });
+}
+
+async function waitForPlace(
+  { member: { queue }, share }: PlaceEntry,
+  signal: AbortSignal | undefined,
+  leftMs: number,
+  kept: Taken[],
+): Promise<number | undefined> {
+  const before = queue.now();
+  const options = { signal, ...share };
+  const place =
+    leftMs === Infinity
+      ? await queue.acquire(options)
+      : await queue.tryAcquire({ timeoutMs: leftMs, ...options });
+  if (place === undefined) return undefined;
+  kept.push({ place, undo: () => place.release() });
+  return Math.max(0, queue.now() - before);
 }
 
 /**
@@ -152,13 +233,6 @@ export async function acquireAll(
  */
 function takenOf(looks: readonly (Look | undefined)[]): readonly Taken[] {
   return looks.map((look) => (look as Look).taken as Taken);
-}
-
-/** Adds the reservation to `kept`, so that it is given back if the caller stops waiting. */
-async function takenBy(reserved: Maybe<Reservation>, kept: Taken[]): Promise<Reservation> {
-  const reservation = reserved instanceof Promise ? await reserved : reserved;
-  kept.push({ reservation, undo: () => reservation.undo() });
-  return reservation;
 }
 
 /** The index of the member with the longest wait. */

@@ -11,7 +11,7 @@ import {
   type LeasingLimiter,
   type LocalLeasingLimiter,
 } from "./all-of-places.ts";
-import { acquireAll, type Entry, entriesOf, partsOf } from "./all-of-wait.ts";
+import { acquireAll, type Entry, entriesOf, partsOf, type TakenAll } from "./all-of-wait.ts";
 import type {
   Decision,
   Limiter,
@@ -95,9 +95,7 @@ export function allOf(
   }
   if (limiters.length === 0) throw new TypeError("allOf needs a limiter");
   if (places.length === 0) return new AllOf(rates);
-  return new AllOfWithPlaces(places, rates, new AllOf(rates)) as
-    | LocalLeasingLimiter
-    | LeasingLimiter;
+  return new AllOfWithPlaces(places, rates) as LocalLeasingLimiter | LeasingLimiter;
 }
 
 function isCombination(limiter: unknown): limiter is Combination {
@@ -126,7 +124,9 @@ class AllOf implements Limiter, Combination {
   async acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
     const signal = checkWaitOptions(options);
     signal?.throwIfAborted();
-    return acquireAll(entriesOf(this.entries, options), permits, signal);
+    const taken = await acquireAll(entriesOf(this.entries, options), permits, { signal });
+    // without a time-out it always ends with permits, or with an error
+    return (taken as TakenAll).waitedMs;
   }
 
   tryAcquire(permits?: PermitsOnly): boolean;

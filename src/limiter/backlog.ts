@@ -1,6 +1,6 @@
 import { VERSION } from "../ground/copies.ts";
 import type { Permits } from "../ground/permits.ts";
-import type { LocalReservation, ShareOptions } from "./limiter-api.ts";
+import type { LocalReservation, Reservation, ShareOptions } from "./limiter-api.ts";
 
 /**
  * The requests of a caller that makes the next one only after the previous one was granted, although it
@@ -27,5 +27,9 @@ export interface BacklogLimiter {
    *
    * @param backlog whose next request it is
    */
-  [reserveBehind](permits: Permits, backlog?: Backlog, options?: ShareOptions): LocalReservation;
+  [reserveBehind](
+    permits: Permits,
+    backlog?: Backlog,
+    options?: ShareOptions,
+  ): LocalReservation | Promise<Reservation>;
 }

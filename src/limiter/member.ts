@@ -121,18 +121,18 @@ export interface PlaceQueue {
 export const asMember: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/member`);
 
 /** What `takeTogether` and `acquireAll` need of a limiter, for one share. */
-export interface BoundLimiter
-  extends Pick<LocalLimiter, "peek" | "reserve" | "refund">,
-    BacklogLimiter {
-  [asMember](): LocalAsked;
+export interface BoundLimiter extends Pick<Limiter, "peek" | "reserve" | "refund">, BacklogLimiter {
+  [asMember](): LocalAsked | RateMember;
 }
 
 export const isFair: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/is-fair`);
 
 /** A limiter that may be fair. */
-export interface SharedLimiter extends LocalLimiter, BacklogLimiter {
+export interface SharedLimiter
+  extends Pick<Limiter, "peek" | "reserve" | "refund">,
+    BacklogLimiter {
   readonly [isFair]: boolean;
-  [asMember](options?: ShareOptions): LocalAsked;
+  [asMember](options?: ShareOptions): LocalAsked | RateMember;
 }
 
 export function isSharedLimiter(limiter: object): limiter is SharedLimiter {

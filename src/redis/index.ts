@@ -5,6 +5,7 @@
 import type { Policy } from "../algorithms/algorithm.ts";
 import { reportUseless } from "../algorithms/never-binds.ts";
 import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
+import { fairKeyed, fairRate, isInstance } from "../limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
 import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
@@ -105,7 +106,12 @@ export const RedisLimiter = class RedisLimiter extends KeyedRemoteLimiter {
     const listed = listPolicies(policies);
     reportUseless(listed.names, listed.list);
     const twins = listed.list.map(({ algorithm }) => luaTwins[algorithm.name] as LuaTwin);
-    return new RedisLimiter(CREATE, ...open(redis, name, listed, twins, options));
+    const opened = open(redis, name, listed, twins, options);
+    return fairKeyed(new RedisLimiter(CREATE, ...opened), options.fair, opened);
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return isInstance(RedisLimiter, value);
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {
@@ -172,7 +178,12 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
     const options = typeof warmup === "number" ? { warmupMs: warmup } : warmup;
     checkOptions("options", options, [...SMOOTH_OPTIONS, ...REDIS_OPTIONS, "limitKey"]);
     const policies = listPolicies(policyOf(permitsPerSecond, options));
-    return new RedisRateLimiter(CREATE, ...open(redis, name, policies, [smooth], options));
+    const opened = open(redis, name, policies, [smooth], options);
+    return fairRate(new RedisRateLimiter(CREATE, ...opened), options.fair, opened);
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return isInstance(RedisRateLimiter, value);
   }
 
   private constructor(made: typeof CREATE, ...opened: Opened) {

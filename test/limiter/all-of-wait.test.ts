@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import * as assert from "uvu/assert";
 import {
   allOf,
@@ -139,7 +140,7 @@ places("release returns the place; the permits stay used", () => {
   assert.equal([running.active, running.stats.granted], [1, 3], "and no place is taken");
 });
 
-places("waits for the place, then for the permits", async () => {
+places("takes a place only when it also gets its permits", async () => {
   const { clock, running, pace, limiter } = world();
   const leases = await Promise.all([limiter.acquire(), limiter.acquire()]);
   const third = watch(clock, limiter.acquire());
@@ -154,19 +155,22 @@ places("waits for the place, then for the permits", async () => {
   assert.is(running.active, 0);
 });
 
-places("an abort returns the place", async () => {
-  const { clock, running, pace, limiter } = world();
-  pace.tryAcquire(3);
-  const controller = new AbortController();
-  const { signal } = controller;
-  const waiting = watch(clock, limiter.acquire({ signal }));
-  await turn();
-  assert.is(running.active, 1);
-  controller.abort(new Error("enough"));
-  await turn();
-  assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
-  assert.match(`${await failure(() => limiter.acquire({ signal }))}`, "enough");
-});
+places(
+  "holds no place while it waits for permits, and an abort leaves nothing behind",
+  async () => {
+    const { clock, running, pace, limiter } = world();
+    pace.tryAcquire(3);
+    const controller = new AbortController();
+    const { signal } = controller;
+    const waiting = watch(clock, limiter.acquire({ signal }));
+    await turn();
+    assert.is(running.active, 0);
+    controller.abort(new Error("enough"));
+    await turn();
+    assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
+    assert.match(`${await failure(() => limiter.acquire({ signal }))}`, "enough");
+  },
+);
 
 places("tryAcquire with a time-out waits for the place, then for the permits", async () => {
   const { clock, running, pace, limiter } = world();
@@ -185,8 +189,8 @@ places("tryAcquire with a time-out waits for the place, then for the permits", a
   await clock.advance(400);
   assert.equal(
     [fourth.at, running.active],
-    [undefined, 2],
-    "it holds a place and waits for a permit",
+    [undefined, 1],
+    "it holds no place while it waits for a permit",
   );
   await clock.advance(1000);
   assert.is(fourth.at, 1000);
@@ -204,7 +208,7 @@ places("the time-out covers the wait for the place and the wait for the permits"
   for (const lease of leases) lease?.release();
   await clock.advance(0);
   assert.equal([short.at, short.value], [60, undefined], "the window opens too late");
-  assert.is(running.active, 1);
+  assert.is(running.active, 0);
   await clock.advance(1000);
   assert.is(waiting.at, 1000);
   waiting.value?.release();
@@ -218,7 +222,7 @@ places("a wait with a time-out that ends in an error leaves nothing behind", asy
   const { signal } = controller;
   const waiting = watch(clock, limiter.tryAcquire({ signal }));
   await clock.advance(10);
-  assert.is(running.active, 1);
+  assert.is(running.active, 0);
   controller.abort(new Error("enough"));
   await clock.advance(0);
   assert.equal([running.active, `${waiting.error}`], [0, "Error: enough"]);
@@ -230,6 +234,93 @@ places("a wait with a time-out that ends in an error leaves nothing behind", asy
   const none = watch(clock, allOf(running).tryAcquire(5));
   await clock.advance(0);
   assert.equal([none.at, running.active], [1010, 1]);
+});
+
+places("a caller that loses out again and again keeps its place", async () => {
+  const clock = new FakeClock();
+  const running = ConcurrencyLimiter.create(2, { clock });
+  const pace = RateLimiter.create(10, { clock, burstSeconds: 0 });
+  const limiter = allOf(running, pace);
+  let isOver = false;
+  const holdPlaces = async () => {
+    while (!isOver) {
+      const lease = await running.acquire();
+      await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 70, resolve));
+      lease.release();
+    }
+  };
+  const usePermits = async () => {
+    while (!isOver) await pace.acquire();
+  };
+  const crowd = [...[1, 2, 3, 4, 5].map(holdPlaces), ...[1, 2, 3, 4, 5].map(usePermits)];
+  let most = 0;
+  const leases = Array.from({ length: 3 }, () => {
+    const waiting = limiter.acquire();
+    void waiting.then((lease) => lease.release());
+    return watch(clock, waiting);
+  });
+  for (let i = 0; i < 3000 && leases.some(({ at }) => at === undefined); i++) {
+    await clock.advance(10);
+    most = Math.max(most, running.active);
+  }
+  assert.ok(leases.every(({ at }) => at !== undefined));
+  isOver = true;
+  await clock.advance(5000);
+  await Promise.all(crowd);
+  assert.is(running.active, 0);
+});
+
+places("no caller holds a place while it waits, whatever the jobs, rates and places", async () => {
+  const jobs = fc.array(fc.constantFrom(0, 1, 20, 90, 110, 300), { minLength: 1, maxLength: 40 });
+  const world = fc.record({
+    jobs,
+    limit: fc.integer({ min: 1, max: 4 }),
+    rate: fc.constantFrom(5, 10, 50),
+    burstSeconds: fc.constantFrom(0, 1),
+    fair: fc.boolean(),
+    gapMs: fc.constantFrom(0, 0, 30),
+  });
+  await fc.assert(
+    fc.asyncProperty(world, async ({ jobs, limit, rate, burstSeconds, fair, gapMs }) => {
+      const clock = new FakeClock();
+      const running = ConcurrencyLimiter.create(limit, { clock, fair });
+      const pace = RateLimiter.create(rate, { clock, burstSeconds, fair });
+      const limiter = allOf(running, pace);
+      let active = 0;
+      const starts: number[] = [];
+      const done: Promise<unknown>[] = [];
+      const check = () => {
+        assert.ok(active <= limit, `${active} of ${limit}`);
+      };
+      for (const [i, ms] of jobs.entries()) {
+        const job = async () => {
+          active += 1;
+          starts.push(clock.now());
+          check();
+          await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + ms, resolve));
+          active -= 1;
+        };
+        done.push(limiter.run(job, fair ? { share: `${i % 3}` } : {}));
+        await clock.advance(gapMs);
+        check();
+      }
+      for (let i = 0; i < 4000 && starts.length < jobs.length; i++) {
+        await clock.advance(5);
+        check();
+        assert.is(running.active, active, "no waiting caller holds a place");
+      }
+      await clock.advance(400);
+      await Promise.all(done);
+      assert.equal([active, running.active, starts.length], [0, 0, jobs.length]);
+      // the pace is kept from any start to any later one
+      const stored = 1 + burstSeconds * rate;
+      starts.forEach((at, i) => {
+        const before = starts[i - stored];
+        if (before !== undefined) assert.ok(at - before >= 1000 / rate - 0.01, `${starts}`);
+      });
+    }),
+    { numRuns: 150 },
+  );
 });
 
 places("run releases the place however the function ends; combinations can be nested", async () => {

@@ -24,14 +24,14 @@ export function fifoOf<Member extends Placed<Member>>(
 }
 
 /** The waiters of a fair limiter that has no state: first in, first out within each share. */
-class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
-  readonly #ranks: Ranks<Member, ShareQueue<Member>>;
-  readonly #now: () => number;
+export class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
+  protected readonly ranks: Ranks<Member, ShareQueue<Member>>;
+  protected readonly now: () => number;
   #size = 0;
 
   constructor(ranks: Ranks<Member, ShareQueue<Member>>, now: () => number) {
-    this.#ranks = ranks;
-    this.#now = now;
+    this.ranks = ranks;
+    this.now = now;
   }
 
   get size(): number {
@@ -39,12 +39,12 @@ class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
   }
 
   get head(): Member | undefined {
-    return this.#ranks.next?.head?.item;
+    return this.ranks.next?.head?.item;
   }
 
   /** Share by share. */
   *[Symbol.iterator](): Generator<Member> {
-    for (const { shares } of this.#ranks.list) {
+    for (const { shares } of this.ranks.list) {
       for (const { head } of shares) {
         for (let turn = head; turn !== undefined; turn = turn.next) yield turn.item as Member;
       }
@@ -53,10 +53,10 @@ class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
 
   append(member: Member): void {
     const turn = member.turn as Turn<Member>;
-    const queue = this.#queueOf(turn);
-    if (this.#size === 0) for (const one of this.#ranks.list) one.reset();
+    const queue = this.queueOf(turn);
+    if (this.#size === 0) this.begin();
     turn.item = member;
-    this.#ranks.start(queue, this.#now());
+    this.ranks.start(queue, this.now());
     queue.append(turn);
     this.#size += 1;
   }
@@ -65,20 +65,25 @@ class FairFifo<Member extends Placed<Member>> implements FifoQueue<Member> {
   remove(member: Member): boolean {
     const turn = member.turn as Turn<Member>;
     if (turn.share === undefined) return false;
-    this.#queueOf(turn).remove(turn);
+    this.queueOf(turn).remove(turn);
     this.#size -= 1;
     return true;
   }
 
   shift(): Member | undefined {
-    const { next } = this.#ranks;
+    const { next } = this.ranks;
     if (next === undefined) return undefined;
-    this.#ranks.served(next, this.#now());
+    this.ranks.served(next, this.now());
     this.#size -= 1;
     return next.shift().item;
   }
 
-  #queueOf(turn: Turn<Member>): ShareQueue<Member> {
-    return this.#ranks.list[turn.rank] as ShareQueue<Member>;
+  /** Called when the first member comes. */
+  protected begin(): void {
+    for (const one of this.ranks.list) one.reset();
+  }
+
+  protected queueOf(turn: Turn<Member>): ShareQueue<Member> {
+    return this.ranks.list[turn.rank] as ShareQueue<Member>;
   }
 }

@@ -1,5 +1,4 @@
 import { BatchCounter } from "../../stores/batch-id.ts";
-import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./remote-options.ts";
 
@@ -37,7 +36,7 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
    * @example
    * if (!(await limiter.for(user).tryAcquire())) return tooManyRequests();
    */
-  for(key: string): Face {
+  for(key: string): RemoteLimiter {
     const known = this.#limiters.get(checkKey("key", key))?.deref();
     if (known !== undefined) return known;
     this.checkOpen();

@@ -43,6 +43,9 @@ import { WaitLine } from "./wait-line.ts";
 const AT_ONCE = Promise.resolve(0);
 const GRANTED = Promise.resolve(true);
 
+/** Takes permits that can be used now, as `decide` does, but neither counts nor publishes a refusal. */
+export const takeQuietly: unique symbol = Symbol("take quietly");
+
 export class RemoteLimiter implements Face, Counted, AsyncDisposable {
   readonly #parts: Parts;
   readonly #queue: RemoteQueue;
@@ -113,9 +116,19 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
 
   async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     const amount = this.#amount(permits, options);
+    const decided = await this.#decide(amount);
+    if (!decided.allowed) this.#parts.meter.refused(amount, "too-long", () => decided);
+    return decided;
+  }
+
+  async [takeQuietly](permits: Permits): Promise<boolean> {
+    const { allowed } = await this.#decide(this.#parts.policyState.amount(permits));
+    return allowed;
+  }
+
+  async #decide(amount: Amount): Promise<Decision> {
     const decided = await this.#queue.decide("decide", amount);
     if (decided.allowed) this.#parts.meter.granted(amount, 0);
-    else this.#parts.meter.refused(amount, "too-long", () => decided);
     return decided;
   }
 

@@ -16,6 +16,7 @@ import type { PolicyList } from "../../stores/policies.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
 import type { Meter } from "../meter.ts";
+import type { FairOptions } from "../options.ts";
 import type { InForce } from "./in-force.ts";
 import type { OutageStats } from "./outage-stats.ts";
 import type { PrefetchOptions as Prefetch } from "./refill-size.ts";
@@ -56,6 +57,12 @@ export interface SharedOptions {
    * all processes.
    */
   readonly clock?: Clock | undefined;
+  /**
+   * Whether the limit is shared fairly: callers of one `share` are first in, first out; across shares of
+   * this process permits go in proportion to their weights, and the store serves the processes in turn.
+   * `{ priorities, agingMs }`: with priorities above the shares. Default `false`: first in, first out.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
   /** Reserves permits before callers ask for them, so that most calls need no round trip. Default: off. */
   readonly prefetch?: PrefetchOptions | "auto" | undefined;
 }
@@ -84,6 +91,7 @@ export const SHARED_OPTIONS = [
   "instances",
   "prefix",
   "clock",
+  "fair",
   "prefetch",
 ] as const;
 

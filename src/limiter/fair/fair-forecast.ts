@@ -1,0 +1,37 @@
+import type { Amount } from "../../ground/permits.ts";
+import { SharePolicyState } from "../../stores/outage-policy-state.ts";
+import type { PolicyList } from "../../stores/policies.ts";
+import type { PolicyStatus } from "../limiter-api.ts";
+
+/**
+ * How much longer a call waits because others go before it that the store does not know yet, microseconds. It
+ * is exact where the state follows from the quotas, as for a pace or a bucket. A window whose start the quotas
+ * do not show is assumed to start now.
+ *
+ * @param statuses the quotas of the store, in the order of the policies
+ * @param ahead what those calls ask for, in order
+ */
+export function delayBehind(
+  policies: PolicyList,
+  statuses: readonly PolicyStatus[],
+  ahead: Iterable<Amount>,
+  amount: Amount,
+): number {
+  const deficit = statuses.map(deficitOf);
+  const since = typeof amount === "number" ? 0 : [];
+  const state = SharePolicyState.open(policies, 1, { deficit, ago: 0, since }, 0, 0);
+  const first = state.earliest(0, amount);
+  let at = 0;
+  for (const each of ahead) {
+    at = state.earliest(at, each);
+    state.take(at, each);
+  }
+  return state.earliest(at, amount) - first;
+}
+
+/** How many permits a policy lacks to be full, debts included. */
+function deficitOf({ limit, remaining, resetMs, windowMs }: PolicyStatus): number {
+  if (limit === Infinity) return 0;
+  const missing = limit - remaining;
+  return remaining > 0 ? missing : Math.max(missing, (resetMs * limit) / windowMs);
+}

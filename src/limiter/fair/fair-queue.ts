@@ -1,0 +1,308 @@
+/**
+ * The calls of a fair limiter on a store. They wait in this process, in fair order, and a window of them is with
+ * the store (`store-window.ts`).
+ *
+ * While the store grants at once, its line is empty and a longer window would keep no other process waiting. Then
+ * the next calls are tried beside the window: the store grants them now or not at all, so they reserve
+ * nothing. Each time all of them are granted, twice as many follow.
+ */
+import type { Policy } from "../../algorithms/algorithm.ts";
+import { AbortGroups } from "../../ground/abort-groups.ts";
+import { type Clock, toMicros, toMillis } from "../../ground/clock.ts";
+import { LimiterClosedError, QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
+import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
+import { openPolicyState } from "../../stores/joint-policy-state.ts";
+import type { PolicyState } from "../../stores/policy-state.ts";
+import type { Meter } from "../meter.ts";
+import { mostWaiting } from "../options.ts";
+import { type RemoteLimiter, takeQuietly } from "../remote/remote-limiter.ts";
+import type { Asked, FairCall } from "./fair-call.ts";
+import { ShareLine } from "./share-line.ts";
+import { StoreWindow } from "./store-window.ts";
+
+/** How long the policies in force are remembered, microseconds. */
+const READ_EVERY = 100_000;
+/** How long a round trip is believed, microseconds. */
+const MEASURED_EVERY = 1_000_000;
+/** How many calls are tried beside the window at first, and at most. */
+const FEWEST_TRIES = 16;
+const MOST_TRIES = 256;
+
+export interface FairQueueOptions {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly names: readonly string[];
+  readonly maxWaiting: number;
+  readonly meter: Meter;
+  /** Called for each waiting call that fails with the error of another. */
+  readonly failed: (error: unknown) => void;
+}
+
+export class FairQueue {
+  readonly line: ShareLine<FairCall>;
+  readonly #limiter: RemoteLimiter;
+  readonly #options: FairQueueOptions;
+  readonly #window = new StoreWindow();
+  readonly #signals = new AbortGroups<FairCall>((call, reason) => {
+    this.#leave(call);
+    this.#options.meter.left(call.amount, this.now() - call.asked, reason);
+    call.resolve(Promise.reject(reason));
+  });
+  /** How many calls are tried next. */
+  #tries = FEWEST_TRIES;
+  #isTrying = false;
+  #isMeasuring = false;
+  #measuredAt = 0;
+  #policies: readonly Policy[] = [];
+  #readAgainAt = -Infinity;
+  /** A new state under these policies. */
+  #state: PolicyState | undefined;
+  #stateOf: readonly Policy[] | undefined;
+
+  constructor(
+    limiter: RemoteLimiter,
+    ranks: ConstructorParameters<typeof ShareLine<FairCall>>[0],
+    options: FairQueueOptions,
+  ) {
+    this.#limiter = limiter;
+    this.#options = options;
+    this.line = new ShareLine(ranks, () => this.now());
+  }
+
+  now(): number {
+    return toMicros(this.#options.clock.now());
+  }
+
+  /** The policies in force, by a recent reply. */
+  get policies(): readonly Policy[] {
+    const now = this.now();
+    if (now >= this.#readAgainAt) {
+      this.#policies = this.#limiter.policies;
+      this.#readAgainAt = now + READ_EVERY;
+    }
+    return this.#policies;
+  }
+
+  /** Called when this process has changed the policies. */
+  outdated(): void {
+    this.#readAgainAt = -Infinity;
+  }
+
+  /** Puts the call into the line, and sends it if the window has room. */
+  enter(call: FairCall): void {
+    if (this.#isImpossible(call.amount)) {
+      // the limiter behind this one knows the error
+      this.#ask(call).then(call.resolve, (error) => call.resolve(Promise.reject(error)));
+      return;
+    }
+    if (this.isFull(call.amount)) {
+      if (this.line.size > 0) this.#refuse(call);
+      else this.#sendAtOnce(call);
+      return;
+    }
+    this.#options.meter.enqueued();
+    this.line.append(call);
+    if (call.signal !== undefined) this.#signals.add(call.signal, call);
+    this.#fill();
+    if (call.turn.share === undefined || call.deadline === Infinity) return;
+    const { clock } = this.#options;
+    call.timer = clock.wakeAt(call.deadline / 1000, () => this.expire(call));
+  }
+
+  /** Whether the call is in the line. */
+  isWaiting({ turn }: FairCall): boolean {
+    return turn.share !== undefined;
+  }
+
+  /** Refuses a waiting call that cannot be granted in time. */
+  expire(call: FairCall): void {
+    this.#leave(call);
+    this.#options.meter.expired(call.amount, this.now() - call.asked);
+    call.resolve(false);
+  }
+
+  /** Whether `maxWaiting`, or a bound of a policy, leaves no room for that many more permits. */
+  isFull(amount: Amount): boolean {
+    return this.#permits + sizeOf(amount) > this.#most;
+  }
+
+  full(amount: Amount): QueueFullError {
+    return new QueueFullError(this.#options.name, sizeOf(amount), this.#permits, this.#most);
+  }
+
+  /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
+  grantedAtOnce({ turn }: Pick<Asked, "turn">): void {
+    if (this.line.size === 0 && this.#window.calls === 0) this.line.forget();
+    this.line.charge(turn);
+  }
+
+  /** Measures how long the store takes for a reply to a call that does not wait. */
+  async measure<T>(reply: Promise<T>): Promise<T> {
+    const sentAt = this.now();
+    const answer = await reply;
+    this.#noticed(this.now() - sentAt);
+    return answer;
+  }
+
+  /** A reply took so long, microseconds. A longer window needs a second look: the client may have connected. */
+  #noticed(roundTrip: number): void {
+    if (!this.#window.isLonger(roundTrip)) this.#window.measured(roundTrip);
+    else void this.#measureAgain();
+  }
+
+  async #measureAgain(): Promise<void> {
+    if (this.#isMeasuring) return;
+    this.#isMeasuring = true;
+    const sentAt = this.now();
+    this.#measuredAt = sentAt;
+    const seen = await this.#limiter.peek(1).catch(() => undefined);
+    if (seen !== undefined) this.#window.measured(this.now() - sentAt);
+    this.#isMeasuring = false;
+  }
+
+  /** Whether the policies never let it through, however long it waits. */
+  #isImpossible(amount: Amount): boolean {
+    const { policies } = this;
+    if (this.#stateOf !== policies) {
+      this.#stateOf = policies;
+      this.#state = openPolicyState({ names: this.#options.names, list: policies }, 0, 0);
+    }
+    return this.#state?.earliest(0, amount) === Infinity;
+  }
+
+  get #permits(): number {
+    return this.line.permits + this.#window.permits;
+  }
+
+  get #most(): number {
+    const { maxWaiting } = this.#options;
+    return mostWaiting(maxWaiting, this.policies);
+  }
+
+  /** The store may grant it now; the limiter behind this one refuses it otherwise. */
+  #sendAtOnce(call: FairCall): void {
+    this.line.charge(call.turn);
+    this.#send(call);
+  }
+
+  #refuse(call: FairCall): void {
+    this.#options.meter.refused(call.amount, "queue-full");
+    call.resolve(call.tries ? false : Promise.reject(this.full(call.amount)));
+  }
+
+  /** Removes a call from the line, with its timer and its signal. */
+  #leave(call: FairCall): void {
+    this.line.remove(call);
+    this.#forget(call);
+  }
+
+  #forget(call: FairCall): void {
+    call.timer?.cancel();
+    if (call.signal !== undefined) this.#signals.delete(call.signal, call);
+  }
+
+  /** The next call goes: it is counted as waiting here no more. */
+  #next(): FairCall {
+    const call = this.line.shift() as FairCall;
+    this.#forget(call);
+    this.#options.meter.ended();
+    return call;
+  }
+
+  #fill(): void {
+    // a call that is sent now would have its reply later than the calls that are tried
+    if (this.#isTrying) return;
+    for (let { head } = this.line; head !== undefined; head = this.line.head) {
+      if (!this.#window.hasRoom(head.amount, this.policies)) return;
+      this.#send(this.#next());
+    }
+  }
+
+  #ask({ permits, signal, tries, deadline }: FairCall): Promise<number | boolean> {
+    if (!tries) return this.#limiter.acquire(permits, signal && { signal });
+    const timeoutMs = Math.max(0, deadline - this.now()) / 1000;
+    return this.#limiter.tryAcquire(permits, { timeoutMs, signal });
+  }
+
+  #send(call: FairCall): void {
+    const { amount, turn } = call;
+    const sentAt = this.now();
+    this.#window.add(amount, turn.size);
+    // a window that is longer than it must be takes permits from other processes
+    const isOld = sentAt - this.#measuredAt > MEASURED_EVERY;
+    if (isOld && !this.#window.isShortest) void this.#measureAgain();
+    this.#ask(call).then(
+      (granted) => {
+        this.#window.remove(amount, turn.size);
+        call.resolve(
+          typeof granted === "number" ? granted + toMillis(sentAt - call.asked) : granted,
+        );
+        if (granted === false) this.line.refund(turn);
+        if (granted === 0) {
+          this.#noticed(this.now() - sentAt);
+          if (this.line.size === 0) this.grantedAtOnce(call);
+        }
+        this.#fill();
+        if (granted === 0) void this.#tryMore();
+      },
+      (error: unknown) => {
+        this.#window.remove(amount, turn.size);
+        this.line.refund(turn);
+        call.resolve(Promise.reject(error));
+        if (error instanceof StoreUnavailableError || error instanceof LimiterClosedError) {
+          this.#failAll(error);
+        }
+        this.#fill();
+      },
+    );
+  }
+
+  /** The store is away, or the limiter closed: all waiting calls fail, as if they had been sent, too. */
+  #failAll(error: unknown): void {
+    while (this.line.size > 0) {
+      this.#options.failed(error);
+      this.#next().resolve(Promise.reject(error));
+    }
+  }
+
+  /** Tries the next calls that ask for the same amount, as long as the store grants them at once. */
+  async #tryMore(): Promise<void> {
+    if (this.#isTrying) return;
+    this.#isTrying = true;
+    for (let { head } = this.line; head !== undefined; head = this.line.head) {
+      const { amount, permits } = head;
+      const count = this.#alike(amount);
+      const tries = Array.from({ length: count }, () =>
+        this.#limiter[takeQuietly](permits).catch(() => false),
+      );
+      const granted = (await Promise.all(tries)).filter(Boolean);
+      for (const _ of granted) this.#handOut(amount, permits);
+      this.#tries = Math.min(MOST_TRIES, 2 * this.#tries);
+      if (granted.length < count) break;
+    }
+    this.#tries = FEWEST_TRIES;
+    this.#isTrying = false;
+    this.#fill();
+  }
+
+  /** How many of the next calls ask for that amount. */
+  #alike(amount: Amount): number {
+    let count = 0;
+    for (const call of this.line.upcoming()) {
+      if (count === this.#tries || !sameAmount(call.amount, amount)) break;
+      count += 1;
+    }
+    return count;
+  }
+
+  /** Permits were taken: the next call gets them. They return if it left, or if another one goes before it. */
+  #handOut(amount: Amount, permits: Asked["permits"]): void {
+    const { head } = this.line;
+    if (head === undefined || !sameAmount(head.amount, amount)) {
+      this.#limiter.refund(permits).catch(() => {});
+      return;
+    }
+    const call = this.#next();
+    call.resolve(call.tries ? true : toMillis(this.now() - call.asked));
+  }
+}
