@@ -110,10 +110,8 @@ function numbersOf(
 ): RuleNumbers {
   const { rpu, unit, units = 1, burst, nodelay, with: rest = {} } = read as ReadNumbers;
   const { slack, buckets, align, timeZone } = read as ReadNumbers;
-  return {
-    ...{ rpu, unit, units, periodMs: units * UNITS[unit] },
-    ...{ burst, nodelay, slack, buckets, align, timeZone, with: rest },
-  };
+  const periodMs = units * UNITS[unit];
+  return { rpu, unit, units, periodMs, burst, nodelay, slack, buckets, align, timeZone, with: rest };
 }
 
 function defined(fields: object): object {
