@@ -306,8 +306,8 @@ test("error messages name bad arguments, and nothing changes", async () => {
   assert.is(limiter.active, 0);
 });
 
-test("100 000 waiters: all cancelled by one signal, all cancelled by their own signals, and all granted", async () => {
-  const count = 100_000;
+test("20 000 waiters: all cancelled by one signal, all cancelled by their own signals, and all granted", async () => {
+  const count = 20_000;
   for (const makeSignals of [
     () => Array(count).fill(new AbortController()),
     () => Array.from({ length: count }, () => new AbortController()),

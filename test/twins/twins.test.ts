@@ -23,7 +23,7 @@ import { suite } from "../support/suite.ts";
 
 /** How many histories are sent before their replies are compared, and how often. */
 const BATCH = 200;
-const BATCHES = Number(process.env.TWINS_BATCHES ?? 4);
+const BATCHES = Number(process.env.TWINS_BATCHES ?? 3);
 const REBASE = 2 ** 32;
 const PREFIX = "twins:";
 
