@@ -8,7 +8,7 @@ import { CREATE, checkCreated, checkOptions, failCheck } from "./ground/check.ts
 import { fairKeyed, fairRate, isInstance } from "./limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "./limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS, type SmoothOptions } from "./limiter/rate-limiter.ts";
-import { KeyedRemoteLimiter, type Opened } from "./limiter/remote/keyed-remote-limiter.ts";
+import { KeyedRemoteLimiter, type RemoteArguments } from "./limiter/remote/keyed-remote-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
@@ -98,7 +98,7 @@ export const StoreLimiter = class StoreLimiter extends KeyedRemoteLimiter {
     return isInstance(StoreLimiter, value);
   }
 
-  private constructor(made: typeof CREATE, ...opened: Opened) {
+  private constructor(made: typeof CREATE, ...opened: RemoteArguments) {
     checkCreated("StoreLimiter", made);
     super(...opened);
   }
@@ -169,7 +169,7 @@ export const StoreRateLimiter = class StoreRateLimiter extends RemoteRateLimiter
     return isInstance(StoreRateLimiter, value);
   }
 
-  private constructor(made: typeof CREATE, ...opened: Opened) {
+  private constructor(made: typeof CREATE, ...opened: RemoteArguments) {
     checkCreated("StoreRateLimiter", made);
     super(...opened);
   }
@@ -181,7 +181,7 @@ function open(
   name: string,
   policies: PolicyList,
   options: StoreLimiterOptions,
-): Opened {
+): RemoteArguments {
   const shared = checkShared(name, policies, options);
   const { prefix, key, limitKeys } = shared;
   const own = limitKeys.length === 0 ? checkStore(store) : keepingLimits(store, limitKeys);

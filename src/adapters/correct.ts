@@ -7,7 +7,7 @@ import type { Limiter } from "../limiter/limiter-api.ts";
 /** The key of a single number; no policy has this name. */
 const ONLY = "";
 
-type Answer = Maybe<void>;
+type Correction = Maybe<void>;
 
 /**
  * Corrects the permits that were taken to those that were used: later callers pay for more, and
@@ -16,7 +16,7 @@ type Answer = Maybe<void>;
  * @param actual what was used in all, 0 or more; policies that are not named stay as they are
  * @returns a promise if the limiter returns one
  */
-export function correct(limiter: Limiter, taken: Permits, actual: Permits): Answer {
+export function correct(limiter: Limiter, taken: Permits, actual: Permits): Correction {
   const names = Object.keys(typeof actual === "number" ? list(taken) : actual);
   const changes = names.map((name) => {
     const used = of(actual, name) ?? 0;
@@ -31,7 +31,7 @@ export function correct(limiter: Limiter, taken: Permits, actual: Permits): Answ
 type Amount = readonly [name: string, amount: number];
 
 /** Charges everything, in portions where it is more than a policy can hold. */
-function charge(limiter: Limiter, amounts: readonly Amount[]): Answer {
+function charge(limiter: Limiter, amounts: readonly Amount[]): Correction {
   const inPortions = (error: unknown) => chargePortions(limiter, amounts, error);
   try {
     const charged = limiter.charge(toPermits(amounts));
@@ -41,7 +41,7 @@ function charge(limiter: Limiter, amounts: readonly Amount[]): Answer {
   }
 }
 
-function chargePortions(limiter: Limiter, amounts: readonly Amount[], error: unknown): Answer {
+function chargePortions(limiter: Limiter, amounts: readonly Amount[], error: unknown): Correction {
   if (!(error instanceof PermitsExceedCapacityError)) throw error;
   const { policy, capacity } = error.facts;
   const portion = (name: string, amount: number) =>

@@ -5,9 +5,9 @@ import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { chain, type Maybe } from "../ground/maybe.ts";
 import {
   acquireAll,
-  type Entry,
   entriesOf,
   partsOf,
+  type RateEntry,
   shareOf,
   type TakenAll,
 } from "./all-of-wait.ts";
@@ -92,7 +92,7 @@ export const combined: unique symbol = Symbol.for(`smooth-limiter@${VERSION}/com
 
 export interface Combination {
   readonly [combined]: {
-    readonly rates: readonly Entry[];
+    readonly rates: readonly RateEntry[];
     readonly places: readonly PlacesMember[];
   };
 }
@@ -100,7 +100,7 @@ export interface Combination {
 export class AllOfWithPlaces implements Combination {
   readonly [combined]: Combination[typeof combined];
 
-  constructor(places: readonly PlacesMember[], rates: readonly Entry[]) {
+  constructor(places: readonly PlacesMember[], rates: readonly RateEntry[]) {
     this[combined] = { rates, places };
   }
 
@@ -153,7 +153,7 @@ export class AllOfWithPlaces implements Combination {
     return [...placesOfShare, ...entriesOf(rates, options, isFair)];
   }
 
-  #parts(rates: readonly Entry<unknown>[]): readonly Part[] {
+  #parts(rates: readonly RateEntry<unknown>[]): readonly Part[] {
     const { places } = this[combined];
     return partsOf([...places.map((member) => ({ member })), ...rates], 1, 0);
   }

@@ -50,7 +50,7 @@ import { refuseShares } from "./options.ts";
 import { binds, takeTogether, undoAll } from "./together.ts";
 
 /** A rate limiter of a combination, with its member. */
-export interface Entry<L = Limiter> {
+export interface RateEntry<L = Limiter> {
   readonly limiter: L;
   readonly member: RateMember;
 }
@@ -64,7 +64,7 @@ export interface PlaceEntry {
   readonly share: ShareOptions | undefined;
 }
 
-type AnyEntry = Entry<Awaitable> | PlaceEntry;
+type AnyEntry = RateEntry<Awaitable> | PlaceEntry;
 
 /** When a caller stops waiting. */
 export interface WaitTerms {
@@ -87,10 +87,10 @@ export function shareOf(options: ShareOptions | undefined): ShareOptions | undef
  * @throws TypeError if a share is given and no limiter is fair
  */
 export function entriesOf(
-  entries: readonly Entry[],
+  entries: readonly RateEntry[],
   options: ShareOptions | undefined,
   hasFair = false,
-): readonly Entry<Limiter | BoundLimiter>[] {
+): readonly RateEntry<Limiter | BoundLimiter>[] {
   const share = shareOf(options);
   if (share === undefined) return entries;
   const bound = entries.map((entry) => {

@@ -11,7 +11,7 @@ import {
   type LeasingLimiter,
   type LocalLeasingLimiter,
 } from "./all-of-places.ts";
-import { acquireAll, type Entry, entriesOf, partsOf, type TakenAll } from "./all-of-wait.ts";
+import { acquireAll, entriesOf, partsOf, type RateEntry, type TakenAll } from "./all-of-wait.ts";
 import type {
   Decision,
   Limiter,
@@ -79,7 +79,7 @@ export function allOf(...limiters: readonly (Limiter | Places | LeasingLimiter)[
 export function allOf(
   ...limiters: readonly (Limiter | Places | LocalLeasingLimiter | LeasingLimiter)[]
 ): Limiter | LocalLeasingLimiter | LeasingLimiter {
-  const rates: Entry[] = [];
+  const rates: RateEntry[] = [];
   const places: PlacesMember[] = [];
   for (const [i, limiter] of limiters.entries()) {
     if (isCombination(limiter)) {
@@ -111,9 +111,9 @@ function isPlaces(limiter: unknown): limiter is Places {
 }
 
 class AllOf implements Limiter, Combination {
-  readonly entries: readonly Entry[];
+  readonly entries: readonly RateEntry[];
 
-  constructor(entries: readonly Entry[]) {
+  constructor(entries: readonly RateEntry[]) {
     this.entries = entries;
   }
 
@@ -159,7 +159,7 @@ class AllOf implements Limiter, Combination {
       if (passes) return new AllReserved(permits, looks as readonly Look[]);
       const failed = looks.findIndex((look) => look?.passes === false);
       const look = looks[failed] as Look;
-      throw look.error ?? (this.entries[failed] as Entry).member.full(permits, look);
+      throw look.error ?? (this.entries[failed] as RateEntry).member.full(permits, look);
     });
   }
 

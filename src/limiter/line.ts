@@ -1,15 +1,15 @@
 import { type Amount, sizeOf } from "../ground/permits.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { Turn } from "./fair/turn.ts";
-import { Change, type Place, type Waiter } from "./waiter.ts";
+import { Change, type LineEntry, type Waiter } from "./waiter.ts";
 
 /**
  * The places of one limiter, first in first out. Any place can be removed in one step. `FairLine` has
  * another order, and overrides what depends on it.
  */
 export class Line {
-  #head: Place | undefined;
-  #tail: Place | undefined;
+  #head: LineEntry | undefined;
+  #tail: LineEntry | undefined;
   #permits = 0;
   #awaited = 0;
 
@@ -23,12 +23,12 @@ export class Line {
     return this.#awaited > 0;
   }
 
-  get head(): Place | undefined {
+  get head(): LineEntry | undefined {
     return this.#head;
   }
 
   /** The first place that no later one may overtake. */
-  get front(): Place | undefined {
+  get front(): LineEntry | undefined {
     return this.#head;
   }
 
@@ -42,7 +42,7 @@ export class Line {
     return this.#head === undefined;
   }
 
-  append(place: Place): void {
+  append(place: LineEntry): void {
     this.#insert(place, this.#tail);
     if (place instanceof Change) this.#moveUp(place);
     else this.count(place, 1);
@@ -55,7 +55,7 @@ export class Line {
    * @param at when the waiter is released; `undefined`: it is not
    * @returns whether a change has moved up
    */
-  remove(place: Place, _at?: number): boolean {
+  remove(place: LineEntry, _at?: number): boolean {
     const { next } = place;
     if (!(place instanceof Change)) this.count(place, -1);
     this.#unlink(place);
@@ -82,7 +82,7 @@ export class Line {
   /** Applies all changes now, in order, and removes them. */
   applyChanges(policyState: PolicyState): void {
     for (let place = this.#head; place !== undefined; ) {
-      const { next }: Place = place;
+      const { next }: LineEntry = place;
       if (place instanceof Change) {
         place.apply(policyState);
         this.remove(place);
@@ -117,7 +117,7 @@ export class Line {
   }
 
   /** Moves up the consecutive changes that start at this place. */
-  #moveUpFrom(place: Place | undefined): boolean {
+  #moveUpFrom(place: LineEntry | undefined): boolean {
     let moved = false;
     for (let change = place; change instanceof Change; ) {
       const { next } = change;
@@ -141,7 +141,7 @@ export class Line {
     return true;
   }
 
-  #insert(place: Place, before: Place | undefined): void {
+  #insert(place: LineEntry, before: LineEntry | undefined): void {
     place.previous = before;
     place.next = before === undefined ? this.#head : before.next;
     if (before === undefined) this.#head = place;
@@ -154,7 +154,7 @@ export class Line {
    * Also clears the links of the removed place, so that a caller that keeps it does not keep the
    * others.
    */
-  #unlink(place: Place): void {
+  #unlink(place: LineEntry): void {
     const { previous, next } = place;
     if (previous === undefined) this.#head = next;
     else previous.next = next;

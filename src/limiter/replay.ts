@@ -1,13 +1,13 @@
 import type { PolicyState } from "../stores/policy-state.ts";
 import type { Turn } from "./fair/turn.ts";
 import type { Line } from "./line.ts";
-import { Change, type Place, type Waiter } from "./waiter.ts";
+import { Change, type LineEntry, type Waiter } from "./waiter.ts";
 
 /** The state after all waiters up to `last`, which is released at `at`. */
 export interface Promised {
   readonly policyState: PolicyState;
   at: number;
-  last: Place | undefined;
+  last: LineEntry | undefined;
 }
 
 /**
@@ -38,7 +38,7 @@ export class Replay {
   }
 
   /** Called when a place has left at the front of the line, as it was promised. */
-  passed(place: Place): void {
+  passed(place: LineEntry): void {
     if (place === this.#promised?.last) this.#promised = undefined;
   }
 
@@ -62,7 +62,7 @@ export class Replay {
     const promised = this.#promised;
     let place = promised.last === undefined ? this.#line.front : promised.last.next;
     while (place !== undefined) {
-      const { next }: Place = place;
+      const { next }: LineEntry = place;
       if (this.#promise(place, promised, pausedUntil)) promised.last = place;
       place = next;
     }
@@ -70,7 +70,7 @@ export class Replay {
   }
 
   /** Replays one place; returns `false` if its instant would be later than its deadline. */
-  #promise(place: Place, promised: Promised, pausedUntil: number): boolean {
+  #promise(place: LineEntry, promised: Promised, pausedUntil: number): boolean {
     if (place instanceof Change) {
       place.apply(promised.policyState);
       promised.at = Math.max(promised.at, place.since);

@@ -3,14 +3,14 @@ import type { PolicyState } from "../stores/policy-state.ts";
 import type { Turn } from "./fair/turn.ts";
 
 /** An entry of the line: a waiter, or a change. */
-export type Place = Waiter | Change;
+export type LineEntry = Waiter | Change;
 
 /**
  * A change of the policies' state that takes its turn in the line: new numbers, a charge, a refund.
  */
 export class Change {
-  previous: Place | undefined = undefined;
-  next: Place | undefined = undefined;
+  previous: LineEntry | undefined = undefined;
+  next: LineEntry | undefined = undefined;
   readonly awaited = false;
   readonly turn = undefined;
   /** When it applies, µs. */
@@ -38,8 +38,8 @@ function only(signal: AbortSignal): readonly AbortSignal[] {
 
 /** A waiter in the line. Subclasses define what happens when it is released or removed. */
 export abstract class Waiter {
-  previous: Place | undefined = undefined;
-  next: Place | undefined = undefined;
+  previous: LineEntry | undefined = undefined;
+  next: LineEntry | undefined = undefined;
   /** When the call was made, µs. */
   readonly asked: number;
   /** The permits that must be available before it is released. */

@@ -8,7 +8,10 @@ import { CREATE, checkCreated, checkOptions } from "../ground/check.ts";
 import { fairKeyed, fairRate, isInstance } from "../limiter/fair/in-front.ts";
 import type { LimiterClass, RemoteLimiter } from "../limiter/limiter-api.ts";
 import { policyOf, SMOOTH_OPTIONS } from "../limiter/rate-limiter.ts";
-import { KeyedRemoteLimiter, type Opened } from "../limiter/remote/keyed-remote-limiter.ts";
+import {
+  KeyedRemoteLimiter,
+  type RemoteArguments,
+} from "../limiter/remote/keyed-remote-limiter.ts";
 import { type RateSetting, RemoteRateLimiter } from "../limiter/remote/remote-rate-limiter.ts";
 import { listPolicies, type NamesOf, type Policies } from "../stores/policies.ts";
 import type { RedisClient } from "../stores/redis/client.ts";
@@ -114,7 +117,7 @@ export const RedisLimiter = class RedisLimiter extends KeyedRemoteLimiter {
     return isInstance(RedisLimiter, value);
   }
 
-  private constructor(made: typeof CREATE, ...opened: Opened) {
+  private constructor(made: typeof CREATE, ...opened: RemoteArguments) {
     checkCreated("RedisLimiter", made);
     super(...opened);
   }
@@ -186,7 +189,7 @@ export const RedisRateLimiter = class RedisRateLimiter extends RemoteRateLimiter
     return isInstance(RedisRateLimiter, value);
   }
 
-  private constructor(made: typeof CREATE, ...opened: Opened) {
+  private constructor(made: typeof CREATE, ...opened: RemoteArguments) {
     checkCreated("RedisRateLimiter", made);
     super(...opened);
   }

@@ -1,7 +1,7 @@
 /** The options that only limiters on Redis have, and the checks of all their options. */
 import { checkText, failCheck } from "../ground/check.ts";
 import type { SmoothOptions } from "../limiter/rate-limiter.ts";
-import type { Opened } from "../limiter/remote/keyed-remote-limiter.ts";
+import type { RemoteArguments } from "../limiter/remote/keyed-remote-limiter.ts";
 import {
   checkShared,
   type LimitKeys,
@@ -53,7 +53,7 @@ export function open(
   policies: PolicyList,
   twins: readonly LuaTwin[],
   options: RedisPoliciesOptions,
-): Opened {
+): RemoteArguments {
   const shared = checkShared(name, policies, options);
   const { runner, isOrdered } = adapterOf(redis);
   const breakerOf = breakersOf(redis, letsIn(shared.options));

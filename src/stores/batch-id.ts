@@ -31,7 +31,7 @@ const CALLER_LENGTH = 8;
 const CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 
 /** An id, and the highest number that any counter of it has given. */
-interface Caller {
+interface CounterRecord {
   readonly id: string;
   highest: number;
 }
@@ -46,13 +46,13 @@ interface Caller {
  * whose reply has arrived.
  */
 export class BatchCounter {
-  #caller: Caller;
+  #caller: CounterRecord;
   #number: number;
   /** The last batch that has changed the state, as far as replies have arrived. */
   #confirmed = 0;
 
   /** @param caller the id, and how many batches were numbered before; absent: a new id */
-  constructor(caller: Caller = { id: randomId(), highest: 0 }) {
+  constructor(caller: CounterRecord = { id: randomId(), highest: 0 }) {
     this.#caller = caller;
     this.#number = caller.highest;
   }

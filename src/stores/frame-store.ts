@@ -11,13 +11,13 @@ import {
   AT_ONCE,
   type CombinedPart,
   type CombinedReply,
-  type Place,
+  type StateLocation,
   type StoreReply,
   type StoreRequest,
 } from "./store.ts";
 
 /** The place of a limiter of a combination. */
-export interface FramePlace extends Place {
+export interface FramePlace extends StateLocation {
   readonly limitKeys: readonly string[];
 }
 

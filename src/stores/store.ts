@@ -50,11 +50,11 @@ export interface Store {
    */
   processes?(key: string): ProcessCounter;
   /** Returns the place of a limiter's state; absent: it cannot be combined with others. */
-  place?(key: string): Place;
+  place?(key: string): StateLocation;
 }
 
 /** The place of a limiter's state. Limiters with the same store and slot can be used in one atomic step. */
-export interface Place {
+export interface StateLocation {
   readonly store: CombiningStore;
   /** Limiters with the same store and key share one state. */
   readonly key: string;
@@ -63,7 +63,7 @@ export interface Place {
 
 /** One limiter's part of a combined request. */
 export interface CombinedPart {
-  readonly place: Place;
+  readonly place: StateLocation;
   /** As for `run` of a store. */
   readonly declared: string;
   readonly now: number | undefined;

@@ -7,7 +7,7 @@ import type {
   CombinedPart,
   CombinedReply,
   CombiningStore,
-  Place,
+  StateLocation,
   Store,
   StoreReply,
   StoreRequest,
@@ -127,7 +127,7 @@ export class MemoryStore implements Store, CombiningStore {
     return this.#frames.runBatch(key, declared, requests, now, [], batchId);
   }
 
-  place(key: string): Place {
+  place(key: string): StateLocation {
     return this.#place(key, []);
   }
 

@@ -8,10 +8,10 @@ import {
   readRetryAfterMs,
   type ServerQuota,
 } from "./rate-limit-fields.ts";
-import { chargeExcess, type Sent, ServerView } from "./server-view.ts";
+import { chargeExcess, type SentRequest, ServerView } from "./server-view.ts";
 
 /** A request that may be sent now. */
-export interface Admitted extends Sent {
+export interface Admitted extends SentRequest {
   /** How long it waited for the limiter, ms. */
   readonly waitedMs: number;
 }

@@ -11,7 +11,7 @@ const EVERY = "";
 const MOST_QUOTAS = 16;
 
 /** A request that was sent. */
-export interface Sent {
+export interface SentRequest {
   readonly atMs: number;
   /** The permits of all requests sent so far, this one included. */
   readonly total: Amounts;
@@ -31,7 +31,7 @@ export class ServerView {
     return Math.max(0, ...holds);
   }
 
-  send(permits: Permits, now: number): Sent {
+  send(permits: Permits, now: number): SentRequest {
     const amounts = toAmounts(permits);
     for (const [name, budget] of this.#budgets) budget.take(amountOf(amounts, name), now);
     const total = { ...this.#total };
@@ -41,7 +41,7 @@ export class ServerView {
   }
 
   /** Adopts the quotas that the response to `sent` reports. */
-  update(sent: Sent, quotas: readonly ServerQuota[], now: number): void {
+  update(sent: SentRequest, quotas: readonly ServerQuota[], now: number): void {
     for (const quota of quotas) {
       const { name } = quota;
       const budget = this.#budgets.get(name) ?? new Budget();

@@ -1,10 +1,10 @@
 import { sizeOf } from "../../ground/permits.ts";
 import { ShareQueue } from "../../limiter/fair/share-queue.ts";
 import { Turn } from "../../limiter/fair/turn.ts";
-import { type Job, Rank } from "./job.ts";
+import { type Job, JobRank } from "./job.ts";
 
 /** The jobs of one priority in a fair queue: first in, first out within each share. */
-export class FairRank extends Rank {
+export class FairRank extends JobRank {
   readonly #queue = new ShareQueue<Job>();
   readonly #turns = new Map<Job, Turn<Job>>();
 

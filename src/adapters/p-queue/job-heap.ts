@@ -4,9 +4,9 @@ import {
   BareJob,
   type Job,
   type JobOptions,
+  JobRank,
   type PacedAddOptions,
   type PacedJob,
-  Rank,
   type Run,
   ScopedJob,
 } from "./job.ts";
@@ -22,8 +22,8 @@ import {
  */
 export class JobHeap {
   /** The heap of priorities. No rank is empty unless it is the only one. */
-  readonly #ranks: Rank[] = [];
-  readonly #byPriority = new Map<number, Rank>();
+  readonly #ranks: JobRank[] = [];
+  readonly #byPriority = new Map<number, JobRank>();
   /** The jobs by id; ids need not be unique. */
   #byId: Map<string, Job | Set<Job>> | undefined;
   #size = 0;
@@ -36,13 +36,13 @@ export class JobHeap {
   /** The job that is starting, or started last. */
   taken: Job | undefined;
   readonly #onTake: () => void;
-  readonly #Rank: typeof Rank;
+  readonly #Rank: typeof JobRank;
 
   /**
    * @param onTake called before the PQueue receives a job
    * @param ofRank the order of the jobs of one priority; default first in, first out
    */
-  constructor(onTake = () => {}, ofRank: typeof Rank = Rank) {
+  constructor(onTake = () => {}, ofRank: typeof JobRank = JobRank) {
     this.#onTake = onTake;
     this.#Rank = ofRank;
   }
@@ -172,7 +172,7 @@ export class JobHeap {
     if (this.#byId !== undefined) deleteFrom(this.#byId, job);
   }
 
-  #addRank(priority: number): Rank {
+  #addRank(priority: number): JobRank {
     if (this.#size === 0) {
       this.#ranks.length = 0;
       this.#byPriority.clear();
@@ -183,7 +183,7 @@ export class JobHeap {
     return rank;
   }
 
-  #removeRank(rank: Rank): void {
+  #removeRank(rank: JobRank): void {
     this.#byPriority.delete(rank.priority);
     const last = this.#ranks.pop();
     if (last === undefined || last === rank) return;
@@ -192,7 +192,7 @@ export class JobHeap {
     this.#sink(last);
   }
 
-  #rise(rank: Rank): void {
+  #rise(rank: JobRank): void {
     for (;;) {
       const parent = this.#ranks[(rank.index - 1) >> 1];
       if (parent === undefined || rank.index === 0 || parent.priority > rank.priority) break;
@@ -201,7 +201,7 @@ export class JobHeap {
     this.#ranks[rank.index] = rank;
   }
 
-  #sink(rank: Rank): void {
+  #sink(rank: JobRank): void {
     for (;;) {
       const left = this.#ranks[2 * rank.index + 1];
       const right = this.#ranks[2 * rank.index + 2];
@@ -213,7 +213,7 @@ export class JobHeap {
   }
 
   /** Exchanges two ranks of the heap. */
-  #swap(upper: Rank, lower: Rank): void {
+  #swap(upper: JobRank, lower: JobRank): void {
     const { index } = upper;
     upper.index = lower.index;
     lower.index = index;

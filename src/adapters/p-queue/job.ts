@@ -39,7 +39,7 @@ export interface Job {
   readonly work: PacedJob<unknown> | undefined;
   readonly options: Partial<JobOptions>;
   /** The list of its priority; `undefined` once the job has left. */
-  rank: Rank | undefined;
+  rank: JobRank | undefined;
   next: Job | undefined;
   /** Runs the job, in its own async context if it has one. */
   start(): Promise<unknown>;
@@ -48,7 +48,7 @@ export interface Job {
 /** A job that starts in the context of the code that starts it. */
 export class BareJob implements Job {
   readonly options: Partial<JobOptions>;
-  rank: Rank | undefined = undefined;
+  rank: JobRank | undefined = undefined;
   next: Job | undefined = undefined;
   run: Run;
   readonly work: PacedJob<unknown> | undefined;
@@ -74,7 +74,7 @@ export class BareJob implements Job {
 /** A job that starts in the async context in which it was created. It extends the scope to save memory. */
 export class ScopedJob extends AsyncScope implements Job {
   readonly options: Partial<JobOptions>;
-  rank: Rank | undefined = undefined;
+  rank: JobRank | undefined = undefined;
   next: Job | undefined = undefined;
   readonly run: Run;
   readonly work: PacedJob<unknown> | undefined;
@@ -96,7 +96,7 @@ export class ScopedJob extends AsyncScope implements Job {
  * unlinked when it reaches the front, or when as many jobs have left as still wait. So each operation
  * takes constant time on average, and a job needs only one link.
  */
-export class Rank {
+export class JobRank {
   readonly priority: number;
   /** Its index in the heap of ranks. */
   index: number;

@@ -32,7 +32,13 @@ import { checkLimiter } from "../check-limiter.ts";
 import { SHARED_BY, shareOf } from "../shares.ts";
 import { FairRank } from "./fair-rank.ts";
 import { FullQueue, ON_FULL, type OnFullQueue } from "./full-queue.ts";
-import { type BareJob, type JobOptions, type PacedAddOptions, type PacedJob, Rank } from "./job.ts";
+import {
+  type BareJob,
+  type JobOptions,
+  JobRank,
+  type PacedAddOptions,
+  type PacedJob,
+} from "./job.ts";
 import { JobHeap } from "./job-heap.ts";
 import { giveBack, type Pass, PermitRequests, Refusal } from "./permit-requests.ts";
 
@@ -95,7 +101,7 @@ const jobsAtLeastOne: Bound = {
 const anyPriority: Bound = { words: "a number", holds: (value) => !Number.isNaN(value) };
 
 /** The heap that the PQueue created last, and the function it calls before it returns a job. */
-interface Line {
+interface CreatedHeap {
   jobs: JobHeap;
   onTake(): void;
 }
@@ -110,7 +116,7 @@ interface Line {
  */
 export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
   readonly #requests: PermitRequests;
-  readonly #line: Line;
+  readonly #line: CreatedHeap;
   readonly #full: FullQueue | undefined;
   readonly #isFair: boolean;
   #isPaused: boolean;
@@ -139,11 +145,11 @@ export class PacedQueue extends PQueue<JobHeap, PacedAddOptions> {
     checkBoolean("fair", fair);
     checkNumber("maxWaiting", maxWaiting, jobsAtLeastOne);
     checkOneOf("onFull", onFull, ON_FULL);
-    const line: Line = { jobs: new JobHeap(), onTake() {} };
+    const line: CreatedHeap = { jobs: new JobHeap(), onTake() {} };
     super({
       concurrency,
       autoStart: false,
-      queueClass: heapOf(line, fair ? FairRank : Rank),
+      queueClass: heapOf(line, fair ? FairRank : JobRank),
       ...(timeout === undefined ? {} : { timeout }),
     });
     this.#requests = new PermitRequests(limiter, shareOf(options), () => this.#pump());
@@ -337,7 +343,7 @@ function checkAddOptions(options: Partial<PacedAddOptions>, isFair: boolean): vo
 }
 
 /** Returns the constructor that the PQueue calls. A class here would be compiled again for each queue. */
-function heapOf(line: Line, ofRank: typeof Rank): new () => JobHeap {
+function heapOf(line: CreatedHeap, ofRank: typeof JobRank): new () => JobHeap {
   function Heap(): JobHeap {
     line.jobs = new JobHeap(() => line.onTake(), ofRank);
     return line.jobs;

@@ -48,7 +48,7 @@ import { chain, type Maybe } from "../../ground/maybe.ts";
 import type { Permits } from "../../ground/permits.ts";
 import { timesRenumbered } from "../../ground/revision.ts";
 import type { Decision, Limiter, ShareOptions } from "../../limiter/limiter-api.ts";
-import type { CheckedOptions } from "./options.ts";
+import type { CheckedStreamOptions } from "./options.ts";
 
 /** How many streams of this process share a limiter. */
 const sharers = /* @__PURE__ */ oncePerProcess("sharers", () => new WeakMap<Limiter, number>());
@@ -106,7 +106,7 @@ export class Credit {
   /** Ends a wait. Created for the first wait: a stream that never waits does without it. */
   #ended: AbortController | undefined;
 
-  constructor(limiter: Limiter, options: CheckedOptions<never>) {
+  constructor(limiter: Limiter, options: CheckedStreamOptions<never>) {
     this.#limiter = limiter;
     this.#pieceMs = options.pieceMs;
     this.#policy = options.policy;

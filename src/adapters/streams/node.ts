@@ -9,7 +9,7 @@ import { Transform, type TransformCallback } from "node:stream";
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { Credit } from "./credit.ts";
 import {
-  type CheckedOptions,
+  type CheckedStreamOptions,
   checkPaceOptions,
   headOf,
   type PaceOptions,
@@ -54,7 +54,7 @@ class Throttle<T> extends Transform {
   /** Continues with the current chunk; called when the reader wants more. */
   #resume: (() => void) | undefined;
 
-  constructor(credit: Credit, { weigh, signal }: CheckedOptions<T>) {
+  constructor(credit: Credit, { weigh, signal }: CheckedStreamOptions<T>) {
     // holds one chunk and buffers no other
     super({ objectMode: weigh !== undefined, highWaterMark: 0 });
     this.#credit = credit;

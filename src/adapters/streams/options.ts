@@ -41,7 +41,7 @@ const OPTIONS = ["pieceMs", "freeBytes", "policy", "signal", "weigh"] as const;
 /** Returns how many permits a chunk needs: a finite number, 0 or more. */
 export type Weigh<T> = (chunk: T) => number;
 
-export interface CheckedOptions<T> {
+export interface CheckedStreamOptions<T> {
   readonly pieceMs: number;
   readonly freeBytes: number;
   readonly policy: string | undefined;
@@ -54,7 +54,7 @@ export interface CheckedOptions<T> {
 export function checkPaceOptions<T>(
   limiter: Limiter,
   options: PaceOptions & Partial<WeighedOptions<T>>,
-): CheckedOptions<T> {
+): CheckedStreamOptions<T> {
   const { acquire, decide, refund } = Object(limiter) as Partial<Limiter>;
   if (![acquire, decide, refund].every((verb) => typeof verb === "function")) {
     throw new TypeError(`limiter must have acquire(), decide() and refund(), got ${show(limiter)}`);

@@ -3,7 +3,7 @@ import type { Limiter } from "../../limiter/limiter-api.ts";
 import { onAbort } from "../on-abort.ts";
 import { Credit } from "./credit.ts";
 import {
-  type CheckedOptions,
+  type CheckedStreamOptions,
   checkPaceOptions,
   headOf,
   type PaceOptions,
@@ -55,7 +55,7 @@ export function paced<T>(
 async function* pass<T>(
   iterable: AsyncIterable<T> | Iterable<T>,
   limiter: Limiter,
-  options: CheckedOptions<T>,
+  options: CheckedStreamOptions<T>,
 ): AsyncGenerator<T, void, undefined> {
   const { weigh, signal } = options;
   const credit = new Credit(limiter, options);

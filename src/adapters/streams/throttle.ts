@@ -11,7 +11,7 @@
 import type { Limiter } from "../../limiter/limiter-api.ts";
 import { Credit } from "./credit.ts";
 import {
-  type CheckedOptions,
+  type CheckedStreamOptions,
   checkPaceOptions,
   headOf,
   type PaceOptions,
@@ -93,7 +93,7 @@ class Passage<T> {
   #buying = false;
   #write: Write | undefined;
 
-  constructor(credit: Credit, { weigh, signal }: CheckedOptions<T>) {
+  constructor(credit: Credit, { weigh, signal }: CheckedStreamOptions<T>) {
     this.#credit = credit;
     this.#weigh = weigh;
     this.#signal = new StreamSignal(signal, failPassage);

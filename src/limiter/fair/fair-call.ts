@@ -3,14 +3,14 @@ import type { Amount, Permits } from "../../ground/permits.ts";
 import type { Turn } from "./turn.ts";
 
 /** The checked arguments of a call. */
-export interface Asked {
+export interface FairRequest {
   readonly permits: Permits;
   readonly amount: Amount;
   readonly turn: Turn<FairCall>;
 }
 
 /** A call of `acquire` or `tryAcquire`: first in the line of its share, then with the store. */
-export class FairCall implements Asked {
+export class FairCall implements FairRequest {
   readonly permits: Permits;
   readonly amount: Amount;
   readonly turn: Turn<FairCall>;
@@ -24,7 +24,7 @@ export class FairCall implements Asked {
   timer: Timer | undefined;
 
   constructor(
-    { permits, amount, turn }: Asked,
+    { permits, amount, turn }: FairRequest,
     asked: number,
     signal: AbortSignal | undefined,
     resolve: (answer: never) => void,

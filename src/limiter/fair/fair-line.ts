@@ -1,6 +1,6 @@
 import { sizeOf } from "../../ground/permits.ts";
 import { Line } from "../line.ts";
-import type { Place, Waiter } from "../waiter.ts";
+import type { LineEntry, Waiter } from "../waiter.ts";
 import { Heap } from "./heap.ts";
 import type { Ranks } from "./ranks.ts";
 import type { ShareForecast, ShareQueue } from "./share-queue.ts";
@@ -20,7 +20,7 @@ export class FairLine extends Line {
     this.#ranks = ranks;
   }
 
-  override get head(): Place | undefined {
+  override get head(): LineEntry | undefined {
     return this.front ?? this.first;
   }
 
@@ -44,7 +44,7 @@ export class FairLine extends Line {
     return this.#ranks.isNext(turn);
   }
 
-  override append(place: Place): void {
+  override append(place: LineEntry): void {
     const { turn } = place;
     if (turn === undefined) {
       super.append(place);
@@ -72,7 +72,7 @@ export class FairLine extends Line {
     this.#ranks.served(queue, at);
   }
 
-  override remove(place: Place, at?: number): boolean {
+  override remove(place: LineEntry, at?: number): boolean {
     const { turn } = place;
     if (turn === undefined) return super.remove(place);
     if (turn.share === undefined) {

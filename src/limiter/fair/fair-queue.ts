@@ -16,7 +16,7 @@ import type { PolicyState } from "../../stores/policy-state.ts";
 import type { Meter } from "../meter.ts";
 import { mostWaiting } from "../options.ts";
 import { type RemoteLimiter, takeQuietly } from "../remote/remote-limiter.ts";
-import type { Asked, FairCall } from "./fair-call.ts";
+import type { FairCall, FairRequest } from "./fair-call.ts";
 import { ShareLine } from "./share-line.ts";
 import { StoreWindow } from "./store-window.ts";
 
@@ -131,7 +131,7 @@ export class FairQueue {
   }
 
   /** Called when the store has granted a call at once. If the limiter is idle, no share owes anything. */
-  grantedAtOnce({ turn }: Pick<Asked, "turn">): void {
+  grantedAtOnce({ turn }: Pick<FairRequest, "turn">): void {
     if (this.line.size === 0 && this.#window.calls === 0) this.line.forget();
     this.line.charge(turn);
   }
@@ -296,7 +296,7 @@ export class FairQueue {
   }
 
   /** Permits were taken: the next call gets them. They return if it left, or if another one goes before it. */
-  #handOut(amount: Amount, permits: Asked["permits"]): void {
+  #handOut(amount: Amount, permits: FairRequest["permits"]): void {
     const { head } = this.line;
     if (head === undefined || !sameAmount(head.amount, amount)) {
       this.#limiter.refund(permits).catch(() => {});

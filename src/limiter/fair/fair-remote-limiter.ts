@@ -37,7 +37,7 @@ import type { RemoteCounts, RemoteStats, StoreState } from "../remote/outage-sta
 import type { RemoteLimiter } from "../remote/remote-limiter.ts";
 import type { RemoteOptions } from "../remote/remote-options.ts";
 import { correct } from "../reservation.ts";
-import { type Asked, FairCall } from "./fair-call.ts";
+import { FairCall, type FairRequest } from "./fair-call.ts";
 import { delayBehind } from "./fair-forecast.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { ChargedReservation, WaitingReservation } from "./fair-remote-reservation.ts";
@@ -129,7 +129,7 @@ export class FairRemoteLimiter
     });
   }
 
-  async #tryNow(asked: Asked, signal: AbortSignal | undefined): Promise<boolean> {
+  async #tryNow(asked: FairRequest, signal: AbortSignal | undefined): Promise<boolean> {
     if (!this.#queue.line.isNext(asked.turn)) {
       this.#meter.refused(asked.amount, "too-long");
       return false;
@@ -223,7 +223,7 @@ export class FairRemoteLimiter
   }
 
   /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
-  async #look({ permits, amount, turn }: Asked): Promise<Decision> {
+  async #look({ permits, amount, turn }: FairRequest): Promise<Decision> {
     const seen = await this.#queue.measure(this[behind].peek(permits));
     const { line, policies } = this.#queue;
     const ahead = Array.from(line.upcoming(turn), (call) => call.amount);
@@ -306,7 +306,7 @@ export class FairRemoteLimiter
     return changed;
   }
 
-  #asked(permits: Permits, options: ShareOptions | undefined): Asked {
+  #asked(permits: Permits, options: ShareOptions | undefined): FairRequest {
     const amount = this.#policyState.amount(permits);
     const turn = this.#parts.order.turnOf<FairCall>(options, amount) as Turn<FairCall>;
     return { permits, amount, turn };

@@ -2,7 +2,7 @@
 import type { RemoteLimiter as Face } from "../limiter-api.ts";
 import type { FairOptions } from "../options.ts";
 import { FIFO } from "../order.ts";
-import type { KeyedRemoteLimiter, Opened } from "../remote/keyed-remote-limiter.ts";
+import type { KeyedRemoteLimiter, RemoteArguments } from "../remote/keyed-remote-limiter.ts";
 import { RemoteCounts } from "../remote/outage-stats.ts";
 import type { RemoteLimiter } from "../remote/remote-limiter.ts";
 import type { RateSetting, RemoteRateLimiter } from "../remote/remote-rate-limiter.ts";
@@ -62,13 +62,13 @@ class FairKeyedRemoteLimiter extends FairRemoteLimiter {
  *
  * @param opened the arguments with which the limiter was made
  */
-export function fairRate(limiter: RemoteRateLimiter, fair: Fair, opened: Opened) {
+export function fairRate(limiter: RemoteRateLimiter, fair: Fair, opened: RemoteArguments) {
   const parts = partsOf(fair, opened);
   return parts === undefined ? limiter : new FairRemoteRateLimiter(limiter, parts);
 }
 
 /** Does the same for a limiter with keys. */
-export function fairKeyed(limiter: KeyedRemoteLimiter, fair: Fair, opened: Opened) {
+export function fairKeyed(limiter: KeyedRemoteLimiter, fair: Fair, opened: RemoteArguments) {
   const parts = partsOf(fair, opened);
   return parts === undefined ? limiter : new FairKeyedRemoteLimiter(limiter, parts);
 }
@@ -79,7 +79,7 @@ export function isInstance(of: { readonly prototype: object }, value: unknown): 
   return Object.prototype.isPrototypeOf.call(of.prototype, Object(limiter));
 }
 
-function partsOf(fair: Fair, [, , declared, options]: Opened): FairParts | undefined {
+function partsOf(fair: Fair, [, , declared, options]: RemoteArguments): FairParts | undefined {
   const order = orderOf(fair);
   return order === FIFO ? undefined : { order, declared, options, counts: new RemoteCounts() };
 }

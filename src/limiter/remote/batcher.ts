@@ -18,7 +18,7 @@ export interface Batchable {
   readonly gone: boolean;
 }
 
-export interface Sent<Request> {
+export interface SentBatch<Request> {
   readonly requests: readonly Request[];
   /** When the batch was sent, by the handler's clock. */
   readonly sentAt: number;
@@ -35,9 +35,9 @@ export interface BatchHandler<Request, Answer> {
    * @param deadlineMs when the batch is overdue, by `performance.now()`
    */
   run(requests: readonly Request[], sentAt: number, deadlineMs: number): Promise<readonly Answer[]>;
-  answered(sent: Sent<Request>, answers: readonly Answer[]): void;
+  answered(sent: SentBatch<Request>, answers: readonly Answer[]): void;
   /** @param isLatest since this batch was overdue, no other one has been, and no outage has ended */
-  answeredLate(sent: Sent<Request>, answers: readonly Answer[], isLatest: boolean): void;
+  answeredLate(sent: SentBatch<Request>, answers: readonly Answer[], isLatest: boolean): void;
   failed(requests: readonly Request[], cause: unknown, isOverdue: boolean): void;
   /** Called when no request is queued or under way. */
   drained(): void;
@@ -61,7 +61,7 @@ interface Queued<Request> {
   readonly addedMs: number;
 }
 
-interface UnderWay<Request> extends Sent<Request> {
+interface UnderWay<Request> extends SentBatch<Request> {
   readonly deadlineMs: number;
 }
 

@@ -16,7 +16,12 @@ import { oncePerProcess } from "../../ground/copies.ts";
 import { noAnswer, StoreUnavailableError } from "../../ground/errors.ts";
 import { nextTurn } from "../../ground/macrotask-gate.ts";
 import type { Permits } from "../../ground/permits.ts";
-import type { CombinedPart, CombinedReply, CombiningStore, Place } from "../../stores/store.ts";
+import type {
+  CombinedPart,
+  CombinedReply,
+  CombiningStore,
+  StateLocation,
+} from "../../stores/store.ts";
 import { decision, passedBy } from "../decision.ts";
 import {
   GaveUpError,
@@ -28,7 +33,7 @@ import {
   type Terms,
 } from "../member.ts";
 import { ScatteredError } from "../together.ts";
-import { type Asked, answerHere, reservationOf } from "./combined-fallback.ts";
+import { answerHere, type MemberRequest, reservationOf } from "./combined-fallback.ts";
 import { type Here, StoreCall } from "./permit-request.ts";
 import type { RemoteQueue } from "./remote-queue.ts";
 
@@ -95,7 +100,7 @@ class RemoteSteps implements Steps {
     { signal, timeoutMs }: Terms,
   ): Promise<readonly Look[]> {
     const asked = (parts as readonly Part<RemoteMember>[]).map(
-      ({ member: { queue }, permits, longestMs, isOptional }): Asked => {
+      ({ member: { queue }, permits, longestMs, isOptional }): MemberRequest => {
         queue.checkOpen();
         const amount = queue.parts.policyState.amount(permits);
         return { queue, permits, amount, longestMs, isOptional };
@@ -112,7 +117,7 @@ class RemoteSteps implements Steps {
   /** Resolves to undefined when the store is back after an outage: the call is to be sent again. */
   async #try(
     verb: Verb,
-    asked: readonly Asked[],
+    asked: readonly MemberRequest[],
     signal: AbortSignal | undefined,
     end: number,
   ): Promise<readonly Look[] | undefined> {
@@ -158,7 +163,7 @@ class RemoteSteps implements Steps {
    */
   async #instead(
     verb: Verb,
-    asked: readonly Asked[],
+    asked: readonly MemberRequest[],
     error: unknown,
     end: number,
   ): Promise<readonly Look[] | undefined> {
@@ -215,9 +220,9 @@ function fallbackOf({ link }: RemoteQueue, error: unknown): Promise<Here | undef
   return call.promise;
 }
 
-function partOf({ queue, amount, longestMs, isOptional }: Asked): CombinedPart {
+function partOf({ queue, amount, longestMs, isOptional }: MemberRequest): CombinedPart {
   const longest = queue.hasRoom(amount) ? Math.round(longestMs * 1000) : 0;
-  const place = queue.link.place as Place;
+  const place = queue.link.place as StateLocation;
   return { place, ...queue.link.combinedPart(), amount, longest, isOptional };
 }
 
@@ -227,7 +232,7 @@ function partOf({ queue, amount, longestMs, isOptional }: Asked): CombinedPart {
  *
  * @throws TypeError if two of them declare different numbers
  */
-function refuseContradictions(asked: readonly Asked[]): void {
+function refuseContradictions(asked: readonly MemberRequest[]): void {
   const byKey = new Map<string, RemoteQueue>();
   for (const { queue } of asked) {
     const key = String(queue.link.place?.key);
@@ -245,14 +250,14 @@ function refuseContradictions(asked: readonly Asked[]): void {
 }
 
 /** Returns whether the limiters are in several slots, by the last reply. */
-function isScattered(asked: readonly Asked[]): boolean {
+function isScattered(asked: readonly MemberRequest[]): boolean {
   return new Set(asked.map(({ queue }) => queue.link.place?.slot)).size > 1;
 }
 
 /** @param isOpen whether the call still counts; if not, the permits are given back */
 function read(
   verb: Verb,
-  asked: readonly Asked[],
+  asked: readonly MemberRequest[],
   { passes, parts }: CombinedReply,
   sentAt: readonly number[],
   isOpen: boolean,
@@ -277,7 +282,7 @@ type PartReply = CombinedReply["parts"][number];
 
 /** @param sentAt when the call was sent, if permits were taken */
 function lookOf(
-  { queue, permits, amount, longestMs }: Asked,
+  { queue, permits, amount, longestMs }: MemberRequest,
   { fate, answer }: PartReply,
   sentAt: number | undefined,
 ): Look {

@@ -6,7 +6,7 @@ import type { RemoteQueue } from "./remote-queue.ts";
 import { RemoteReservation } from "./remote-reservation.ts";
 
 /** The request to one of the limiters. */
-export interface Asked {
+export interface MemberRequest {
   readonly queue: RemoteQueue;
   readonly permits: Permits;
   readonly amount: Amount;
@@ -17,7 +17,7 @@ export interface Asked {
 /** Checks all fallbacks, then takes from all. */
 export function answerHere(
   verb: "peek" | "take",
-  asked: readonly Asked[],
+  asked: readonly MemberRequest[],
   heres: readonly Here[],
 ): readonly Look[] {
   const parts = asked.map((one, i) => ({
@@ -36,9 +36,9 @@ export function answerHere(
 
 class FallbackMember implements Takeable {
   readonly #here: Here;
-  readonly #asked: Asked;
+  readonly #asked: MemberRequest;
 
-  constructor(here: Here, asked: Asked) {
+  constructor(here: Here, asked: MemberRequest) {
     this.#here = here;
     this.#asked = asked;
   }

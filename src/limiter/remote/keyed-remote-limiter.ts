@@ -3,7 +3,7 @@ import { RemoteLimiter } from "./remote-limiter.ts";
 import { checkKey } from "./remote-options.ts";
 
 /** The constructor arguments of a limiter on a store. */
-export type Opened = ConstructorParameters<typeof RemoteLimiter>;
+export type RemoteArguments = ConstructorParameters<typeof RemoteLimiter>;
 
 /** A limiter on a store that also makes one limiter for each key, under the same policies. */
 export class KeyedRemoteLimiter extends RemoteLimiter {
@@ -14,7 +14,7 @@ export class KeyedRemoteLimiter extends RemoteLimiter {
     if (!this.#limiters.get(key)?.deref()) this.#limiters.delete(key);
   });
 
-  constructor(...opened: Opened) {
+  constructor(...opened: RemoteArguments) {
     super(...opened);
     const [store, ownKey, policies, options] = opened;
     const { outageStats, processes } = this;

@@ -13,7 +13,7 @@ export interface Chunk {
 }
 
 /** Permits that were drawn from a chunk. */
-export interface Part {
+export interface DrawnPermits {
   readonly chunk: Chunk;
   readonly permits: number;
 }
@@ -25,7 +25,7 @@ export class BufferGrant implements Answer {
   readonly slowest = 0;
   readonly quotas = [];
   readonly deficit = [];
-  readonly parts: Part[] = [];
+  readonly parts: DrawnPermits[] = [];
 
   constructor(wait: number) {
     this.wait = wait;
@@ -82,7 +82,7 @@ export class PermitBuffer {
   }
 
   /** Removes permits from the front. @param parts receives the chunks that they came from */
-  draw(permits: number, parts?: Part[]): void {
+  draw(permits: number, parts?: DrawnPermits[]): void {
     let missing = permits;
     for (let { head } = this; head !== undefined && missing > 0; head = this.head) {
       missing -= this.#remove(head, missing, parts);
@@ -93,7 +93,7 @@ export class PermitBuffer {
   }
 
   /** Puts back permits that were drawn but not used. */
-  putBack(parts: readonly Part[]): void {
+  putBack(parts: readonly DrawnPermits[]): void {
     for (const { chunk, permits } of parts) {
       const isHere = chunk.left > 0;
       chunk.left += permits;
@@ -103,8 +103,8 @@ export class PermitBuffer {
   }
 
   /** Removes the permits in excess of that number, the latest first. */
-  dropBeyond(permits: number): Part[] {
-    const parts: Part[] = [];
+  dropBeyond(permits: number): DrawnPermits[] {
+    const parts: DrawnPermits[] = [];
     while (this.#left > permits && this.#first < this.#chunks.length) {
       const last = this.#chunks.at(-1) as Chunk;
       this.#remove(last, this.#left - permits, parts);
@@ -115,7 +115,7 @@ export class PermitBuffer {
   }
 
   /** Removes up to that many permits from a chunk, and returns how many. */
-  #remove(chunk: Chunk, most: number, parts?: Part[]): number {
+  #remove(chunk: Chunk, most: number, parts?: DrawnPermits[]): number {
     const permits = Math.min(most, chunk.left);
     parts?.push({ chunk, permits });
     chunk.left -= permits;
@@ -133,7 +133,10 @@ export class PermitBuffer {
 }
 
 /** Returns the answer that describes a part of a chunk, to give that part back to the store. */
-export function answerOf({ chunk: { answer, size }, permits }: Part, { list }: PolicyList): Answer {
+export function answerOf(
+  { chunk: { answer, size }, permits }: DrawnPermits,
+  { list }: PolicyList,
+): Answer {
   // the permits that are not given back count as drawn from the stored ones first
   const receipts = answer.receipts.map((receipt, i) =>
     list[i]?.algorithm.receiptIsTime || i >= list.length

@@ -5,7 +5,7 @@ import {
   type Answer,
   AT_ONCE,
   type CombinedPart,
-  type Place,
+  type StateLocation,
   type Store,
   type StoreReply,
   type StoreRequest,
@@ -107,7 +107,7 @@ export class PermitLink extends StoreLink<PermitRequest, Answer> implements Perm
   }
 
   /** The location of the state, for requests to several limiters at once. */
-  get place(): Place | undefined {
+  get place(): StateLocation | undefined {
     return this.#store.place?.(this.#key);
   }
 

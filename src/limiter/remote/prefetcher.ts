@@ -34,13 +34,13 @@ import {
   answerOf,
   BufferGrant,
   type Chunk,
-  type Part,
+  type DrawnPermits,
   PermitBuffer,
   permitsOf,
 } from "./permit-buffer.ts";
 import type { PermitLink, PermitSource } from "./permit-link.ts";
 import { isGranted, NO, type PermitRequest, reserving } from "./permit-request.ts";
-import { type PrefetchOptions, RefillSize } from "./refill-size.ts";
+import { type RefillOptions, RefillSize } from "./refill-size.ts";
 import type { Parts } from "./remote-options.ts";
 import { RemoteWaiter } from "./remote-waiter.ts";
 
@@ -77,7 +77,7 @@ export class Prefetcher implements PermitSource {
   #forgetExit: (() => void) | undefined;
   #closed = false;
 
-  constructor(parts: Parts, link: PermitLink, { permits, maxAgeMs }: PrefetchOptions) {
+  constructor(parts: Parts, link: PermitLink, { permits, maxAgeMs }: RefillOptions) {
     this.#parts = parts;
     this.#link = link;
     this.#maxAge = maxAgeMs * 1000;
@@ -298,7 +298,7 @@ export class Prefetcher implements PermitSource {
     this.#arm();
   }
 
-  #return(part: Part): void {
+  #return(part: DrawnPermits): void {
     const { policyState, declared } = this.#parts;
     const amount = policyState.amount(part.permits);
     this.#link.returnToStore(amount, answerOf(part, declared)).catch(() => {});

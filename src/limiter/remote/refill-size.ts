@@ -10,7 +10,7 @@ const FETCHED_TOO_SOON = 25_000;
 const FETCHED_TOO_LATE = 100_000;
 const MOST_PERMITS = 2 ** 20;
 
-export interface PrefetchOptions {
+export interface RefillOptions {
   readonly permits: number | "auto";
   readonly maxAgeMs: number;
 }

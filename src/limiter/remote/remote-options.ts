@@ -19,7 +19,7 @@ import type { Meter } from "../meter.ts";
 import type { FairOptions } from "../options.ts";
 import type { InForce } from "./in-force.ts";
 import type { OutageStats } from "./outage-stats.ts";
-import type { PrefetchOptions as Prefetch } from "./refill-size.ts";
+import type { RefillOptions as Prefetch } from "./refill-size.ts";
 import type { WaitLine } from "./wait-line.ts";
 
 export interface SharedOptions {
@@ -140,7 +140,7 @@ export interface Parts extends RemoteOptions {
 }
 
 /** The options of a limiter after all checks. */
-export interface CheckedOptions {
+export interface CheckedRemoteOptions {
   /** The prefix of the limiter's own key. */
   readonly prefix: string;
   /** The limiter's own key, without the prefix. */
@@ -154,7 +154,7 @@ export function checkShared(
   name: string,
   policies: PolicyList,
   options: SharedOptions & { readonly limitKey?: LimitKeys | undefined },
-): CheckedOptions {
+): CheckedRemoteOptions {
   const { maxWaiting = Infinity, timeoutMs = 1000, prefix = "l:", clock } = options;
   const unavailable = checkUnavailable(options);
   const limits = checkLimitKeys(options.limitKey, policies.names);

@@ -26,7 +26,7 @@ import { whenUnavailable } from "./when-unavailable/index.ts";
 import type { HereHost } from "./when-unavailable/local.ts";
 import type { ThrowWhenUnavailable } from "./when-unavailable/throw.ts";
 
-type Reserved = Parameters<WaiterHost["reserved"]>[0];
+type ReservedInStore = Parameters<WaiterHost["reserved"]>[0];
 
 export class RemoteQueue implements WaiterHost, HereHost {
   readonly parts: Parts;
@@ -37,7 +37,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
   readonly #waiters = new LinkedList<RemoteWaiter>();
   readonly #signals = new AbortGroups<RemoteWaiter>((waiter, reason) => waiter.leave(reason));
   /** Reservations for the count of `maxWaiting`: each counts only as long as it is pending. */
-  readonly #reserved = new Set<Reserved>();
+  readonly #reserved = new Set<ReservedInStore>();
   #closing: Promise<void> | undefined;
 
   constructor(store: Store, key: string, parts: Parts) {
@@ -195,7 +195,7 @@ export class RemoteQueue implements WaiterHost, HereHost {
     if (signal !== undefined) this.#signals.delete(signal, waiter);
   }
 
-  reserved(reservation: Reserved): void {
+  reserved(reservation: ReservedInStore): void {
     if (this.parts.maxWaiting < Infinity) this.#reserved.add(reservation);
   }
 

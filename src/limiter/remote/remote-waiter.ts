@@ -24,7 +24,7 @@ import {
   type Visitor,
 } from "./permit-request.ts";
 import type { Parts } from "./remote-options.ts";
-import type { Promised, Sleeper } from "./wait-line.ts";
+import type { PromisedPermits, Sleeper } from "./wait-line.ts";
 
 /** The part of the queue that its waiters use. */
 export interface WaiterHost {
@@ -52,7 +52,7 @@ export interface Wanted {
 }
 
 /** An instant promised by the store, with the answer that is needed to give the permits back. */
-export interface Grant extends Promised {
+export interface Grant extends PromisedPermits {
   readonly answer: Answer;
 }
 

@@ -13,7 +13,7 @@ import {
   Batcher,
   type BatchHandler,
   type BatchLimits,
-  type Sent,
+  type SentBatch,
 } from "./batcher.ts";
 import type { OutageStats } from "./outage-stats.ts";
 
@@ -248,7 +248,10 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
     return last === undefined ? requests : [...requests, last];
   }
 
-  answered({ requests, sentAt }: Sent<Request>, answers: readonly (Answer | undefined)[]): void {
+  answered(
+    { requests, sentAt }: SentBatch<Request>,
+    answers: readonly (Answer | undefined)[],
+  ): void {
     let lost: Request[] | undefined;
     for (let i = 0; i < requests.length; i++) {
       const request = requests[i] as Request;
@@ -271,7 +274,7 @@ export abstract class StoreLink<Request extends PendingRequest<Answer>, Answer>
   }
 
   answeredLate(
-    { requests, sentAt }: Sent<Request>,
+    { requests, sentAt }: SentBatch<Request>,
     answers: readonly (Answer | undefined)[],
     isLatest: boolean,
   ): void {

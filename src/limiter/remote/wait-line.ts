@@ -3,7 +3,7 @@ import { Fifo } from "../fifo.ts";
 import { LateCredit } from "../late-credit.ts";
 
 /** Permits that a remote store has promised. */
-export interface Promised {
+export interface PromisedPermits {
   /** From when the permits can be used, the clock's microseconds. */
   readonly instant: number;
 }
@@ -12,7 +12,7 @@ export interface Promised {
 export interface Sleeper {
   /** When the caller wakes: at its promised instant, but never before the caller in front. */
   due: number;
-  promised: Promised | undefined;
+  promised: PromisedPermits | undefined;
   /** How many permits the caller waits for. */
   readonly size: number;
   /** The caller has left and does not want its permits. */
@@ -82,7 +82,7 @@ export class WaitLine {
   add(sleeper: Sleeper, latest = Infinity): void {
     this.#permits += sleeper.size;
     if (this.#sleepers.size === 0) this.#lastDue = 0;
-    const { instant } = sleeper.promised as Promised;
+    const { instant } = sleeper.promised as PromisedPermits;
     const due = Math.max(this.#lastDue, instant);
     if (due > latest) {
       this.#addAside(sleeper, instant);
@@ -140,7 +140,7 @@ export class WaitLine {
 
   /** Redistributes the promised permits of neighbours, the earliest first, to those that still wait. */
   #deal(rank: readonly Sleeper[]): void {
-    const promised = rank.map((sleeper) => sleeper.promised as Promised);
+    const promised = rank.map((sleeper) => sleeper.promised as PromisedPermits);
     promised.sort((a, b) => a.instant - b.instant);
     const stay = rank.filter((sleeper) => !sleeper.gone);
     const gone = rank.filter((sleeper) => sleeper.gone);
@@ -148,7 +148,7 @@ export class WaitLine {
       sleeper.promised = promised[i];
     }
     for (const sleeper of stay) {
-      this.#lastDue = Math.max(this.#lastDue, (sleeper.promised as Promised).instant);
+      this.#lastDue = Math.max(this.#lastDue, (sleeper.promised as PromisedPermits).instant);
       sleeper.due = this.#lastDue;
     }
     for (const sleeper of gone) {

@@ -9,7 +9,7 @@
 import { show } from "../../ground/check.ts";
 import { oncePerProcess } from "../../ground/copies.ts";
 import { BatchCounter, type BatchId, LostReplyError } from "../batch-id.ts";
-import type { CombinedPart, CombinedReply, CombiningStore, Fate, Place } from "../store.ts";
+import type { CombinedPart, CombinedReply, CombiningStore, Fate, StateLocation } from "../store.ts";
 import { decodeNotes, decodeStanding, encodeBatchId, REPEATED } from "./answers.ts";
 import { explain, LIMITER_STATE } from "./explain.ts";
 import type { LuaTwin } from "./lua-twin.ts";
@@ -19,7 +19,7 @@ import { combinedScriptFor } from "./scripts.ts";
 /** The most limiters in a call: the server runs nothing else while a script runs. */
 const MOST_PARTS = 128;
 
-interface RedisPlace extends Place {
+interface RedisPlace extends StateLocation {
   /** The twins of its policies' algorithms. */
   readonly twins: readonly LuaTwin[];
   readonly limitKeys: readonly string[];

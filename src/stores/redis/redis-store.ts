@@ -10,7 +10,7 @@ import type { ProcessCounter } from "../process-counter.ts";
 import {
   type Answer,
   AT_ONCE,
-  type Place,
+  type StateLocation,
   type Store,
   type StoreReply,
   type StoreRequest,
@@ -115,7 +115,7 @@ export class RedisStore implements Store {
     return this.#processes.counter(this.#prefix + key);
   }
 
-  place(key: string): Place {
+  place(key: string): StateLocation {
     return this.#combining.place(this.#prefix + key, this.#twins, this.#limitKeys);
   }
 

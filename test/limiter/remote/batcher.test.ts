@@ -4,7 +4,7 @@ import {
   Batcher,
   type BatchHandler,
   type BatchLimits,
-  type Sent,
+  type SentBatch,
 } from "../../../src/limiter/remote/batcher.ts";
 import { suite } from "../../support/suite.ts";
 
@@ -48,11 +48,11 @@ class Handler implements BatchHandler<Request, string> {
     return this.send(requests);
   }
 
-  answered(_sent: Sent<Request>, answers: readonly string[]): void {
+  answered(_sent: SentBatch<Request>, answers: readonly string[]): void {
     this.news.push(`answered ${answers.join()}`);
   }
 
-  answeredLate(_sent: Sent<Request>, answers: readonly string[], isLatest: boolean): void {
+  answeredLate(_sent: SentBatch<Request>, answers: readonly string[], isLatest: boolean): void {
     this.news.push(`late ${answers.join()}${isLatest ? "" : ", not the latest"}`);
   }
 

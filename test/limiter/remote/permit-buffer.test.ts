@@ -1,6 +1,10 @@
 import * as fc from "fast-check";
 import * as assert from "uvu/assert";
-import { type Chunk, type Part, PermitBuffer } from "../../../src/limiter/remote/permit-buffer.ts";
+import {
+  type Chunk,
+  type DrawnPermits,
+  PermitBuffer,
+} from "../../../src/limiter/remote/permit-buffer.ts";
 import { suite } from "../../support/suite.ts";
 
 const answer = { wait: 0, receipts: [], slowest: 0, quotas: [], deficit: [] };
@@ -15,7 +19,7 @@ function bufferOf(...chunks: readonly [due: number, size: number][]): PermitBuff
   return buffer;
 }
 
-const summaryOf = (parts: readonly Part[]) =>
+const summaryOf = (parts: readonly DrawnPermits[]) =>
   parts.map(({ chunk, permits }) => [chunk.due, permits]);
 
 const test = suite("permit buffer");
@@ -31,7 +35,7 @@ test("the earliest permits leave first, in whichever order they arrived", () => 
     [9, 10, 20, 29, 30].map((instant) => buffer.readyAt(instant)),
     [0, 2, 5, 5, 10],
   );
-  const parts: Part[] = [];
+  const parts: DrawnPermits[] = [];
   buffer.draw(4, parts);
   assert.equal(summaryOf(parts), [
     [10, 2],
@@ -42,7 +46,7 @@ test("the earliest permits leave first, in whichever order they arrived", () => 
 
 test("permits that are put back return to their place", () => {
   const buffer = bufferOf([10, 2], [20, 3], [30, 1]);
-  const parts: Part[] = [];
+  const parts: DrawnPermits[] = [];
   buffer.draw(4, parts);
   buffer.putBack(parts);
   assert.equal([buffer.left, buffer.dueOf(2), buffer.dueOf(3), buffer.dueOf(6)], [6, 10, 20, 30]);
@@ -82,7 +86,7 @@ test("random operations neither create nor lose permits", async () => {
           left -= parts.reduce((sum, { permits }) => sum + permits, 0);
         } else if (one.size <= buffer.left) {
           const due = buffer.dueOf(one.size);
-          const parts: Part[] = [];
+          const parts: DrawnPermits[] = [];
           buffer.draw(one.size, parts);
           assert.ok(parts.every((part) => part.chunk.due <= due));
           assert.ok((buffer.head?.due ?? Infinity) >= due);

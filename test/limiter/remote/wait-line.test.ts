@@ -1,6 +1,10 @@
 import * as assert from "uvu/assert";
 import type { Clock, Timer } from "../../../src/ground/clock.ts";
-import { type Promised, type Sleeper, WaitLine } from "../../../src/limiter/remote/wait-line.ts";
+import {
+  type PromisedPermits,
+  type Sleeper,
+  WaitLine,
+} from "../../../src/limiter/remote/wait-line.ts";
 import { FakeClock } from "../../../src/testing/index.ts";
 import { cpuMs } from "../../support/cpu.ts";
 import { turn } from "../../support/limiter/watch.ts";
@@ -45,7 +49,7 @@ class CarelessClock implements Clock {
 /** Waits until then, ms, and records when it was woken. */
 class TestSleeper implements Sleeper {
   due = 0;
-  promised: Promised;
+  promised: PromisedPermits;
   gone = false;
   size = 1;
   alarm: Timer | undefined;

@@ -26,7 +26,7 @@ export interface Room {
 }
 
 /** This process' share of the policies, at most 1, and how the state for a share is opened. */
-export interface Share {
+export interface LocalShare {
   fraction(): number;
   open(fraction: number, now: number, epoch: number): OutagePolicyState;
 }
@@ -45,7 +45,7 @@ export interface Settlement {
 export class LocalFallback implements Here {
   readonly #parts: Parts;
   readonly #room: Room;
-  readonly #share: Share;
+  readonly #share: LocalShare;
   readonly #queue: WaiterQueue;
   readonly #guests = new Set<Guest>();
   /** The full policies: they decide which requests the store would never let through. */
@@ -56,7 +56,7 @@ export class LocalFallback implements Here {
   #pausedUntil = 0;
   #sentWasRun = false;
 
-  constructor(parts: Parts, room: Room, share: Share) {
+  constructor(parts: Parts, room: Room, share: LocalShare) {
     this.#parts = parts;
     this.#room = room;
     this.#share = share;

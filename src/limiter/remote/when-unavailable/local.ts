@@ -20,7 +20,7 @@ import {
   StoreCall,
 } from "../permit-request.ts";
 import type { Parts } from "../remote-options.ts";
-import { LocalFallback, type Room, type Share } from "./local-fallback.ts";
+import { LocalFallback, type LocalShare, type Room } from "./local-fallback.ts";
 import { ThrowWhenUnavailable } from "./throw.ts";
 
 /** How often the state of a store in use is requested, ms. */
@@ -35,7 +35,7 @@ export interface HereHost extends Room {
 }
 
 /** Grants every request, except that a pause still holds. */
-export class AllowWhenUnavailable extends ThrowWhenUnavailable implements Share {
+export class AllowWhenUnavailable extends ThrowWhenUnavailable implements LocalShare {
   override readonly awayOnError = true;
   override readonly awayOnDisconnect = true;
   protected readonly parts: Parts;
