@@ -88,7 +88,8 @@ if (process.env.NODE_V8_COVERAGE && (shard ?? "0") === "0") {
 }
 
 // A timer, server or waiter that is still active now was left behind by a test.
+const active = [...new Set(process.getActiveResourcesInfo())].join(", ");
 watchdog.postMessage({
-  doing: "all tests ended, but something keeps the process alive",
+  doing: `all tests ended, but something keeps the process alive; active then: ${active}`,
   limitMs: 10_000,
 });

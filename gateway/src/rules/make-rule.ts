@@ -111,7 +111,19 @@ function numbersOf(
   const { rpu, unit, units = 1, burst, nodelay, with: rest = {} } = read as ReadNumbers;
   const { slack, buckets, align, timeZone } = read as ReadNumbers;
   const periodMs = units * UNITS[unit];
-  return { rpu, unit, units, periodMs, burst, nodelay, slack, buckets, align, timeZone, with: rest };
+  return {
+    rpu,
+    unit,
+    units,
+    periodMs,
+    burst,
+    nodelay,
+    slack,
+    buckets,
+    align,
+    timeZone,
+    with: rest,
+  };
 }
 
 function defined(fields: object): object {
