@@ -118,3 +118,7 @@ real("keys have shares of their own", async () => {
 });
 
 real.run();
+
+const closing = suite("fair limiters on Redis, after");
+closing("the client ends", () => watched.redis.disconnect());
+closing.run();
