@@ -123,6 +123,16 @@ for (const name of names) {
   });
 }
 
+test("pages contain no marks of a merge conflict", () => {
+  const marked = names.flatMap((name) => {
+    const pages = packed[name].map((path) => join(folders[name], path));
+    return pages.filter(
+      (path) => path.endsWith(".md") && /^[<>]{7} /m.test(fs.readFileSync(path, "utf8")),
+    );
+  });
+  assert.equal(marked, []);
+});
+
 test("the files of the repository that pages name exist", () => {
   const missing = names.flatMap((name) => {
     const pages = packed[name].filter((path) => path.endsWith(".md") && path !== "CHANGELOG.md");
