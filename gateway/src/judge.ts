@@ -116,7 +116,7 @@ function verdictOfOne<R extends CountedRule>(ask: Ask<R>, decision: Decision): V
   };
 }
 
-/** Asks a single rule, whose limiter is in this process. */
+/** Asks a single rule with a limiter in this process. */
 function decideHere({ limiter, cost }: Pick<Ask, "limiter" | "cost">): Decision {
   try {
     return limiter.decide(cost) as Decision;

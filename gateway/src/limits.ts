@@ -38,7 +38,7 @@ export interface RuleContext {
 interface Allowance {
   /** Undefined: nothing passes. */
   readonly policy: Policy | undefined;
-  /** Whose periods have keys of their own; undefined: the policy knows its periods itself. */
+  /** The calendar, if each period has a key of its own; undefined: the policy knows its periods itself. */
   readonly calendar: Calendar | undefined;
 }
 

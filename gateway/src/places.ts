@@ -17,7 +17,7 @@ export interface Place {
   readonly leave: () => void;
 }
 
-/** Whose place is taken, and under which numbers: they may change from one request to the next. */
+/** The actor that takes the place, and the numbers in force: they may change from one request to the next. */
 export interface PlaceOptions {
   readonly key: string;
   readonly limit: number;

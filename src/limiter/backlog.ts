@@ -25,7 +25,7 @@ export interface BacklogLimiter {
   /**
    * `reserve`, for a caller that waits for the reservation at once: on a fair limiter others may overtake it.
    *
-   * @param backlog whose next request it is
+   * @param backlog the backlog that the request is the next of
    */
   [reserveBehind](
     permits: Permits,

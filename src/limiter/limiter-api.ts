@@ -173,7 +173,7 @@ export interface LocalLimiter<Name extends string = string> extends Limiter<Name
   update(policies: Policies): void;
 }
 
-/** A limiter whose state is in a store elsewhere: every verb returns a promise. */
+/** A limiter with its state in a store elsewhere: every verb returns a promise. */
 export interface RemoteLimiter<Name extends string = string>
   extends Limiter<Name>,
     AsyncDisposable {

@@ -62,7 +62,7 @@ export class Line {
     return this.#moveUpFrom(next);
   }
 
-  /** Returns a waiter whose deadline is before that instant, where others may have overtaken it. */
+  /** Returns a waiter with a deadline before that instant, if others may have overtaken it. */
   overdue(_instant: number): Waiter | undefined {
     return undefined;
   }

@@ -298,7 +298,7 @@ export abstract class Schedule {
     return this.#replay.run(this.#floor, this.#pausedUntil);
   }
 
-  /** Removes a waiter whose deadline cannot be met. */
+  /** Removes a waiter that cannot meet its deadline. */
   #refuse(waiter: Waiter): void {
     this.#leave(waiter);
     waiter.refuse(this.time.last);

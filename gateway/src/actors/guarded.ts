@@ -109,7 +109,7 @@ async function within<T>(answer: PromiseLike<T>, timeoutMs: number, clock: Clock
   }
 }
 
-/** Returns a request whose methods also work when they are detached. */
+/** Returns a request with methods that also work when they are detached. */
 export function detachable(request: GatewayRequest): GatewayRequest {
   return new Proxy(request, DETACHABLE);
 }

@@ -36,7 +36,7 @@ interface Seen {
 
 const SEEN = Symbol("smooth-limiter");
 
-/** The verdicts whose paces a filter has handed out. */
+/** The verdicts with paces that a filter has handed out. */
 const PACED = new WeakSet<CheckResult>();
 
 /** What to do with a request if the filter fails. */

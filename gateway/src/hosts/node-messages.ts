@@ -8,7 +8,7 @@ export interface NodeRequest extends ConnectedRequest {
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 }
 
-/** A response whose status can be read. */
+/** A response that shows its status. */
 export interface AnsweringResponse extends ClosingResponse {
   readonly statusCode: number;
   readonly headersSent: boolean;

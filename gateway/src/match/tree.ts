@@ -116,7 +116,7 @@ function present<T>(...nodes: readonly (Node<T> | undefined)[]): readonly Node<T
   return nodes.filter((node) => node !== undefined);
 }
 
-/** Returns the items whose literal segments are all among the parts, in any order. */
+/** Returns the items with literal segments that are all among the parts, in any order. */
 function among<T>(root: Node<T>, parts: Parts): readonly T[] {
   const nodes = [root];
   // grows during the loop: level after level

@@ -31,7 +31,7 @@ export type Cost = CostFunction | SettledCost;
 
 export type Costs = Readonly<Record<string, Cost>>;
 
-/** A cost whose functions never throw; undefined is a failure. */
+/** A cost with functions that never throw; undefined is a failure. */
 export interface GuardedCost {
   readonly estimate: GuardedCall<number>;
   readonly settle: GuardedCall<number, [status: number | undefined]> | undefined;

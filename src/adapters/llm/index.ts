@@ -1,2 +1,2 @@
-/** `smooth-limiter/llm`: limits calls whose size is only known when they are over. */
+/** `smooth-limiter/llm`: limits calls of a size that is only known when they are over. */
 export { type EstimateOptions, withEstimate } from "./with-estimate.ts";

@@ -1,4 +1,4 @@
-/** A binary heap whose items know their index, so that any of them can leave in log n steps. */
+/** A binary heap with items that know their index, so that any of them can leave in log n steps. */
 export class Heap<Item extends { index: number }> {
   readonly items: Item[] = [];
   readonly #before: (a: Item, b: Item) => boolean;

@@ -165,7 +165,7 @@ export class ShareQueue<Item> {
   /**
    * Returns the order in which the requests are served if no other comes.
    *
-   * @param turn the request whose place is sought: one that has entered
+   * @param turn the request to look for: one that has entered
    */
   forecast(turn?: Turn<Item>): ShareForecast<Item> {
     return new ShareForecast(this.#heap.items, turn, this.since);
