@@ -61,10 +61,12 @@ const TOO_MANY_MARKS = /\p{M}{31,}/gu;
 
 /**
  * Returns the decoded and folded path of a target with only one reading; undefined for all others.
+ *
+ * @param known the segments of all rules: a host that is one of them makes a second reading
  */
-export function plainPath(target: string): string | undefined {
+export function plainPath(target: string, known?: ReadonlySet<string>): string | undefined {
   const whole = withoutOrigin(target);
-  if (!whole.startsWith("/")) return undefined;
+  if (!whole.startsWith("/") || startsAtHost(target, whole, known)) return undefined;
   const end = whole.indexOf("?");
   if (end >= 0 && CLIMBS.test(whole.slice(end))) return undefined;
   const path = end < 0 ? whole : whole.slice(0, end);
@@ -103,13 +105,19 @@ function slashes(path: string): number {
  */
 export function readTarget(target: string, known: ReadonlySet<string>): readonly Reading[] | Parts {
   // URL parsers ignore these characters
-  const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
+  const visible = target.replace(/[\t\n\r]/g, "");
+  const whole = withoutOrigin(visible);
   const end = whole.indexOf("?");
   let path = fold(decode(end < 0 ? whole : whole.slice(0, end)));
   let query = end < 0 ? "" : fold(decode(whole.slice(end)));
   if (endsInParameters(path)) [path, query] = [path + query, ""];
   if (!/^[/\\]/.test(path) || CONTROL.test(path) || DOTS.test(path) || DOTS.test(query)) {
-    return partsOf(whole, `${path}/${query}`, known);
+    // to a server that resolves ".." in the whole target, the origin is part of the path
+    return partsOf(visible, `${fold(decode(visible))}/${path}/${query}`, known);
+  }
+  if (startsAtHost(visible, whole, known)) {
+    if (/^[/\\]{2}/.test(path)) return partsOf(visible, `${visible}/${path}`, known);
+    return [segmentsOf(path), segmentsOf(`/${hostOf(visible, whole)}${path}`)];
   }
   // "//a/b" is a path to some servers; to a URL parser it is a host and a path
   const [beginning, host] = /^[/\\]{2,}([^/\\]*)/.exec(path) ?? [];
@@ -126,8 +134,9 @@ export function readTarget(target: string, known: ReadonlySet<string>): readonly
  * @param known the segments of all rules
  */
 export function readParts(target: string, known: ReadonlySet<string>): Parts {
-  const whole = withoutOrigin(target.replace(/[\t\n\r]/g, ""));
-  return partsOf(whole, fold(decode(whole)), known);
+  const visible = target.replace(/[\t\n\r]/g, "");
+  const whole = withoutOrigin(visible);
+  return partsOf(whole, `${fold(decode(visible))}/${fold(decode(whole))}`, known);
 }
 
 /** Returns the only reading of a rule's own path, which contains nothing ambiguous. */
@@ -142,6 +151,19 @@ function fold(text: string): string {
   if (!/[^\0-\xff]/.test(text)) return text.toUpperCase().toLowerCase();
   const composed = text.replace(TOO_MANY_MARKS, "").normalize("NFC");
   return composed.toUpperCase().toLowerCase().normalize("NFC");
+}
+
+/**
+ * Whether the host is a segment of a rule: a server that collapses slashes and drops the scheme takes
+ * it for the first one.
+ */
+function startsAtHost(target: string, whole: string, known?: ReadonlySet<string>): boolean {
+  return whole !== target && known?.has(hostOf(target, whole)) === true;
+}
+
+/** @param whole the target without its origin */
+function hostOf(target: string, whole: string): string {
+  return fold(target.slice(target.indexOf("/") + 2, target.length - whole.length));
 }
 
 function withoutOrigin(target: string): string {
@@ -184,7 +206,7 @@ function isDropped(code: number): boolean {
 /**
  * Returns the known segments, each cut where a path may end or parameters may begin.
  *
- * @param target as it came, without its origin
+ * @param target as it came
  * @param text the target, decoded
  */
 function partsOf(target: string, text: string, known: ReadonlySet<string>): Parts {

@@ -63,7 +63,7 @@ export class PathTree<T> {
     const { below, exact, items } = this.#root;
     // without other paths the target need not be read
     if (below.size === 0 && exact.length === 0 && !this.#hasPatterns) return items;
-    const plain = plainPath(target);
+    const plain = plainPath(target, this.#segments);
     const literal = plain === undefined ? this.#anyReading(target) : this.#along(segmentsOf(plain));
     return this.#hasPatterns ? once([literal, this.#byPattern(target, plain)]) : literal;
   }

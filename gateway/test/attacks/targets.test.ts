@@ -118,6 +118,8 @@ const PATTERN_TARGETS: Readonly<Record<string, readonly [target: string, ...serv
   "an exact parameter with an escaped slash": ["/only/a%2fb", "Express 5", "Fastify"],
   "an exact parameter with a slash at the end": ["/only/7/", "Express 5", "Fastify, lenient"],
   "another case beside an exception": ["/most/PUBLIC%2fx", "Fastify"],
+  "a host that is a segment": ["x://vault/7/secret"],
+  "a host that is a segment, before dots": ["x://vault/#/../%252f/secret/"],
   "dots behind an exception": ["/most/public/..%2fx"],
   "an escape within an exception": ["/most/%70ublicx", "Express 5", "Fastify"],
 };
