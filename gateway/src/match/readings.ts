@@ -161,9 +161,14 @@ function startsAtHost(target: string, whole: string, known?: ReadonlySet<string>
   return whole !== target && known?.has(hostOf(target, whole)) === true;
 }
 
-/** @param whole the target without its origin */
+/**
+ * Returns the host without the dots at its end, which Windows drops.
+ *
+ * @param whole the target without its origin
+ */
 function hostOf(target: string, whole: string): string {
-  return fold(target.slice(target.indexOf("/") + 2, target.length - whole.length));
+  const host = target.slice(target.indexOf("/") + 2, target.length - whole.length);
+  return fold(host.replace(/(?<!\.)\.+$/, ""));
 }
 
 function withoutOrigin(target: string): string {

@@ -254,4 +254,15 @@ test("time is linear in the length of a target", () => {
   }
 });
 
+test("a host that is a segment of a rule is also read as the first segment", () => {
+  const tree = new PathTree<string>();
+  tree.add("/vault/:id/secret", "pattern");
+  tree.add("/vault/secret", "path");
+  for (const host of ["vault", "VAULT", "vault.", "vault.."]) {
+    assert.equal(tree.match(`x://${host}/7/secret`), ["pattern"], host);
+    assert.equal(tree.match(`x://${host}/secret`), ["path", "pattern"], host);
+  }
+  assert.equal(tree.match("x://example.com/7/secret"), []);
+});
+
 test.run();
