@@ -44,7 +44,10 @@ Object.assign(globalThis, { UVU_DEFER: 1, UVU_INDEX: 0, UVU_QUEUE: queue });
 await import("uvu");
 const { progress } = await import("../test/support/suite.ts");
 fc.configureGlobal({ seed });
-if (soak) console.log(`random tests with SEED=${seed}`);
+if (soak) {
+  progress.patience = 5;
+  console.log(`random tests with SEED=${seed}`);
+}
 
 const complaints = files.length === 0 && !soak ? ["no test file was found"] : [];
 const sums = { total: 0, passed: 0, skipped: 0 };

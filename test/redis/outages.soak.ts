@@ -20,6 +20,8 @@ import { suite } from "../support/suite.ts";
 const MARGIN_MS = 500;
 /** Flaps after which heaps are compared, and how much each may grow: less than any closure. */
 const FLAPS_COMPARED = 400;
+/** How often calls must have noticed a flap. On a quiet machine it is about 700 times, on a busy one less often. */
+const FEWEST_ABSENCES = 100;
 const BYTES_EACH = 800;
 
 const outages = suite("outages", { timeoutMs: 60_000 });
@@ -61,7 +63,7 @@ for (const scene of scenes) {
     assert.ok(backMs <= mostBackMs + MARGIN_MS, `back after ${backMs} ms`);
 
     if (scene.title !== FLAPS) return;
-    assert.ok(outcome.absences > FLAPS_COMPARED, `${outcome.absences} absences`);
+    assert.ok(outcome.absences > FEWEST_ABSENCES, `${outcome.absences} absences`);
     const { heap, timers, listeners } = outcome.grown;
     assert.is(listeners, 0);
     // those of batches in flight
