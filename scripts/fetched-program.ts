@@ -43,13 +43,14 @@ export class FetchedProgram {
 
   /**
    * @param folder name of the folder in .cache/
-   * @param command path of the executable below the root of the file system
+   * @param command path of the executable below the root of the file system; `*` stands for the first folder
+   *   there, such as that of a version
    * @param packages names of the packages that contain it; missing dependencies are fetched too
    * @param advice start of the error's message when it cannot be fetched: "No …: install …"
    */
   constructor(folder: string, command: string, packages: readonly string[], advice: string) {
     this.#folder = join(cache, folder);
-    this.#command = join(this.#folder, command);
+    this.#command = command;
     this.#packages = packages;
     this.#advice = advice;
   }
@@ -80,7 +81,13 @@ export class FetchedProgram {
       .map((file) => dirname(join(this.#folder, file)));
     const folders = [...new Set(libraries), process.env.LD_LIBRARY_PATH].filter(Boolean);
     const env = { ...process.env, LD_LIBRARY_PATH: folders.join(delimiter) };
-    return { command: this.#command, env };
+    const command = this.#command
+      .split("/")
+      .reduce(
+        (path, part) => join(path, part === "*" ? (readdirSync(path)[0] ?? "") : part),
+        this.#folder,
+      );
+    return { command, env };
   }
 
   // With its own lists and cache, apt-get needs no root and leaves the system's files alone.

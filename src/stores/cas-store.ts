@@ -51,6 +51,14 @@ export interface CasBackend {
    */
   now?(): Promise<number>;
   /**
+   * Returns the results of `get` and `now` together, for a store that can answer both in one call: a limiter
+   * then makes this call where it would make those two. Only with `now`.
+   */
+  getWithTime?(key: string): Promise<{
+    readonly bytes: Uint8Array | null | undefined;
+    readonly nowMs: number;
+  }>;
+  /**
    * Whether an error that the backend has thrown comes from a store that is available, so that a retry
    * does not help: missing rights, a table that does not exist. Absent: no error does.
    */
@@ -77,10 +85,13 @@ class ThrownError extends Error {}
  * const limiter = StoreRateLimiter.create(store, "github", 5);
  */
 export function casStore(backend: CasBackend): Store {
-  const { get, compareAndSet, now, isPermanent } = Object(backend) as Partial<CasBackend>;
+  const { get, compareAndSet, now, getWithTime, isPermanent } = Object(
+    backend,
+  ) as Partial<CasBackend>;
   checkFunction("backend.get", get);
   checkFunction("backend.compareAndSet", compareAndSet);
-  if (now !== undefined) checkFunction("backend.now", now);
+  if (now !== undefined || getWithTime !== undefined) checkFunction("backend.now", now);
+  if (getWithTime !== undefined) checkFunction("backend.getWithTime", getWithTime);
   if (isPermanent !== undefined) checkFunction("backend.isPermanent", isPermanent);
   return new CasStore(backend, [], new Breaker());
 }
@@ -127,11 +138,7 @@ class CasStore implements Store {
     /** The reply that belongs to the last attempted write. */
     let reply: StoreReply | undefined;
     for (let races = 0; ; races++) {
-      const [saved, limits, time] = await Promise.all([
-        this.#get(key),
-        this.#limits(),
-        now ?? this.#now(key),
-      ]);
+      const [[saved, time], limits] = await Promise.all([this.#read(key, now), this.#limits()]);
       // the backend returned false but has written: its client sent the request twice
       if (reply !== undefined && holds(saved, batchId)) return reply;
       if (performance.now() >= deadlineMs) throw tooLate(key, races);
@@ -164,15 +171,21 @@ class CasStore implements Store {
     }
   }
 
+  /** Reads the state, and the time unless the caller has stated it. */
+  async #read(key: string, now: number | undefined): Promise<[Uint8Array | undefined, number]> {
+    const backend = this.#backend;
+    if (now !== undefined || backend.getWithTime === undefined) {
+      return Promise.all([this.#get(key), now ?? this.#now(key)]);
+    }
+    const call = `getWithTime(${show(key)})`;
+    const read: unknown = await promised(call, async () => backend.getWithTime?.(key));
+    const { bytes, nowMs } = Object(read) as { bytes?: unknown; nowMs?: unknown };
+    return [checkBytes(`the bytes of ${call}`, bytes), checkTime(`the nowMs of ${call}`, nowMs)];
+  }
+
   async #get(key: string): Promise<Uint8Array | undefined> {
     const call = `get(${show(key)})`;
-    const bytes = await promised(call, () => this.#backend.get(key));
-    if (bytes === undefined || bytes === null) return undefined;
-    // not by `instanceof`: test runners give each file its own globals
-    if (Object.prototype.toString.call(bytes) === "[object Uint8Array]") return bytes;
-    throw new ContractError(
-      `${call} of the backend must answer a Uint8Array, or undefined where there is nothing, got ${show(bytes)}`,
-    );
+    return checkBytes(call, await promised(call, () => this.#backend.get(key)));
   }
 
   async #compareAndSet(key: string, before: Uint8Array | undefined, next: Saved): Promise<boolean> {
@@ -190,11 +203,7 @@ class CasStore implements Store {
     const { now } = this.#backend;
     if (now === undefined) return unixMicros();
     const call = `now() for key ${show(key)}`;
-    const ms = await promised(call, () => now.call(this.#backend));
-    if (typeof ms === "number" && ms >= 0 && ms < LAST_MS) return toMicros(ms);
-    throw new ContractError(
-      `${call} of the backend must answer ms of Unix time, a number from 0 to ${LAST_MS}, got ${show(ms)}`,
-    );
+    return checkTime(call, await promised(call, () => now.call(this.#backend)));
   }
 
   #limits(): Promise<(string | undefined)[]> {
@@ -204,6 +213,23 @@ class CasStore implements Store {
     });
     return Promise.all(texts);
   }
+}
+
+function checkBytes(call: string, bytes: unknown): Uint8Array | undefined {
+  if (bytes === undefined || bytes === null) return undefined;
+  // not by `instanceof`: test runners give each file its own globals
+  if (Object.prototype.toString.call(bytes) === "[object Uint8Array]") return bytes as Uint8Array;
+  throw new ContractError(
+    `${call} of the backend must answer a Uint8Array, or undefined where there is nothing, got ${show(bytes)}`,
+  );
+}
+
+/** @returns microseconds */
+function checkTime(call: string, ms: unknown): number {
+  if (typeof ms === "number" && ms >= 0 && ms < LAST_MS) return toMicros(ms);
+  throw new ContractError(
+    `${call} of the backend must answer ms of Unix time, a number from 0 to ${LAST_MS}, got ${show(ms)}`,
+  );
 }
 
 /** Calls the backend; an exception, or a result that is not a promise, becomes a rejection. */

@@ -8,7 +8,14 @@ import { freshUrl } from "../../../scripts/redis/server.ts";
 import { suite } from "../suite.ts";
 
 /** Packages whose blocks are compiled only: the project does not install them, or they need a server. */
-const COMPILED_ONLY = ["@jest/globals", "@upstash/ratelimit", "@upstash/redis", "sinon", "vitest"];
+const COMPILED_ONLY = [
+  "@jest/globals",
+  "@upstash/ratelimit",
+  "@upstash/redis",
+  "pg",
+  "sinon",
+  "vitest",
+];
 
 /** Languages of blocks that are not programs of this package. */
 const SHOWN_ONLY = ["go", "java", "lua", "sh", "sql", "text", "yaml"];

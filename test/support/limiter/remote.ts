@@ -20,7 +20,7 @@ import { turn } from "./watch.ts";
 /** How many scripts are in flight, for all limiters of this process. */
 let underWay = 0;
 
-async function underWayWhile<T>(journey: () => Promise<T>): Promise<T> {
+export async function underWayWhile<T>(journey: () => Promise<T>): Promise<T> {
   underWay += 1;
   try {
     return await journey();

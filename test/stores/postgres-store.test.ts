@@ -1,0 +1,278 @@
+/** `postgresStore` on a real server, through the clients that it accepts. */
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import postgres from "postgres";
+import * as assert from "uvu/assert";
+import { PostgresServer } from "../../scripts/postgres.ts";
+import { type Policy, slidingLog } from "../../src/index.ts";
+import { type PostgresClient, postgresStore } from "../../src/postgres.ts";
+import { StoreLimiter, StoreRateLimiter, StoreUnavailableError } from "../../src/store.ts";
+import { limiterSuite } from "../limiter/limiter.suite.ts";
+import { pacedSample } from "../support/algorithms/samples.ts";
+import { RemoteClock, underWayWhile } from "../support/limiter/remote.ts";
+import { failure } from "../support/limiter/watch.ts";
+import { suite } from "../support/suite.ts";
+
+const DAY_MS = 86_400_000;
+/** Ten a day: permits do not come back during a test. */
+const ten: Policy = slidingLog({ limit: 10, windowMs: DAY_MS });
+const patient = { timeoutMs: 20_000 };
+
+let server: PostgresServer;
+let pool: pg.Pool;
+const pools: pg.Pool[] = [];
+let tables = 0;
+
+/** A table that no test has used. It does not exist yet. */
+const fresh = () => ({ table: `t${tables++}` });
+
+function open(more: pg.PoolConfig = {}): pg.Pool {
+  const opened = new pg.Pool({ connectionString: server.url, idleTimeoutMillis: 0, ...more });
+  // pg reports lost connections that are idle
+  opened.on("error", () => {});
+  pools.push(opened);
+  return opened;
+}
+
+const opening = suite("PostgreSQL, before", { timeoutMs: 300_000 });
+opening("the server starts", async () => {
+  server = await PostgresServer.start();
+  pool = open();
+});
+opening.run();
+
+// -- the suite of all limiters --
+
+limiterSuite(
+  "StoreRateLimiter on PostgreSQL",
+  (clock, { name = `limiter ${tables++}`, ...options } = {}) => {
+    const client = {
+      query: (text: string, values: unknown[]) => underWayWhile(() => pool.query(text, values)),
+    };
+    const store = postgresStore(client, { table: "suite" });
+    return StoreRateLimiter.create(store, name, 7, { ...patient, ...options, clock });
+  },
+  {
+    policies: pacedSample("bursty")(7),
+    faster: pacedSample("bursty")(11),
+    slower: pacedSample("bursty")(2),
+    together: 1,
+    makeClock: () => new RemoteClock(),
+  },
+);
+
+// -- the store --
+
+const store = suite("postgresStore", { timeoutMs: 60_000 });
+
+/** How many of that many permits are granted, one by one and all at once. */
+async function granted(limiters: readonly StoreLimiter[], calls: number): Promise<number> {
+  const all = limiters.flatMap((limiter) => Array.from({ length: calls }, () => limiter));
+  const answers = await Promise.all(all.map((limiter) => limiter.tryAcquire()));
+  return answers.filter(Boolean).length;
+}
+
+store("pg's pool and client, and postgres.js", async () => {
+  const options = fresh();
+  const client = new pg.Client(server.url);
+  await client.connect();
+  const sql = postgres(server.url);
+  const clients: PostgresClient[] = [pool, client, sql];
+  const limiters = clients.flatMap((one) =>
+    [true, false].map((prepare) =>
+      StoreLimiter.create(postgresStore(one, { ...options, prepare }), "shared", ten, patient),
+    ),
+  );
+  for (const [i, limiter] of limiters.entries()) {
+    assert.is((await limiter.decide()).remaining, 9 - i);
+  }
+  const prepared = await client.query("SELECT name FROM pg_prepared_statements");
+  assert.ok(prepared.rows.length > 0);
+  assert.is(await granted(limiters, 5), 4);
+  await client.end();
+  await sql.end();
+});
+
+store("the table is created once, by whichever process comes first", async () => {
+  const options = fresh();
+  const limiters = Array.from({ length: 6 }, () =>
+    StoreLimiter.create(postgresStore(open({ max: 2 }), options), "new", ten, patient),
+  );
+  assert.is(await granted(limiters, 4), 10);
+});
+
+store("a table in a schema, with upper-case letters", async () => {
+  await pool.query('CREATE SCHEMA "Limits"');
+  const options = { table: "Limits.Of_Users" };
+  const limiter = StoreLimiter.create(postgresStore(pool, options), "a", ten, patient);
+  assert.ok(await limiter.tryAcquire());
+  const { rows } = await pool.query('SELECT key FROM "Limits"."Of_Users"');
+  assert.equal(rows, [{ key: "l:a" }]);
+});
+
+store("processes that write at once, with every isolation of transactions", async () => {
+  for (const isolation of ["read committed", "repeatable read", "serializable"]) {
+    const options = fresh();
+    const setting = `-c default_transaction_isolation=${isolation.replace(" ", "\\ ")}`;
+    const limiters = Array.from({ length: 4 }, () => {
+      const process = postgresStore(open({ options: setting, max: 3 }), options);
+      return StoreLimiter.create(process, "busy", ten, patient);
+    });
+    assert.is(await granted(limiters, 6), 10, isolation);
+  }
+});
+
+store("the server's clock counts, not that of the process", async () => {
+  const options = fresh();
+  const { now } = Date;
+  const limiter = StoreRateLimiter.create(postgresStore(pool, options), "time", 1, patient);
+  assert.ok(await limiter.tryAcquire());
+  try {
+    Date.now = () => now() + 3_600_000;
+    assert.not(await limiter.tryAcquire());
+  } finally {
+    Date.now = now;
+  }
+});
+
+store("a state that has expired is none", async () => {
+  const { table } = fresh();
+  const limiter = StoreLimiter.create(postgresStore(pool, { table }), "a", ten, patient);
+  assert.is(await granted([limiter], 11), 10);
+  const ends = await pool.query(
+    `SELECT extract(epoch FROM expires - now()) AS seconds FROM ${table}`,
+  );
+  assert.ok(Math.abs(Number(ends.rows[0]?.seconds) - DAY_MS / 1000) < 600, "a day");
+  await pool.query(`UPDATE ${table} SET expires = now() - interval '1 second'`);
+  assert.is((await limiter.decide()).remaining, 9);
+  assert.is((await limiter.decide()).remaining, 8);
+});
+
+store("a setting has no end", async () => {
+  const { table } = fresh();
+  const limiter = StoreRateLimiter.create(postgresStore(pool, { table }), "a", 5, patient);
+  await limiter.setRate(50);
+  const { rows } = await pool.query(
+    `SELECT expires > now() + interval '9999 years' AS far FROM ${table}`,
+  );
+  assert.equal(rows, [{ far: true }]);
+});
+
+store("rows that have expired are removed as new keys come", async () => {
+  const { table } = fresh();
+  const users = StoreLimiter.create(postgresStore(pool, { table }), "users", ten, patient);
+  const come = (from: number, to: number) =>
+    Promise.all(Array.from({ length: to - from }, (_, i) => users.for(`${from + i}`).tryAcquire()));
+  await come(0, 150);
+  await pool.query(`UPDATE ${table} SET expires = now() - interval '1 second'`);
+  await come(1000, 1400);
+  const expired = async () => {
+    const { rows } = await pool.query(
+      `SELECT count(*)::int AS n FROM ${table} WHERE expires < now()`,
+    );
+    return rows[0]?.n;
+  };
+  for (let tries = 0; tries < 200 && (await expired()) > 0; tries++) await sleep(10);
+  assert.is(await expired(), 0);
+  const { rows } = await pool.query(`SELECT count(*)::int AS n FROM ${table}`);
+  assert.equal(rows, [{ n: 400 }], "the others stay");
+});
+
+store("any text is a key", async () => {
+  const limiter = StoreLimiter.create(postgresStore(pool, fresh()), "keys", ten, patient);
+  const long = "x".repeat(20_000);
+  const keys = [
+    "\0",
+    "\\0",
+    "\\",
+    "\\\\",
+    "é€😀",
+    "' OR 1=1 --",
+    `${long}1`,
+    `${long}2`,
+    "😀".repeat(5000),
+  ];
+  for (const key of keys) {
+    assert.is((await limiter.for(key).decide()).remaining, 9, key.slice(0, 10));
+  }
+  for (const key of keys) {
+    assert.is((await limiter.for(key).decide()).remaining, 8, key.slice(0, 10));
+  }
+});
+
+store(
+  "without the right to create the table the error is the server's, and is no outage",
+  async () => {
+    await pool.query("CREATE ROLE guest LOGIN");
+    await pool.query("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    const guest = open({ connectionString: server.url.replace("postgres@", "guest@") });
+    const options = { ...patient, whenUnavailable: "allow" } as const;
+    const limiter = StoreLimiter.create(postgresStore(guest, fresh()), "a", ten, options);
+    const error = await failure(() => limiter.tryAcquire());
+    assert.match(String(error), /permission denied for schema public/);
+  },
+);
+
+store("what a client may be", () => {
+  for (const client of [undefined, null, {}, { query: 1 }, "postgres://localhost"]) {
+    assert.throws(
+      () => postgresStore(client as unknown as PostgresClient),
+      /client\.query \(of pg and PGlite\) or client\.unsafe \(of postgres\.js\) must be a function/,
+    );
+  }
+  for (const table of ["", "a b", "a.b.c", 'a"', "1a", "a.", "x".repeat(64), 7]) {
+    assert.throws(
+      () => postgresStore(pool, { table: table as string }),
+      (error: unknown) =>
+        error instanceof TypeError && /options\.table must be/.test(error.message),
+    );
+  }
+  assert.throws(() => postgresStore(pool, { prepare: 1 as unknown as boolean }), /true or false/);
+  assert.throws(() => postgresStore(pool, { tabel: "a" } as object), /options has no "tabel"/);
+});
+
+store("whatever a client answers, the call ends with an error", async () => {
+  const answers: (() => unknown)[] = [
+    () => undefined,
+    () => ({ rows: "none" }),
+    () => [{ state: "text", ms: "soon" }],
+    () => Promise.resolve({ rows: [null] }),
+    () => {
+      throw new Error("boom");
+    },
+  ];
+  for (const query of answers) {
+    const client = { query } as unknown as PostgresClient;
+    const limiter = StoreLimiter.create(postgresStore(client), "a", ten, { timeoutMs: 300 });
+    assert.instance(await failure(() => limiter.tryAcquire()), Error);
+  }
+});
+
+store("a server that crashes: an outage, then an empty table", async () => {
+  const options = fresh();
+  const limiter = StoreLimiter.create(postgresStore(pool, options), "a", ten, { timeoutMs: 2000 });
+  assert.is(await granted([limiter], 11), 10);
+  await server.crash();
+  assert.instance(await failure(() => limiter.tryAcquire()), StoreUnavailableError);
+  await server.restart();
+  const answer = async () => {
+    try {
+      return await limiter.tryAcquire();
+    } catch {
+      return false;
+    }
+  };
+  for (let tries = 0; !(await answer()); tries++) {
+    assert.ok(tries < 200, "back within 20 s");
+    await sleep(100);
+  }
+});
+
+store.run();
+
+const closing = suite("PostgreSQL, after", { timeoutMs: 60_000 });
+closing("the server ends", async () => {
+  await Promise.all(pools.map((one) => one.end()));
+  await server.stop();
+});
+closing.run();
