@@ -73,24 +73,38 @@ export function show(key: string, options: RedisOptions, io: Io): Promise<number
   });
 }
 
-/** Lists the limiters again and again. */
-export function watch(options: WatchOptions, io: Io): Promise<number> {
-  return withRedis(options.url, io, async (redis) => {
-    const colors = colorsOf(io, io.stdout);
-    for (let n = 1; ; n++) {
-      const { entries, more } = await readAll(redis, options);
-      if (options.json) {
-        io.stdout.write(`${JSON.stringify({ atMs: Date.now(), limiters: entries })}\n`);
-      } else {
-        // to the top left corner, and clears what is below
-        if (io.stdout.isTTY) io.stdout.write("\u001b[H\u001b[J");
-        const time = new Date().toISOString().slice(11, 19);
-        io.stdout.write(`${time} UTC\n${tableOf(entries, more, colors)}\n`);
-      }
-      if (n === options.count) return 0;
+/** Lists the limiters again and again, and connects again after an outage. */
+export async function watch(options: WatchOptions, io: Io): Promise<number> {
+  const colors = colorsOf(io, io.stdout);
+  let looks = 0;
+  const print = (facts: object, text: string) => {
+    looks += 1;
+    if (options.json) {
+      io.stdout.write(`${JSON.stringify({ atMs: Date.now(), ...facts })}\n`);
+      return;
+    }
+    // to the top left corner, and clears what is below
+    if (io.stdout.isTTY) io.stdout.write("\u001b[H\u001b[J");
+    io.stdout.write(`${new Date().toISOString().slice(11, 19)} UTC\n${text}\n`);
+  };
+  for (;;) {
+    try {
+      return await withRedis(options.url, io, async (redis) => {
+        for (;;) {
+          const { entries, more } = await readAll(redis, options);
+          print({ limiters: entries }, tableOf(entries, more, colors));
+          if (looks === options.count) return 0;
+          await sleep(options.every);
+        }
+      });
+    } catch (error) {
+      // a wrong address is an error at once
+      if (looks === 0 || !(error instanceof CliError)) throw error;
+      print({ error: error.message }, colors.red(`${printable(error.message)}; trying again`));
+      if (looks === options.count) throw error;
       await sleep(options.every);
     }
-  });
+  }
 }
 
 /** Sets another pace for all code that declares the same numbers. */

@@ -1,9 +1,11 @@
+import { PassThrough, Readable } from "node:stream";
 import { Redis } from "ioredis";
 import { fixedWindow, gcra, smoothBursty } from "smooth-limiter";
 import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../../scripts/redis/server.ts";
+import { freshUrl, startRedis } from "../../../../scripts/redis/server.ts";
 import { suite } from "../../../../test/support/suite.ts";
+import { run as program } from "../../../src/cli/program.ts";
 import { cli } from "../../support/cli/run.ts";
 
 const test = suite("command line: redis");
@@ -389,6 +391,46 @@ test("watch draws again, and prints a line of JSON for each look", async () => {
     lines.map((line) => JSON.parse(line).limiters[0].key),
     ["l:github", "l:github"],
   );
+});
+
+test("watch connects again after an outage", async () => {
+  const server = await startRedis();
+  const client = new Redis(server.url);
+  await RedisRateLimiter.create(client, "github", 10).acquire();
+  const looks: { limiters?: object[]; error?: string }[] = [];
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  stdout.on("data", (line: Buffer) => {
+    looks.push(JSON.parse(line.toString()));
+    // an outage of one connection is enough
+    if (looks.length === 1) void server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+  });
+  const args = ["redis", "watch", "--json", "--every", "50", "--count", "5", "--url", server.url];
+  const code = await program(args, { stdin: Readable.from([]), stdout, stderr, env: {} });
+  await new Promise(setImmediate);
+  assert.is(code, 0);
+  assert.is(looks.length, 5);
+  assert.equal(looks.filter(({ error }) => error !== undefined).length, 1);
+  assert.equal(looks.at(-1)?.limiters?.length, 1);
+  client.disconnect();
+  await server.stop();
+  assert.is((await cli([...args.slice(0, -1), "redis://127.0.0.1:1"])).code, 2);
+});
+
+test("watch that ends while the server is away has code 2", async () => {
+  const server = await startRedis();
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  let out = "";
+  const args = ["redis", "watch", "--every", "300", "--count", "2", "--url", server.url];
+  stdout.on("data", (chunk: Buffer) => {
+    if (out === "") void server.kill9();
+    out += chunk;
+  });
+  const code = await program(args, { stdin: Readable.from([]), stdout, stderr, env: {} });
+  await server.stop();
+  assert.is(code, 2);
+  assert.match(out, /no limiters\n.*; trying again\n$/s);
 });
 
 test("a server that cannot be reached is an error in one line", async () => {
