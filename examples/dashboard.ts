@@ -1,5 +1,5 @@
 /**
- * A page that shows the limiters of a process: how many calls are let in, how many wait, how many are refused, and whether
+ * A page that shows the limiters of a process: how many calls are granted, how many wait, how many are refused, and whether
  * the store is away. Its data come from the channels of `diagnostics`, as server-sent events. In this example a limiter on
  * Redis goes through an outage. With `--keep` it runs until it is interrupted, so that you can open the page.
  */
@@ -24,7 +24,7 @@ interface Standing {
   readonly longestWaitMs: number;
   readonly refused: number;
   readonly outages: number;
-  readonly store: "here" | "away" | "this process";
+  readonly store: "available" | "unavailable" | "this process";
 }
 
 type Standings = Readonly<Record<string, Standing>>;
@@ -58,7 +58,7 @@ function watch(limiters: Readonly<Record<string, Watched>>) {
       const longestWaitMs = Math.round(longest.get(name) ?? 0);
       before.set(name, granted);
       longest.delete(name);
-      const there = away.has(name) ? "away" : "here";
+      const there = away.has(name) ? "unavailable" : "available";
       const store = outages === undefined ? "this process" : there;
       return [name, { rate, waiting, longestWaitMs, refused, outages: outages ?? 0, store }];
     });
@@ -138,7 +138,7 @@ const reading = (async () => {
       seen.push(standings);
       const words = Object.entries(standings).map(([name, { rate, waiting, refused, store }]) => {
         const line = `${name} ${rate}/s, ${waiting} wait, ${refused} refused`;
-        return store === "away" ? colors.red(`${line}, its store is away`) : line;
+        return store === "unavailable" ? colors.red(`${line}, its store is away`) : line;
       });
       console.log(`  ${words.join("   ")}`);
     }
@@ -147,9 +147,9 @@ const reading = (async () => {
 
 await until(() => seen.length >= 4);
 await redisServer.kill9();
-await until(() => seen.at(-1)?.api?.store === "away");
+await until(() => seen.at(-1)?.api?.store === "unavailable");
 await redisServer.restart();
-await until(() => seen.at(-1)?.api?.store === "here");
+await until(() => seen.at(-1)?.api?.store === "available");
 if (process.argv.includes("--keep")) await once(process, "SIGINT");
 
 const last = seen.at(-1);

@@ -25,7 +25,7 @@ export const DASHBOARD_PAGE = `<!doctype html>
   const cards = new Map();
   const rates = new Map();
   const NAMES = {
-    rate: "let in a second", waiting: "waiting now", longestWaitMs: "longest wait, ms",
+    rate: "granted per second", waiting: "waiting now", longestWaitMs: "longest wait, ms",
     refused: "refused", outages: "outages", store: "store",
   };
 
@@ -47,7 +47,7 @@ export const DASHBOARD_PAGE = `<!doctype html>
   events.onmessage = ({ data }) => {
     for (const [name, now] of Object.entries(JSON.parse(data))) {
       const card = cardOf(name);
-      card.className = now.store === "away" ? "away" : "";
+      card.className = now.store === "unavailable" ? "away" : "";
       card.querySelector("dl").replaceChildren(...Object.entries(NAMES).flatMap(([key, words]) => {
         const [term, value] = ["dt", "dd"].map((tag) => document.createElement(tag));
         term.textContent = words;

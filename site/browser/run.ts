@@ -148,6 +148,76 @@ const checks: Readonly<Record<string, () => Promise<void>>> = {
         equal(await page.getByLabel("tenants wait in").inputValue(), "fair", "after a reload");
       });
     },
+  "a slider that is dragged does not pile up simulations, and the URL has its last value":
+    async () => {
+      await onPage({}, async (page) => {
+        await ready(page, `${PLAYGROUND}?algorithm=gcra&traffic=steady&rps=50&seconds=20`);
+        const last = await page.getByLabel("permits per second").evaluate((slider) => {
+          const input = slider as HTMLInputElement;
+          for (let value = 1; value <= 90; value += 0.25) {
+            input.value = String(value);
+            input.dispatchEvent(new Event("input"));
+          }
+          return input.value;
+        });
+        await page.waitForURL(new RegExp(`rate=${last}&`));
+        equal(
+          await tableOf(page),
+          await tableInNode(new URL(page.url()).searchParams.toString()),
+          "the table",
+        );
+      });
+    },
+  "a pause is read out by screen readers, and the frames before it are not": async () => {
+    await onPage({}, async (page) => {
+      await ready(page, `${PLAYGROUND}?algorithm=gcra`);
+      const live = (state: string) => page.locator(`.pg-summary[aria-live="${state}"]`).waitFor();
+      await page.getByRole("button", { name: "Play" }).press("Space");
+      await live("off");
+      await page.getByRole("button", { name: "Pause" }).press("Space");
+      await live("polite");
+    });
+  },
+  "a live run ends by itself, and can be read afterwards": async () => {
+    await onPage({}, async (page) => {
+      await ready(
+        page,
+        `${PLAYGROUND}?algorithm=gcra&rate=1&burst=0&traffic=steady&rps=2&seconds=2`,
+      );
+      await page.getByRole("button", { name: "Run live" }).click();
+      await page.getByRole("button", { name: "Send a request" }).click();
+      equal(await page.getByLabel("Time shown, ms").isDisabled(), true, "the time while live");
+      await page.getByRole("button", { name: "Run live" }).waitFor();
+      equal(
+        (await tableOf(page)).map(([caller]) => caller).sort(),
+        ["a", "a", "a", "a", "you"],
+        "callers",
+      );
+      await page.getByLabel("Time shown, ms").focus();
+      await page.keyboard.press("Home");
+      await page.locator(".pg-summary", { hasText: "After 0.00 s" }).waitFor();
+    });
+  },
+  "an access log of 20 000 lines is dropped beside the playground, and any part of it is shown":
+    async () => {
+      await onPage({}, async (page) => {
+        await ready(page, `${PLAYGROUND}?algorithm=gcra&rate=5`);
+        const data = await page.evaluateHandle(() => {
+          const lines = Array.from({ length: 20_000 }, (_, i) => {
+            const time = new Date(Date.UTC(2026, 9, 10) + Math.floor(i / 5) * 1000).toISOString();
+            return `192.0.2.${i % 7} ${time.slice(0, 19)}Z`;
+          });
+          const transfer = new DataTransfer();
+          transfer.items.add(new File([lines.join("\n")], "access.log"));
+          return transfer;
+        });
+        await page.locator(".VPNav").dispatchEvent("drop", { dataTransfer: data });
+        await page.locator(".pg-note", { hasText: "20000 requests in 4000 s, 0 lines" }).waitFor();
+        await page.locator(".pg-summary", { hasText: "300 arrived" }).waitFor();
+        await page.getByLabel("begins at this second of the log").fill("3990");
+        await page.locator(".pg-summary", { hasText: "50 arrived" }).waitFor();
+      });
+    },
   "an access log is replayed, and is not in the URL": async () => {
     await onPage({}, async (page) => {
       await ready(page, `${PLAYGROUND}?traffic=log&algorithm=fixedWindow&limit=1`);

@@ -1,9 +1,15 @@
-// Reads the times of an access log: the combined format, lines with an ISO time, or JSON lines with one.
+// Reads the times of an access log: the combined format, lines with an ISO time, or JSON lines with a time.
 
-import { type Arrival, MOST_ARRIVALS } from "./traffic.ts";
+import type { Arrival } from "./traffic.ts";
 
 const COMBINED = /\[(\d{2})\/(\w{3})\/(\d{4}):(\d{2}:\d{2}:\d{2})(?: ([+-]\d{2})(\d{2}))?\]/;
 const ISO = /\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:?\d{2})?/;
+/** Unix time, in the fields in which Caddy, nginx and pino write it. */
+const UNIX = /"(?:ts|time|timestamp|msec)"\s*:\s*"?(\d{9,13}(?:\.\d+)?)\b/;
+/** Unix time in ms has more digits than in s. */
+const LEAST_MS = 1e11;
+const CALLER_IN_JSON =
+  /"(?:remote_addr|remoteAddress|remote_ip|client_ip|ip|ClientHost)"\s*:\s*"([^"]+)"/;
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /** The most callers with a colour of their own; the others share one. */
 const MOST_TENANTS = 5;
@@ -26,13 +32,15 @@ export function readAccessLog(text: string): LogTraffic {
     const at = timeOf(line);
     return at === undefined ? [] : [{ at, caller: callerOf(line) }];
   });
-  const kept = read.sort((a, b) => a.at - b.at).slice(0, MOST_ARRIVALS);
-  const first = kept[0]?.at ?? 0;
-  const busiest = mostFrequent(kept.map(({ caller }) => caller));
-  const arrivals = kept.map(({ at, caller }, i) => {
-    const from = kept.findIndex((other) => other.at === at);
-    const count = kept.filter((other) => other.at === at).length;
-    const spread = at % 1000 === 0 ? ((i - from) * 1000) / count : 0;
+  read.sort((a, b) => a.at - b.at);
+  const first = read[0]?.at ?? 0;
+  const counts = countsOf(read.map(({ at }) => at));
+  const busiest = mostFrequent(read.map(({ caller }) => caller));
+  let [before, index] = [first, 0];
+  const arrivals = read.map(({ at, caller }) => {
+    index = at === before ? index : 0;
+    before = at;
+    const spread = at % 1000 === 0 ? (index++ * 1000) / (counts.get(at) ?? 1) : 0;
     return { atMs: at - first + spread, tenant: busiest.includes(caller) ? caller : "others" };
   });
   const seconds = Math.floor((arrivals.at(-1)?.atMs ?? 0) / 1000) + 1;
@@ -45,19 +53,24 @@ function timeOf(line: string): number | undefined {
     day === undefined
       ? ISO.exec(line)?.[0]
       : `${year}-${String(MONTHS.indexOf(month) + 1).padStart(2, "0")}-${day}T${time}${hours}:${minutes}`;
-  const at = iso === undefined ? NaN : Date.parse(iso);
+  const unix = Number(UNIX.exec(line)?.[1]);
+  const at = iso === undefined ? unix * (unix < LEAST_MS ? 1000 : 1) : Date.parse(iso);
   return Number.isNaN(at) ? undefined : at;
 }
 
 function callerOf(line: string): string {
-  return /^[^\s[{"]+/.exec(line)?.[0] ?? "others";
+  return CALLER_IN_JSON.exec(line)?.[1] ?? /^[^\s[{"]+/.exec(line)?.[0] ?? "others";
 }
 
 function mostFrequent(callers: readonly string[]): string[] {
-  const counts = new Map<string, number>();
-  for (const caller of callers) counts.set(caller, (counts.get(caller) ?? 0) + 1);
-  return [...counts]
+  return [...countsOf(callers)]
     .sort((a, b) => b[1] - a[1])
     .slice(0, MOST_TENANTS)
     .map(([caller]) => caller);
+}
+
+function countsOf<Value>(values: readonly Value[]): Map<Value, number> {
+  const counts = new Map<Value, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return counts;
 }

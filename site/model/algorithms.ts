@@ -58,7 +58,7 @@ export interface Algorithm {
   rule(numbers: Numbers): Readonly<Record<string, number | string>> | string;
 }
 
-const rateField = field("rate", "permits per second", 0.5, 50, 0.5, 10);
+const rateField = field("rate", "permits per second", 0.5, 100, 0.5, 10);
 const limitField = field("limit", "permits in a window", 1, 100, 1, 10);
 const windowField = field("windowSeconds", "window, seconds", 1, 10, 1, 1);
 
@@ -67,7 +67,7 @@ const NO_SMOOTH_RULES = "Rules have no smooth limiter: it is for callers that wa
 export const ALGORITHMS = {
   smoothBursty: {
     label: "smoothBursty",
-    fields: [rateField, field("burstSeconds", "stored time, seconds", 0, 5, 0.5, 1)],
+    fields: [rateField, field("burstSeconds", "stored time, seconds", 0, 10, 0.5, 1)],
     policy: bursty,
     state: "stored permits",
     most: (numbers) => bursty(numbers).max,
@@ -125,7 +125,7 @@ export const ALGORITHMS = {
   },
   gcra: {
     label: "gcra",
-    fields: [rateField, field("burst", "burst beyond the one that is due", 0, 50, 1, 9)],
+    fields: [rateField, field("burst", "burst beyond the one that is due", 0, 100, 1, 9)],
     policy: (numbers) => gcra(gcraNumbers(numbers)),
     state: "permits available",
     most: ({ burst = 0 }) => burst + 1,
@@ -139,8 +139,8 @@ export const ALGORITHMS = {
     label: "leakyBucket",
     fields: [
       rateField,
-      field("capacity", "capacity of the bucket", 0, 50, 1, 9),
-      field("nodelay", "of these granted at once", 0, 50, 1, 0),
+      field("capacity", "capacity of the bucket", 0, 100, 1, 9),
+      field("nodelay", "of these granted at once", 0, 100, 1, 0),
     ],
     policy: (numbers) => leakyBucket(leaky(numbers)),
     state: "permits available at once",
@@ -172,10 +172,14 @@ export function initialNumbers(name: AlgorithmName): Numbers {
   return Object.fromEntries(algorithmOf(name).fields.map((each) => [each.name, each.initial]));
 }
 
-/** The numbers of another algorithm that mean the same pace, on its sliders. */
+/** The numbers of another algorithm that mean the same pace. They may lie between the steps of its sliders. */
 export function sameNumbers(from: AlgorithmName, numbers: Numbers, to: AlgorithmName): Numbers {
-  if (from === to) return numbers;
-  const wanted = algorithmOf(to).atPace(algorithmOf(from).pace(numbers));
+  return from === to ? numbers : algorithmOf(to).atPace(algorithmOf(from).pace(numbers));
+}
+
+/** The same on its sliders. */
+export function sameOnSliders(from: AlgorithmName, numbers: Numbers, to: AlgorithmName): Numbers {
+  const wanted = sameNumbers(from, numbers, to);
   return Object.fromEntries(
     algorithmOf(to).fields.map((each) => [each.name, onSlider(each, wanted[each.name])]),
   );
@@ -218,7 +222,13 @@ function window(state: string, algo: string) {
       burst: limit,
     }),
     atPace: ({ rate, burst }: Pace) => {
-      const windowSeconds = Math.max(1, Math.round(burst / rate));
+      const most = Math.max(1, Math.min(windowField.max, Math.floor(limitField.max / rate)));
+      const wanted = Math.min(most, Math.max(1, Math.round(burst / rate)));
+      // a window admits whole requests: 7.5 in a second are 15 in two
+      const windowSeconds =
+        [wanted, ...Array.from({ length: most }, (_, i) => i + 1)].find((seconds) =>
+          Number.isInteger(rate * seconds),
+        ) ?? wanted;
       return { limit: rate * windowSeconds, windowSeconds };
     },
     args: windowed,

@@ -1,14 +1,19 @@
 // The code that makes the limiter, for the user to copy.
 
-import { algorithmOf } from "./algorithms.ts";
+import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
 import { hasWeight, isFair, type Settings } from "./settings.ts";
+
+/** The call that makes the policy. */
+export function toPolicy(algorithm: AlgorithmName, numbers: Numbers): string {
+  const args = Object.entries(algorithmOf(algorithm).args(numbers)).map(
+    ([name, value]) => `${name}: ${JSON.stringify(value)}`,
+  );
+  return `${algorithm}({ ${args.join(", ")} })`;
+}
 
 /** A program in TypeScript. */
 export function toTypeScript(settings: Settings): string {
   const { algorithm, numbers, verb, common } = settings;
-  const args = Object.entries(algorithmOf(algorithm).args(numbers)).map(
-    ([name, value]) => `${name}: ${JSON.stringify(value)}`,
-  );
   const { permits = 1, timeoutMs = 0, weight = 1 } = common;
   const count = permits === 1 ? "" : String(permits);
   const fair = isFair(settings);
@@ -22,7 +27,7 @@ export function toTypeScript(settings: Settings): string {
   };
   return `import { Limiter, ${algorithm} } from "smooth-limiter";
 
-const limiter = Limiter.create(${algorithm}({ ${args.join(", ")} })${fair ? ", { fair: true }" : ""});
+const limiter = Limiter.create(${toPolicy(algorithm, numbers)}${fair ? ", { fair: true }" : ""});
 ${fair ? 'const tenant: string = "a"; // the tenant that calls\n' : ""}
 ${use[verb]}
 `;

@@ -107,8 +107,7 @@ const fair: Figure = {
 const OUTAGE = [3000, 6000] as const;
 
 const redisAway: Figure = {
-  title:
-    "Three processes share six a second, and ask for five; from 3 s to 6 s their store is away",
+  title: "Three processes share six a second, and ask for ten; from 3 s to 6 s their store is away",
   seconds: 9,
   question: "whenUnavailable",
   choices: { throw: '"throw"', wait: '"wait"', local: '"local"', allow: '"allow"' },
@@ -127,27 +126,26 @@ const redisAway: Figure = {
       }),
     }));
     const calls: Call[] = [];
-    for (let i = 0; i < 45; i++) {
+    for (let i = 0; i < 90; i++) {
       const { tenant, limiter } = limiters[i % 3] ?? {};
-      if (i === OUTAGE[0] / 200) {
+      if (i === OUTAGE[0] / 100) {
         // each limiter asks for the state after its last grant, 50 ms of real time later
         await pause(150);
         store.fail();
       }
-      if (i === OUTAGE[1] / 200) {
+      if (i === OUTAGE[1] / 100) {
         store.recover();
         await isBack(limiters.map(({ limiter }) => limiter));
       }
       if (tenant !== undefined && limiter !== undefined) {
         calls.push(recorded(clock, tenant, () => limiter.tryAcquire(1, 1000)));
       }
-      await clock.advance(200);
+      await clock.advance(100);
     }
     await Promise.all(limiters.map(({ limiter }) => limiter.close()));
-    const meanwhile = calls.filter(
-      ({ startedMs = -1 }) => startedMs >= OUTAGE[0] && startedMs < OUTAGE[1],
-    );
-    const words = `${meanwhile.length} granted while the store is away`;
+    const meanwhile = calls.filter(({ atMs }) => atMs >= OUTAGE[0] && atMs < OUTAGE[1]);
+    const granted = meanwhile.filter(({ startedMs = Infinity }) => startedMs < OUTAGE[1]);
+    const words = `of the ${meanwhile.length} requests that come while the store is away, ${granted.length} are granted before it is back`;
     return [{ label: `whenUnavailable: "${choice}"`, calls, words, marked: OUTAGE }];
   },
 };

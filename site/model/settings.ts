@@ -41,6 +41,8 @@ export interface Settings {
   readonly bars: readonly number[];
   /** Not in the URL: a log stays in the page. */
   readonly log: readonly Arrival[];
+  /** The time of the log at which the picture begins, s. Not in the URL. */
+  readonly logFrom: number;
   /** Gets the same traffic. */
   readonly compare: Comparison;
 }
@@ -63,6 +65,7 @@ export const initialSettings: Settings = {
   common: Object.fromEntries(COMMON.map(({ name, initial }) => [name, initial])),
   bars: Array.from({ length: BARS }, (_, i) => (i >= 8 && i < 12 ? 8 : i % 4 === 0 ? 2 : 0)),
   log: [],
+  logFrom: 0,
   compare: "none",
 };
 
@@ -122,6 +125,7 @@ export function fromQuery(text: string): Settings {
     common: numbersOf(COMMON),
     bars: barsOf(query.get("bars")),
     log: [],
+    logFrom: 0,
     compare: oneOf<Comparison>("compare", [...ALGORITHM_NAMES, "queue"], "none"),
   };
 }

@@ -5,7 +5,7 @@ import { type Clock, Limiter, LimiterError, type LocalLimiter, systemClock } fro
 import { FakeClock } from "smooth-limiter/testing";
 import { type AlgorithmName, algorithmOf, type Numbers } from "./algorithms.ts";
 import { hasWeight, isFair, type Settings, type Verb } from "./settings.ts";
-import { arrivalsOf } from "./traffic.ts";
+import { arrivalsOf, MOST_ARRIVALS } from "./traffic.ts";
 
 export interface Call {
   readonly atMs: number;
@@ -32,6 +32,8 @@ export interface Series {
   readonly seconds: number;
   readonly calls: readonly Call[];
   readonly samples: readonly Sample[];
+  /** How many requests are not sent, because only the first MOST_ARRIVALS are. */
+  readonly leftOut: number;
   /** Why no request can ever pass. */
   readonly error: string | undefined;
 }
@@ -74,10 +76,12 @@ export class Run {
   readonly #calls: Recorded[] = [];
   readonly #samples: Sample[] = [];
   readonly #waiting = new Map<string, number>();
+  readonly #leftOut: number;
   #error: string | undefined;
 
-  constructor(setup: Setup, clock: Clock) {
+  constructor(setup: Setup, clock: Clock, leftOut: number) {
     this.#setup = setup;
+    this.#leftOut = leftOut;
     this.#clock = clock;
     const { policy } = algorithmOf(setup.algorithm);
     this.#limiter = Limiter.create(policy(setup.numbers), { clock, fair: setup.fair });
@@ -137,16 +141,15 @@ export class Run {
 
   get series(): Series {
     const { algorithm, numbers, permits, seconds } = this.#setup;
-    const [calls, samples, error] = [this.#calls, this.#samples, this.#error];
-    return { algorithm, numbers, permits, seconds, calls, samples, error };
+    const [calls, samples, leftOut] = [this.#calls, this.#samples, this.#leftOut];
+    return { algorithm, numbers, permits, seconds, calls, samples, leftOut, error: this.#error };
   }
 }
 
 /** Runs the whole traffic in virtual time, at once. */
 export async function simulate(settings: Settings, setup = setupOf(settings)): Promise<Series> {
   const clock = new FakeClock();
-  const run = new Run(setup, clock);
-  const { atMs: moments, deeds } = agenda(settings, setup.seconds, run);
+  const { run, moments, deeds } = prepared(settings, setup, clock);
   for (const [i, deed] of deeds.entries()) {
     await clock.advance(Math.max(0, Number(moments[i]) - clock.now()));
     deed();
@@ -158,38 +161,42 @@ export async function simulate(settings: Settings, setup = setupOf(settings)): P
  * Runs the traffic in real time.
  *
  * @param onChange is given what happened so far, after each request and each look at the state
- * @param signal ends it
+ * @param onEnd is called when the time shown is over
+ * @param signal ends it before
  * @returns sends a request of the user's own
  */
 export function live(
   settings: Settings,
   onChange: (series: Series) => void,
+  onEnd: () => void,
   signal: AbortSignal,
 ): (tenant: string) => void {
-  const setup = setupOf(settings);
   const start = systemClock.now();
   const clock: Clock = {
     now: () => systemClock.now() - start,
     wakeAt: (ms, wake) => systemClock.wakeAt(ms + start, wake),
   };
-  const run = new Run(setup, clock);
-  const { atMs: moments, deeds } = agenda(settings, setup.seconds, run);
+  const { run, moments, deeds } = prepared(settings, setupOf(settings), clock);
   let next = 0;
   const go = () => {
     if (signal.aborted) return;
     while (next < deeds.length && Number(moments[next]) <= clock.now()) deeds[next++]?.();
     onChange(run.series);
     if (next < deeds.length) clock.wakeAt(Number(moments[next]), go);
+    else onEnd();
   };
   go();
   return (tenant) => run.ask(tenant);
 }
 
-/** What is to be done, and when: requests, and looks at the state between them. */
-function agenda(settings: Settings, seconds: number, run: Run) {
-  const { traffic: kind, bars, log, common } = settings;
+/** A run, and what is to be done when: requests, and looks at the state between them. */
+function prepared(settings: Settings, setup: Setup, clock: Clock) {
+  const { traffic: kind, bars, log, logFrom, common } = settings;
   const { rps: rate = 1, size: burst = 1 } = common;
-  const asks = arrivalsOf({ kind, seconds, rate, burst, bars, log }).map(({ atMs, tenant }) => ({
+  const { seconds } = setup;
+  const arrivals = arrivalsOf({ kind, seconds, rate, burst, bars, log, logFrom });
+  const run = new Run(setup, clock, Math.max(0, arrivals.length - MOST_ARRIVALS));
+  const asks = arrivals.slice(0, MOST_ARRIVALS).map(({ atMs, tenant }) => ({
     atMs,
     deed: () => run.ask(tenant, atMs),
   }));
@@ -199,7 +206,7 @@ function agenda(settings: Settings, seconds: number, run: Run) {
   }));
   // a look comes before the requests of its instant
   const all = [...looks, ...asks].sort((a, b) => a.atMs - b.atMs);
-  return { atMs: all.map(({ atMs }) => atMs), deeds: all.map(({ deed }) => deed) };
+  return { run, moments: all.map(({ atMs }) => atMs), deeds: all.map(({ deed }) => deed) };
 }
 
 /** The most permits that may have started at an instant, counted from the beginning. */

@@ -22,7 +22,7 @@ export type TrafficKind = keyof typeof TRAFFIC_KINDS;
 export const BARS = 40;
 export const HIGHEST_BAR = 35;
 
-/** More requests than this are not simulated: the page stays quick, and the picture readable. */
+/** Only so many requests are simulated: the page stays quick, and the picture readable. */
 export const MOST_ARRIVALS = 1000;
 
 export interface Traffic {
@@ -36,11 +36,13 @@ export interface Traffic {
   readonly bars: readonly number[];
   /** The requests of an access log. */
   readonly log: readonly Arrival[];
+  /** The time of the log at which the picture begins, s. */
+  readonly logFrom: number;
 }
 
 /** The requests in the order of their time, which is a whole number of microseconds. */
 export function arrivalsOf(traffic: Traffic): Arrival[] {
-  const { kind, seconds, rate, burst, bars, log } = traffic;
+  const { kind, seconds, rate, burst, bars, log, logFrom } = traffic;
   const end = seconds * 1000;
   switch (kind) {
     case "steady":
@@ -72,12 +74,17 @@ export function arrivalsOf(traffic: Traffic): Arrival[] {
         end,
       );
     case "log":
-      return sorted(log, end);
+      return sorted(
+        log
+          .map(({ atMs, tenant }) => ({ atMs: atMs - logFrom * 1000, tenant }))
+          .filter(({ atMs }) => atMs >= 0),
+        end,
+      );
   }
 }
 
 function evenly(fromMs: number, untilMs: number, perSecond: number, tenant: string): Arrival[] {
-  const count = Math.min(MOST_ARRIVALS, Math.round(((untilMs - fromMs) * perSecond) / 1000));
+  const count = Math.round(((untilMs - fromMs) * perSecond) / 1000);
   return Array.from({ length: count }, (_, i) => ({
     atMs: fromMs + (i * 1000) / perSecond,
     tenant,
@@ -96,6 +103,5 @@ function sorted(arrivals: readonly Arrival[], end: number): Arrival[] {
   return arrivals
     .map(({ atMs, tenant }) => ({ atMs: Math.round(atMs * 1000) / 1000, tenant }))
     .filter(({ atMs }) => atMs < end)
-    .sort((a, b) => a.atMs - b.atMs)
-    .slice(0, MOST_ARRIVALS);
+    .sort((a, b) => a.atMs - b.atMs);
 }

@@ -5,9 +5,12 @@ import { suite } from "../../test/support/suite.ts";
 import { readAccessLog } from "../model/access-log.ts";
 import {
   ALGORITHM_NAMES,
+  type AlgorithmName,
   algorithmOf,
   initialNumbers,
+  type Numbers,
   sameNumbers,
+  sameOnSliders,
   warmingUp,
   warmUpIntervalMs,
 } from "../model/algorithms.ts";
@@ -22,6 +25,7 @@ import {
 } from "../model/settings.ts";
 import { boundAt, simulate, summaryOf } from "../model/simulate.ts";
 import { arrivalsOf, MOST_ARRIVALS, TRAFFIC_KINDS, type TrafficKind } from "../model/traffic.ts";
+import { inWords } from "../view/words.ts";
 import { CONFIGURATIONS } from "./configurations.ts";
 
 const settings = (query: string) => fromQuery(query);
@@ -124,6 +128,15 @@ running("a request that can never pass says so", async () => {
   assert.is(summaryOf(series).refused, series.calls.length);
 });
 
+running("more requests than are simulated are counted", async () => {
+  const series = await simulate(settings("traffic=steady&rps=100&seconds=20&verb=try"));
+  assert.equal([series.calls.length, series.leftOut], [MOST_ARRIVALS, 2000 - MOST_ARRIVALS]);
+  assert.match(inWords(series, 20_000), "Only the first 1000 of 2000 requests are sent");
+  const few = await simulate(settings("traffic=steady&rps=10&seconds=2"));
+  assert.is(few.leftOut, 0);
+  assert.not.match(inWords(few, 2000), "Only");
+});
+
 running("counts what happened until an instant", async () => {
   const series = await simulate(settings("algorithm=gcra&rate=1&burst=0&traffic=steady&rps=1"));
   assert.is(summaryOf(series, 3000).granted, 4);
@@ -147,13 +160,22 @@ url("ignores what is not allowed", () => {
     settings("algorithm=x&rate=NaN&verb=&traffic=?&seconds=&compare=%"),
     initialSettings,
   );
-  assert.is(settings("algorithm=gcra&rate=1e9&seconds=-5").numbers.rate, 50);
+  assert.is(settings("algorithm=gcra&rate=1e9&seconds=-5").numbers.rate, 100);
   assert.is(settings("seconds=-5").common.seconds, 2);
   assert.is(settings("bars=zz0").bars[2], 0);
   assert.equal(settings("bars=%00").bars, initialSettings.bars);
 });
 
 url.run();
+
+/** Each combination of the ends of the sliders. */
+function extremes(algorithm: AlgorithmName): Numbers[] {
+  return algorithmOf(algorithm).fields.reduce<Numbers[]>(
+    (all, { name, min, max }) =>
+      all.flatMap((numbers) => [min, max].map((value) => ({ ...numbers, [name]: value }))),
+    [{}],
+  );
+}
 
 const factories = new Map<string, unknown>(Object.entries(limiters));
 const code = suite("the playground's code");
@@ -209,24 +231,39 @@ for (const algorithm of ALGORITHM_NAMES) {
 
   code(`${algorithm}: other algorithms take over its pace, on their sliders`, () => {
     for (const other of ALGORITHM_NAMES) {
-      const numbers = sameNumbers(algorithm, chosen.numbers, other);
+      const numbers = sameOnSliders(algorithm, chosen.numbers, other);
       const { rate } = algorithmOf(other).pace(numbers);
       assert.is(rate, algorithmOf(algorithm).pace(chosen.numbers).rate);
     }
   });
+
+  code(
+    `${algorithm}: beside it stand algorithms of the same pace, at each end of the sliders`,
+    () => {
+      for (const numbers of extremes(algorithm)) {
+        const { rate } = algorithmOf(algorithm).pace(numbers);
+        for (const other of ALGORITHM_NAMES) {
+          const same = sameNumbers(algorithm, numbers, other);
+          algorithmOf(other).policy(same);
+          const found = algorithmOf(other).pace(same).rate;
+          assert.ok(Math.abs(found - rate) < 1e-9, `${JSON.stringify(numbers)} ${other}: ${found}`);
+        }
+      }
+    },
+  );
 }
 
 code.run();
 
 const traffic = suite("the playground's traffic");
 
-traffic("has times in order and within the time shown, at most so many", () => {
+traffic("has times in order and within the time shown", () => {
   for (const kind of Object.keys(TRAFFIC_KINDS) as TrafficKind[]) {
     const { bars } = initialSettings;
     const log = [{ atMs: 1, tenant: "a" }];
     for (const rate of [0.5, 100]) {
-      const arrivals = arrivalsOf({ kind, seconds: 60, rate, burst: 60, bars, log });
-      assert.ok(arrivals.length > 0 && arrivals.length <= MOST_ARRIVALS, `${arrivals.length}`);
+      const arrivals = arrivalsOf({ kind, seconds: 60, rate, burst: 60, bars, log, logFrom: 0 });
+      assert.ok(arrivals.length > 0);
       for (const [i, { atMs }] of arrivals.entries()) {
         assert.ok(atMs >= (arrivals[i - 1]?.atMs ?? 0) && atMs < 60_000);
       }
@@ -236,7 +273,15 @@ traffic("has times in order and within the time shown, at most so many", () => {
 
 traffic("a drawn bar is so many requests in its part of the time", () => {
   const bars = [3, 0, 2];
-  const arrivals = arrivalsOf({ kind: "drawn", seconds: 4, rate: 1, burst: 1, bars, log: [] });
+  const arrivals = arrivalsOf({
+    kind: "drawn",
+    seconds: 4,
+    rate: 1,
+    burst: 1,
+    bars,
+    log: [],
+    logFrom: 0,
+  });
   assert.equal(
     arrivals.map(({ atMs }) => Math.floor(atMs / 100)),
     [0, 0, 0, 2, 2],
@@ -265,6 +310,34 @@ traffic("reads access logs: combined, ISO times and JSON lines", () => {
     [0, 250],
   );
   assert.equal(readAccessLog(""), { arrivals: [], seconds: 1, skipped: 0 });
+});
+
+traffic("reads a log of 20 000 lines, and shows the part that begins at a second of it", () => {
+  const lines = Array.from({ length: 20_000 }, (_, i) => {
+    const time = new Date(Date.UTC(2026, 9, 10) + Math.floor(i / 5) * 1000).toISOString();
+    return `192.0.2.${i % 7} ${time.slice(0, 19)}Z`;
+  });
+  const { arrivals: log, seconds, skipped } = readAccessLog(lines.join("\n"));
+  assert.equal([log.length, seconds, skipped], [20_000, 4000, 0]);
+  const shown = { kind: "log", seconds: 2, rate: 1, burst: 1, bars: [], log } as const;
+  assert.equal(
+    arrivalsOf({ ...shown, logFrom: 3000 }).map(({ atMs }) => atMs),
+    [0, 200, 400, 600, 800, 1000, 1200, 1400, 1600, 1800],
+  );
+  assert.is(arrivalsOf({ ...shown, logFrom: 3999 }).length, 5);
+});
+
+traffic("reads JSON lines with Unix times and the fields of Caddy, nginx and Traefik", () => {
+  const lines = [
+    '{"level":"info","ts":1791633336.25,"request":{"remote_ip":"192.0.2.1","uri":"/"}}',
+    '{"msec":"1791633336.500","remote_addr":"192.0.2.2"}',
+    '{"time":1791633337250,"ClientHost":"2001:db8::1"}',
+  ];
+  assert.equal(readAccessLog(lines.join("\n")).arrivals, [
+    { atMs: 0, tenant: "192.0.2.1" },
+    { atMs: 250, tenant: "192.0.2.2" },
+    { atMs: 1000, tenant: "2001:db8::1" },
+  ]);
 });
 
 traffic("callers beyond the busiest share a colour", () => {

@@ -7,8 +7,9 @@ import {
   algorithmOf,
   initialNumbers,
   sameNumbers,
+  sameOnSliders,
 } from "../model/algorithms.ts";
-import { toTypeScript, toYaml } from "../model/code.ts";
+import { toPolicy, toTypeScript, toYaml } from "../model/code.ts";
 import {
   COMMON,
   type Comparison,
@@ -42,6 +43,12 @@ import { button, choice, make, slider } from "./dom.ts";
 import { legend } from "./legend.ts";
 import { inWords } from "./words.ts";
 
+/** Of a longer log the first part is read, bytes: about 100 000 lines. */
+const LONGEST_LOG = 20_000_000;
+/** The address of the page changes after a pause: browsers refuse changes that come too often. */
+const URL_PAUSE_MS = 250;
+const NO_LOG = "Choose a file, or drop one on the page. A log is not part of the page's URL.";
+
 const NAMES = Object.fromEntries(ALGORITHM_NAMES.map((name) => [name, name]));
 
 /** Fills the place with the playground. */
@@ -55,10 +62,12 @@ class Playground {
   #series: Series | undefined;
   #other: Series | undefined;
   #atMs = Infinity;
-  #run = 0;
+  #isStale = false;
+  #isSimulating = false;
+  #urlTimer: ReturnType<typeof setTimeout> | undefined;
   readonly #ending = new AbortController();
   #live: AbortController | undefined;
-  #note = "";
+  #note = NO_LOG;
   readonly #controls = make("form", { class: "pg-controls", "aria-label": "What to simulate" });
   readonly #charts = make("div", { class: "pg-charts" });
   readonly #summary = make("p", { class: "pg-summary", role: "status" });
@@ -95,14 +104,14 @@ class Playground {
         make(
           "p",
           {},
-          "The library itself runs in this page, on a clock that stands still until it is moved. Choose a limiter and its traffic; drop an access log anywhere on the page to replay it.",
+          "Choose a limiter and its traffic. The library itself runs in this page, in virtual time, so you see the result at once. To replay an access log, drop it on the page.",
         ),
         make("div", { class: "pg-columns" }, this.#controls, this.#results),
       ),
     );
     const { signal } = this.#ending;
-    place.addEventListener("dragover", (event) => event.preventDefault(), { signal });
-    place.addEventListener(
+    window.addEventListener("dragover", (event) => event.preventDefault(), { signal });
+    window.addEventListener(
       "drop",
       (event) => {
         event.preventDefault();
@@ -120,6 +129,7 @@ class Playground {
   }
 
   end(): void {
+    clearTimeout(this.#urlTimer);
     this.#live?.abort();
     this.#ending.abort();
   }
@@ -145,7 +155,9 @@ class Playground {
 
   #showControls(): void {
     const settings = this.#settings;
-    const { algorithm, numbers, verb, queue, traffic, common, bars } = settings;
+    const { algorithm, numbers, verb, queue, traffic, common, bars, log, logFrom } = settings;
+    const { seconds = 0 } = common;
+    const logSeconds = Math.floor((log.at(-1)?.atMs ?? 0) / 1000) + 1;
     const otherQueue = isShared(settings) ? { queue: otherQueueOf(settings) } : {};
     const group = (title: string, ...fields: readonly HTMLElement[]) =>
       make("fieldset", {}, make("legend", {}, title), ...fields);
@@ -180,6 +192,20 @@ class Playground {
           file,
         ),
         make("p", { class: "pg-note", role: "status" }, this.#note),
+        ...(logSeconds > seconds
+          ? [
+              slider(
+                {
+                  label: "begins at this second of the log",
+                  min: 0,
+                  max: logSeconds - 1,
+                  step: 1,
+                },
+                logFrom,
+                (value) => this.#set({ logFrom: value }),
+              ),
+            ]
+          : []),
       ],
     };
     this.#controls.replaceChildren(
@@ -230,41 +256,65 @@ class Playground {
     this.#change({
       ...this.#settings,
       algorithm,
-      numbers: { ...initialNumbers(algorithm), ...sameNumbers(before, numbers, algorithm) },
+      numbers: { ...initialNumbers(algorithm), ...sameOnSliders(before, numbers, algorithm) },
     });
   }
 
   async #readLog(file: File): Promise<void> {
-    const { arrivals, seconds, skipped } = readAccessLog(await file.text());
-    this.#note =
+    const text = await file.slice(0, LONGEST_LOG).text();
+    const { arrivals, seconds, skipped } = readAccessLog(text);
+    const found =
       arrivals.length === 0
-        ? "no line of this file has a time that can be read"
-        : `${arrivals.length} requests in ${seconds} s, ${skipped} lines without a time`;
+        ? "No line of this file has a time that can be read."
+        : `${arrivals.length} requests in ${seconds} s, ${skipped} lines without a time.`;
+    const rest = file.size > LONGEST_LOG ? ` Only the first ${LONGEST_LOG / 1e6} MB are read.` : "";
+    this.#note = `${file.name}: ${found}${rest}`;
     const shown = Math.min(60, Math.max(2, seconds));
     const common = { ...this.#settings.common, seconds: shown };
-    this.#change({ ...this.#settings, traffic: "log", log: arrivals, common });
+    this.#change({ ...this.#settings, traffic: "log", log: arrivals, logFrom: 0, common });
   }
 
-  /** Simulates what is chosen now; an older simulation that is still under way is dropped. */
+  /** Shows what is chosen now: its code, its URL and what happens. */
   #update(): void {
     this.#live?.abort();
     this.#leaveLive();
-    const settings = this.#settings;
-    history.replaceState(history.state, "", `?${toQuery(settings)}`);
+    clearTimeout(this.#urlTimer);
+    this.#urlTimer = setTimeout(() => {
+      history.replaceState(history.state, "", `?${toQuery(this.#settings)}`);
+    }, URL_PAUSE_MS);
     this.#showCode();
-    const run = ++this.#run;
+    this.#isStale = true;
     this.#results.setAttribute("aria-busy", "true");
-    void this.#simulate(settings).then(([series, other]) => {
-      if (run !== this.#run) return;
-      this.#series = series;
-      this.#other = other;
-      this.#atMs = series.seconds * 1000;
-      this.#scrubber.max = String(this.#atMs);
-      this.#scrubber.value = this.#scrubber.max;
-      this.#draw();
-      this.#table.replaceChildren(...callTable(series));
+    void this.#catchUp();
+  }
+
+  /** Simulates until the result is that of the latest choice. One simulation at a time: a slider changes faster. */
+  async #catchUp(): Promise<void> {
+    if (this.#isSimulating) return;
+    this.#isSimulating = true;
+    try {
+      while (this.#isStale && !this.#ending.signal.aborted) {
+        this.#isStale = false;
+        const [series, other] = await this.#simulate(this.#settings);
+        // a live run has begun meanwhile
+        if (this.#live !== undefined) continue;
+        this.#other = other;
+        this.#atMs = series.seconds * 1000;
+        this.#showAll(series);
+      }
+    } finally {
+      this.#isSimulating = false;
       this.#results.setAttribute("aria-busy", "false");
-    });
+    }
+  }
+
+  /** Shows a run that is over. */
+  #showAll(series: Series): void {
+    this.#series = series;
+    this.#scrubber.max = String(series.seconds * 1000);
+    this.#scrubber.value = String(this.#atMs);
+    this.#draw();
+    this.#table.replaceChildren(...callTable(series));
   }
 
   async #simulate(settings: Settings): Promise<[Series, Series | undefined]> {
@@ -286,24 +336,28 @@ class Playground {
     const width = Math.max(280, Math.floor(this.#charts.clientWidth));
     const { algorithm, calls, seconds } = series;
     const tenants = tenantsOf(calls);
-    const compare = comparisonOf(this.#settings);
-    const otherName = compare === "queue" ? otherQueueOf(this.#settings) : compare;
+    const other = this.#other;
+    const isQueue = comparisonOf(this.#settings) === "queue";
+    const otherName =
+      other === undefined || isQueue
+        ? otherQueueOf(this.#settings)
+        : toPolicy(other.algorithm, other.numbers);
     const otherLabel = `What ${otherName} would have done (violet in the sums)`;
-    const dashed = this.#other === undefined ? "" : ` (dashed: ${otherName})`;
+    const dashed = other === undefined ? "" : ` (dashed: ${otherName})`;
     const charts = [
       [
         "Requests",
         drawCalls(calls, seconds, width, "When requests arrived, were granted and were refused"),
       ],
-      ...(this.#other === undefined
+      ...(other === undefined
         ? []
-        : [[otherLabel, drawCalls(this.#other.calls, seconds, width, otherLabel)]]),
+        : [[otherLabel, drawCalls(other.calls, seconds, width, otherLabel)]]),
       ...(tenants.length > 1
-        ? [[`Permits granted to each tenant${dashed}`, drawShares(series, this.#other, width)]]
+        ? [[`Permits granted to each tenant${dashed}`, drawShares(series, other, width)]]
         : []),
       [
         "Sums: arrived (grey), granted (blue), the most that is promised (dashed)",
-        drawSums(series, this.#other, width),
+        drawSums(series, other, width),
       ],
       [`State: ${algorithmOf(algorithm).state}`, drawState(series, width)],
       ["Waiting", drawWaiting(series, width)],
@@ -352,6 +406,7 @@ class Playground {
     const end = (this.#series?.seconds ?? 0) * 1000;
     if (this.#play.textContent === "Pause") {
       this.#play.textContent = "Play";
+      this.#showMoment();
       return;
     }
     this.#play.textContent = "Pause";
@@ -362,9 +417,9 @@ class Playground {
       this.#atMs = Math.min(end, this.#atMs + now - before);
       before = now;
       this.#scrubber.value = String(this.#atMs);
-      this.#showMoment();
       if (this.#atMs < end) requestAnimationFrame(frame);
       else this.#play.textContent = "Play";
+      this.#showMoment();
     };
     requestAnimationFrame(frame);
   }
@@ -374,12 +429,13 @@ class Playground {
       this.#update();
       return;
     }
-    this.#run += 1;
     this.#play.textContent = "Play";
     this.#live = new AbortController();
     this.#liveButton.textContent = "Stop";
     this.#send.hidden = false;
     this.#play.disabled = true;
+    this.#scrubber.disabled = true;
+    this.#table.hidden = true;
     this.#other = undefined;
     let isDrawing = false;
     this.#sendOne = live(
@@ -394,6 +450,10 @@ class Playground {
           if (this.#live !== undefined) this.#draw();
         });
       },
+      () => {
+        this.#leaveLive();
+        if (this.#series !== undefined) this.#showAll(this.#series);
+      },
       this.#live.signal,
     );
   }
@@ -403,6 +463,8 @@ class Playground {
     this.#liveButton.textContent = "Run live";
     this.#send.hidden = true;
     this.#play.disabled = false;
+    this.#scrubber.disabled = false;
+    this.#table.hidden = false;
     this.#play.textContent = "Play";
   }
 }

@@ -16,6 +16,9 @@ export function inWords(series: Series, atMs: number): string {
     `Longest wait ${sums.longestWaitMs} ms, most in any second ${sums.mostInASecond}.`,
     `Now ${algorithmOf(series.algorithm).state}: ${Math.round(level * 100) / 100}.`,
     tenants.length > 1 ? `Granted by caller: ${shares.join(", ")}.` : "",
+    series.leftOut > 0
+      ? `Only the first ${series.calls.length} of ${series.calls.length + series.leftOut} requests are sent, so that the page stays quick.`
+      : "",
     series.error ?? "",
   ];
   return words.filter(Boolean).join(" ");

@@ -73,24 +73,38 @@ export function show(key: string, options: RedisOptions, io: Io): Promise<number
   });
 }
 
-/** Lists the limiters again and again. */
-export function watch(options: WatchOptions, io: Io): Promise<number> {
-  return withRedis(options.url, io, async (redis) => {
-    const colors = colorsOf(io, io.stdout);
-    for (let n = 1; ; n++) {
-      const { entries, more } = await readAll(redis, options);
-      if (options.json) {
-        io.stdout.write(`${JSON.stringify({ atMs: Date.now(), limiters: entries })}\n`);
-      } else {
-        // to the top left corner, and clears what is below
-        if (io.stdout.isTTY) io.stdout.write("\u001b[H\u001b[J");
-        const time = new Date().toISOString().slice(11, 19);
-        io.stdout.write(`${time} UTC\n${tableOf(entries, more, colors)}\n`);
-      }
-      if (n === options.count) return 0;
+/** Lists the limiters again and again, and connects again after an outage. */
+export async function watch(options: WatchOptions, io: Io): Promise<number> {
+  const colors = colorsOf(io, io.stdout);
+  let looks = 0;
+  const print = (facts: object, text: string) => {
+    looks += 1;
+    if (options.json) {
+      io.stdout.write(`${JSON.stringify({ atMs: Date.now(), ...facts })}\n`);
+      return;
+    }
+    // to the top left corner, and clears what is below
+    if (io.stdout.isTTY) io.stdout.write("\u001b[H\u001b[J");
+    io.stdout.write(`${new Date().toISOString().slice(11, 19)} UTC\n${text}\n`);
+  };
+  for (;;) {
+    try {
+      return await withRedis(options.url, io, async (redis) => {
+        for (;;) {
+          const { entries, more } = await readAll(redis, options);
+          print({ limiters: entries }, tableOf(entries, more, colors));
+          if (looks === options.count) return 0;
+          await sleep(options.every);
+        }
+      });
+    } catch (error) {
+      // a wrong address is an error at once
+      if (looks === 0 || !(error instanceof CliError)) throw error;
+      print({ error: error.message }, colors.red(`${printable(error.message)}; trying again`));
+      if (looks === options.count) throw error;
       await sleep(options.every);
     }
-  });
+  }
 }
 
 /** Sets another pace for all code that declares the same numbers. */
@@ -128,8 +142,13 @@ export function resetRate(key: string, options: ChangeOptions, io: Io): Promise<
     const plan = stored.isSet
       ? `${key}: back to the declared ${declared.join(" and ")} permits per second`
       : `${key}: nothing is set over the declared ${declared.join(" and ")} permits per second`;
-    return change(plan, { key, declared }, options, io, () =>
-      withLimiter(redis, key, stored, (limiter) => limiter.resetPolicies()),
+    return change(
+      plan,
+      { key, declared },
+      options,
+      io,
+      () => withLimiter(redis, key, stored, (limiter) => limiter.resetPolicies()),
+      stored.isSet,
     );
   });
 }
@@ -138,7 +157,7 @@ export function resetRate(key: string, options: ChangeOptions, io: Io): Promise<
 export function reset(key: string, options: ChangeOptions, io: Io): Promise<number> {
   return withRedis(options.url, io, async (redis) => {
     const stored = await requireRate(redis, key);
-    const plan = `${key}: forgets what was used, charged and paused; numbers that were set stay in force`;
+    const plan = `${key}: clears what was used, charged and paused; numbers that were set stay in force`;
     return change(plan, { key }, options, io, () =>
       withLimiter(redis, key, stored, (limiter) => limiter.reset()),
     );
@@ -149,7 +168,7 @@ export function reset(key: string, options: ChangeOptions, io: Io): Promise<numb
 export function pause(key: string, ms: number, options: ChangeOptions, io: Io): Promise<number> {
   return withRedis(options.url, io, async (redis) => {
     const stored = await requireRate(redis, key);
-    const plan = `${key}: lets no call in for ${duration(ms)}; calls that were promised an instant keep it`;
+    const plan = `${key}: grants no call for ${duration(ms)}; calls that were promised an instant keep it`;
     return change(plan, { key, ms }, options, io, () =>
       withLimiter(redis, key, stored, (limiter) => limiter.pause(ms)),
     );
@@ -180,8 +199,13 @@ export function resetLimit(key: string, options: SetLimitOptions, io: Io): Promi
       was === declared
         ? `${key}: nothing is set over the declared ${declared} at once`
         : `${key}: from ${was} back to the declared ${declared} at once`;
-    return change(plan, { key, was, declared }, options, io, () =>
-      withPlaces(redis, key, declared, (limiter) => limiter.resetLimit()),
+    return change(
+      plan,
+      { key, was, declared },
+      options,
+      io,
+      () => withPlaces(redis, key, declared, (limiter) => limiter.resetLimit()),
+      was !== declared,
     );
   });
 }
@@ -241,23 +265,36 @@ export function resetLimitKey(key: string, options: ChangeOptions, io: Io): Prom
       was === null
         ? `${key}: holds no limit, so limiters with this limitKey have the limit in their code`
         : `${key}: removes the limit ${was}; limiters with this limitKey have the limit in their code again`;
-    return change(plan, { key, was }, options, io, async () => {
-      await redis.del(key);
-    });
+    return change(
+      plan,
+      { key, was },
+      options,
+      io,
+      async () => {
+        await redis.del(key);
+      },
+      was !== null,
+    );
   });
 }
 
-/** Says what it does, and does it unless it is a dry run. */
+/**
+ * Prints what it does, and does it unless it is a dry run.
+ *
+ * @param isNeeded whether there is anything to do
+ */
 async function change(
   plan: string,
   facts: Readonly<Record<string, unknown>>,
   { dryRun = false, json: isJson = false }: ChangeOptions,
   io: Io,
   deed: () => Promise<void>,
+  isNeeded = true,
 ): Promise<number> {
-  if (!isJson) io.stdout.write(`${dryRun ? "would change " : ""}${printable(plan)}\n`);
-  if (!dryRun) await deed();
-  if (isJson) io.stdout.write(json({ ...facts, changed: !dryRun }));
+  const changed = isNeeded && !dryRun;
+  if (!isJson) io.stdout.write(`${dryRun ? "dry run, nothing changes: " : ""}${printable(plan)}\n`);
+  if (changed) await deed();
+  if (isJson) io.stdout.write(json({ ...facts, changed }));
   return 0;
 }
 

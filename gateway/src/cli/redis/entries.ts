@@ -130,7 +130,9 @@ export function rateOf(policy: Policy): number {
 export async function requireRate(redis: Server, key: string): Promise<StoredLimiter> {
   const type = await redis.type(key);
   if (type === "zset") {
-    throw new CliError(`${key} limits how many run at once: it has no pace. See: redis set-limit`);
+    throw new CliError(
+      `${key} limits how many run at once: it has no pace, and its leases lapse by themselves. See: redis set-limit`,
+    );
   }
   if (type !== "none" && type !== "string") throw new CliError(`${key} holds no limiter: ${type}`);
   const stored = await readRate(redis, key).catch((error: unknown) => {

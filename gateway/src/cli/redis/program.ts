@@ -72,12 +72,12 @@ export function addRedisCommands(program: Command, io: Io, exit: (code: number) 
       exit(await resetRate(key, options, io));
     },
   );
-  changing("reset", "forgets what was used, charged and paused").action(
+  changing("reset", "clears what was used, charged and paused").action(
     async (key: string, options: ChangeOptions) => {
       exit(await reset(key, options, io));
     },
   );
-  changing("pause", "lets no call in for a time")
+  changing("pause", "grants no call for a time")
     .argument("<ms>", "how long", positive)
     .action(async (key: string, ms: number, options: ChangeOptions) => {
       exit(await pause(key, ms, options, io));

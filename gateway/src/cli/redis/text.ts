@@ -30,14 +30,16 @@ export function tableOf(entries: readonly Entry[], more: number, colors: Colors)
     style: { head: [], border: [], "padding-left": 0, "padding-right": 0 },
   });
   for (const entry of entries) table.push(...rowsOf(entry, colors));
-  const sum = some(entries.length + more, "limiter");
+  const foreign = entries.filter(({ kind }) => kind === "foreign").length;
+  const others = foreign > 0 ? `, ${some(foreign, "other key")}` : "";
+  const sum = `${some(entries.length + more - foreign, "limiter")}${others}`;
   const rest = more > 0 ? `, ${number(more)} not shown: --top` : "";
   return entries.length === 0 ? "no limiters" : `${table.toString()}\n${sum}${rest}`;
 }
 
 function rowsOf(entry: Entry, colors: Colors): string[][] {
   const key = printable(entry.key);
-  if (entry.kind === "foreign") return [[key, colors.red("no limiter"), "", "", "", ""]];
+  if (entry.kind === "foreign") return [[key, colors.red("not a limiter"), "", "", "", ""]];
   if (entry.kind === "concurrency") {
     const limit = limitOf(entry);
     const next = entry.waiting.length > 0 ? colors.yellow(`${entry.waiting.length} wait`) : "";
@@ -78,9 +80,9 @@ export function describe(entry: Entry, nowMs: number): string {
     for (const policy of entry.policies) {
       lines.push(`  ${policy.algorithm}: ${rateText(policy, entry)}`);
       const left = `${round(policy.remaining)} of ${round(policy.limit)}`;
-      lines.push(`    ${left} permits left now, all of them in ${waitOf(policy.resetMs)}`);
+      lines.push(`    ${left} permits left now, all of them ${whenOf(policy.resetMs)}`);
     }
-    const wait = entry.waitMs === null ? "never passes" : `passes ${waitOf(entry.waitMs)}`;
+    const wait = entry.waitMs === null ? "never passes" : `passes ${whenOf(entry.waitMs)}`;
     lines.push(`  a request for one permit ${wait}`);
   }
   return lines.join("\n");
@@ -104,6 +106,11 @@ function limitOf({ held, waiting, limits }: ConcurrencyEntry): string {
 
 function waitOf(ms: number): string {
   return ms === 0 ? "now" : duration(Math.round(ms * 100) / 100);
+}
+
+/** The same in a sentence. */
+function whenOf(ms: number): string {
+  return ms === 0 ? "now" : `in ${waitOf(ms)}`;
 }
 
 function round(value: number): string {

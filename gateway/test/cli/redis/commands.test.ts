@@ -1,9 +1,11 @@
+import { PassThrough, Readable } from "node:stream";
 import { Redis } from "ioredis";
 import { fixedWindow, gcra, smoothBursty } from "smooth-limiter";
 import { RedisConcurrencyLimiter, RedisLimiter, RedisRateLimiter } from "smooth-limiter/redis";
 import * as assert from "uvu/assert";
-import { freshUrl } from "../../../../scripts/redis/server.ts";
+import { freshUrl, startRedis } from "../../../../scripts/redis/server.ts";
 import { suite } from "../../../../test/support/suite.ts";
+import { run as program } from "../../../src/cli/program.ts";
 import { cli } from "../../support/cli/run.ts";
 
 const test = suite("command line: redis");
@@ -59,8 +61,8 @@ test("ls lists limiters of every kind, and changes nothing", async () => {
   assert.match(out, /l:api%5Bx%25\[ann\[1\] +gcra +1\.667\/s +97(\.\d+)? of 100 +now/);
   assert.match(out, /l:both +gcra +5\/s/);
   assert.match(out, /c:reports +at once +2 +1 held/);
-  assert.match(out, /l:other +no limiter/);
-  assert.match(out, /6 limiters/);
+  assert.match(out, /l:other +not a limiter/);
+  assert.match(out, /4 limiters, 2 other keys\n/);
   assert.is.not(out.includes("unrelated"), true);
   const listed = await readJson("ls");
   assert.equal(
@@ -101,6 +103,40 @@ test("show says who holds leases and who waits", async () => {
   await (await waiting).release();
   await reports.setLimit(3);
   assert.match((await run("show", "c:reports")).out, "code that declares 1 has 3, set at run time");
+  await reports.close();
+});
+
+test("show says in sentences when permits are back", async () => {
+  const github = RedisRateLimiter.create(redis, "github", 10);
+  await github.acquire();
+  await github.pause(60_000);
+  const paused = (await run("show", "l:github")).out;
+  assert.match(paused, /0 of 11 permits left now, all of them in [\d.]+ (s|min)\n/);
+  assert.match(paused, /a request for one permit passes in [\d.]+ (s|min)\n/);
+  // the second policy keeps the key alive
+  const hour = fixedWindow({ limit: 5, windowMs: 3_600_000 });
+  const policies = { instant: gcra({ limit: 11, periodMs: 1 }), hour };
+  await RedisLimiter.create(redis, "full", policies).acquire();
+  const full = (await run("show", "l:full")).out;
+  assert.match(full, "11 of 11 permits left now, all of them now\n");
+  assert.match(full, "a request for one permit passes now\n");
+});
+
+test("a command that puts back what was never set says so, and reports no change", async () => {
+  await RedisRateLimiter.create(redis, "github", 10).acquire();
+  const reports = RedisConcurrencyLimiter.create(redis, "reports", 2);
+  const lease = await reports.acquire();
+  const before = await dump();
+  for (const [command, key, words] of [
+    ["reset-rate", "l:github", "nothing is set over the declared 10"],
+    ["reset-limit", "c:reports", "nothing is set over the declared 2"],
+    ["reset-limit-key", "limits:none", "holds no limit"],
+  ] as const) {
+    assert.is((await readJson(command, key)).changed, false, command);
+    assert.match((await run(command, key)).out, words);
+  }
+  assert.equal(await dump(), before);
+  await lease.release();
   await reports.close();
 });
 
@@ -167,11 +203,11 @@ test("reset and pause act on the limiter of a key", async () => {
   const [ann, bob] = ["ann", "bob"].map((key) => users.for(key));
   await ann?.tryAcquire(2);
   await bob?.tryAcquire(2);
-  assert.match((await run("reset", "l:api[ann")).out, "l:api[ann: forgets what was used");
+  assert.match((await run("reset", "l:api[ann")).out, "l:api[ann: clears what was used");
   assert.is(await ann?.tryAcquire(2), true);
   assert.is(await bob?.tryAcquire(1), false);
   await run("reset", "l:api[bob");
-  assert.match((await run("pause", "l:api[bob", "5000")).out, "lets no call in for 5 s");
+  assert.match((await run("pause", "l:api[bob", "5000")).out, "grants no call for 5 s");
   const { waitMs = 0 } = (await bob?.peek()) ?? {};
   assert.ok(waitMs > 3000 && waitMs <= 5000, `${waitMs}`);
 });
@@ -187,7 +223,7 @@ test("--dry-run says what would be done, and changes nothing", async () => {
   ]) {
     const { code, out } = await run(...args, "--dry-run");
     assert.is(code, 0);
-    assert.match(out, "would change l:github: ");
+    assert.match(out, "dry run, nothing changes: l:github: ");
     assert.is((await readJson(...args, "--dry-run")).changed, false);
   }
   assert.equal(await dump(), before);
@@ -201,7 +237,7 @@ test("what cannot be changed is an error that says why, with code 2", async () =
   for (const [key, why] of [
     ["l:never-used", "no code is known to declare it"],
     ["l:other", "10 bytes that no limiter has written"],
-    ["c:reports", "it has no pace. See: redis set-limit"],
+    ["c:reports", "it has no pace, and its leases lapse by themselves. See: redis set-limit"],
   ] as const) {
     const { code, err } = await run("set-rate", key, "5");
     assert.is(code, 2);
@@ -298,7 +334,7 @@ test("set-limit-key changes a limit that is kept in a key, and reset-limit-key r
   assert.is(await rate(), 0);
   assert.match(
     (await run("reset-limit-key", "limits:api", "--dry-run")).out,
-    "would change limits",
+    "dry run, nothing changes: limits",
   );
   assert.match((await run("reset-limit-key", "limits:api")).out, "removes the limit 0; limiters");
   assert.is(await rate(), 10);
@@ -355,6 +391,46 @@ test("watch draws again, and prints a line of JSON for each look", async () => {
     lines.map((line) => JSON.parse(line).limiters[0].key),
     ["l:github", "l:github"],
   );
+});
+
+test("watch connects again after an outage", async () => {
+  const server = await startRedis();
+  const client = new Redis(server.url);
+  await RedisRateLimiter.create(client, "github", 10).acquire();
+  const looks: { limiters?: object[]; error?: string }[] = [];
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  stdout.on("data", (line: Buffer) => {
+    looks.push(JSON.parse(line.toString()));
+    // an outage of one connection is enough
+    if (looks.length === 1) void server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+  });
+  const args = ["redis", "watch", "--json", "--every", "50", "--count", "5", "--url", server.url];
+  const code = await program(args, { stdin: Readable.from([]), stdout, stderr, env: {} });
+  await new Promise(setImmediate);
+  assert.is(code, 0);
+  assert.is(looks.length, 5);
+  assert.equal(looks.filter(({ error }) => error !== undefined).length, 1);
+  assert.equal(looks.at(-1)?.limiters?.length, 1);
+  client.disconnect();
+  await server.stop();
+  assert.is((await cli([...args.slice(0, -1), "redis://127.0.0.1:1"])).code, 2);
+});
+
+test("watch that ends while the server is away has code 2", async () => {
+  const server = await startRedis();
+  const stdout = Object.assign(new PassThrough(), { isTTY: false });
+  const stderr = Object.assign(new PassThrough(), { isTTY: false });
+  let out = "";
+  const args = ["redis", "watch", "--every", "300", "--count", "2", "--url", server.url];
+  stdout.on("data", (chunk: Buffer) => {
+    if (out === "") void server.kill9();
+    out += chunk;
+  });
+  const code = await program(args, { stdin: Readable.from([]), stdout, stderr, env: {} });
+  await server.stop();
+  assert.is(code, 2);
+  assert.match(out, /no limiters\n.*; trying again\n$/s);
 });
 
 test("a server that cannot be reached is an error in one line", async () => {
