@@ -6,6 +6,7 @@ import type {
   TicketState,
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
+import type { SentBatch } from "../remote/batcher.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
 import type { PendingRequest, Strategy } from "../remote/store-link.ts";
 import { StoreLink } from "../remote/store-link.ts";
@@ -49,6 +50,8 @@ export interface LeaseLinkOptions {
   readonly stats: OutageStats;
   /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
   readonly late: (id: string, answer: LeaseAnswer) => void;
+  /** Called on a reply in time, after the answers of its batch. */
+  readonly replied: (reply: LeaseReply) => void;
 }
 
 /**
@@ -80,6 +83,11 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
       this.#options.processes?.used();
       return reply.standings.map((standing) => ({ standing, sentAt, reply }));
     });
+  }
+
+  override answered(sent: SentBatch<LeaseCall>, answers: readonly LeaseAnswer[]): void {
+    super.answered(sent, answers);
+    if (answers[0] !== undefined) this.#options.replied(answers[0].reply);
   }
 
   protected override test(): Promise<unknown> {
