@@ -139,8 +139,9 @@ test("local: a limiter that the breaker has removed as idle uses the whole limit
   void lease("a").release();
   const other = { timeoutMs: 100, isAwaited: false, probe: () => Promise.reject(AWAY), ...QUIET };
   for (let i = 0; i < 101; i++) breaker.join({ ...other }, AWAY);
-  await store.deliver();
   breaker.close();
+  await store.deliver();
+  await clock.tickAsync(SOON);
   await askAll("bcd");
   assert.is(news(), "a b c d");
 });
