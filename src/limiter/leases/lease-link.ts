@@ -6,7 +6,6 @@ import type {
   TicketState,
 } from "../../stores/lease-store.ts";
 import type { ProcessCounter } from "../../stores/process-counter.ts";
-import type { SentBatch } from "../remote/batcher.ts";
 import type { OutageStats } from "../remote/outage-stats.ts";
 import type { PendingRequest, Strategy } from "../remote/store-link.ts";
 import { StoreLink } from "../remote/store-link.ts";
@@ -26,20 +25,14 @@ export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
   answer!: (answer: LeaseAnswer) => void;
   fail!: (error: unknown) => void;
   readonly promise: Promise<LeaseAnswer>;
-  readonly #late: (id: string, answer: LeaseAnswer) => void;
 
-  constructor(verb: LeaseVerb, what: string, late: (id: string, answer: LeaseAnswer) => void) {
+  constructor(verb: LeaseVerb, what: string) {
     this.verb = verb;
     this.what = what;
-    this.#late = late;
     this.promise = new Promise((resolve, reject) => {
       this.answer = resolve;
       this.fail = reject;
     });
-  }
-
-  returnToStore(answer: LeaseAnswer): void {
-    if (answer.standing !== "none") this.#late(this.what, answer);
   }
 }
 
@@ -48,10 +41,6 @@ export interface LeaseLinkOptions {
   readonly timeoutMs: number;
   readonly processes: ProcessCounter | undefined;
   readonly stats: OutageStats;
-  /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
-  readonly late: (id: string, answer: LeaseAnswer) => void;
-  /** Called on a reply in time, after the answers of its batch. */
-  readonly replied: (reply: LeaseReply) => void;
 }
 
 /**
@@ -60,7 +49,7 @@ export interface LeaseLinkOptions {
  */
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   readonly #run: (requests: readonly LeaseRequest[]) => Promise<LeaseReply>;
-  readonly #options: LeaseLinkOptions;
+  readonly #processes: ProcessCounter | undefined;
 
   constructor(
     store: LeaseStore,
@@ -71,7 +60,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   ) {
     super(store, key, options, strategy, { mostRequests: 1024 });
     this.#run = (requests) => store.run(key, declared, requests);
-    this.#options = options;
+    this.#processes = options.processes;
   }
 
   override now(): number {
@@ -80,14 +69,9 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
 
   override run(requests: readonly LeaseCall[], sentAt: number): Promise<readonly LeaseAnswer[]> {
     return this.#run(requests).then((reply) => {
-      this.#options.processes?.used();
+      this.#processes?.used();
       return reply.standings.map((standing) => ({ standing, sentAt, reply }));
     });
-  }
-
-  override answered(sent: SentBatch<LeaseCall>, answers: readonly LeaseAnswer[]): void {
-    super.answered(sent, answers);
-    if (answers[0] !== undefined) this.#options.replied(answers[0].reply);
   }
 
   protected override test(): Promise<unknown> {
@@ -95,7 +79,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   }
 
   ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
-    const call = new LeaseCall(verb, what, this.#options.late);
+    const call = new LeaseCall(verb, what);
     this.send(call);
     return call.promise;
   }

@@ -69,11 +69,8 @@ export class LeaseQueue implements LeaseHost {
       freed: () => this.grantShare(),
     });
     this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, {
-      ...{ ...options, stats: this.stats, processes },
-      late: (id, answer) => this.#late(id, answer),
-      replied: (reply) => this.#replied(reply),
-    });
+    const linked = { ...options, stats: this.stats, processes };
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, linked);
     this.#releases = new Releases(this.#link, leaseMs, this.claims, () => this.#retrySoon());
     this.#listener = new GrantListener({
       listen: (granted) => store.listen(key, this.claims.processId, granted),
@@ -212,23 +209,6 @@ export class LeaseQueue implements LeaseHost {
     claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
   }
 
-  #replied(reply: LeaseReply): void {
-    this.claims.limit = reply.limit;
-    if (this.claims.waiting > 0) this.#wakeAtLapse(reply);
-  }
-
-  /** Handles an answer that arrives after its request has failed. */
-  #late(id: string, { standing, sentAt }: LeaseAnswer): void {
-    const claim = this.claims.get(id);
-    if (claim === undefined) {
-      void this.#releases.giveBack(id);
-      return;
-    }
-    this.#extend(claim, sentAt);
-    const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
-    if (isValid && claim.state !== "held") this.#letIn(claim);
-  }
-
   #notified(ids: readonly string[]): void {
     const now = performance.now();
     for (const id of ids) {
@@ -334,6 +314,22 @@ export class LeaseQueue implements LeaseHost {
 
   get isAway(): boolean {
     return this.#link.isAway;
+  }
+
+  replied(reply: LeaseReply): void {
+    this.claims.limit = reply.limit;
+    if (this.claims.waiting > 0) this.#wakeAtLapse(reply);
+  }
+
+  answeredLate(id: string, { standing, sentAt }: LeaseAnswer): void {
+    const claim = this.claims.get(id);
+    if (claim === undefined) {
+      void this.#releases.giveBack(id);
+      return;
+    }
+    this.#extend(claim, sentAt);
+    const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
+    if (isValid && claim.state !== "held") this.#letIn(claim);
   }
 
   /** Ends the decisions in this process: the callers that wait ask the store, in order. */

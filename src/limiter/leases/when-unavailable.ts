@@ -6,6 +6,7 @@
  */
 import type { StoreUnavailableError } from "../../ground/errors.ts";
 import { type Breaker, LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
+import type { LeaseReply } from "../../stores/lease-store.ts";
 import { Strategy } from "../remote/store-link.ts";
 import type { Claims } from "./claims.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
@@ -25,6 +26,10 @@ export interface LeaseHost {
   resume(): void;
   /** Releases the tickets of callers that wait in this process. */
   releaseTickets(): void;
+  /** Called for each answer that arrives in time. */
+  replied(reply: LeaseReply): void;
+  /** Called when the store turns out to have a lease or ticket of a claim whose request has failed. */
+  answeredLate(id: string, answer: LeaseAnswer): void;
 }
 
 /** Fails all calls; a lease that could not be renewed in time is lost. */
@@ -52,6 +57,14 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
 
   override get isIdle(): boolean {
     return this.host.claims.size === 0;
+  }
+
+  override answered(_call: LeaseCall, { reply }: LeaseAnswer): void {
+    this.host.replied(reply);
+  }
+
+  override late({ what }: LeaseCall, answer: LeaseAnswer): void {
+    if (answer.standing !== "none") this.host.answeredLate(what, answer);
   }
 
   override recovered(_send: (call: LeaseCall) => void): void {
@@ -84,7 +97,7 @@ class WaitWhenUnavailable extends LeaseStrategy {
 
   override late(call: LeaseCall, answer: LeaseAnswer): void {
     if (this.#waiting.delete(call)) call.answer(answer);
-    else call.returnToStore(answer);
+    else super.late(call, answer);
   }
 
   override recovered(send: (call: LeaseCall) => void): void {
