@@ -26,6 +26,10 @@ export class Fifo<Member> {
     return this.#members.values();
   }
 
+  has(member: Member): boolean {
+    return this.#members.has(member);
+  }
+
   append(member: Member): void {
     this.#members.add(member);
   }

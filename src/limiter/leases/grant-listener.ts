@@ -1,10 +1,10 @@
 /** Subscribes to messages about tickets that become leases, while a caller waits and a little longer. */
-import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import { systemClock, type Timer } from "../../ground/clock.ts";
 import type { Listening } from "../../stores/lease-store.ts";
 
 /** How long the connection may take to open once a message has been missed, ms. */
 const OPENING_MS = 5000;
-/** How long the connection stays open after the last caller has stopped waiting, ms. */
+/** The longest time that the connection stays open after the last caller has stopped waiting, ms. */
 const LINGER_MS = 1000;
 
 export interface GrantListenerOptions {
@@ -23,7 +23,8 @@ export class GrantListener {
   #listening: Listening | undefined;
   #isReady = false;
   #isChecked = false;
-  #linger: ReturnType<typeof setTimeout> | undefined;
+  /** Set while the connection is open. */
+  #timer: Timer | undefined;
 
   constructor(options: GrantListenerOptions) {
     this.#options = options;
@@ -34,6 +35,7 @@ export class GrantListener {
     const listening = this.#options.listen(this.#options.granted);
     this.#listening = listening;
     this.#isReady = false;
+    this.#closeWhenIdle();
     listening.ready.then(
       () => {
         if (this.#listening !== listening) return;
@@ -54,45 +56,36 @@ export class GrantListener {
   missed(): void {
     const listening = this.#listening;
     if (listening?.check === undefined || this.#isChecked) return;
-    const { timeoutMs, isNeeded } = this.#options;
-    const answer = this.#isReady ? listening.check() : listening.ready;
     this.#isChecked = true;
-    void within(answer, this.#isReady ? timeoutMs : OPENING_MS).then((isAlive) => {
-      this.#isChecked = false;
-      if (isAlive || this.#listening !== listening) return;
+    const dead = () => {
+      alive();
+      if (this.#listening !== listening) return;
       this.close();
-      if (isNeeded()) this.listen();
-    });
+      if (this.#options.isNeeded()) this.listen();
+    };
+    const alive = () => {
+      this.#isChecked = false;
+      timer.cancel();
+    };
+    const limitMs = this.#isReady ? this.#options.timeoutMs : OPENING_MS;
+    const timer = systemClock.wakeAt(systemClock.now() + limitMs, dead);
+    timer.unref?.();
+    (this.#isReady ? listening.check() : listening.ready).then(alive, dead);
   }
 
-  /** Closes the connection a little later: no caller waits any more. */
-  linger(): void {
-    if (this.#linger !== undefined) return;
-    this.#linger = setTimeout(() => {
-      this.#linger = undefined;
-      if (!this.#options.isNeeded()) this.close();
-    }, LINGER_MS);
-    this.#linger.unref?.();
+  /** Closes the connection when no caller waits: looks every `LINGER_MS`. */
+  #closeWhenIdle(): void {
+    this.#timer?.cancel();
+    this.#timer = systemClock.wakeAt(systemClock.now() + LINGER_MS, () => {
+      if (this.#options.isNeeded()) this.#closeWhenIdle();
+      else this.close();
+    });
+    this.#timer.unref?.();
   }
 
   close(): void {
+    this.#timer?.cancel();
     this.#listening?.close();
     this.#listening = undefined;
   }
-}
-
-/** Resolves to whether the promise resolves in time. */
-function within(promise: Promise<unknown>, ms: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(false), Math.min(ms, LONGEST_TIMEOUT_MS));
-    timer.unref?.();
-    const settle = (isAlive: boolean) => {
-      clearTimeout(timer);
-      resolve(isAlive);
-    };
-    promise.then(
-      () => settle(true),
-      () => settle(false),
-    );
-  });
 }

@@ -25,20 +25,14 @@ export class LeaseCall implements LeaseRequest, PendingRequest<LeaseAnswer> {
   answer!: (answer: LeaseAnswer) => void;
   fail!: (error: unknown) => void;
   readonly promise: Promise<LeaseAnswer>;
-  readonly #late: (id: string, answer: LeaseAnswer) => void;
 
-  constructor(verb: LeaseVerb, what: string, late: (id: string, answer: LeaseAnswer) => void) {
+  constructor(verb: LeaseVerb, what: string) {
     this.verb = verb;
     this.what = what;
-    this.#late = late;
     this.promise = new Promise((resolve, reject) => {
       this.answer = resolve;
       this.fail = reject;
     });
-  }
-
-  returnToStore(answer: LeaseAnswer): void {
-    if (answer.standing !== "none") this.#late(this.what, answer);
   }
 }
 
@@ -47,8 +41,6 @@ export interface LeaseLinkOptions {
   readonly timeoutMs: number;
   readonly processes: ProcessCounter | undefined;
   readonly stats: OutageStats;
-  /** Called on a late reply to a request that has failed: the store has a lease or ticket of the claim. */
-  readonly late: (id: string, answer: LeaseAnswer) => void;
 }
 
 /**
@@ -57,7 +49,7 @@ export interface LeaseLinkOptions {
  */
 export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   readonly #run: (requests: readonly LeaseRequest[]) => Promise<LeaseReply>;
-  readonly #options: LeaseLinkOptions;
+  readonly #processes: ProcessCounter | undefined;
 
   constructor(
     store: LeaseStore,
@@ -68,7 +60,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   ) {
     super(store, key, options, strategy, { mostRequests: 1024 });
     this.#run = (requests) => store.run(key, declared, requests);
-    this.#options = options;
+    this.#processes = options.processes;
   }
 
   override now(): number {
@@ -77,7 +69,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
 
   override run(requests: readonly LeaseCall[], sentAt: number): Promise<readonly LeaseAnswer[]> {
     return this.#run(requests).then((reply) => {
-      this.#options.processes?.used();
+      this.#processes?.used();
       return reply.standings.map((standing) => ({ standing, sentAt, reply }));
     });
   }
@@ -87,7 +79,7 @@ export class LeaseLink extends StoreLink<LeaseCall, LeaseAnswer> {
   }
 
   ask(verb: LeaseVerb, what: string): Promise<LeaseAnswer> {
-    const call = new LeaseCall(verb, what, this.#options.late);
+    const call = new LeaseCall(verb, what);
     this.send(call);
     return call.promise;
   }

@@ -2,24 +2,28 @@
  * The callers of one process that want leases. Each asks the store, and waits there with a ticket or,
  * during an outage, in this process.
  */
-
-import { AbortGroups } from "../../ground/abort-groups.ts";
-import {
-  LeaseLostError,
-  LimiterClosedError,
-  QueueFullError,
-  StoreUnavailableError,
-} from "../../ground/errors.ts";
-import { type LeaseReply, type LeaseStore, leaseId } from "../../stores/lease-store.ts";
-import type { Meter } from "../meter.ts";
+import { systemClock, type Timer } from "../../ground/clock.ts";
+import { LimiterClosedError, StoreUnavailableError } from "../../ground/errors.ts";
+import type { LeaseReply, LeaseStore, LeaseVerb } from "../../stores/lease-store.ts";
 import { OutageStats, type StoreState } from "../remote/outage-stats.ts";
 import type { RemoteOptions } from "../remote/remote-options.ts";
 import { counterOf, instancesOf } from "../remote/remote-options.ts";
+import { Claims } from "./claims.ts";
 import { GrantListener } from "./grant-listener.ts";
-import { type KeeperHost, LeaseKeeper } from "./lease-keeper.ts";
 import { type LeaseAnswer, LeaseLink } from "./lease-link.ts";
-import { Claim } from "./remote-lease.ts";
-import { type LeaseHost, type LeaseStrategy, whenUnavailable } from "./when-unavailable.ts";
+import { Releases } from "./releases.ts";
+import type { Claim } from "./remote-lease.ts";
+import {
+  type LeaseHost,
+  type LeaseStrategy,
+  SHARE_HOLDS_MS,
+  whenUnavailable,
+} from "./when-unavailable.ts";
+
+/** A failed request is retried after this, ms, or after a tenth of `leaseMs` if that is less. */
+const LONGEST_RETRY_MS = 1000;
+/** Random spread, ms, so that all processes do not ask the store at the same instant. */
+const SPREAD_MS = 20;
 
 /** The status of a limiter, for all processes together. */
 export interface ConcurrencyStatus {
@@ -39,23 +43,17 @@ export interface RemoteConcurrencyOptions
   readonly leaseMs: number;
 }
 
-export class LeaseQueue implements LeaseHost, KeeperHost {
+export class LeaseQueue implements LeaseHost {
   readonly stats: OutageStats;
-  readonly keeper: LeaseKeeper;
-  readonly #meter: Meter;
+  readonly claims: Claims;
   readonly #declared: number;
   readonly #options: RemoteConcurrencyOptions;
   readonly #strategy: LeaseStrategy;
   readonly #link: LeaseLink;
+  readonly #releases: Releases;
   readonly #listener: GrantListener;
-  readonly #processId = crypto.randomUUID();
-  readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#reject(claim, reason));
-  /** The limit in force, by the last reply; before the first, the declared limit. */
-  limit: number;
-  /** How many leases this process holds, and how many callers wait in it. */
-  active = 0;
-  waiting = 0;
-  #lastId = 0;
+  #timer: Timer | undefined;
+  #wakesAt = Infinity;
   #closed = false;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
@@ -64,47 +62,32 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
     const instances = instancesOf(options.instances, processes);
     this.stats = new OutageStats(name, processes);
     this.#declared = declared;
-    this.limit = declared;
     this.#options = options;
-    this.#meter = this.stats.meter([], undefined);
-    this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
-    this.#link = new LeaseLink(store, key, declared, this.#strategy, {
-      ...{ ...options, stats: this.stats, processes },
-      late: (id, answer) => this.#late(id, answer),
+    this.claims = new Claims(declared, {
+      ...{ ...options, stats: this.stats },
+      giveBack: (id) => this.#releases.giveBack(id),
+      freed: () => this.grantShare(),
     });
-    this.keeper = new LeaseKeeper(this.#link, leaseMs, this.#strategy.losesLeases, this);
+    this.#strategy = whenUnavailable(options.whenUnavailable, this, instances);
+    const linked = { ...options, stats: this.stats, processes };
+    this.#link = new LeaseLink(store, key, declared, this.#strategy, linked);
+    this.#releases = new Releases(this.#link, leaseMs, this.claims, () => this.#retrySoon());
     this.#listener = new GrantListener({
-      listen: (granted) => store.listen(key, this.#processId, granted),
+      listen: (granted) => store.listen(key, this.claims.processId, granted),
       // leases that were granted before the subscription are not published again
-      ready: () => this.keeper.wakeIn(0),
+      ready: () => this.wakeIn(0),
       granted: (ids) => this.#notified(ids),
-      isNeeded: () => this.waiting > 0,
+      isNeeded: () => this.claims.waiting > 0,
       timeoutMs,
     });
   }
 
-  /**
-   * Requests a lease for a caller.
-   *
-   * @param insists whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`)
-   * @param longestMs the longest wait, ms
-   */
-  claim(
-    insists: boolean,
-    longestMs: number,
-    signal: AbortSignal | undefined,
-    resolve: Claim["resolve"],
-  ): void {
+  /** Requests a lease for a caller; the arguments as in `Claims.add`. */
+  claim(...wanted: Parameters<Claims["add"]>): void {
     this.#checkOpen();
-    const waits = longestMs > 0 && this.#hasRoom();
-    this.#lastId += 1;
-    const id = leaseId(this.#options.leaseMs, this.#declared, this.#processId, this.#lastId);
-    const claim = new Claim(id, insists, waits, signal, resolve, (one) => this.#leave(one));
-    this.keeper.claims.set(id, claim);
-    this.#meter.enqueued();
-    if (signal !== undefined) this.#signals.add(signal, claim);
-    if (waits && longestMs < Infinity) claim.limitWait(longestMs, () => this.#onTimeOver(claim));
-    this.#strategy.claim(claim);
+    const claim = this.claims.add(...wanted);
+    if (this.#strategy.decidesHere && !this.isAway) this.#admit(claim);
+    else this.#ask(claim);
   }
 
   /** Changes the limit; default: the declared limit. */
@@ -119,9 +102,9 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
       const { limit, active, waiting } = (await this.#link.ask("look", "")).reply;
       return { limit, active, waiting };
     } catch (error) {
-      const limit = this.#strategy.places;
-      if (limit === undefined) throw error;
-      return { limit, active: this.active, waiting: this.waiting };
+      const { share } = this.#strategy;
+      if (share === 0) throw error;
+      return { limit: share, active: this.claims.active, waiting: this.claims.waiting };
     }
   }
 
@@ -133,52 +116,32 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
     if (this.#closed) return;
     this.#closed = true;
     const error = new LimiterClosedError(this.#options.name);
-    for (const claim of this.keeper.claims.values()) {
+    for (const claim of this.claims) {
       if (claim.state === "held") claim.lose(error);
-      else this.#reject(claim, error);
+      else this.claims.reject(claim, error);
     }
     this.#strategy.close();
-    this.keeper.close();
+    this.#timer?.cancel();
     this.#link.detach(error);
     this.#listener.close();
     // the user may disconnect the client next: the tickets have to be released before that
-    await this.keeper.released();
+    await this.#releases.done();
     this.stats.end();
-  }
-
-  #reject(claim: Claim, reason: unknown): void {
-    void this.#leave(claim);
-    this.#meter.left(1, claim.waited, reason);
-    claim.reject(reason);
   }
 
   #checkOpen(): void {
     if (this.#closed) throw new LimiterClosedError(this.#options.name);
   }
 
-  #hasRoom(): boolean {
-    return this.waiting < this.#options.maxWaiting;
-  }
-
-  #onTimeOver(claim: Claim): void {
-    if (claim.state === "asked" && !claim.queued) {
-      claim.overdue = true;
-    } else {
-      void this.#leave(claim);
-      this.#meter.expired(1, claim.waited);
-      claim.expire();
-    }
-  }
+  // -- requests --
 
   /** Requests a lease from the store, or again: a claim that has a lease or ticket there keeps it. */
-  ask(claim: Claim): void {
+  #ask(claim: Claim): void {
     const { leaseMs } = this.#options;
     claim.state = "asked";
     claim.deadline = performance.now() + leaseMs;
-    this.keeper.wakeIn(leaseMs / 3);
-    const asked = this.#link.ask(claim.waits ? "acquire" : "try", claim.id);
-    if (!this.#link.isAway) claim.isKnown = true;
-    asked.then(
+    this.wakeIn(leaseMs / 3);
+    this.#send(claim, claim.waits ? "acquire" : "try").then(
       (answer) => this.#answered(claim, answer),
       (error) => {
         if (claim.state === "asked") this.#failed(claim, error);
@@ -186,117 +149,165 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
     );
   }
 
+  #send(claim: Claim, verb: LeaseVerb): Promise<LeaseAnswer> {
+    const answer = this.#link.ask(verb, claim.id);
+    if (!this.isAway) claim.isKnown = true;
+    return answer;
+  }
+
   #answered(claim: Claim, { standing, sentAt, reply }: LeaseAnswer): void {
-    this.keeper.extend(claim, sentAt);
+    this.#extend(claim, sentAt);
     // the caller has given up meanwhile, or a message arrived before this reply
     if (claim.state !== "asked") return;
     if (standing === "held") {
       this.#letIn(claim);
-    } else if (standing === "waiting" && this.mayWait(claim)) {
-      this.wait(claim, "waiting");
+    } else if (standing === "waiting" && this.claims.mayWait(claim)) {
+      this.claims.wait(claim);
       this.#listener.listen();
-      this.keeper.wakeAtLapse(reply);
+      this.#wakeAtLapse(reply);
     } else {
-      this.refuse(claim, standing !== "none");
+      claim.isKnown = standing !== "none";
+      this.claims.refuse(claim);
     }
   }
 
   #failed(claim: Claim, error: unknown): void {
-    const fail = () => {
-      void this.#leave(claim);
-      this.#meter.ended();
-      claim.reject(this.stats.failed(error));
-    };
     const isAway = error instanceof StoreUnavailableError && !this.#link.isPermanent(error.cause);
-    if (isAway) this.#strategy.unanswered(claim, fail);
-    else fail();
-  }
-
-  refuse(claim: Claim, hasTicket = true): void {
-    const { name, maxWaiting } = this.#options;
-    if (hasTicket) void this.#leave(claim);
-    else this.#forget(claim);
-    this.#meter.expired(1, claim.waited, claim.refusal);
-    claim.refuse(() => new QueueFullError(name, 1, this.waiting, maxWaiting));
-  }
-
-  wait(claim: Claim, state: "waiting" | "parked"): void {
-    claim.state = state;
-    if (!claim.queued) this.waiting += 1;
-    claim.queued = true;
-  }
-
-  /** Handles a lease granted by the store; gives it back if the fallback's share is used up. */
-  #letIn(claim: Claim): void {
-    if (this.active < (this.#strategy.places ?? Infinity)) {
-      this.#granted(claim);
+    if (isAway && this.#strategy.decidesHere) {
+      this.#admit(claim);
+    } else if (isAway && this.#strategy.awayOnError) {
+      // the store is back already
+      this.#ask(claim);
     } else {
-      void this.keeper.giveBack(claim.id);
-      if (claim.state === "asked") this.#strategy.admit(claim);
+      this.claims.fail(claim, error);
     }
   }
 
-  #granted(claim: Claim): void {
-    this.#meter.released(1, claim.queued ? claim.waited : 0);
-    this.#settle(claim);
-    this.active += 1;
-    claim.grant();
+  /** Keeps a lease or ticket. */
+  #renew(claim: Claim): void {
+    const { verb } = claim;
+    this.#send(claim, verb).then(
+      ({ standing, sentAt }) => {
+        if (claim.state !== "waiting" && claim.state !== "held") return;
+        if (standing === "none") {
+          if (claim.state === "held") this.claims.lose(claim);
+          else this.#ask(claim);
+          return;
+        }
+        this.#extend(claim, sentAt);
+        if (verb === "adopt") claim.verb = "keep";
+        if (standing === "waiting" || claim.state === "held") return;
+        this.#listener.missed();
+        this.#letIn(claim);
+      },
+      () => this.#retrySoon(),
+    );
   }
 
-  /** Ends the wait of a claim: its timer, its signal and its count. */
-  #settle(claim: Claim): void {
-    clearTimeout(claim.timer);
-    if (claim.waitSignal !== undefined) this.#signals.delete(claim.waitSignal, claim);
-    this.#strategy.remove(claim);
-    if (!claim.queued) return;
-    claim.queued = false;
-    this.waiting -= 1;
-    if (this.waiting === 0) this.#listener.linger();
-  }
-
-  /** Removes a claim without a release: the store has no lease or ticket of it, or `#leave` releases it. */
-  #forget(claim: Claim): void {
-    const wasHeld = claim.state === "held";
-    if (!wasHeld) this.#settle(claim);
-    claim.state = "gone";
-    this.keeper.claims.delete(claim.id);
-    if (!wasHeld) return;
-    this.active -= 1;
-    this.#strategy.look();
-  }
-
-  /** Removes a claim, and releases the lease or ticket that it has or may get by a request under way. */
-  #leave(claim: Claim): Promise<void> {
-    if (claim.state === "gone") return Promise.resolve();
-    this.#forget(claim);
-    return claim.isKnown ? this.keeper.giveBack(claim.id) : Promise.resolve();
-  }
-
-  lose(claim: Claim): void {
-    const { name, leaseMs } = this.#options;
-    void this.#leave(claim);
-    claim.lose(new LeaseLostError(name, leaseMs));
-  }
-
-  looked(): void {
-    if (this.#strategy.isActive) this.#strategy.look();
-    else if (this.waiting > 0) this.#listener.listen();
-  }
-
-  grantedUnnoticed(claim: Claim): void {
-    this.#listener.missed();
-    this.#letIn(claim);
+  /** Extends the deadline: the store has answered a request that was sent at `sentAt`. */
+  #extend(claim: Claim, sentAt: number): void {
+    claim.deadline = Math.max(claim.deadline, sentAt + this.#options.leaseMs);
   }
 
   #notified(ids: readonly string[]): void {
     const now = performance.now();
     for (const id of ids) {
-      const claim = this.keeper.claims.get(id);
-      if (claim === undefined || claim.state === "held" || claim.overdue) continue;
+      const claim = this.claims.get(id);
+      if (claim === undefined || claim.state === "held" || !claim.waits) continue;
       // a lease in a message this late may have lapsed: the reply to the next request shows its state
-      if (now >= claim.deadline || (claim.state === "asked" && claim.queued)) continue;
-      this.#letIn(claim);
+      const isAskedAgain = claim.state === "asked" && this.claims.line.has(claim);
+      if (now < claim.deadline && !isAskedAgain) this.#letIn(claim);
     }
+  }
+
+  // -- outcomes --
+
+  /** Handles a lease granted by the store; gives it back if the share of this process is used up. */
+  #letIn(claim: Claim): void {
+    const { share } = this.#strategy;
+    if (share === 0 || this.claims.active < share) {
+      this.claims.grant(claim);
+    } else {
+      void this.#releases.giveBack(claim.id);
+      if (claim.state === "asked") this.#admit(claim);
+    }
+  }
+
+  /** Grants a claim a lease without the store, lets it wait in this process, or refuses it. */
+  #admit(claim: Claim): void {
+    this.grantShare();
+    if (this.claims.active < this.#strategy.share) {
+      this.#grantHere(claim);
+    } else if (this.claims.mayWait(claim)) {
+      this.claims.wait(claim);
+      this.wakeIn(SHARE_HOLDS_MS);
+    } else {
+      this.claims.refuse(claim);
+    }
+  }
+
+  /** Grants leases to waiting callers, as long as this process has not used up its share. */
+  grantShare(): void {
+    const { line } = this.claims;
+    while (line.head !== undefined && this.claims.active < this.#strategy.share) {
+      this.#grantHere(line.head);
+    }
+    if (line.size > 0 && this.#strategy.decidesHere) this.wakeIn(SHARE_HOLDS_MS);
+  }
+
+  /** Grants a lease that the store does not know: it is registered there now, or when the store is back. */
+  #grantHere(claim: Claim): void {
+    if (this.isAway) this.stats.granted(1);
+    this.claims.grant(claim);
+    claim.verb = "adopt";
+    claim.deadline = performance.now() + this.#options.leaseMs;
+    this.#renew(claim);
+  }
+
+  // -- time --
+
+  /**
+   * Renews all claims, then retries releases: a release lets the store grant a lease to another caller.
+   * The timer does not keep the process alive.
+   */
+  wake(): void {
+    this.#timer?.cancel();
+    this.#wakesAt = Infinity;
+    const { claims } = this;
+    const { decidesHere, losesLeases } = this.#strategy;
+    const now = performance.now();
+    let firstDeadline = Infinity;
+    for (const claim of claims) {
+      if (claim.state === "asked" || (claim.state === "waiting" && decidesHere)) continue;
+      const isDue = now >= claim.deadline;
+      if (!isDue) firstDeadline = Math.min(firstDeadline, claim.deadline);
+      if (claim.state === "waiting" && isDue) this.#ask(claim);
+      else if (isDue && losesLeases) this.claims.lose(claim);
+      else this.#renew(claim);
+    }
+    this.#releases.retry(now);
+    if (decidesHere) this.grantShare();
+    else if (claims.waiting > 0) this.#listener.listen();
+    if (claims.size > 0) this.wakeIn(Math.min(this.#options.leaseMs / 3, firstDeadline - now));
+  }
+
+  wakeIn(ms: number): void {
+    const at = systemClock.now() + ms;
+    if (this.#closed || at >= this.#wakesAt) return;
+    this.#timer?.cancel();
+    this.#wakesAt = at;
+    this.#timer = systemClock.wakeAt(at, () => this.wake());
+    this.#timer.unref?.();
+  }
+
+  /** Asks the store again when the first lease of all processes lapses. */
+  #wakeAtLapse({ lapseMs }: LeaseReply): void {
+    if (lapseMs >= 0) this.wakeIn(lapseMs + Math.random() * SPREAD_MS);
+  }
+
+  /** Schedules a retry; during an outage, the return of the store triggers it. */
+  #retrySoon(): void {
+    if (!this.isAway) this.wakeIn(Math.min(LONGEST_RETRY_MS, this.#options.leaseMs / 10));
   }
 
   // -- for the strategy --
@@ -305,29 +316,32 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
     return this.#link.isAway;
   }
 
-  mayWait(claim: Claim): boolean {
-    return claim.waits && !claim.overdue && (claim.queued || this.#hasRoom());
-  }
-
-  grant(claim: Claim): void {
-    if (this.isAway) this.stats.granted(1);
-    this.#granted(claim);
-  }
-
   replied(reply: LeaseReply): void {
-    this.limit = reply.limit;
-    if (this.waiting > 0) this.keeper.wakeAtLapse(reply);
+    this.claims.limit = reply.limit;
+    if (this.claims.waiting > 0) this.#wakeAtLapse(reply);
   }
 
-  /** Handles an answer that arrives after its request has failed. */
-  #late(id: string, { standing, sentAt }: LeaseAnswer): void {
-    const claim = this.keeper.claims.get(id);
+  answeredLate(id: string, { standing, sentAt }: LeaseAnswer): void {
+    const claim = this.claims.get(id);
     if (claim === undefined) {
-      void this.keeper.giveBack(id);
+      void this.#releases.giveBack(id);
       return;
     }
-    this.keeper.extend(claim, sentAt);
+    this.#extend(claim, sentAt);
     const isValid = standing === "held" && performance.now() < sentAt + this.#options.leaseMs;
-    if (isValid && claim.state !== "held" && !claim.overdue) this.#letIn(claim);
+    if (isValid && claim.state !== "held") this.#letIn(claim);
+  }
+
+  /** Ends the decisions in this process: the callers that wait ask the store, in order. */
+  resume(): void {
+    const waiting = [...this.claims.line];
+    for (const claim of waiting) claim.state = "asked";
+    this.wake();
+    for (const claim of waiting) this.#ask(claim);
+  }
+
+  /** Releases the tickets of callers that wait in this process. */
+  releaseTickets(): void {
+    for (const { isKnown, id } of this.claims.line) if (isKnown) void this.#releases.giveBack(id);
   }
 }

@@ -40,15 +40,15 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   get limit(): number {
-    return this.#queue.limit;
+    return this.#queue.claims.limit;
   }
 
   get active(): number {
-    return this.#queue.active;
+    return this.#queue.claims.active;
   }
 
   get waiting(): number {
-    return this.#queue.waiting;
+    return this.#queue.claims.waiting;
   }
 
   get state(): StoreState {

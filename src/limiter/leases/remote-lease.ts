@@ -1,4 +1,4 @@
-import { LONGEST_TIMEOUT_MS } from "../../ground/clock.ts";
+import type { Timer } from "../../ground/clock.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 
 /** A lease: the right to run as one of at most `limit` holders in all processes. */
@@ -28,26 +28,20 @@ export class Claim implements RemoteLease {
   /** Whether a rejection is an error (`acquire`) or `undefined` (`tryAcquire`). */
   readonly #insists: boolean;
   readonly #asked = performance.now();
-  /** Whether it may wait for a lease. */
-  readonly waits: boolean;
+  /** Whether it may wait for a lease; no longer, if its longest wait ends during its first request. */
+  waits: boolean;
   /** The caller's signal, which ends the wait. */
   readonly waitSignal: AbortSignal | undefined;
-  /**
-   * `asked`: a request for a lease is under way. `waiting`: it has a ticket. `parked`: it waits in this
-   * process, because the store is away.
-   */
-  state: "asked" | "waiting" | "parked" | "held" | "gone" = "asked";
-  /** Whether it counts as waiting: it has a ticket, had one, or is parked. */
-  queued = false;
+  /** `asked`: a request for a lease is under way. `waiting`: it has a ticket, or the store is away. */
+  state: "asked" | "waiting" | "held" | "gone" = "asked";
   /** Whether the store may have a lease or ticket of it. */
   isKnown = false;
   /** The verb that renews it; `adopt` after an outage: the store may not have it, and then creates it. */
   verb: "keep" | "adopt" = "keep";
-  /** Its longest wait ended while its first request was under way. */
-  overdue = false;
   /** After this time the lease or ticket may have lapsed in the store, by `performance.now()`, ms. */
   deadline = 0;
-  timer: ReturnType<typeof setTimeout> | undefined;
+  /** Ends its longest wait. */
+  timer: Timer | undefined;
   readonly resolve: (outcome: Outcome) => void;
   readonly #giveBack: (claim: Claim) => Promise<void>;
   #released: Promise<void> | undefined;
@@ -69,17 +63,6 @@ export class Claim implements RemoteLease {
     this.waitSignal = waitSignal;
     this.resolve = resolve;
     this.#giveBack = giveBack;
-  }
-
-  /** Calls `over` after that time, unless the timer is cancelled before. */
-  limitWait(timeoutMs: number, over: () => void): void {
-    const end = performance.now() + timeoutMs;
-    const look = () => {
-      const leftMs = end - performance.now();
-      if (leftMs <= 0) over();
-      else this.timer = setTimeout(look, Math.min(LONGEST_TIMEOUT_MS, Math.ceil(leftMs)));
-    };
-    look();
   }
 
   grant(): void {

@@ -7,32 +7,29 @@
 import type { StoreUnavailableError } from "../../ground/errors.ts";
 import { type Breaker, LONGEST_PAUSE_MS } from "../../stores/breaker.ts";
 import type { LeaseReply } from "../../stores/lease-store.ts";
-import { Fifo } from "../fifo.ts";
 import { Strategy } from "../remote/store-link.ts";
-import type { LeaseKeeper } from "./lease-keeper.ts";
+import type { Claims } from "./claims.ts";
 import type { LeaseAnswer, LeaseCall } from "./lease-link.ts";
-import type { Claim } from "./remote-lease.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, ms. */
-const SHARE_HOLDS_MS = 1000;
+export const SHARE_HOLDS_MS = 1000;
 
 /** The part of the queue that its strategy uses. */
 export interface LeaseHost {
-  readonly keeper: LeaseKeeper;
-  readonly limit: number;
-  /** How many leases this process holds. */
-  readonly active: number;
+  readonly claims: Claims;
   readonly isAway: boolean;
-  mayWait(claim: Claim): boolean;
-  /** Counts the claim as waiting. */
-  wait(claim: Claim, state: "parked"): void;
-  refuse(claim: Claim): void;
-  /** Grants a lease that the store does not know. */
-  grant(claim: Claim): void;
-  /** Sends the claim's request to the store, for the first time or again. */
-  ask(claim: Claim): void;
-  /** Called for each reply that arrives in time. */
+  /** Grants leases to waiting callers, as long as this process has not used up its share. */
+  grantShare(): void;
+  /** Renews all claims. */
+  wake(): void;
+  /** The callers that wait in this process ask the store, in order. */
+  resume(): void;
+  /** Releases the tickets of callers that wait in this process. */
+  releaseTickets(): void;
+  /** Called for each answer that arrives in time. */
   replied(reply: LeaseReply): void;
+  /** Called when the store turns out to have a lease or ticket of a claim whose request has failed. */
+  answeredLate(id: string, answer: LeaseAnswer): void;
 }
 
 /** Fails all calls; a lease that could not be renewed in time is lost. */
@@ -46,154 +43,43 @@ export class LeaseStrategy extends Strategy<LeaseCall, LeaseAnswer> {
     this.host = host;
   }
 
-  // -- for the queue --
-
-  /**
-   * How many leases this process may hold, while the store does not count those granted here; undefined:
-   * the store decides.
-   */
-  get places(): number | undefined {
-    return undefined;
+  /** Whether callers wait in this process now, though the store may answer again. */
+  get decidesHere(): boolean {
+    return this.awayOnError && this.host.isAway;
   }
 
-  /** Whether callers wait in this process, though the store may answer again. */
-  get isActive(): boolean {
-    return false;
+  /** How many leases this process may hold by its own decision; 0: only the store grants leases. */
+  get share(): number {
+    return 0;
   }
-
-  /** Handles a claim of a new caller. */
-  claim(claim: Claim): void {
-    this.host.ask(claim);
-  }
-
-  /** Handles a claim that the store cannot answer. @param fail rejects the caller */
-  unanswered(_claim: Claim, fail: () => void): void {
-    fail();
-  }
-
-  /** Handles a claim for which the store has a lease, but this process has no place. */
-  admit(_claim: Claim): void {}
-
-  /** Removes a claim that does not wait any more. */
-  remove(_claim: Claim): void {}
-
-  /** Grants leases to waiting callers: a place may be free. */
-  look(): void {}
 
   close(): void {}
 
-  // -- for the link --
-
   override get isIdle(): boolean {
-    return this.host.keeper.claims.size === 0;
+    return this.host.claims.size === 0;
   }
 
   override answered(_call: LeaseCall, { reply }: LeaseAnswer): void {
     this.host.replied(reply);
   }
 
-  override recovered(_send: (call: LeaseCall) => void): void {
-    this.host.keeper.wake();
-  }
-}
-
-abstract class KeepsCallers extends LeaseStrategy {
-  override readonly awayOnError = true;
-  readonly #line = new Fifo<Claim>();
-  /** The store is away, or other processes may not have noticed its return yet. */
-  #isActive = false;
-
-  override get isActive(): boolean {
-    return this.#isActive;
-  }
-
-  /** How many leases this process may hold. */
-  protected abstract get share(): number;
-
-  override unanswered(claim: Claim, _fail: () => void): void {
-    if (this.#isActive) this.admit(claim);
-    // the store is back already
-    else this.host.ask(claim);
-  }
-
-  /** Grants or parks a claim for which the store cannot be asked, or rejects it. */
-  override admit(claim: Claim): void {
-    const { host } = this;
-    this.#grant();
-    if (host.active < this.share) {
-      this.#grantOne(claim);
-    } else if (host.mayWait(claim)) {
-      host.wait(claim, "parked");
-      this.#line.append(claim);
-      host.keeper.wakeIn(SHARE_HOLDS_MS);
-    } else {
-      host.refuse(claim);
-    }
-  }
-
-  override remove(claim: Claim): void {
-    this.#line.remove(claim);
-  }
-
-  override look(): void {
-    if (this.#line.size === 0) return;
-    this.#grant();
-    this.host.keeper.wakeIn(SHARE_HOLDS_MS);
-  }
-
-  #grant(): void {
-    while (this.#line.size > 0 && this.host.active < this.share) {
-      const claim = this.#line.shift();
-      if (claim !== undefined) this.#grantOne(claim);
-    }
-  }
-
-  #grantOne(claim: Claim): void {
-    this.host.grant(claim);
-    this.host.keeper.adopt(claim);
-  }
-
-  /** An outage begins: callers with tickets now wait in this process. */
-  override lost(): void {
-    this.#isActive = true;
-    for (const claim of this.host.keeper.claims.values()) {
-      if (claim.state === "waiting") {
-        claim.state = "parked";
-        this.#line.append(claim);
-      }
-    }
-    this.look();
+  override late({ what }: LeaseCall, answer: LeaseAnswer): void {
+    if (answer.standing !== "none") this.host.answeredLate(what, answer);
   }
 
   override recovered(_send: (call: LeaseCall) => void): void {
-    this.end();
-  }
-
-  /** Releases the tickets of waiting callers. */
-  protected releaseTickets(): void {
-    for (const claim of this.#line) {
-      if (claim.isKnown) void this.host.keeper.giveBack(claim.id);
-    }
-  }
-
-  /** Ends the fallback: the waiting callers ask the store, in order. */
-  protected end(): void {
-    const claims = [...this.#line];
-    for (const claim of claims) this.#line.remove(claim);
-    this.#isActive = false;
-    for (const claim of claims) claim.state = "asked";
-    this.host.keeper.wake();
-    for (const claim of claims) this.host.ask(claim);
+    if (this.awayOnError) this.host.resume();
+    else this.host.wake();
   }
 }
 
 /** Lets callers wait in this process, without a lease; `look` and `limit` requests wait for the store. */
-class WaitWhenUnavailable extends KeepsCallers {
-  protected override readonly share = 0;
+class WaitWhenUnavailable extends LeaseStrategy {
+  override readonly awayOnError = true;
   readonly #waiting = new Set<LeaseCall>();
 
   override get isAwaited(): boolean {
-    return this.#waiting.size > 0 || this.host.keeper.claims.size > this.host.active;
+    return this.#waiting.size > 0 || this.host.claims.size > this.host.claims.active;
   }
 
   override get isIdle(): boolean {
@@ -211,7 +97,7 @@ class WaitWhenUnavailable extends KeepsCallers {
 
   override late(call: LeaseCall, answer: LeaseAnswer): void {
     if (this.#waiting.delete(call)) call.answer(answer);
-    else call.returnToStore(answer);
+    else super.late(call, answer);
   }
 
   override recovered(send: (call: LeaseCall) => void): void {
@@ -227,23 +113,18 @@ class WaitWhenUnavailable extends KeepsCallers {
 }
 
 /** Grants leases in this process, without a bound. */
-class AllowWhenUnavailable extends KeepsCallers {
+class AllowWhenUnavailable extends LeaseStrategy {
+  override readonly awayOnError = true;
   override readonly awayOnDisconnect = true;
   override readonly losesLeases = false;
 
-  protected override get share(): number {
-    return Infinity;
-  }
-
-  override get places(): number | undefined {
-    return this.isActive ? this.share : undefined;
+  override get share(): number {
+    return this.decidesHere ? Infinity : 0;
   }
 
   override lost(): void {
-    for (const claim of this.host.keeper.claims.values()) {
-      if (claim.state === "held") claim.verb = "adopt";
-    }
-    super.lost();
+    for (const claim of this.host.claims) if (claim.state === "held") claim.verb = "adopt";
+    this.host.grantShare();
   }
 }
 
@@ -252,35 +133,36 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
   readonly #instances: () => number;
   #share = 0;
   #countedUntil = -Infinity;
-  #settled: ReturnType<typeof setTimeout> | undefined;
+  /** Set after an outage, until other processes have noticed the return of the store. */
+  #settling: ReturnType<typeof setTimeout> | undefined;
 
   constructor(host: LeaseHost, instances: () => number) {
     super(host);
     this.#instances = instances;
   }
 
-  protected override get share(): number {
+  override get decidesHere(): boolean {
+    return super.decidesHere || this.#settling !== undefined;
+  }
+
+  override get share(): number {
+    if (!this.decidesHere) return 0;
     const now = performance.now();
     if (now >= this.#countedUntil) {
       this.#countedUntil = now + SHARE_HOLDS_MS;
-      this.#share = Math.max(1, Math.floor(this.host.limit / this.#instances()));
+      this.#share = Math.max(1, Math.floor(this.host.claims.limit / this.#instances()));
     }
     return this.#share;
   }
 
-  /** Keeps new callers in this process until other processes have noticed the return of the store. */
-  override claim(claim: Claim): void {
-    if (this.isActive && !this.host.isAway) this.admit(claim);
-    else super.claim(claim);
-  }
-
   override close(): void {
-    clearTimeout(this.#settled);
+    clearTimeout(this.#settling);
+    this.#settling = undefined;
   }
 
   override lost(): void {
-    clearTimeout(this.#settled);
-    if (!this.isActive) this.#countedUntil = -Infinity;
+    if (this.#settling === undefined) this.#countedUntil = -Infinity;
+    this.close();
     super.lost();
   }
 
@@ -290,14 +172,17 @@ class LocalWhenUnavailable extends AllowWhenUnavailable {
    * its share and uses no tickets.
    */
   override recovered(send: (call: LeaseCall) => void): void {
-    if (!this.isActive || this.#instances() <= 1) {
+    if (this.#instances() <= 1) {
       super.recovered(send);
       return;
     }
-    this.host.keeper.wake();
-    this.releaseTickets();
-    this.#settled = setTimeout(() => this.end(), LONGEST_PAUSE_MS);
-    this.#settled.unref?.();
+    this.#settling = setTimeout(() => {
+      this.close();
+      this.host.resume();
+    }, LONGEST_PAUSE_MS);
+    this.#settling.unref?.();
+    this.host.wake();
+    this.host.releaseTickets();
   }
 }
 

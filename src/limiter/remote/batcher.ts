@@ -78,7 +78,7 @@ export class Batcher<Request extends Batchable, Answer> {
   #underWay: UnderWay<Request>[] = [];
   /** The last overdue batch: its reply may still arrive. */
   #overdue: UnderWay<Request> | undefined;
-  /** Set while batches are under way, for the deadline of the oldest or an earlier time. */
+  /** Set at the ends of turns while batches are under way, for the deadline of the oldest or an earlier time. */
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** The deadline timer fired late: perhaps this process was busy, and the reply has arrived. */
   #isGraced = false;
@@ -125,7 +125,7 @@ export class Batcher<Request extends Batchable, Answer> {
 
   /** Ends all batches. @returns the requests without an answer, those under way first */
   abandon(): Request[] {
-    clearTimeout(this.#timer);
+    this.#cancelTimer();
     const requests = [...this.#underWay.flatMap((batch) => batch.requests), ...this.hold()];
     this.#underWay = [];
     this.#overdue = undefined;
@@ -146,6 +146,8 @@ export class Batcher<Request extends Batchable, Answer> {
   #continue(): void {
     if (this.isDrained) this.#handler.drained();
     this.#leaveSoon();
+    const isTimed = this.#timer !== undefined;
+    if (isTimed !== this.#underWay.length > 0) atEndOfTurn(this.#keepTime);
   }
 
   /** Sends at the end of this turn: all its requests are queued by then, and a single one is not delayed. */
@@ -187,7 +189,6 @@ export class Batcher<Request extends Batchable, Answer> {
     const sentAt = this.#handler.now();
     const batch: UnderWay<Request> = { requests, sentAt, deadlineMs: addedMs + this.#timeoutMs };
     this.#underWay.push(batch);
-    if (this.#underWay.length === 1) this.#setTimer(batch.deadlineMs - performance.now());
     let reply: Promise<readonly Answer[] | undefined>;
     try {
       reply = Promise.resolve(this.#handler.run(requests, sentAt, batch.deadlineMs));
@@ -206,11 +207,27 @@ export class Batcher<Request extends Batchable, Answer> {
 
   // -- deadlines --
 
+  /** Sets or cancels the timer, after the next batch was sent: with one call after another it stays set. */
+  readonly #keepTime = (): void => {
+    const [oldest] = this.#underWay;
+    if (oldest !== undefined) {
+      if (this.#timer === undefined) this.#setTimer(oldest.deadlineMs - performance.now());
+    } else if (!this.#isLeaving) {
+      this.#cancelTimer();
+    }
+  };
+
+  #cancelTimer(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
   #setTimer(leftMs: number): void {
     this.#timer = setTimeout(this.#check, Math.min(LONGEST_TIMEOUT_MS, leftMs));
   }
 
   readonly #check = (): void => {
+    this.#timer = undefined;
     const { deadlineMs } = this.#underWay[0] as UnderWay<Request>;
     const leftMs = deadlineMs - performance.now();
     // timers may fire up to a millisecond early
@@ -261,7 +278,6 @@ export class Batcher<Request extends Batchable, Answer> {
     const index = this.#underWay.indexOf(batch);
     if (index < 0) return false;
     this.#underWay.splice(index, 1);
-    if (this.#underWay.length === 0) clearTimeout(this.#timer);
     if (this.#isGraced) this.#restartTime();
     this.#isGraced = false;
     return true;

@@ -32,7 +32,7 @@ export interface PermitRequest extends PendingRequest<Answer> {
 }
 
 /** A request for permits that the fallback in this process answers while the store is away. */
-export interface Visitor {
+export interface Visitor extends PermitRequest {
   readonly amount: Amount;
   /** How much longer it can wait, microseconds. */
   readonly left: number;
@@ -53,7 +53,7 @@ export type ChangeVerb = "charge" | "refund" | "settle";
 
 /** Answers in this process while the store is away. */
 export interface Here {
-  admit(visitor: Visitor & PermitRequest): void;
+  admit(visitor: Visitor): void;
   decide(verb: "decide" | "peek", amount: Amount): Decision;
   /** @param isSent the change was sent: the store may have made it */
   change(verb: ChangeVerb, amount: Amount, isSent: boolean): void;

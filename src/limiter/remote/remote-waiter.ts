@@ -19,7 +19,6 @@ import {
   type ChangeVerb,
   type Here,
   isGranted,
-  type PermitRequest,
   reserving,
   type Visitor,
 } from "./permit-request.ts";
@@ -56,7 +55,7 @@ export interface Grant extends PromisedPermits {
   readonly answer: Answer;
 }
 
-export abstract class RemoteWaiter implements PermitRequest, Visitor, Linked<RemoteWaiter> {
+export abstract class RemoteWaiter implements Visitor, Linked<RemoteWaiter> {
   before: RemoteWaiter | undefined;
   after: RemoteWaiter | undefined;
   readonly amount: Amount;

@@ -130,6 +130,22 @@ test("one breaker for all limiters of a client: each outage costs one time-out i
   assert.is(other.news(), "c");
 });
 
+test("local: a limiter that the breaker has removed as idle uses the whole limit after recovery", async () => {
+  const breaker = new Breaker();
+  const { store, askAll, news, lease } = open("local", 4, { breaker, processes: 2 });
+  store.held = true;
+  await askAll("a");
+  await clock.tickAsync(100);
+  void lease("a").release();
+  const other = { timeoutMs: 100, isAwaited: false, probe: () => Promise.reject(AWAY), ...QUIET };
+  for (let i = 0; i < 101; i++) breaker.join({ ...other }, AWAY);
+  breaker.close();
+  await store.deliver();
+  await clock.tickAsync(SOON);
+  await askAll("bcd");
+  assert.is(news(), "a b c d");
+});
+
 test("a batch in flight that answers in time: there was no outage at all", async () => {
   const breaker = new Breaker();
   const { store, limiter, askAll, news, lease } = open("local", 1, { breaker, processes: 2 });

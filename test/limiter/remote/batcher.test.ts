@@ -86,6 +86,43 @@ test("requests of one turn leave together, in the handler's order, one batch at 
   assert.is(timers.countTimers(), 0);
 });
 
+test("one call after another shares a timer, which ends when no call follows", async () => {
+  const { handler, batcher } = make();
+  handler.send = async () => ["1"];
+  const { setTimeout } = globalThis;
+  let set = 0;
+  globalThis.setTimeout = ((...call: Parameters<typeof setTimeout>) => {
+    set += 1;
+    return setTimeout(...call);
+  }) as typeof setTimeout;
+  const { answered } = handler;
+  handler.answered = function (...reply) {
+    answered.apply(this, reply);
+    if (this.news.length < 10) queueMicrotask(() => batcher.add(request("a")));
+  };
+  batcher.add(request("a"));
+  for (let i = 0; i < 10; i++) await microtasks();
+  globalThis.setTimeout = setTimeout;
+  assert.is(handler.news.filter((one) => one === "answered 1").length, 5);
+  assert.equal([set, timers.countTimers()], [1, 0]);
+});
+
+test("a shared timer fires early for a later batch, which still gets its full time", async () => {
+  const { handler, batcher } = make();
+  batcher.add(request("a"));
+  await timers.tickAsync(300);
+  const { answered } = handler;
+  handler.answered = function (...reply) {
+    answered.apply(this, reply);
+    batcher.add(request("b"));
+  };
+  handler.answer(["1"]);
+  await timers.tickAsync(499);
+  assert.is(handler.news.at(-1), "sent b");
+  await timers.tickAsync(1);
+  assert.is(handler.news.at(-1), "overdue b: no answer within 500 ms");
+});
+
 test("a reply after the deadline is late; while the batcher is held nothing leaves", async () => {
   const { handler, batcher } = make();
   batcher.add(request("a"));

@@ -627,6 +627,7 @@ away("callers that wait for a failed refill reject, and prefetched permits are u
   }
   store.away = undefined;
   assert.is(await limiter.acquire(), 0);
+  await timers.tickAsync(0);
   assert.is(timers.countTimers(), 0);
 });
 

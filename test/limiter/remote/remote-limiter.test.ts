@@ -511,6 +511,7 @@ away("every verb rejects with the cause, and the limiter works again after recov
   }
   store.away = undefined;
   assert.is(await limiter.acquire(), 0);
+  await timers.tickAsync(0);
   assert.is(timers.countTimers(), 0);
 });
 

@@ -13,7 +13,7 @@ import { decision, passedBy } from "../../decision.ts";
 import type { Decision } from "../../limiter-api.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
-import type { ChangeVerb, Here, PermitRequest, Visitor } from "../permit-request.ts";
+import type { ChangeVerb, Here, Visitor } from "../permit-request.ts";
 import type { Parts } from "../remote-options.ts";
 
 /** How long the number of processes that share the limit is used before it is read again, microseconds. */
@@ -31,15 +31,13 @@ export interface LocalShare {
   open(fraction: number, now: number, epoch: number): OutagePolicyState;
 }
 
-type Guest = Visitor & PermitRequest;
-
 /** The result of an outage, for the store when it is back. */
 export interface Settlement {
   readonly used: Amount;
   /** How much longer a pause lasts, microseconds. */
   readonly pause: number;
   /** The callers that still wait, in order. */
-  readonly callers: readonly Guest[];
+  readonly callers: readonly Visitor[];
 }
 
 export class LocalFallback implements Here {
@@ -47,7 +45,7 @@ export class LocalFallback implements Here {
   readonly #room: Room;
   readonly #share: LocalShare;
   readonly #queue: WaiterQueue;
-  readonly #guests = new Set<Guest>();
+  readonly #visitors = new Set<Visitor>();
   /** The full policies: they decide which requests the store would never let through. */
   readonly #whole: PolicyState;
   readonly #policies: readonly Policy[];
@@ -82,44 +80,44 @@ export class LocalFallback implements Here {
     );
   }
 
-  admit(guest: Guest): void {
-    const { amount, left } = guest;
+  admit(visitor: Visitor): void {
+    const { amount, left } = visitor;
     const excess = this.#parts.inForce.refusal(amount) ?? this.#excess(amount);
     if (excess !== undefined) {
-      guest.never(excess);
+      visitor.never(excess);
       return;
     }
     const queue = this.#queue;
     const now = this.#now();
     if (queue.grant(now, amount)) {
-      this.#letIn(guest);
+      this.#letIn(visitor);
       return;
     }
     const mayWait = this.#room.hasRoom(amount) && !queue.overflows(now, amount);
     if (!mayWait || queue.instant(now, amount) > now + left) {
-      guest.refuse(() => this.#full(amount));
+      visitor.refuse(() => this.#full(amount));
       return;
     }
-    const waiter = new GuestWaiter(now, guest, (isLetIn) => {
-      this.#guests.delete(guest);
-      guest.leaveHere = undefined;
-      if (!isLetIn) guest.refuse(() => this.#full(amount));
-      else if (guest.isAwaited) this.#letIn(guest);
+    const waiter = new VisitorWaiter(now, visitor, (isLetIn) => {
+      this.#visitors.delete(visitor);
+      visitor.leaveHere = undefined;
+      if (!isLetIn) visitor.refuse(() => this.#full(amount));
+      else if (visitor.isAwaited) this.#letIn(visitor);
     });
-    this.#guests.add(guest);
-    guest.leaveHere = () => {
-      if (this.#guests.delete(guest)) queue.remove(waiter);
+    this.#visitors.add(visitor);
+    visitor.leaveHere = () => {
+      if (this.#visitors.delete(visitor)) queue.remove(waiter);
     };
     const wait = queue.instant(now, amount) - now;
     queue.add(waiter);
-    if (guest.isAwaited) return;
+    if (visitor.isAwaited) return;
     this.#parts.stats.granted(amount);
-    guest.granted(wait);
+    visitor.granted(wait);
   }
 
-  #letIn(guest: Guest): void {
-    this.#parts.stats.granted(guest.amount);
-    guest.granted(0);
+  #letIn(visitor: Visitor): void {
+    this.#parts.stats.granted(visitor.amount);
+    visitor.granted(0);
   }
 
   /** Returns the error for a request that the store would never let through. */
@@ -170,10 +168,10 @@ export class LocalFallback implements Here {
   /** Ends the fallback: the store is back. Reservations keep their instants and are part of `used`. */
   retire(): Settlement {
     this.#queue.catchUp();
-    const guests = [...this.#guests];
-    const callers = guests.filter(({ isAwaited }) => isAwaited);
+    const visitors = [...this.#visitors];
+    const callers = visitors.filter(({ isAwaited }) => isAwaited);
     for (const caller of callers) caller.leaveHere?.();
-    for (const guest of guests) guest.leaveHere = undefined;
+    for (const visitor of visitors) visitor.leaveHere = undefined;
     const now = this.#queue.now();
     const used = (this.#queue.outcome as OutagePolicyState).used(now, this.#sentWasRun);
     return { used, pause: Math.max(0, this.#pausedUntil - now), callers };
@@ -206,13 +204,17 @@ function apply(policyState: PolicyState, verb: ChangeVerb, now: number, amount: 
   else policyState.settle(now, amount);
 }
 
-/** The place of a guest in the queue. A reservation sets a timer of its own if a caller awaits it. */
-class GuestWaiter extends Waiter {
+/** The place of a visitor in the queue. A reservation sets a timer of its own if a caller awaits it. */
+class VisitorWaiter extends Waiter {
   readonly #isAwaited: boolean;
   readonly #deadline: number;
   readonly #answer: (isLetIn: boolean) => void;
 
-  constructor(now: number, { amount, left, isAwaited }: Guest, answer: (isLetIn: boolean) => void) {
+  constructor(
+    now: number,
+    { amount, left, isAwaited }: Visitor,
+    answer: (isLetIn: boolean) => void,
+  ) {
     super(now, amount);
     this.#isAwaited = isAwaited;
     this.#deadline = now + left;
@@ -235,6 +237,6 @@ class GuestWaiter extends Waiter {
     this.#answer(false);
   }
 
-  /** Does nothing: the guest handles its signal itself. */
+  /** Does nothing: the visitor handles its signal itself. */
   override abort(): void {}
 }
