@@ -54,6 +54,8 @@ export interface Part<M extends Member = Member> {
   readonly longestMs: number;
   /** If this limiter refuses, the others are asked and charged as if it were absent. */
   readonly isOptional: boolean;
+  /** The share that the request counts for, where the member is a fair concurrency limiter. */
+  readonly share?: ShareOptions | undefined;
 }
 
 /** When a caller stops waiting for a store that is unavailable. */

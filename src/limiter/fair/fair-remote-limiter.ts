@@ -125,7 +125,7 @@ export class FairRemoteLimiter
       }
       const call = new FairCall(asked, this.#queue.now(), signal, resolve, micros);
       this.#queue.enter(call);
-      if (micros < Infinity && this.#queue.isWaiting(call)) void this.#refuseIfLate(call);
+      if (micros < Infinity && this.#queue.line.isWaiting(call)) void this.#refuseIfLate(call);
     });
   }
 
@@ -143,8 +143,8 @@ export class FairRemoteLimiter
   /** Refuses a call as soon as it is clear that its time is not enough if no other caller comes. */
   async #refuseIfLate(call: FairCall): Promise<void> {
     const seen = await this.#look(call).catch(() => undefined);
-    if (seen === undefined || !this.#queue.isWaiting(call)) return;
-    if (this.#queue.now() + toMicros(seen.waitMs) > call.deadline) this.#queue.expire(call);
+    if (seen === undefined || !this.#queue.line.isWaiting(call)) return;
+    if (this.#queue.now() + toMicros(seen.waitMs) > call.deadline) this.#queue.line.expire(call);
   }
 
   async reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {

@@ -52,6 +52,8 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
   readonly #signals = new AbortGroups<Claim>((claim, reason) => this.#reject(claim, reason));
   /** The limit in force, by the last reply; before the first, the declared limit. */
   limit: number;
+  /** How many leases all processes together could get at once, by the last reply. */
+  free = 0;
   /** How many leases this process holds, and how many callers wait in it. */
   active = 0;
   waiting = 0;
@@ -316,6 +318,7 @@ export class LeaseQueue implements LeaseHost, KeeperHost {
 
   replied(reply: LeaseReply): void {
     this.limit = reply.limit;
+    this.free = Math.max(0, reply.limit - reply.active);
     if (this.waiting > 0) this.keeper.wakeAtLapse(reply);
   }
 
