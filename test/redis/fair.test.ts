@@ -2,13 +2,14 @@
 import { Redis } from "ioredis";
 import * as assert from "uvu/assert";
 import { redisServer } from "../../scripts/redis-server.ts";
-import { fixedWindow } from "../../src/index.ts";
+import { allOf, fixedWindow } from "../../src/index.ts";
 import {
   RedisConcurrencyLimiter,
   type RedisConcurrencyOptions,
   RedisLimiter,
   RedisRateLimiter,
 } from "../../src/redis/index.ts";
+import { FakeClock } from "../../src/testing/index.ts";
 import { limiterSuite } from "../limiter/limiter.suite.ts";
 import { pacedSample } from "../support/algorithms/samples.ts";
 import { connect, RemoteClock, type Watched } from "../support/limiter/remote.ts";
@@ -121,6 +122,49 @@ real("keys have shares of their own", async () => {
   assert.is((await limiter.peek()).remaining, 50);
   await limiter.close();
 });
+
+real(
+  "a combination in one script goes through the order of the shares, and charges them",
+  async () => {
+    const clock = new FakeClock();
+    const options = { clock, timeoutMs: 20_000, fair: true };
+    const pace = (name: string, more = {}) =>
+      RedisRateLimiter.create(watched.redis, name, 10, { ...options, burstSeconds: 0, ...more });
+    const fair = pace(watched.fresh());
+    const common = RedisLimiter.create(
+      watched.redis,
+      watched.fresh(),
+      fixedWindow({ limit: 1000, windowMs: 60_000 }),
+      { clock, timeoutMs: 20_000 },
+    );
+    const limiter = allOf(common, fair);
+    const order: string[] = [];
+    const answered = async (count: number) => {
+      while (order.length < count) {
+        await clock.advance(20);
+        await new Promise((resolve) => setTimeout(resolve, 2));
+      }
+    };
+    const call = (share: string, of: Pick<typeof fair, "acquire"> = fair) => {
+      void of.acquire(1, { share }).then(() => order.push(share));
+    };
+    await limiter.acquire(5, { share: "a" });
+    for (const share of ["b", "b", "a", "a", "a", "b"]) call(share);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    // four calls wait here, and the two of b with the store go first
+    const refused = await limiter.decide(1, { share: "a" });
+    assert.equal([refused.allowed, (await common.peek()).remaining], [false, 995]);
+    assert.ok(refused.waitMs > (await limiter.peek(1, { share: "c" })).waitMs);
+    await answered(6);
+    assert.is(order.join(""), "bbbaaa");
+    for (const share of ["b", "b", "b", "b", "b", "b"]) call(share);
+    call("a", limiter as typeof fair);
+    await answered(13);
+    assert.ok(order.indexOf("a", 6) < 12, order.join(""));
+    assert.is((await common.peek()).remaining, 994);
+    await Promise.all([fair.close(), common.close()]);
+  },
+);
 
 /** Two connections to a fair concurrency limiter with one name. */
 function leasing(limit: number, options: RedisConcurrencyOptions = {}) {

@@ -3,6 +3,7 @@ import FakeTimers from "@sinonjs/fake-timers";
 import fc from "fast-check";
 import * as assert from "uvu/assert";
 import { LimiterClosedError, QueueFullError } from "../../../src/ground/errors.ts";
+import { allOf, RateLimiter } from "../../../src/index.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
 import type { RemoteLease } from "../../../src/limiter/leases/remote-lease.ts";
 import type { ShareOptions } from "../../../src/limiter/limiter-api.ts";
@@ -305,6 +306,30 @@ test("a higher limit is used at once", async () => {
   await limiter.setLimit(5);
   await settled();
   assert.equal([order.length, limiter.active, limiter.limit], [4, 5, 5]);
+});
+
+test("a combination waits for a place in fair order, and takes none out of turn", async () => {
+  const { limiter, store, order, ask, held, drain } = await full(1);
+  const both = allOf(limiter, RateLimiter.create(1e6));
+  for (let i = 0; i < 4; i++) ask("a");
+  await settled();
+  assert.is(await both.tryAcquire(), undefined);
+  const combined = (share: string) =>
+    both.acquire({ share }).then((lease) => {
+      order.push(share);
+      held.push(lease as RemoteLease);
+    });
+  const calls = [combined("b"), combined("b")];
+  const timed = both.tryAcquire({ timeoutMs: 5, share: "c" });
+  await clock.tickAsync(10);
+  assert.is(await timed, undefined);
+  await drain();
+  await Promise.all(calls);
+  assert.ok(order.indexOf("b") <= 2 && order.lastIndexOf("b") <= 4, order.join(""));
+  assert.equal([store.leases.size, store.tickets.size], [0, 0]);
+  const lease = await both.tryAcquire();
+  assert.is(limiter.active, 1);
+  await lease?.release();
 });
 
 test("the arguments of a share are checked; a limiter that is not fair has none", async () => {
