@@ -13,21 +13,21 @@ export function askInOrder(
   parts: readonly Part[],
   terms: Terms,
 ): Maybe<readonly Look[]> {
-  const entries = parts.map(({ member, permits }) => member.enter?.(permits));
-  if (entries.every((entry) => entry === undefined)) return steps[verb](parts, terms);
-  const areBehind = parts.map(({ longestMs, isOptional }, i) => {
-    return longestMs === 0 && !isOptional && entries[i]?.isNext === false;
+  const entries = parts.map(({ member, permits, longestMs, isOptional }) => {
+    const request = member.enter?.(permits);
+    // a request that accepts a wait is booked in the store at once
+    const isNow = longestMs === 0;
+    return request && { request, isNow, isBehind: isNow && !isOptional && !request.isNext };
   });
-  const asked = areBehind.includes(true) ? steps.look(parts, terms) : steps[verb](parts, terms);
-  return chain(asked, (looks) =>
+  const isBehind = entries.some((entry) => entry?.isBehind);
+  return chain(steps[isBehind ? "look" : verb](parts, terms), (looks) =>
     looks.map((look, i) => {
       const entry = entries[i];
       if (entry === undefined) return look;
-      if (look.taken !== undefined) return { ...look, taken: entry.charged(look.taken) };
-      // a request that accepts a wait is booked in the store at once
-      if (parts[i]?.longestMs !== 0) return look;
-      const decision = entry.seen(look.decision);
-      if (!areBehind[i]) return { ...look, decision };
+      if (look.taken !== undefined) return { ...look, taken: entry.request.charged(look.taken) };
+      if (!entry.isNow) return look;
+      const decision = entry.request.seen(look.decision);
+      if (!entry.isBehind) return { ...look, decision };
       return { ...look, decision: { ...decision, allowed: false }, passes: false };
     }),
   );

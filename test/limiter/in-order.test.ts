@@ -3,17 +3,17 @@ import * as assert from "uvu/assert";
 import { allOf, RateLimiter, smoothBursty, takeFromAll } from "../../src/index.ts";
 import { reserveBehind } from "../../src/limiter/backlog.ts";
 import type { FairRemoteLimiter } from "../../src/limiter/fair/fair-remote-limiter.ts";
-import { StoreLimiter } from "../../src/store.ts";
+import { casStore, StoreLimiter } from "../../src/store.ts";
+import type { Store } from "../../src/stores/store.ts";
 import { FakeClock, memoryStore } from "../../src/testing/index.ts";
 import { failure, watch } from "../support/limiter/watch.ts";
+import { MapBackend } from "../support/stores/map-backend.ts";
 import { suite } from "../support/suite.ts";
 
 const test = suite("fair limiters on a store in a combination");
 
 /** A fair limiter of 10 a second on a store, combined with one in this process. */
-function world() {
-  const clock = new FakeClock();
-  const store = memoryStore({ clock });
+function world(clock = new FakeClock(), store: Store = memoryStore({ clock })) {
   const policy = smoothBursty({ permitsPerSecond: 10, burstSeconds: 0 });
   const fair = StoreLimiter.create(store, "shared", policy, { clock, fair: true });
   const other = RateLimiter.create(1000, { clock });
@@ -73,6 +73,7 @@ test("what a combination gives back is refunded to the share", async () => {
   other.pause(60_000);
   const refused = await limiter.decide(5, { share: "a" });
   assert.equal([refused.allowed, refused.waitMs], [false, 60_000]);
+  assert.is(await limiter.tryAcquire(1, { timeoutMs: 50, share: "a" }), false);
   const { undo } = await takeFromAll([{ limiter: fair, timeoutMs: 1000 }]);
   await undo();
   const waiting = (fair as unknown as FairRemoteLimiter)[reserveBehind](5, undefined, {
@@ -85,6 +86,23 @@ test("what a combination gives back is refunded to the share", async () => {
   await reservation.undo();
   assert.is(await contend(), "bbabaa");
 });
+
+for (const [name, storeOn] of [
+  ["a store that asks limiters together", (clock: FakeClock) => memoryStore({ clock })],
+  ["a store that does not", () => casStore(new MapBackend())],
+] as const) {
+  test(`what was taken at once is given back, and its share is refunded: ${name}`, async () => {
+    const clock = new FakeClock();
+    const { fair, contend } = world(clock, storeOn(clock));
+    const taken = await takeFromAll([{ limiter: fair, permits: 5 }]);
+    assert.is(taken.allowed, true);
+    assert.is((await fair.peek()).waitMs, 500);
+    await taken.undo();
+    assert.is((await fair.peek()).waitMs, 0);
+    await fair.acquire(1, { share: "c" });
+    assert.is(await contend(), "bbabaa");
+  });
+}
 
 test("a combination overtakes no caller that waits in this process", async () => {
   const { clock, fair, limiter, order, call } = world();

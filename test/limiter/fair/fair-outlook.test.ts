@@ -1,6 +1,6 @@
 /** What a fair limiter on a store asks about the waits of its callers. */
 import * as assert from "uvu/assert";
-import { smoothBursty } from "../../../src/index.ts";
+import { fixedWindow, smoothBursty, tokenBucket } from "../../../src/index.ts";
 import { reserveBehind } from "../../../src/limiter/backlog.ts";
 import { behind, type FairRemoteLimiter } from "../../../src/limiter/fair/fair-remote-limiter.ts";
 import { StoreLimiter } from "../../../src/store.ts";
@@ -30,6 +30,21 @@ async function world() {
   };
   return { clock, limiter, fair, count: () => peeks };
 }
+
+test("peek behind other callers refuses although the store would grant it", async () => {
+  const clock = new FakeClock();
+  const store = memoryStore({ clock });
+  const policies = {
+    bucket: tokenBucket({ capacity: 50, refill: 10, everyMs: 1000 }),
+    window: fixedWindow({ limit: 1000, windowMs: 60_000 }),
+  };
+  const limiter = StoreLimiter.create(store, "shared", policies, { clock, fair: true });
+  for (let i = 0; i < 100; i++) void limiter.acquire(1, { share: "a" });
+  const { allowed, remaining, policy, policies: each } = await limiter.peek(1, { share: "a" });
+  assert.equal([allowed, remaining, policy], [false, 0, "bucket"]);
+  assert.equal([each.bucket.allowed, each.window.allowed], [false, true]);
+  await clock.advance(10_000);
+});
 
 test("all time-outs that are checked at a time share one request to the store", async () => {
   const { clock, limiter, count } = await world();
