@@ -43,7 +43,7 @@ export type {
   LocalCombinedLease,
   LocalLeasingLimiter,
 } from "./limiter/all-of-places.ts";
-export { ConcurrencyLimiter, type ConcurrencyOptions, type Lease } from "./limiter/concurrency.ts";
+export { ConcurrencyLimiter, type ConcurrencyOptions } from "./limiter/concurrency.ts";
 export type { KeyedLimiterOptions } from "./limiter/key-table.ts";
 export { KeyedLimiter } from "./limiter/keyed.ts";
 export { Limiter } from "./limiter/limiter.ts";
@@ -58,6 +58,7 @@ export type {
   TryOptions,
   WaitOptions,
 } from "./limiter/limiter-api.ts";
+export type { Lease } from "./limiter/local-lease.ts";
 export type { Counted, LimiterStats } from "./limiter/meter.ts";
 export type { FairOptions, LimiterOptions, OnFull } from "./limiter/options.ts";
 export { RateLimiter, type RateLimiterOptions } from "./limiter/rate-limiter.ts";

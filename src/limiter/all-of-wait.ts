@@ -103,11 +103,13 @@ export function entriesOf(
 }
 
 export function partsOf(
-  entries: readonly { readonly member: Member }[],
+  entries: readonly { readonly member: Member; readonly share?: ShareOptions | undefined }[],
   permits: Permits,
   longestMs: number,
 ): readonly Part[] {
-  return entries.map(({ member }) => ({ member, permits, longestMs, isOptional: false }));
+  return entries.map(({ member, share }) => {
+    return { member, permits, longestMs, isOptional: false, share };
+  });
 }
 
 /**

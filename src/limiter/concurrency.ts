@@ -23,14 +23,14 @@ import {
   checkOptions,
   wholeAtLeastOne,
 } from "../ground/check.ts";
-import { type Clock, type Timer, toMicros } from "../ground/clock.ts";
+import { type Clock, toMicros } from "../ground/clock.ts";
 import type { RefusedMessage } from "../ground/diagnostics.ts";
-import { asyncDispose, dispose } from "../ground/dispose.ts";
 import { QueueFullError } from "../ground/errors.ts";
 import { type FifoQueue, fifoOf } from "./fair/fair-fifo.ts";
 import { orderOf } from "./fair/fair-order.ts";
-import type { Turn } from "./fair/turn.ts";
+import { LeaseWaiter } from "./lease-waiter.ts";
 import type { TryOptions, WaitOptions } from "./limiter-api.ts";
+import { type Lease, LocalLease } from "./local-lease.ts";
 import { asMember, type PlacesMember } from "./member.ts";
 import { type Counted, type LimiterStats, Meter } from "./meter.ts";
 import {
@@ -70,37 +70,6 @@ export interface ConcurrencyOptions {
 }
 
 const CONCURRENCY_OPTIONS = ["maxWaiting", "onFull", "fair", "name", "clock"] as const;
-
-/** A place, held until it is released. */
-export interface Lease extends Disposable, AsyncDisposable {
-  /** Gives the place back; a second call does nothing. `using` and `await using` call it. */
-  release(): void;
-}
-
-class LeaseWaiter {
-  /** When the call was made, µs. */
-  readonly asked: number;
-  readonly signal: AbortSignal | undefined;
-  readonly resolve: (outcome: Lease | undefined | Promise<never>) => void;
-  /** Whether the call is a `tryAcquire`: a refusal is then a result, not an error. */
-  readonly tries: boolean;
-  readonly turn: Turn<LeaseWaiter> | undefined;
-  timer: Timer | undefined;
-
-  constructor(
-    asked: number,
-    signal: AbortSignal | undefined,
-    resolve: LeaseWaiter["resolve"],
-    tries: boolean,
-    turn: Turn<LeaseWaiter> | undefined,
-  ) {
-    this.asked = asked;
-    this.signal = signal;
-    this.resolve = resolve;
-    this.tries = tries;
-    this.turn = turn;
-  }
-}
 
 /** Limits how many calls run at once, in this process. */
 export class ConcurrencyLimiter implements Counted {
@@ -367,27 +336,5 @@ export class ConcurrencyLimiter implements Counted {
       this.#active -= 1;
       this.#grant();
     });
-  }
-}
-
-class LocalLease implements Lease {
-  #giveBack: (() => void) | undefined;
-
-  constructor(giveBack: () => void) {
-    this.#giveBack = giveBack;
-  }
-
-  release(): void {
-    const giveBack = this.#giveBack;
-    this.#giveBack = undefined;
-    giveBack?.();
-  }
-
-  [dispose](): void {
-    this.release();
-  }
-
-  async [asyncDispose](): Promise<void> {
-    this.release();
   }
 }

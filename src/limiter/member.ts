@@ -54,6 +54,8 @@ export interface Part<M extends Member = Member> {
   readonly longestMs: number;
   /** If this limiter refuses, the others are asked and charged as if it were absent. */
   readonly isOptional: boolean;
+  /** The share that the request counts for, where the member is a fair concurrency limiter. */
+  readonly share?: ShareOptions | undefined;
 }
 
 /** When a caller stops waiting for a store that is unavailable. */
@@ -92,8 +94,20 @@ export interface Member {
   /** Members with the same steps and the same slot are asked in one step. */
   readonly steps: Steps;
   readonly slot: string;
+  /** Called with a request that is made now. Absent: the steps alone decide. See `in-order.ts`. */
+  readonly enter?: ((permits: Permits) => OrderedRequest) | undefined;
   /** Reports a refusal for which this limiter is a reason. */
   refused(permits: Permits, look: Look): void;
+}
+
+/** A request to a fair limiter on a store, whose callers wait in this process. */
+export interface OrderedRequest {
+  /** Whether it goes before all of them. */
+  readonly isNext: boolean;
+  /** Adds the wait for those that go before it. */
+  seen(decision: Decision): Decision;
+  /** Charges its share for what was taken; if that is given back, the share is refunded. */
+  charged(taken: Taken): Taken;
 }
 
 /** The member of a rate limiter. */
@@ -282,8 +296,10 @@ function booked(reservation: Reservation, after: Decision): Look {
 export class ForeignMember implements RateMember {
   readonly steps: Steps;
   readonly slot = "";
+  readonly enter: Member["enter"];
 
-  constructor(limiter: Limiter) {
+  constructor(limiter: Limiter, enter?: Member["enter"]) {
+    this.enter = enter;
     this.steps = {
       look: (parts) => eachOf(parts, (part) => lookAt(limiter, part)),
       take: (parts) => eachOf(parts, (part) => takeFrom(limiter, part)),

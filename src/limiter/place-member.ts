@@ -40,7 +40,9 @@ function lookOf({ limit, active }: PlacesStatus): Look {
 
 function taken(place: HeldPlace | undefined, status: PlacesStatus): Look {
   const { decision } = lookOf(status);
-  if (place === undefined) return { decision: { ...decision, allowed: false }, passes: false };
+  // a place that is free now may belong to a caller that goes first
+  const refused = { ...decision, allowed: false, waitMs: Infinity };
+  if (place === undefined) return { decision: refused, passes: false };
   return { decision, passes: true, taken: { place, undo: () => place.release() } };
 }
 
@@ -69,7 +71,10 @@ export class PlaceMember implements PlacesMember, Takeable {
   }
 }
 
-/** For a limiter on a store elsewhere: looking and taking are two requests. */
+/**
+ * For a limiter on a store elsewhere: looking and taking are two requests. On a fair one the take counts for
+ * the share of the call, and is refused while callers of other shares go first.
+ */
 export class RemotePlaceMember implements PlacesMember {
   readonly steps: Steps;
   readonly slot = "";
@@ -78,23 +83,23 @@ export class RemotePlaceMember implements PlacesMember {
   constructor(
     limiter: Omit<PlaceQueue, "now" | "isFair"> & {
       peek(): Promise<PlacesStatus>;
-      tryAcquire(wait?: TryOptions): Promise<HeldPlace | undefined>;
+      tryAcquire(wait: TryOptions): Promise<HeldPlace | undefined>;
     },
+    isFair: boolean,
   ) {
     const look = async () => lookOf(await limiter.peek());
     this.queue = {
       acquire: (options) => limiter.acquire(options),
       tryAcquire: (wait) => limiter.tryAcquire(wait),
-      isFair: false,
+      isFair,
       now: () => performance.now(),
     };
     this.steps = {
       look: async () => [await look()],
-      async take() {
-        const place = await limiter.tryAcquire();
-        if (place === undefined) return [{ ...(await look()), passes: false }];
-        const decision = { limit: Infinity, active: 0 };
-        return [taken(place, decision)];
+      async take(parts) {
+        const place = await limiter.tryAcquire({ timeoutMs: 0, ...parts[0]?.share });
+        const status = place ? { limit: Infinity, active: 0 } : await limiter.peek();
+        return [taken(place, status)];
       },
     };
   }

@@ -23,6 +23,7 @@
 
 import { LimiterError } from "../ground/errors.ts";
 import { all, chain, type Maybe } from "../ground/maybe.ts";
+import { askInOrder } from "./in-order.ts";
 import type { Decision } from "./limiter-api.ts";
 import { type Look, localSteps, type Part, type Steps, type Terms } from "./member.ts";
 
@@ -196,7 +197,7 @@ function ask(
     throw error;
   };
   try {
-    const asked = steps[verb](parts, terms);
+    const asked = askInOrder(verb, steps, parts, terms);
     if (!(asked instanceof Promise)) return { group, looks: asked };
     return asked.then((looks) => ({ group, looks }), failed);
   } catch (error) {

@@ -17,6 +17,7 @@ import { RemoteConcurrency } from "../limiter/leases/remote-concurrency.ts";
 import type { RemoteLease as RedisLease } from "../limiter/leases/remote-lease.ts";
 import type { LimiterClass, TryOptions, WaitOptions } from "../limiter/limiter-api.ts";
 import type { Counted } from "../limiter/meter.ts";
+import type { FairOptions } from "../limiter/options.ts";
 import type { RemoteStats, StoreState } from "../limiter/remote/outage-stats.ts";
 import { checkName, checkUnavailable } from "../limiter/remote/remote-options.ts";
 import { adapterOf, type RedisClient } from "../stores/redis/client.ts";
@@ -37,6 +38,12 @@ export interface RedisConcurrencyOptions {
    * 0 or more, default `Infinity`.
    */
   readonly maxWaiting?: number | undefined;
+  /**
+   * Whether leases are shared fairly among the callers of this process: callers of one `share` are first
+   * in, first out, and across shares leases go in proportion to their weights. Processes with callers get
+   * leases in turn. See docs/fair.md. Default `false`.
+   */
+  readonly fair?: boolean | FairOptions | undefined;
   /**
    * How long to wait for a reply of Redis, ms, above 0, default 1000. After that the call rejects with a
    * StoreUnavailableError, and a lease that Redis grants late is given back.
@@ -73,6 +80,7 @@ export interface RedisConcurrencyOptions {
 const CONCURRENCY_OPTIONS = [
   "leaseMs",
   "maxWaiting",
+  "fair",
   "timeoutMs",
   "whenUnavailable",
   "instances",
@@ -103,6 +111,7 @@ export interface RedisConcurrencyLimiter extends Counted, Places, AsyncDisposabl
    * releases the lease.
    *
    * @param options.signal ends the wait
+   * @param options.share, options.weight, options.priority on a fair limiter: the share it counts for
    * @returns the lease
    * @throws (as a rejection) TypeError on a bad argument, QueueFullError, StoreUnavailableError,
    *   LimiterClosedError, or the signal's own reason
@@ -212,13 +221,21 @@ export const RedisConcurrencyLimiter = class RedisConcurrencyLimiter extends Rem
     const breakerOf = breakersOf(redis, letsIn(unavailable));
     const store = new RedisLeaseStore(runner, messages, prefix + tagOf(options.hashTag), breakerOf);
     checkNumber("limit", limit, wholeAtLeastOne);
-    return new RedisConcurrencyLimiter(CREATE, store, checkName(name), limit, {
+    const checked = {
       name,
       leaseMs: checkNumber("leaseMs", leaseMs, leaseTime),
       maxWaiting: checkNumber("maxWaiting", maxWaiting, atLeastZeroOrInfinity),
       timeoutMs: checkNumber("timeoutMs", timeoutMs, aboveZero),
       ...unavailable,
-    });
+    };
+    return new RedisConcurrencyLimiter(
+      CREATE,
+      store,
+      checkName(name),
+      limit,
+      checked,
+      options.fair,
+    );
   }
 
   private constructor(

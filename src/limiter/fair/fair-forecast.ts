@@ -10,17 +10,19 @@ import type { PolicyStatus } from "../limiter-api.ts";
  *
  * @param statuses the quotas of the store, in the order of the policies
  * @param ahead what those calls ask for, in order
+ * @param seen the amount of which the wait is known, and to which the longer wait refers
  */
 export function delayBehind(
   policies: PolicyList,
   statuses: readonly PolicyStatus[],
   ahead: Iterable<Amount>,
   amount: Amount,
+  seen = amount,
 ): number {
   const deficit = statuses.map(deficitOf);
   const since = typeof amount === "number" ? 0 : [];
   const state = SharePolicyState.open(policies, 1, { deficit, ago: 0, since }, 0, 0);
-  const first = state.earliest(0, amount);
+  const first = state.earliest(0, seen);
   let at = 0;
   for (const each of ahead) {
     at = state.earliest(at, each);

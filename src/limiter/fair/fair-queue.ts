@@ -7,17 +7,15 @@
  * nothing. Each time all of them are granted, twice as many follow.
  */
 import type { Policy } from "../../algorithms/algorithm.ts";
-import { AbortGroups } from "../../ground/abort-groups.ts";
-import { type Clock, toMicros, toMillis } from "../../ground/clock.ts";
+import { toMicros, toMillis } from "../../ground/clock.ts";
 import { LimiterClosedError, QueueFullError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, sameAmount, sizeOf } from "../../ground/permits.ts";
 import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
-import type { Meter } from "../meter.ts";
 import { mostWaiting } from "../options.ts";
 import { type RemoteLimiter, takeQuietly } from "../remote/remote-limiter.ts";
+import { CallLine, type CallLineOptions } from "./call-line.ts";
 import type { FairCall, FairRequest } from "./fair-call.ts";
-import { ShareLine } from "./share-line.ts";
 import { StoreWindow } from "./store-window.ts";
 
 /** How long the policies in force are remembered, microseconds. */
@@ -28,26 +26,17 @@ const MEASURED_EVERY = 1_000_000;
 const FEWEST_TRIES = 16;
 const MOST_TRIES = 256;
 
-export interface FairQueueOptions {
+export interface FairQueueOptions extends Omit<CallLineOptions, "refusal"> {
   readonly name: string;
-  readonly clock: Clock;
   readonly names: readonly string[];
   readonly maxWaiting: number;
-  readonly meter: Meter;
-  /** Called for each waiting call that fails with the error of another. */
-  readonly failed: (error: unknown) => void;
 }
 
 export class FairQueue {
-  readonly line: ShareLine<FairCall>;
+  readonly line: CallLine;
   readonly #limiter: RemoteLimiter;
   readonly #options: FairQueueOptions;
   readonly #window = new StoreWindow();
-  readonly #signals = new AbortGroups<FairCall>((call, reason) => {
-    this.#leave(call);
-    this.#options.meter.left(call.amount, this.now() - call.asked, reason);
-    call.resolve(Promise.reject(reason));
-  });
   /** How many calls are tried next. */
   #tries = FEWEST_TRIES;
   #isTrying = false;
@@ -61,12 +50,12 @@ export class FairQueue {
 
   constructor(
     limiter: RemoteLimiter,
-    ranks: ConstructorParameters<typeof ShareLine<FairCall>>[0],
+    ranks: ConstructorParameters<typeof CallLine>[0],
     options: FairQueueOptions,
   ) {
     this.#limiter = limiter;
     this.#options = options;
-    this.line = new ShareLine(ranks, () => this.now());
+    this.line = new CallLine(ranks, { ...options, refusal: false });
   }
 
   now(): number {
@@ -96,29 +85,13 @@ export class FairQueue {
       return;
     }
     if (this.isFull(call.amount)) {
-      if (this.line.size > 0) this.#refuse(call);
-      else this.#sendAtOnce(call);
+      if (this.line.size === 0) this.#sendAtOnce(call);
+      else this.line.refuse(call, "queue-full", () => this.full(call.amount));
       return;
     }
-    this.#options.meter.enqueued();
     this.line.append(call);
-    if (call.signal !== undefined) this.#signals.add(call.signal, call);
     this.#fill();
-    if (call.turn.share === undefined || call.deadline === Infinity) return;
-    const { clock } = this.#options;
-    call.timer = clock.wakeAt(call.deadline / 1000, () => this.expire(call));
-  }
-
-  /** Whether the call is in the line. */
-  isWaiting({ turn }: FairCall): boolean {
-    return turn.share !== undefined;
-  }
-
-  /** Refuses a waiting call that cannot be granted in time. */
-  expire(call: FairCall): void {
-    this.#leave(call);
-    this.#options.meter.expired(call.amount, this.now() - call.asked);
-    call.resolve(false);
+    this.line.limitWait(call);
   }
 
   /** Whether `maxWaiting`, or a bound of a policy, leaves no room for that many more permits. */
@@ -185,36 +158,12 @@ export class FairQueue {
     this.#send(call);
   }
 
-  #refuse(call: FairCall): void {
-    this.#options.meter.refused(call.amount, "queue-full");
-    call.resolve(call.tries ? false : Promise.reject(this.full(call.amount)));
-  }
-
-  /** Removes a call from the line, with its timer and its signal. */
-  #leave(call: FairCall): void {
-    this.line.remove(call);
-    this.#forget(call);
-  }
-
-  #forget(call: FairCall): void {
-    call.timer?.cancel();
-    if (call.signal !== undefined) this.#signals.delete(call.signal, call);
-  }
-
-  /** The next call goes: it is counted as waiting here no more. */
-  #next(): FairCall {
-    const call = this.line.shift() as FairCall;
-    this.#forget(call);
-    this.#options.meter.ended();
-    return call;
-  }
-
   #fill(): void {
     // a call that is sent now would have its reply later than the calls that are tried
     if (this.#isTrying) return;
     for (let { head } = this.line; head !== undefined; head = this.line.head) {
       if (!this.#window.hasRoom(head.amount, this.policies)) return;
-      this.#send(this.#next());
+      this.#send(this.line.next());
     }
   }
 
@@ -250,19 +199,11 @@ export class FairQueue {
         this.line.refund(turn);
         call.resolve(Promise.reject(error));
         if (error instanceof StoreUnavailableError || error instanceof LimiterClosedError) {
-          this.#failAll(error);
+          this.line.failAll(error);
         }
         this.#fill();
       },
     );
-  }
-
-  /** The store is away, or the limiter closed: all waiting calls fail, as if they had been sent, too. */
-  #failAll(error: unknown): void {
-    while (this.line.size > 0) {
-      this.#options.failed(error);
-      this.#next().resolve(Promise.reject(error));
-    }
   }
 
   /** Tries the next calls that ask for the same amount, as long as the store grants them at once. */
@@ -302,7 +243,7 @@ export class FairQueue {
       this.#limiter.refund(permits).catch(() => {});
       return;
     }
-    const call = this.#next();
+    const call = this.line.next();
     call.resolve(call.tries ? true : toMillis(this.now() - call.asked));
   }
 }

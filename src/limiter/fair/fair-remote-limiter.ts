@@ -5,7 +5,7 @@
 
 import type { Policy } from "../../algorithms/algorithm.ts";
 import { atLeastZero } from "../../ground/check.ts";
-import { toMicros, toMillis } from "../../ground/clock.ts";
+import { toMicros } from "../../ground/clock.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import { LimiterClosedError, StoreUnavailableError } from "../../ground/errors.ts";
 import { type Amount, combine, type Permits } from "../../ground/permits.ts";
@@ -13,17 +13,15 @@ import { openPolicyState } from "../../stores/joint-policy-state.ts";
 import type { Policies, PolicyList } from "../../stores/policies.ts";
 import type { PolicyState } from "../../stores/policy-state.ts";
 import { type Backlog, type BacklogLimiter, reserveBehind } from "../backlog.ts";
-import { asPaused } from "../decision.ts";
 import type {
   Decision,
   RemoteLimiter as Face,
-  PolicyStatus,
   Reservation,
   ShareOptions,
   TryOptions,
   WaitOptions,
 } from "../limiter-api.ts";
-import { asMember, isFair, type RateMember, type SharedLimiter } from "../member.ts";
+import { asMember, isFair, type RateMember, type SharedLimiter, type Taken } from "../member.ts";
 import { type Counted, Meter } from "../meter.ts";
 import {
   checkShareOptions,
@@ -38,7 +36,7 @@ import type { RemoteLimiter } from "../remote/remote-limiter.ts";
 import type { RemoteOptions } from "../remote/remote-options.ts";
 import { correct } from "../reservation.ts";
 import { FairCall, type FairRequest } from "./fair-call.ts";
-import { delayBehind } from "./fair-forecast.ts";
+import { FairOutlook } from "./fair-outlook.ts";
 import { FairQueue } from "./fair-queue.ts";
 import { ChargedReservation, WaitingReservation } from "./fair-remote-reservation.ts";
 import type { Turn } from "./turn.ts";
@@ -68,6 +66,7 @@ export class FairRemoteLimiter
   readonly #meter: Meter;
   /** The policies' names; the state is in the store. */
   readonly #policyState: PolicyState;
+  readonly #outlook: FairOutlook;
 
   constructor(limiter: RemoteLimiter, parts: FairParts) {
     const { declared, options, counts, order } = parts;
@@ -83,6 +82,7 @@ export class FairRemoteLimiter
         if (error instanceof StoreUnavailableError) counts.failed += 1;
       },
     });
+    this.#outlook = new FairOutlook(limiter, this.#queue, declared.names);
   }
 
   acquire(permits: Permits = 1, options?: WaitOptions): Promise<number> {
@@ -125,7 +125,7 @@ export class FairRemoteLimiter
       }
       const call = new FairCall(asked, this.#queue.now(), signal, resolve, micros);
       this.#queue.enter(call);
-      if (micros < Infinity && this.#queue.isWaiting(call)) void this.#refuseIfLate(call);
+      if (micros < Infinity && this.#queue.line.isWaiting(call)) void this.#refuseIfLate(call);
     });
   }
 
@@ -142,9 +142,9 @@ export class FairRemoteLimiter
 
   /** Refuses a call as soon as it is clear that its time is not enough if no other caller comes. */
   async #refuseIfLate(call: FairCall): Promise<void> {
-    const seen = await this.#look(call).catch(() => undefined);
-    if (seen === undefined || !this.#queue.isWaiting(call)) return;
-    if (this.#queue.now() + toMicros(seen.waitMs) > call.deadline) this.#queue.expire(call);
+    const waitMs = await this.#outlook.waitOf(call).catch(() => undefined);
+    if (waitMs === undefined || !this.#queue.line.isWaiting(call)) return;
+    if (this.#queue.now() + toMicros(waitMs) > call.deadline) this.#queue.line.expire(call);
   }
 
   async reserve(permits: Permits = 1, options?: ShareOptions): Promise<Reservation> {
@@ -181,12 +181,7 @@ export class FairRemoteLimiter
       call = this.#acquire(permits, { ...options, signal }, resolve);
     });
     // if the store cannot be asked, the call fails, too
-    const seen =
-      call &&
-      this.#look(call).then(
-        ({ waitMs }) => waitMs,
-        () => granted,
-      );
+    const seen = call && this.#outlook.waitOf(call).catch(() => granted);
     const waitMs = await Promise.race([granted.then(() => 0), seen ?? granted]);
     let taken = this.#policyState.amount(permits);
     const settle = async (actual: Permits) => {
@@ -199,14 +194,17 @@ export class FairRemoteLimiter
       correct({ charge: change("charge"), refund: change("refund") }, before, taken);
       await Promise.all(changes);
     };
-    return new WaitingReservation(permits, waitMs, { granted, controller, settle });
+    const refund = () => {
+      if (call !== undefined) this.#queue.line.refund(call.turn);
+    };
+    return new WaitingReservation(permits, waitMs, { granted, controller, settle, refund });
   }
 
   async decide(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     checkShareOptions(options);
     const asked = this.#asked(permits, options);
     if (!this.#queue.line.isNext(asked.turn)) {
-      const refusal = await this.#look(asked);
+      const refusal = await this.#outlook.peek(asked);
       if (!refusal.allowed) {
         this.#meter.refused(asked.amount, "too-long", () => refusal);
         return refusal;
@@ -219,27 +217,7 @@ export class FairRemoteLimiter
 
   async peek(permits: Permits = 1, options?: ShareOptions): Promise<Decision> {
     checkShareOptions(options);
-    return this.#look(this.#asked(permits, options));
-  }
-
-  /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
-  async #look({ permits, amount, turn }: FairRequest): Promise<Decision> {
-    const seen = await this.#queue.measure(this[behind].peek(permits));
-    const { line, policies } = this.#queue;
-    const ahead = Array.from(line.upcoming(turn), (call) => call.amount);
-    if (ahead.length === 0) return seen;
-    const { names } = this.#policyState;
-    const statuses = names.map((name) => seen.policies[name] as PolicyStatus);
-    const delay = delayBehind({ names, list: policies }, statuses, ahead, amount);
-    const isFull = turn.item === undefined && this.#queue.isFull(amount);
-    const refused = names.map((name, i) => {
-      const status = asPaused(statuses[i] as PolicyStatus, 0);
-      return [name, { ...status, allowed: status.allowed && name !== seen.policy }] as const;
-    });
-    return {
-      ...{ ...seen, allowed: false, remaining: 0, policies: Object.fromEntries(refused) },
-      waitMs: isFull ? Infinity : seen.waitMs + toMillis(delay),
-    };
+    return this.#outlook.peek(this.#asked(permits, options));
   }
 
   async charge(permits: Permits): Promise<void> {
@@ -294,9 +272,33 @@ export class FairRemoteLimiter
     return this[behind].policies;
   }
 
-  /** In a combination all limiters on one server are asked in one step, which no caller waits for. */
-  [asMember](): RateMember {
-    return this[behind][asMember]();
+  /** In a combination all limiters on one server are asked in one step: see `in-order.ts`. */
+  [asMember](options?: ShareOptions): RateMember {
+    return this[behind][asMember]((permits) => {
+      const asked = this.#asked(permits, options);
+      return {
+        isNext: this.#queue.line.isNext(asked.turn),
+        seen: (decision) => this.#outlook.behindOthers(asked, decision),
+        charged: (taken) => this.#charged(asked, taken),
+      };
+    });
+  }
+
+  #charged(asked: FairRequest, { reservation, undo }: Taken): Taken {
+    const { line } = this.#queue;
+    const refund = () => line.refund(asked.turn);
+    if (reservation === undefined || reservation.waitMs === 0) this.#queue.grantedAtOnce(asked);
+    else line.charge(asked.turn);
+    if (reservation !== undefined) {
+      const charged = new ChargedReservation(reservation, refund);
+      return { reservation: charged, undo: () => charged.undo() };
+    }
+    return {
+      undo: () => {
+        refund();
+        return undo();
+      },
+    };
   }
 
   /** Waits for a change of the policies. */

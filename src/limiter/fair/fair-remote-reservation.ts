@@ -9,7 +9,7 @@ export class ChargedReservation implements Reservation {
   readonly permits: Permits;
   readonly waitMs: number;
   readonly #reservation: Reservation;
-  readonly #refund: () => void;
+  #refund: (() => void) | undefined;
 
   /** @param refund undoes the charge */
   constructor(reservation: Reservation, refund: () => void) {
@@ -25,7 +25,7 @@ export class ChargedReservation implements Reservation {
 
   async cancel(): Promise<boolean> {
     const isCancelled = await this.#reservation.cancel();
-    if (isCancelled) this.#refund();
+    if (isCancelled) this.#refundShare();
     return isCancelled;
   }
 
@@ -34,7 +34,13 @@ export class ChargedReservation implements Reservation {
   }
 
   async undo(): Promise<void> {
-    if (!(await this.cancel())) await this.settle(0);
+    this.#refundShare();
+    await this.#reservation.undo();
+  }
+
+  #refundShare(): void {
+    this.#refund?.();
+    this.#refund = undefined;
   }
 }
 
@@ -45,6 +51,8 @@ export interface WaitingCall {
   readonly controller: AbortController;
   /** Corrects the permits that it has taken. */
   settle(actual: Permits): Promise<void>;
+  /** Undoes the charge of its share. */
+  refund(): void;
 }
 
 /** A call that waits in fair order: others may overtake it until the store has it. */
@@ -53,6 +61,7 @@ export class WaitingReservation implements Reservation {
   readonly waitMs: number;
   readonly #call: WaitingCall;
   #isGranted = false;
+  #isUndone = false;
 
   constructor(permits: Permits, waitMs: number, call: WaitingCall) {
     this.permits = permits;
@@ -92,6 +101,9 @@ export class WaitingReservation implements Reservation {
   }
 
   async undo(): Promise<void> {
-    if (!(await this.cancel())) await this.settle(0);
+    if (await this.cancel()) return;
+    if (this.#isGranted && !this.#isUndone) this.#call.refund();
+    this.#isUndone = true;
+    await this.settle(0);
   }
 }

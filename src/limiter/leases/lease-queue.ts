@@ -54,6 +54,8 @@ export class LeaseQueue implements LeaseHost {
   readonly #listener: GrantListener;
   #timer: Timer | undefined;
   #wakesAt = Infinity;
+  /** How many leases all processes together could get at once, by the last reply. */
+  free = 0;
   #closed = false;
 
   constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
@@ -106,6 +108,18 @@ export class LeaseQueue implements LeaseHost {
       if (share === 0) throw error;
       return { limit: share, active: this.claims.active, waiting: this.claims.waiting };
     }
+  }
+
+  get limit(): number {
+    return this.claims.limit;
+  }
+
+  get active(): number {
+    return this.claims.active;
+  }
+
+  get waiting(): number {
+    return this.claims.waiting;
   }
 
   get state(): StoreState {
@@ -318,6 +332,7 @@ export class LeaseQueue implements LeaseHost {
 
   replied(reply: LeaseReply): void {
     this.claims.limit = reply.limit;
+    this.free = Math.max(0, reply.limit - reply.active);
     if (this.claims.waiting > 0) this.#wakeAtLapse(reply);
   }
 

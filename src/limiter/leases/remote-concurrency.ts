@@ -18,10 +18,14 @@
 import { checkNumber, wholeAtLeastOne } from "../../ground/check.ts";
 import { asyncDispose } from "../../ground/dispose.ts";
 import type { LeaseStore } from "../../stores/lease-store.ts";
+import type { FairCall } from "../fair/fair-call.ts";
+import { FairLeaseQueue } from "../fair/fair-lease-queue.ts";
+import { orderOf } from "../fair/fair-order.ts";
 import type { TryOptions, WaitOptions } from "../limiter-api.ts";
 import { asMember, type PlacesMember } from "../member.ts";
 import type { Counted } from "../meter.ts";
-import { checkSignalOptions, checkTryOptions, refuseShares, shareIn } from "../options.ts";
+import { checkTryOptions, checkWaitOptions, type FairOptions, shareIn } from "../options.ts";
+import { FIFO, type Order } from "../order.ts";
 import { RemotePlaceMember } from "../place-member.ts";
 import type { RemoteStats, StoreState } from "../remote/outage-stats.ts";
 import {
@@ -33,22 +37,33 @@ import type { Claim, RemoteLease } from "./remote-lease.ts";
 
 /** `RedisConcurrencyLimiter`, on any store: its interface says what each member does. */
 export class RemoteConcurrency implements Counted, AsyncDisposable {
-  readonly #queue: LeaseQueue;
+  readonly #order: Order;
+  readonly #queue: LeaseQueue | FairLeaseQueue;
 
-  constructor(store: LeaseStore, key: string, declared: number, options: RemoteConcurrencyOptions) {
-    this.#queue = new LeaseQueue(store, key, declared, options);
+  /** @param fair the option `fair` */
+  constructor(
+    store: LeaseStore,
+    key: string,
+    declared: number,
+    options: RemoteConcurrencyOptions,
+    fair?: boolean | FairOptions,
+  ) {
+    const queue = new LeaseQueue(store, key, declared, options);
+    const order = orderOf(fair);
+    this.#order = order;
+    this.#queue = order === FIFO ? queue : new FairLeaseQueue(queue, order, options);
   }
 
   get limit(): number {
-    return this.#queue.claims.limit;
+    return this.#queue.limit;
   }
 
   get active(): number {
-    return this.#queue.claims.active;
+    return this.#queue.active;
   }
 
   get waiting(): number {
-    return this.#queue.claims.waiting;
+    return this.#queue.waiting;
   }
 
   get state(): StoreState {
@@ -61,18 +76,19 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
 
   acquire(options?: WaitOptions): Promise<RemoteLease> {
     return new Promise((resolve) => {
-      const signal = checkSignalOptions(options);
+      const signal = checkWaitOptions(options);
+      const turn = this.#order.turnOf<FairCall>(options, 1);
       signal?.throwIfAborted();
-      this.#queue.claim(true, Infinity, signal, resolve as Claim["resolve"]);
+      this.#queue.claim(true, Infinity, signal, resolve as Claim["resolve"], turn);
     });
   }
 
   tryAcquire(wait: number | TryOptions = 0): Promise<RemoteLease | undefined> {
     return new Promise((resolve) => {
       const { micros, signal } = checkTryOptions(wait);
-      refuseShares(shareIn(wait));
+      const turn = this.#order.turnOf<FairCall>(shareIn(wait), 1);
       signal?.throwIfAborted();
-      this.#queue.claim(false, micros / 1000, signal, resolve);
+      this.#queue.claim(false, micros / 1000, signal, resolve, turn);
     });
   }
 
@@ -99,7 +115,7 @@ export class RemoteConcurrency implements Counted, AsyncDisposable {
   }
 
   [asMember](): PlacesMember {
-    return new RemotePlaceMember(this);
+    return new RemotePlaceMember(this, this.#order !== FIFO);
   }
 
   close(): Promise<void> {

@@ -43,21 +43,26 @@ const stepsOf = /* @__PURE__ */ oncePerProcess(
 );
 
 /** Returns the member for a combination; undefined if the limiter's store does not support combinations. */
-export function remoteMember(queue: RemoteQueue): RateMember | undefined {
+export function remoteMember(
+  queue: RemoteQueue,
+  enter: RateMember["enter"],
+): RateMember | undefined {
   const store = queue.link.place?.store;
   if (store === undefined) return undefined;
   const steps = stepsOf.get(store) ?? new RemoteSteps(store);
   stepsOf.set(store, steps);
-  return new RemoteMember(queue, steps);
+  return new RemoteMember(queue, steps, enter);
 }
 
 class RemoteMember implements RateMember {
   readonly queue: RemoteQueue;
   readonly steps: Steps;
+  readonly enter: RateMember["enter"];
 
-  constructor(queue: RemoteQueue, steps: Steps) {
+  constructor(queue: RemoteQueue, steps: Steps, enter: RateMember["enter"]) {
     this.queue = queue;
     this.steps = steps;
+    this.enter = enter;
   }
 
   get slot(): string {

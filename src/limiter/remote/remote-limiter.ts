@@ -216,8 +216,9 @@ export class RemoteLimiter implements Face, Counted, AsyncDisposable {
     return this.close();
   }
 
-  [asMember](): RateMember {
-    return remoteMember(this.#queue) ?? new ForeignMember(this);
+  /** @param enter of a fair limiter in front of this one */
+  [asMember](enter?: RateMember["enter"]): RateMember {
+    return remoteMember(this.#queue, enter) ?? new ForeignMember(this, enter);
   }
 
   /** Whether the store answered the last request; or `"closed"`. */

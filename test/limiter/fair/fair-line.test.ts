@@ -1,5 +1,6 @@
 import * as assert from "uvu/assert";
 import {
+  fixedWindow,
   Limiter,
   leakyBucket,
   QueueFullError,
@@ -106,6 +107,24 @@ test("a tenant that took many permits at once waits for its own debt", async () 
   assert.is(own.at, undefined);
   await clock.advance(10);
   assert.is(own.at, 15_000);
+});
+
+test("calls that are granted one by one while no caller waits leave no debt, one call for many does", async () => {
+  for (const [calls, permits, expected] of [
+    [10, 1, "ababa"],
+    [1, 10, "bbbbb"],
+  ] as const) {
+    const clock = new FakeClock();
+    const policy = fixedWindow({ limit: 10, windowMs: 1000, align: "first" });
+    const limiter = Limiter.create(policy, { clock, fair: true });
+    for (let i = 0; i < calls; i++) await limiter.acquire(permits, { share: "a" });
+    const order: string[] = [];
+    for (const share of ["a", "b", "a", "b", "a", "b", "a", "b", "a", "b"]) {
+      void limiter.acquire(1, { share }).then(() => order.push(share));
+    }
+    await clock.advance(1000);
+    assert.is(order.slice(0, 5).join(""), expected);
+  }
 });
 
 test("a debt is forgotten when the limiter has been idle", async () => {

@@ -9,23 +9,25 @@ import {
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
 import type { RemoteLease } from "../../../src/limiter/leases/remote-lease.ts";
 import { Breaker } from "../../../src/stores/breaker.ts";
+import { bothOrders } from "../../support/limiter/both-orders.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
 
 /** The callbacks of a breaker listener that do nothing in these tests. */
 const QUIET = { isIdle: true, isPermanent: () => false, found: () => {}, forgotten: () => {} };
 
-const test = suite("remote concurrency, store unavailable");
+const orders = bothOrders("remote concurrency, store unavailable");
+const { test, fifo } = orders;
 let clock: FakeTimers.Clock;
 
-test.before.each(() => {
-  clock = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-});
-
-test.after.each(() => {
-  clock.uninstall();
-});
+for (const one of orders.suites) {
+  one.before.each(() => {
+    clock = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  });
+  one.after.each(() => {
+    clock.uninstall();
+  });
+}
 
 const AWAY = new Error("away");
 /**
@@ -51,7 +53,14 @@ function open(mode: Mode, limit: number, opened: Opened = {}) {
   const all = { name: "pages", leaseMs: 900, maxWaiting, timeoutMs: 100 };
   const limiters = Array.from(
     { length: processes },
-    () => new RemoteConcurrency(store, "key", limit, { ...all, whenUnavailable: mode, instances }),
+    () =>
+      new RemoteConcurrency(
+        store,
+        "key",
+        limit,
+        { ...all, whenUnavailable: mode, instances },
+        orders.fair,
+      ),
   );
   const limiter = limiters[0] as RemoteConcurrency;
   const went: string[] = [];
@@ -146,7 +155,7 @@ test("local: a limiter that the breaker has removed as idle uses the whole limit
   assert.is(news(), "a b c d");
 });
 
-test("a batch in flight that answers in time: there was no outage at all", async () => {
+fifo("a batch in flight that answers in time: there was no outage at all", async () => {
   const breaker = new Breaker();
   const { store, limiter, askAll, news, lease } = open("local", 1, { breaker, processes: 2 });
   store.held = true;
@@ -198,7 +207,7 @@ test("back before the failed callers know of the outage: they ask again", async 
   assert.is(news(), "c");
 });
 
-test("a caller that aborts in the turn of its request sends nothing", async () => {
+fifo("a caller that aborts in the turn of its request sends nothing", async () => {
   const breaker = new Breaker();
   const { store, limiter, ask, news } = open("throw", 1, { breaker });
   ask("a");
@@ -707,4 +716,4 @@ test("an outage that all processes notice: at most limit + max(limit, N) leases,
   assert.ok(highest > 1);
 });
 
-test.run();
+for (const one of orders.suites) one.run();

@@ -9,20 +9,22 @@ import {
 } from "../../../src/ground/errors.ts";
 import { RemoteConcurrency } from "../../../src/limiter/leases/remote-concurrency.ts";
 import type { RemoteLease } from "../../../src/limiter/leases/remote-lease.ts";
+import { bothOrders } from "../../support/limiter/both-orders.ts";
 import { HandLeaseStore, settled } from "../../support/limiter/lease-store.ts";
 import { failure } from "../../support/limiter/watch.ts";
-import { suite } from "../../support/suite.ts";
 
-const test = suite("remote concurrency");
+const orders = bothOrders("remote concurrency");
+const { test, fifo } = orders;
 let clock: FakeTimers.Clock;
 
-test.before.each(() => {
-  clock = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-});
-
-test.after.each(() => {
-  clock.uninstall();
-});
+for (const one of orders.suites) {
+  one.before.each(() => {
+    clock = FakeTimers.install({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  });
+  one.after.each(() => {
+    clock.uninstall();
+  });
+}
 
 const NO_ANSWER = new Error("away");
 
@@ -33,7 +35,7 @@ function open(limit: number, { processes = 1, maxWaiting = Infinity } = {}) {
   const all = { name: "pages", leaseMs: 900, maxWaiting, timeoutMs: 100, whenUnavailable };
   const limiters = Array.from(
     { length: processes },
-    () => new RemoteConcurrency(store, "key", limit, all),
+    () => new RemoteConcurrency(store, "key", limit, all, orders.fair),
   );
   const went: string[] = [];
   const leases: RemoteLease[] = [];
@@ -80,7 +82,7 @@ test("first in, first out across processes; no caller overtakes another", async 
   assert.equal(await limiter.peek(), { limit: 2, active: 2, waiting: 0 });
 });
 
-test("calls of one turn share a batch, calls during the round trip take the next one", async () => {
+fifo("calls of one turn share a batch, calls during the round trip take the next one", async () => {
   const { limiter, store, ask } = open(2);
   store.held = true;
   for (const who of ["a", "b", "c"]) ask(who);
@@ -93,7 +95,7 @@ test("calls of one turn share a batch, calls during the round trip take the next
   assert.equal([limiter.active, limiter.waiting], [2, 2]);
 });
 
-test("more requests than one script call should run take several batches", async () => {
+fifo("more requests than one script call should run take several batches", async () => {
   const { store, ask, limiter } = open(3000);
   for (let i = 0; i < 2500; i++) ask(`${i}`);
   await settled();
@@ -321,7 +323,7 @@ test("a grant before the subscription opened is found at once", async () => {
   assert.is(limiter.waiting, 0);
 });
 
-test("a message may be faster than the reply", async () => {
+fifo("a message may be faster than the reply", async () => {
   const { store, limiters, ask, went, holder } = await full(1, { processes: 2 });
   const [one] = limiters;
   ask("a", one);
@@ -527,7 +529,7 @@ test("an error that comes too late reaches no caller", async () => {
   for (const each of calls) assert.is((await each).active, 0);
 });
 
-test("an abort before the call, in flight, while waiting, and after the grant", async () => {
+fifo("an abort before the call, in flight, while waiting, and after the grant", async () => {
   const { store, limiter, holder, ask, went } = await full(1);
   const reason = { why: "enough" };
   const gone = AbortSignal.abort(reason);
@@ -633,39 +635,45 @@ test("a tryAcquire whose time-out ends in flight: the reply counts", async () =>
   }
 });
 
-test("a message that is faster than the reply to a timed-out tryAcquire changes nothing", async () => {
-  const { store, limiter, ask, went } = await full(1);
-  ask("a");
-  await settled();
-  store.held = true;
-  const tried = limiter.tryAcquire(10);
-  await clock.tickAsync(50);
-  const id = [...store.tickets.keys()].at(-1) ?? "";
-  store.tell(id);
-  await store.deliver();
-  assert.is(await tried, undefined);
-  await settled();
-  assert.equal([went.length, store.tickets.size, limiter.active], [0, 1, 1]);
-});
+fifo(
+  "a message that is faster than the reply to a timed-out tryAcquire changes nothing",
+  async () => {
+    const { store, limiter, ask, went } = await full(1);
+    ask("a");
+    await settled();
+    store.held = true;
+    const tried = limiter.tryAcquire(10);
+    await clock.tickAsync(50);
+    const id = [...store.tickets.keys()].at(-1) ?? "";
+    store.tell(id);
+    await store.deliver();
+    assert.is(await tried, undefined);
+    await settled();
+    assert.equal([went.length, store.tickets.size, limiter.active], [0, 1, 1]);
+  },
+);
 
-test("maxWaiting: one acquire more is an error, one tryAcquire more resolves to undefined", async () => {
-  const { limiter, store, ask, leases } = await full(1, { maxWaiting: 2 });
-  const calls = [limiter.acquire(), limiter.acquire(), limiter.acquire(), limiter.tryAcquire(50)];
-  const ends = calls.map((call) => call.catch((error: unknown) => error));
-  const error = (await ends[2]) as QueueFullError;
-  assert.instance(error, QueueFullError);
-  assert.equal(error.facts, { limiter: "pages", permits: 1, waiting: 2, maxWaiting: 2 });
-  assert.is(await ends[3], undefined);
-  assert.instance(await failure(() => limiter.acquire()), QueueFullError);
-  assert.is(await limiter.tryAcquire(1000), undefined);
-  await settled();
-  assert.equal([store.tickets.size, store.leases.size, limiter.waiting], [2, 1, 2]);
-  await leases[0]?.release();
-  await ends[0];
-  ask("next");
-  await settled();
-  assert.is(limiter.waiting, 2);
-});
+fifo(
+  "maxWaiting: one acquire more is an error, one tryAcquire more resolves to undefined",
+  async () => {
+    const { limiter, store, ask, leases } = await full(1, { maxWaiting: 2 });
+    const calls = [limiter.acquire(), limiter.acquire(), limiter.acquire(), limiter.tryAcquire(50)];
+    const ends = calls.map((call) => call.catch((error: unknown) => error));
+    const error = (await ends[2]) as QueueFullError;
+    assert.instance(error, QueueFullError);
+    assert.equal(error.facts, { limiter: "pages", permits: 1, waiting: 2, maxWaiting: 2 });
+    assert.is(await ends[3], undefined);
+    assert.instance(await failure(() => limiter.acquire()), QueueFullError);
+    assert.is(await limiter.tryAcquire(1000), undefined);
+    await settled();
+    assert.equal([store.tickets.size, store.leases.size, limiter.waiting], [2, 1, 2]);
+    await leases[0]?.release();
+    await ends[0];
+    ask("next");
+    await settled();
+    assert.is(limiter.waiting, 2);
+  },
+);
 
 test("setLimit applies to all processes, and releases waiters", async () => {
   const { limiters, ask, went } = await full(1, { processes: 2 });
@@ -684,7 +692,7 @@ test("setLimit applies to all processes, and releases waiters", async () => {
   }
 });
 
-test("close: waiters are rejected, leases are no longer renewed", async () => {
+fifo("close: waiters are rejected, leases are no longer renewed", async () => {
   const { store, limiter, holder, ask, went } = await full(1);
   ask("a");
   await clock.tickAsync(10);
@@ -810,4 +818,4 @@ test("random histories with faults: the limit holds, every caller is answered, n
   );
 });
 
-test.run();
+for (const one of orders.suites) one.run();

@@ -1,0 +1,73 @@
+import { toMillis } from "../../ground/clock.ts";
+import type { Amount } from "../../ground/permits.ts";
+import { asPaused } from "../decision.ts";
+import type { Decision, PolicyStatus } from "../limiter-api.ts";
+import type { RemoteLimiter } from "../remote/remote-limiter.ts";
+import type { FairRequest } from "./fair-call.ts";
+import { delayBehind } from "./fair-forecast.ts";
+import type { FairQueue } from "./fair-queue.ts";
+
+/** How long calls of a fair limiter on a store wait: by the answer of the store, and behind which calls here. */
+export class FairOutlook {
+  readonly #limiter: RemoteLimiter;
+  readonly #queue: FairQueue;
+  readonly #names: readonly string[];
+  /** The request that asks for the wait of calls, while it is under way, and the amount that it names. */
+  #peeked: Promise<{ readonly decision: Decision; readonly amount: Amount }> | undefined;
+
+  /** @param names those of the policies */
+  constructor(limiter: RemoteLimiter, queue: FairQueue, names: readonly string[]) {
+    this.#limiter = limiter;
+    this.#queue = queue;
+    this.#names = names;
+  }
+
+  /** Asks the store, and adds the wait for the calls that go before this one and wait in this process. */
+  async peek(asked: FairRequest): Promise<Decision> {
+    const seen = await this.#queue.measure(this.#limiter.peek(asked.permits));
+    return this.behindOthers(asked, seen);
+  }
+
+  /**
+   * How long a call that waits here will wait, ms, if no other comes. All calls that ask this at a time share
+   * one request to the store.
+   */
+  async waitOf({ permits, amount, turn }: FairRequest): Promise<number> {
+    this.#peeked ??= this.#queue
+      .measure(this.#limiter.peek(permits))
+      .then((decision) => ({ decision, amount }))
+      .finally(() => {
+        this.#peeked = undefined;
+      });
+    const seen = await this.#peeked;
+    const delay = this.#delay(seen.decision, this.#aheadOf(turn), amount, seen.amount);
+    return Math.max(0, seen.decision.waitMs + toMillis(delay));
+  }
+
+  /** Adds that wait to an answer of the store. */
+  behindOthers({ amount, turn }: FairRequest, seen: Decision): Decision {
+    const ahead = this.#aheadOf(turn);
+    if (ahead.length === 0) return seen;
+    const delay = this.#delay(seen, ahead, amount);
+    const isFull = turn.item === undefined && this.#queue.isFull(amount);
+    const refused = this.#names.map((name) => {
+      const status = asPaused(seen.policies[name] as PolicyStatus, 0);
+      return [name, { ...status, allowed: status.allowed && name !== seen.policy }] as const;
+    });
+    return {
+      ...{ ...seen, allowed: false, remaining: 0, policies: Object.fromEntries(refused) },
+      waitMs: isFull ? Infinity : seen.waitMs + toMillis(delay),
+    };
+  }
+
+  /** What the calls ask for that go before this one and wait in this process. */
+  #aheadOf(turn: FairRequest["turn"]): readonly Amount[] {
+    return Array.from(this.#queue.line.upcoming(turn), (call) => call.amount);
+  }
+
+  #delay(seen: Decision, ahead: readonly Amount[], amount: Amount, seenFor?: Amount): number {
+    const statuses = this.#names.map((name) => seen.policies[name] as PolicyStatus);
+    const policies = { names: this.#names, list: this.#queue.policies };
+    return delayBehind(policies, statuses, ahead, amount, seenFor);
+  }
+}
