@@ -1,0 +1,86 @@
+// Runs all benches and writes what they print to bench/RESULTS.md:
+//
+//   npm run bench:results               in full: half an hour
+//   npm run bench:results -- --short    seconds each
+
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { text } from "node:stream/consumers";
+
+const PAGE = "bench/RESULTS.md";
+const args = process.argv.slice(2);
+
+/** Turns the boxes of a bench into tables of Markdown, and its verdicts into lists. */
+function toMarkdown(printed: string): string {
+  const lines: string[] = [];
+  let kind = "";
+  for (const line of printed.split("\n")) {
+    const now = /^[┌├└]/.test(line) ? "frame" : line.startsWith("│") ? "row" : verdictOf(line);
+    // a frame below the head of a table separates it from its rows
+    if (now === "frame") {
+      if (line.startsWith("├")) lines.push(lines.at(-1)?.replace(/[^|]+/g, alignment) ?? "");
+      continue;
+    }
+    if (now !== kind) lines.push("");
+    kind = now;
+    if (now === "row") lines.push(line.replaceAll("|", "\\|").replaceAll("│", "|"));
+    else if (now === "verdict") lines.push(`- ${line.replace(/ {2,}/, " ")}`);
+    else lines.push(line);
+  }
+  return lines
+    .join("\n")
+    .replace(/\n{3,}/g, "\n\n")
+    .trim();
+}
+
+function verdictOf(line: string): "verdict" | "words" {
+  return /^[✔✘?] /.test(line) ? "verdict" : "words";
+}
+
+/** The first column is text, the others are numbers. */
+function alignment(_cell: string, at: number): string {
+  return at === 1 ? " --- " : " ---: ";
+}
+
+/** The question that a bench answers: the first paragraph of its first comment. */
+function questionOf(file: string): string {
+  const [, comment = ""] = /\/\*\*([\s\S]*?)\*\//.exec(readFileSync(file, "utf8")) ?? [];
+  const [first = ""] = comment
+    .replace(/^ *\* ?/gm, "")
+    .trim()
+    .split("\n\n");
+  return first.replace(/\s+/g, " ");
+}
+
+const bench = spawn("npm", ["run", "-s", "bench", "--", ...args], {
+  stdio: ["ignore", "pipe", "inherit"],
+});
+bench.stdout.pipe(process.stdout);
+const [printed, [code]] = await Promise.all([text(bench.stdout), once(bench, "exit")]);
+if (code !== 0) throw new Error(`a bench failed: ${PAGE} stays as it is`);
+
+const redis = spawnSync("redis-server", ["--version"], { encoding: "utf8" }).stdout ?? "";
+const version = /v=(\S+)/.exec(redis)?.[1];
+const machine = [
+  `${availableParallelism()} cores`,
+  `Node ${process.version}`,
+  ...(version === undefined ? [] : [`Redis ${version} on loopback`]),
+].join(", ");
+const [, ...sections] = printed.split(/^── /m);
+const body = sections.map((section) => {
+  const [file = "", ...lines] = section.split("\n");
+  const [folder = "", name = ""] = file.split(/\/(?=[^/]*$)/);
+  const link = folder === "bench" ? name : `../${file}`;
+  return `## [${name.replace(".bench.ts", "")}](${link})\n\n${questionOf(file)}\n\n${toMarkdown(lines.join("\n"))}\n`;
+});
+writeFileSync(
+  PAGE,
+  `# Results
+
+Written by \`${["npm run bench:results", ...(args.length > 0 ? ["--", ...args] : [])].join(" ")}\`: ${machine}.
+[README.md](README.md) explains how it is measured. Compare the ratios, not the times: other machines are faster or slower.
+
+${body.join("\n")}`,
+);
