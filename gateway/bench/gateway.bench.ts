@@ -13,7 +13,7 @@ import { RateLimiterRedis } from "rate-limiter-flexible";
 import { createGateway, fastifyGateway, nodeGateway, readRules } from "smooth-limiter-gateway";
 import { table, target, times } from "../../bench/lib/report.ts";
 import { startRedis } from "../../scripts/redis/server.ts";
-import { addedMicros } from "./lib/memory-server.ts";
+import { compareInMemory } from "./lib/memory-server.ts";
 import { type Comparison, compareServers, type MakeServer, serveIfApart } from "./lib/servers.ts";
 
 const PLENTY = 1e9;
@@ -128,7 +128,7 @@ async function compareAll(): Promise<void> {
 async function added(title: string): Promise<ReadonlyMap<string, number>> {
   const made = new Map<string, Server>();
   for (const name of namesOf(title)) made.set(name, (await servers[name]?.()) as Server);
-  return addedMicros(made);
+  return (await compareInMemory(made)).added();
 }
 
 function namesOf(title: string): readonly string[] {

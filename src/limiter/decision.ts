@@ -31,6 +31,23 @@ export function decision(
   };
 }
 
+/** Builds the answer for a request that passes now. Most limiters have one policy. */
+export function passing(
+  names: readonly string[],
+  quotas: readonly Quota[],
+  amount: Amount,
+): Decision {
+  const [name] = names as readonly [string];
+  if (names.length > 1) {
+    const statuses = statusesOf(quotas, () => true);
+    return decision(names, statuses, amount, 0, 0);
+  }
+  const { limit, remaining, resetMs, windowMs } = quotas[0] as Quota;
+  const status = { allowed: true, limit, remaining, resetMs, windowMs };
+  const policies = { [name]: status };
+  return { allowed: true, waitMs: 0, limit, remaining, resetMs, policy: name, policies };
+}
+
 /** Most limiters have one policy, and this branch takes a tenth of the time of the general one. */
 function byName(
   names: readonly string[],
@@ -49,11 +66,6 @@ export function statusesOf(
   return quotas.map(({ limit, remaining, resetMs, windowMs }, i) => {
     return { allowed: allows(i), limit, remaining, resetMs, windowMs };
   });
-}
-
-/** The statuses of a request that passes. */
-export function passedBy(quotas: readonly Quota[]): readonly PolicyStatus[] {
-  return statusesOf(quotas, () => true);
 }
 
 /** The quota while callers wait or the limiter is paused: nothing remains for a new caller. */

@@ -13,7 +13,7 @@ import { KeyStates } from "../stores/keys.ts";
 import { listPolicies, type Policies, renumber } from "../stores/policies.ts";
 import type { PolicyState } from "../stores/policy-state.ts";
 import { RoundRobin } from "../stores/round-robin.ts";
-import { decision, passedBy, statusesOf } from "./decision.ts";
+import { decision, passing, statusesOf } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import type { Decision, ShareOptions, WaitOptions } from "./limiter-api.ts";
 import { asMember } from "./member.ts";
@@ -141,8 +141,7 @@ export class KeyTable {
     const amount = policyState.amount(permits);
     const now = this.#now();
     const outcome = this.#take(key, now, amount);
-    if (outcome === "taken")
-      return decision(policyState.names, passedBy(policyState.quotas(now)), amount, 0, 0);
+    if (outcome === "taken") return passing(policyState.names, policyState.quotas(now), amount);
     const look = this.#look(policyState, now, amount);
     // other keys decide when there is room again
     const refusal = outcome === "refused" ? look : { ...look, allowed: false, waitMs: Infinity };
@@ -172,14 +171,14 @@ export class KeyTable {
   #take(key: string, now: number, amount: Amount): Outcome {
     this.states.tend(now);
     const known = this.states.find(key);
-    const policyState = this.states.policyStateOf(known, now, this.#time.epoch);
+    const policyState = this.states.policyStateOf(known, now, this.#time);
     if (this.#possible(policyState.earliest(now, amount), amount) > now) return "refused";
     policyState.take(now, amount);
     if (
       known === undefined &&
       !this.states.admit(key, policyState.state, this.states.usage(now), now)
     ) {
-      this.states.policyStateOf(undefined, now, this.#time.epoch);
+      this.states.policyStateOf(undefined, now, this.#time);
       return "no room";
     }
     this.meter.counts.granted += 1;
@@ -212,7 +211,7 @@ export class KeyTable {
   }
 
   #policyStateOf(key: string, now: number): PolicyState {
-    return this.states.policyStateOf(this.states.find(key), now, this.#time.epoch);
+    return this.states.policyStateOf(this.states.find(key), now, this.#time);
   }
 
   /**
@@ -222,13 +221,12 @@ export class KeyTable {
    *   first
    */
   #kept(key: string, now: number, amount: Amount | undefined): PolicyState | undefined {
-    const { epoch } = this.#time;
     const known = this.states.find(key);
-    if (known !== undefined) return this.states.policyStateOf(known, now, epoch);
-    const trial = this.states.policyStateOf(undefined, now, epoch);
+    if (known !== undefined) return this.states.policyStateOf(known, now, this.#time);
+    const trial = this.states.policyStateOf(undefined, now, this.#time);
     if (amount !== undefined) trial.take(now, amount);
     const used = this.states.usage(now);
-    const policyState = this.states.policyStateOf(undefined, now, epoch);
+    const policyState = this.states.policyStateOf(undefined, now, this.#time);
     return this.states.admit(key, policyState.state, used, now) ? policyState : undefined;
   }
 

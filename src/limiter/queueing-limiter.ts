@@ -9,7 +9,7 @@ import { listPolicies, type Policies, type PolicyList, renumber } from "../store
 import type { PolicyState } from "../stores/policy-state.ts";
 import { type Backlog, reserveBehind } from "./backlog.ts";
 import { callerOf } from "./caller.ts";
-import { decision, passedBy } from "./decision.ts";
+import { decision, passing } from "./decision.ts";
 import { orderOf } from "./fair/fair-order.ts";
 import type { Turn } from "./fair/turn.ts";
 import type {
@@ -220,8 +220,8 @@ export class QueueingLimiter implements SharedLimiter, Counted {
     const now = this.#queue.now();
     if (this.#queue.grant(now, amount, undefined, turn)) {
       this.#counts.granted += 1;
-      const { names } = this.#queue.policyState;
-      return decision(names, passedBy(this.#queue.policyState.quotas(now)), amount, 0, 0);
+      const { policyState } = this.#queue;
+      return passing(policyState.names, policyState.quotas(now), amount);
     }
     const refusal = this.#look(now, amount, turn);
     if (isReported) this.#meter.refused(amount, "too-long", () => refusal);

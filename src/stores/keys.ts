@@ -81,9 +81,13 @@ export class KeyStates {
     return this.#policyState;
   }
 
-  /** Returns the policy state on a key's state, or on a new state that is not stored yet. */
-  policyStateOf(state: unknown, now: number, epoch: number): PolicyState {
-    this.#policyState.state = state ?? freshState(this.#policies, now, epoch);
+  /**
+   * Returns the policy state on a key's state, or on a new state that is not stored yet.
+   *
+   * @param time read for a new state only: most calls find one, and the epoch takes time to read
+   */
+  policyStateOf(state: unknown, now: number, time: { readonly epoch: number }): PolicyState {
+    this.#policyState.state = state ?? freshState(this.#policies, now, time.epoch);
     return this.#policyState;
   }
 

@@ -6,7 +6,7 @@
 import type { Server } from "node:http";
 import { Duplex } from "node:stream";
 import { short } from "../../../bench/lib/options.ts";
-import { quantile, shuffled } from "../../../bench/lib/stats.ts";
+import { type Interval, medianWithin, quantile, shuffled } from "../../../bench/lib/stats.ts";
 
 const ROUNDS = short ? 150 : 1000;
 const WARM_UP_ROUNDS = 30;
@@ -38,13 +38,42 @@ class MemorySocket extends Duplex {
   }
 }
 
-/**
- * Returns the microseconds of processor time that each server adds to a request, compared with the first
- * server. The best tenth of many short rounds counts, which a busy machine hardly changes.
- */
-export async function addedMicros(
-  servers: ReadonlyMap<string, Server>,
-): Promise<ReadonlyMap<string, number>> {
+/** Microseconds of processor time for a request, of each server in each round. */
+export class Rounds {
+  readonly #rounds: ReadonlyMap<string, readonly number[]>;
+
+  constructor(rounds: ReadonlyMap<string, readonly number[]>) {
+    this.#rounds = rounds;
+  }
+
+  /**
+   * Returns what each server adds to a request, compared with the first one. The best tenth of the
+   * rounds counts, which a busy machine hardly changes.
+   */
+  added(): ReadonlyMap<string, number> {
+    const best = Array.from(
+      this.#rounds,
+      ([name, rounds]) => [name, quantile(rounds, 0.1)] as const,
+    );
+    const [[, bare] = ["", 0]] = best;
+    return new Map(best.map(([name, micros]) => [name, micros - bare]));
+  }
+
+  /** Returns how much more a server takes than another one in the same round. */
+  difference(name: string, other: string): Interval {
+    const others = this.#of(other);
+    return medianWithin(this.#of(name).map((micros, i) => micros - (others[i] ?? Number.NaN)));
+  }
+
+  #of(name: string): readonly number[] {
+    const rounds = this.#rounds.get(name);
+    if (rounds === undefined) throw new Error(`there is no server ${name}`);
+    return rounds;
+  }
+}
+
+/** Sends requests to the servers in many short rounds, in a new random order in each. */
+export async function compareInMemory(servers: ReadonlyMap<string, Server>): Promise<Rounds> {
   const contenders = Array.from(servers, ([name, server]) => {
     const socket = new MemorySocket();
     server.emit("connection", socket);
@@ -59,7 +88,5 @@ export async function addedMicros(
     }
   }
   for (const { socket } of contenders) socket.destroy();
-  const best = contenders.map(({ name, rounds }) => [name, quantile(rounds, 0.1)] as const);
-  const [[, bare] = ["", 0]] = best;
-  return new Map(best.map(([name, micros]) => [name, micros - bare]));
+  return new Rounds(new Map(contenders.map(({ name, rounds }) => [name, rounds])));
 }

@@ -13,7 +13,7 @@ const LONGEST_LOCAL = 64;
  * always a hash, because an API key should not be stored in a database.
  */
 export function keyOf(value: string, scope: "local" | "global"): string {
-  if (scope === "local" && value.length <= LONGEST_LOCAL && !value.startsWith("#")) return value;
+  if (scope === "local" && value.length <= LONGEST_LOCAL && value[0] !== "#") return value;
   return `#${sha256(value)}`;
 }
 
@@ -26,7 +26,7 @@ export function keyOf(value: string, scope: "local" | "global"): string {
  */
 export function markedKey(value: string, isKnown: boolean, isAlwaysMarked = false): string {
   if (!isKnown) return `?${value}`;
-  const isMarked = value.startsWith("=") || value.startsWith("?");
+  const isMarked = value[0] === "=" || value[0] === "?";
   return isMarked || isAlwaysMarked ? `=${value}` : value;
 }
 

@@ -20,6 +20,11 @@ type Writer = (shown: readonly PolicyOutcome[], retryMs: number) => readonly Fie
 
 export const DIALECTS: Readonly<Record<Dialect, Writer>> = {
   "draft-11": (shown) => {
+    const [only] = shown as readonly [PolicyOutcome];
+    if (shown.length === 1) {
+      const written = writtenOf(only);
+      return [written.policyField, ["RateLimit", limitItem(only, written)]];
+    }
     let policies = "";
     let limits = "";
     for (const outcome of shown) {
@@ -97,14 +102,19 @@ export function seconds(ms: number): number {
   return Math.min(LARGEST, Math.max(0, Math.ceil(ms / 1000)));
 }
 
-/** The parts of a field that are the same for most requests of a rule. */
+/** The parts of the fields that are the same for most requests of a rule. */
 interface Written {
   readonly limit: number;
   readonly windowMs: number;
   /** Its item in RateLimit-Policy. */
   readonly policy: string;
+  /** RateLimit-Policy with this item only: most responses report one rule. */
+  readonly policyField: Field;
   /** How its item in RateLimit begins. */
   readonly left: string;
+  /** The last time in its item in RateLimit, and how it is written. */
+  lastS: number;
+  time: string;
 }
 
 const known = new WeakMap<object, Written>();
@@ -121,7 +131,9 @@ function writtenOf(outcome: PolicyOutcome): Written {
   const unit = quotaUnit === undefined ? "" : `;qu=${quoted(quotaUnit)}`;
   const window = windowMs > 0 ? `;w=${seconds(windowMs)}` : "";
   const policy = `${name};q=${requests(limit, outcome)}${unit}${window}`;
-  const now = { limit, windowMs, policy, left: `${name};r=` };
+  const policyField: Field = ["RateLimit-Policy", policy];
+  const left = `${name};r=`;
+  const now = { limit, windowMs, policy, policyField, left, lastS: 0, time: "" };
   known.set(outcome.rule, now);
   return now;
 }
@@ -129,9 +141,25 @@ function writtenOf(outcome: PolicyOutcome): Written {
 /** `t` is when more is available; for a refused request, when it would pass. */
 function limitItem(outcome: PolicyOutcome, written: Written): string {
   const { allowed, decision } = outcome;
-  const left = written.left + requests(decision.remaining, outcome);
   const moreMs = allowed ? decision.resetMs : retryAfter(decision, outcome.rule.cost);
-  return moreMs > 0 && moreMs < Infinity ? `${left};t=${seconds(moreMs)}` : left;
+  const time = moreMs > 0 && moreMs < Infinity ? timeItem(written, seconds(moreMs)) : "";
+  return joined(written.left + (requests(decision.remaining, outcome) + time));
+}
+
+/**
+ * V8 joins the parts of a long text when a character is read. Node reads header values with a regular
+ * expression, which takes several times as long on a text that is not joined yet.
+ */
+function joined(text: string): string {
+  return text.charCodeAt(0) >= 0 ? text : "";
+}
+
+function timeItem(written: Written, wholeS: number): string {
+  if (written.lastS !== wholeS) {
+    written.lastS = wholeS;
+    written.time = `;t=${wholeS}`;
+  }
+  return written.time;
 }
 
 function namelessPolicy(outcome: PolicyOutcome): string {
@@ -157,13 +185,17 @@ const PLAIN = /^[^"\\]*$/;
 function binding(shown: readonly PolicyOutcome[], retryMs: number) {
   const outcome = shown.reduce((binds, next) => (bindsMore(next, binds) ? next : binds));
   const { limit, remaining, resetMs } = outcome.decision;
-  // the same instant as in Retry-After, as these drafts require
-  const backMs = Math.max(retryMs, retryAfter(outcome.decision, outcome.rule.cost));
   return {
     limit: requests(limit, outcome),
     remaining: requests(remaining, outcome),
-    resetS: seconds(outcome.allowed || backMs === Infinity ? resetMs : backMs),
+    resetS: seconds(outcome.allowed ? resetMs : untilRetry(outcome, retryMs)),
   };
+}
+
+/** The same instant as in Retry-After, as these drafts require. */
+function untilRetry({ decision, rule }: PolicyOutcome, retryMs: number): number {
+  const backMs = Math.max(retryMs, retryAfter(decision, rule.cost));
+  return backMs === Infinity ? decision.resetMs : backMs;
 }
 
 function bindsMore(one: PolicyOutcome, other: PolicyOutcome): boolean {

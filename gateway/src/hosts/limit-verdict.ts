@@ -1,7 +1,10 @@
 /** The verdict of a limit without rules. */
 import type { Decision } from "smooth-limiter";
 import { requests } from "../answers/fields.ts";
-import type { CountedRule, Verdict } from "../verdict.ts";
+import { retryAfter } from "../answers/retry.ts";
+import type { CountedRule, Outcome, Verdict } from "../verdict.ts";
+
+type CountedOutcome = Outcome<CountedRule>;
 
 /** The result of a limit for a request: what handlers find on the request as `rateLimit`. */
 export interface LimitVerdict extends Verdict<CountedRule> {
@@ -21,9 +24,36 @@ export interface RateLimited {
   rateLimit?: LimitVerdict | undefined;
 }
 
+/** Returns the verdict on a request that had to wait, or that may get its permits back. */
 export function limitVerdict(verdict: Verdict<CountedRule>, key: string): LimitVerdict {
   const { allowed, retryMs, waitedMs, outcomes } = verdict;
-  const [outcome] = outcomes as [(typeof outcomes)[number]];
+  return withNumbers(allowed, retryMs, waitedMs, outcomes as readonly [CountedOutcome], key);
+}
+
+/**
+ * Returns the verdict on a request that was decided at once.
+ *
+ * @param cost in permits of the limiter
+ */
+export function verdictAtOnce(
+  decision: Decision,
+  cost: number,
+  key: string,
+  rule: CountedRule,
+): LimitVerdict {
+  const { allowed } = decision;
+  const retryMs = allowed ? 0 : retryAfter(decision, cost);
+  return withNumbers(allowed, retryMs, 0, [{ rule, actor: key, allowed, decision }], key);
+}
+
+function withNumbers(
+  allowed: boolean,
+  retryMs: number,
+  waitedMs: number,
+  outcomes: readonly [CountedOutcome],
+  key: string,
+): LimitVerdict {
+  const [outcome] = outcomes;
   const { limit, remaining, resetMs } = outcome.decision;
   return {
     allowed,
@@ -48,6 +78,5 @@ export function neverVerdict(key: string, limit: number, rule: CountedRule): Lim
     policy,
     policies: { [policy]: { allowed: false, ...status } },
   };
-  const outcomes = [{ rule, actor: key, allowed: false, decision }];
-  return limitVerdict({ allowed: false, retryMs: Infinity, waitedMs: 0, outcomes }, key);
+  return verdictAtOnce(decision, 1, key, rule);
 }

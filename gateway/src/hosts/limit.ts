@@ -4,6 +4,7 @@
  */
 import {
   type Clock,
+  type Decision,
   KeyedLimiter,
   type Limiter,
   PermitsExceedCapacityError,
@@ -41,7 +42,7 @@ import {
   readKey,
   readSkip,
 } from "./limit-options.ts";
-import { type LimitVerdict, limitVerdict, neverVerdict } from "./limit-verdict.ts";
+import { type LimitVerdict, limitVerdict, neverVerdict, verdictAtOnce } from "./limit-verdict.ts";
 
 const PASSED: CheckResult = Object.freeze({
   allowed: true,
@@ -84,6 +85,8 @@ export function limitRequests<Raw = unknown>(
   return new LimitChecker(limiter, options as LimitOptions);
 }
 
+type Active = Ask<CountedRule>["active"];
+
 class LimitChecker implements Checker {
   readonly limiter: Limiter | LimiterByKey;
   readonly #judge = new Judge();
@@ -101,9 +104,9 @@ class LimitChecker implements Checker {
   readonly #cost: number;
   readonly #counts: ((status: number, raw: unknown) => boolean) | undefined;
   /** The rule of most requests. Rules are reused, because fields are cached by rule. */
-  readonly #usual: Ask<CountedRule>["active"];
+  readonly #usual: Active;
   /** Other rules by the permits that a request costs. */
-  readonly #others = new Map<number, Ask<CountedRule>["active"]>();
+  readonly #others = new Map<number, Active>();
   readonly #byPolicy = new Map<string, KeyedLimiter>();
   /** The limiter's limit when it was last seen; Infinity where there are several. */
   #own: number | undefined;
@@ -226,8 +229,41 @@ class LimitChecker implements Checker {
     request: GatewayRequest,
   ): Maybe<LimitVerdict> {
     const active = this.#active((this.#costOf === undefined ? cost : 1) * ratio);
-    const limiter = isByKey(source) ? source.for(key) : source;
-    return this.#conclude({ active, actor: key, limiter, cost: cost * ratio, onTaken }, request);
+    const permits = cost * ratio;
+    try {
+      const limiter = isByKey(source) ? source.for(key) : source;
+      if (onTaken !== undefined || this.#longestWaitMs > 0) {
+        return this.#takeWith({ active, actor: key, limiter, cost: permits, onTaken }, request);
+      }
+      // requests for one key that arrive together share one look at its state on Redis
+      const decision = limiter.decide(permits);
+      if (decision instanceof Promise) return this.#decidedLater(decision, permits, key, active);
+      return verdictAtOnce(decision, permits, key, active.rule);
+    } catch (error) {
+      return this.#refuse(key, active, error);
+    }
+  }
+
+  /** Takes the permits of a request that may wait, or that may get them back. */
+  #takeWith(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {
+    const verdict = this.#judge.several([ask], request);
+    if (!(verdict instanceof Promise)) return limitVerdict(verdict, ask.actor);
+    return verdict.then(
+      (known) => limitVerdict(known, ask.actor),
+      (error) => this.#refuse(ask.actor, ask.active, error),
+    );
+  }
+
+  #decidedLater(
+    decision: Promise<Decision>,
+    permits: number,
+    key: string,
+    active: Active,
+  ): Promise<LimitVerdict> {
+    return decision.then(
+      (known) => verdictAtOnce(known, permits, key, active.rule),
+      (error) => this.#refuse(key, active, error),
+    );
   }
 
   #keyFor(value: string | undefined, request: GatewayRequest): string {
@@ -235,25 +271,11 @@ class LimitChecker implements Checker {
     return localKey(value, this.#address, request);
   }
 
-  #conclude(ask: Ask<CountedRule>, request: GatewayRequest): Maybe<LimitVerdict> {
-    try {
-      const verdict = this.#judge.one(ask, request);
-      return verdict instanceof Promise
-        ? verdict.then(
-            (known) => limitVerdict(known, ask.actor),
-            (error) => this.#refuse(ask, error),
-          )
-        : limitVerdict(verdict, ask.actor);
-    } catch (error) {
-      return this.#refuse(ask, error);
-    }
-  }
-
   /** Refuses a request that could never pass: an error would let it pass. */
-  #refuse({ actor, active }: Ask<CountedRule>, error: unknown): LimitVerdict {
+  #refuse(key: string, { rule }: Active, error: unknown): LimitVerdict {
     if (!(error instanceof PermitsExceedCapacityError)) throw error;
     this.#own = undefined;
-    return neverVerdict(actor, error.facts.capacity, active.rule);
+    return neverVerdict(key, error.facts.capacity, rule);
   }
 
   /** Gives the permits back when the request was answered and does not count. */
@@ -274,7 +296,7 @@ class LimitChecker implements Checker {
     });
   }
 
-  #active(cost: number): Ask<CountedRule>["active"] {
+  #active(cost: number): Active {
     if (this.#usual.rule.cost === cost) return this.#usual;
     let active = this.#others.get(cost);
     if (active === undefined) {
@@ -285,7 +307,7 @@ class LimitChecker implements Checker {
     return active;
   }
 
-  #activeOf(cost: number): Ask<CountedRule>["active"] {
+  #activeOf(cost: number): Active {
     return {
       rule: { name: this.#name, mode: "enforce", cost },
       isGlobal: true, // its limiter answers now or later

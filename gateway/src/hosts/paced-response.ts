@@ -16,8 +16,9 @@ export interface PacedResponse extends Omit<NodeResponse, "end"> {
   end(...args: any[]): any;
   getHeader(name: string): unknown;
   flushHeaders(): void;
-  emit(event: "drain"): boolean;
-  once(event: "close" | "drain", listener: () => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: the overloads of Node's classes differ
+  emit(event: any, ...args: any[]): boolean;
+  once(event: "close", listener: () => void): unknown;
   destroy(error?: Error): unknown;
 }
 
@@ -39,6 +40,7 @@ type Args = readonly unknown[];
 export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly Pace[]>): void {
   const write = res.write.bind(res);
   const end = res.end.bind(res);
+  const emit = res.emit.bind(res);
   const queue: Piece[] = [];
   const gone = new AbortController();
   let waiting = 0;
@@ -46,11 +48,20 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
   let isRunning = false;
   let isEnded = false;
   let wake = () => {};
+  let sent = () => {};
+
+  // the response drains with each piece; a pipe that sees each of these events would fill the queue without a bound
+  res.emit = (event: unknown, ...args: readonly unknown[]) => {
+    if (event !== "drain") return emit(event, ...args);
+    sent();
+    return needsDrain || emit("drain");
+  };
 
   res.once("close", () => {
     gone.abort();
     queue.length = 0;
     wake();
+    sent();
   });
 
   async function* pieces(): AsyncGenerator<Uint8Array> {
@@ -62,7 +73,7 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
         piece.written?.();
         if (needsDrain && waiting < HIGH_WATER_BYTES) {
           needsDrain = false;
-          res.emit("drain");
+          emit("drain");
         }
       } else if (isEnded) return;
       else {
@@ -82,8 +93,8 @@ export function paceResponse(res: PacedResponse, pacesOf: () => Maybe<readonly P
     for await (const bytes of source) {
       if (write(bytes)) continue;
       await new Promise<void>((resolve) => {
-        res.once("drain", resolve);
-        res.once("close", resolve);
+        sent = resolve;
+        if (gone.signal.aborted) resolve();
       });
     }
     end();

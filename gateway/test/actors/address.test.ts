@@ -41,6 +41,16 @@ test("the socket's address counts: IPv6 by its /56, IPv4-mapped IPv6 as IPv4", (
   for (const [address, key] of rows) assert.is(of(address), key, address);
 });
 
+test("each of many connections keeps its own key, also when its address comes again", () => {
+  const actor = fromAddress();
+  for (let pass = 0; pass < 2; pass++) {
+    for (let i = 0; i < 1500; i++) {
+      const address = `192.0.${i >> 8}.${i & 255}`;
+      assert.is(actor(request("/", { remoteAddress: `::ffff:${address}` })), address);
+    }
+  }
+});
+
 const behind = (trustedProxies: number, list: string | undefined, field = "x-forwarded-for") => {
   const actor = fromAddress({ trustedProxies, field: field as "forwarded" });
   return actor(request("/", { headers: list === undefined ? {} : { [field]: list } }));

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, get, type RequestListener } from "node:http";
+import { createServer, get, type RequestListener, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -249,6 +249,35 @@ test("bad options are named", () => {
   const rate = limitRate({ bytesPerSecond: 1 });
   assert.throws(() => rate.node(1 as never), /handler must be a function, got 1/);
   assert.throws(() => rate.fetch(1 as never), /handler must be a function, got 1/);
+});
+
+test("a paced response asks a stream for more only when its own queue has room", async () => {
+  const clock = new FakeClock();
+  const CHUNK = 1 << 20;
+  let read = 0;
+  const source = new Readable({
+    highWaterMark: CHUNK,
+    read() {
+      read += 1;
+      this.push(Buffer.alloc(CHUNK));
+    },
+  });
+  const limiter = RateLimiter.create(1_000_000, { clock });
+  const rate = limitRate({ limiter });
+  const server = createServer(rate.node((_, res: ServerResponse) => source.pipe(res)));
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address() as AddressInfo;
+  const [response] = await once(get({ port, host: "127.0.0.1" }), "response");
+  response.resume();
+  for (let seconds = 0; seconds < 20; seconds++) {
+    await clock.advance(1000);
+    await new Promise((turn) => setTimeout(turn, 10));
+  }
+  // 20 MB were sent; more are in the queue and in the buffer of the source
+  assert.ok(read <= 24, `${read} chunks of 1 MB were read`);
+  response.destroy();
+  source.destroy();
+  server.close();
 });
 
 test.run();

@@ -22,7 +22,7 @@ import type {
   CombiningStore,
   StateLocation,
 } from "../../stores/store.ts";
-import { decision, passedBy } from "../decision.ts";
+import { decision, passing } from "../decision.ts";
 import {
   GaveUpError,
   type Look,
@@ -301,7 +301,7 @@ function lookOf(
   const reservation = reservationOf(queue, permits, amount);
   queue.strategy.answered(reservation, answer);
   reservation.accept(answer, sentAt);
-  const after = decision(names, passedBy(quotas), amount, 0, 0);
+  const after = passing(names, quotas, amount);
   return {
     decision: { ...after, waitMs: reservation.waitMs },
     passes,

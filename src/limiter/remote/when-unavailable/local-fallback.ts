@@ -9,7 +9,7 @@ import type { PermitsExceedCapacityError } from "../../../ground/errors.ts";
 import type { Amount } from "../../../ground/permits.ts";
 import type { OutagePolicyState } from "../../../stores/outage-policy-state.ts";
 import type { PolicyState } from "../../../stores/policy-state.ts";
-import { decision, passedBy } from "../../decision.ts";
+import { decision, passing } from "../../decision.ts";
 import type { Decision } from "../../limiter-api.ts";
 import { Waiter } from "../../waiter.ts";
 import { WaiterQueue } from "../../waiter-queue.ts";
@@ -135,7 +135,7 @@ export class LocalFallback implements Here {
     const now = this.#now();
     if (verb === "decide" && queue.grant(now, amount)) {
       this.#parts.stats.granted(amount);
-      return decision(names, passedBy(queue.policyState.quotas(now)), amount, 0, 0);
+      return passing(names, queue.policyState.quotas(now), amount);
     }
     const { instant, slowest, quotas } = queue.outlook(now, amount);
     const isFull = instant > now && !this.#room.hasRoom(amount);
