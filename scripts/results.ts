@@ -25,7 +25,7 @@ function toMarkdown(printed: string): string {
     }
     if (now !== kind) lines.push("");
     kind = now;
-    if (now === "row") lines.push(line.replaceAll("|", "\\|").replaceAll("│", "|"));
+    if (now === "row") lines.push(line.replaceAll("|", "\\|").replaceAll(/ *│ */g, " | ").trim());
     else if (now === "verdict") lines.push(`- ${line.replace(/ {2,}/, " ")}`);
     else lines.push(line);
   }

@@ -20,11 +20,18 @@ export class LimiterError<Facts extends object = object> extends Error {
 
   constructor(code: string, message: string, facts: Facts, options?: ErrorOptions) {
     super(message, options);
-    this.name = new.target.name;
+    // a minifier renames the classes of this package, so their names come from their codes
+    this.name = Object.hasOwn(new.target, "code") ? nameOf(code) : new.target.name;
     this.code = code;
     this.facts = Object.freeze(facts);
     Object.defineProperty(this, Symbol.for(MARK), { value: true });
   }
+}
+
+/** Returns `QueueFullError` for `QUEUE_FULL`. */
+function nameOf(code: string): string {
+  const words = code.split("_").map((word) => word[0] + word.slice(1).toLowerCase());
+  return `${words.join("")}Error`;
 }
 
 function isErrorOf(asked: object, error: unknown): boolean {
