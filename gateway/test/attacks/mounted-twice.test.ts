@@ -126,7 +126,7 @@ test("a response is paced once by a gateway that is mounted twice", async () => 
   const write = () => true;
   const response = {
     ...{ headersSent: false, closed: false, once: () => {}, setHeader: () => {}, write },
-    end: () => {},
+    ...{ end: () => {}, emit: () => true },
   };
   let served = 0;
   const listener = nodeGateway(gateway, () => {
