@@ -14,7 +14,7 @@ import { samplePolicies } from "../support/algorithms/samples.ts";
 import { twinsOf } from "../support/stores/twins-of.ts";
 import { suite } from "../support/suite.ts";
 
-const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 7) * 60;
+const HISTORIES = Number(process.env.COMBINED_BATCHES ?? 4) * 60;
 const PREFIX = "twins-combined:";
 
 // -- generated histories --
