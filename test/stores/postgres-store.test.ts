@@ -178,6 +178,15 @@ store("rows that have expired are removed as new keys come", async () => {
   assert.equal(rows, [{ n: 400 }], "the others stay");
 });
 
+store("a limit that operators keep in a row", async () => {
+  const { table } = fresh();
+  const options = { ...patient, limitKey: "limit:a" };
+  const limiter = StoreLimiter.create(postgresStore(pool, { table }), "a", ten, options);
+  assert.is((await limiter.peek()).limit, 10);
+  await pool.query(`INSERT INTO ${table} VALUES ('limit:a', '20', 'infinity')`);
+  assert.is((await limiter.peek()).limit, 20);
+});
+
 store("any text is a key", async () => {
   const limiter = StoreLimiter.create(postgresStore(pool, fresh()), "keys", ten, patient);
   const long = "x".repeat(20_000);
