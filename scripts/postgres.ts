@@ -155,6 +155,7 @@ export class PostgresServer {
     const child = this.#process;
     if (child === undefined || child.exitCode !== null) return;
     const ended = once(child, "exit");
+    child.ref();
     child.kill("SIGQUIT");
     await ended;
   }
