@@ -71,9 +71,7 @@ const machine = [
 const [, ...sections] = printed.split(/^── /m);
 const body = sections.map((section) => {
   const [file = "", ...lines] = section.split("\n");
-  const [folder = "", name = ""] = file.split(/\/(?=[^/]*$)/);
-  const link = folder === "bench" ? name : `../${file}`;
-  return `## [${name.replace(".bench.ts", "")}](${link})\n\n${questionOf(file)}\n\n${toMarkdown(lines.join("\n"))}\n`;
+  return `## ${file.replace(".bench.ts", "")}\n\n${questionOf(file)}\n\n${toMarkdown(lines.join("\n"))}\n`;
 });
 writeFileSync(
   PAGE,
