@@ -117,7 +117,9 @@ test("the limit is never exceeded, every process gets leases, and no lease leaks
   over = true;
   await changes;
   console.log(reports.map(({ ends }) => JSON.stringify(ends)).join("\n"));
-  assert.is(Math.max(...reports.map(({ most }) => most)), LIMIT);
+  const most = Math.max(...reports.map((each) => each.most));
+  // the limit changes all the time, and a busy machine may never use all of the highest one
+  assert.ok(most <= LIMIT && most > LIMIT / 2, `${most} at once, at most ${LIMIT}`);
   for (const { ends } of reports) assert.ok((ends.acquired ?? 0) > 0, "each process gets leases");
   for (const how of ["in time", "before the abort", "aborted"]) {
     assert.ok(
