@@ -97,9 +97,16 @@ export class PostgresServer {
     const initdb = join(dirname(found.command), "initdb");
     const args = ["-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"];
     await run(initdb, args, { env: found.env, cwd: folder, ...nobody });
-    const server = new PostgresServer(found, folder, await freePort());
-    await server.restart();
-    return server;
+    for (let tries = 0; ; tries++) {
+      const server = new PostgresServer(found, folder, await freePort());
+      try {
+        await server.restart();
+        return server;
+      } catch (error) {
+        // another program may have taken the port
+        if (tries === 3) throw error;
+      }
+    }
   }
 
   private constructor(program: Program, folder: string, port: number) {
@@ -131,7 +138,10 @@ export class PostgresServer {
     this.#process = child;
     this.#watchdog.stdin?.write(`${child.pid}\n`);
     for (let tries = 0; !(await this.#answers()); tries++) {
-      if (child.exitCode !== null || tries > 600) throw new Error("PostgreSQL does not start");
+      if (child.exitCode !== null || tries > 600) {
+        this.#watchdog.stdin?.write("\n");
+        throw new Error("PostgreSQL does not start");
+      }
       await sleep(50);
     }
   }
