@@ -50,7 +50,7 @@ export interface PostgresStoreOptions {
   readonly prepare?: boolean | undefined;
 }
 
-/** The client has not done what `PostgresClient` says. */
+/** The client has not returned what `PostgresClient` promises. */
 class ClientError extends TypeError {}
 
 /**
@@ -104,7 +104,7 @@ function runnerOf(client: PostgresClient, prepare: boolean): RunQuery {
     const rows = Array.isArray(result) ? result : (Object(result) as { rows?: unknown }).rows;
     if (Array.isArray(rows)) return rows;
     throw new ClientError(
-      "the client's query must answer its rows, as pg, postgres.js and PGlite do",
+      "the client's query must return its rows, as those of pg, postgres.js and PGlite do",
     );
   };
 }
@@ -129,8 +129,8 @@ function quoted(table: string): string {
   return parts.map((part) => `"${part}"`).join(".");
 }
 
-// A key can be longer than an index allows. Long keys are replaced by a hash of them, and their start for
-// people who read the table; the result has 501 characters, so it is no other key.
+// A key can be longer than an index allows. So a long key is stored as its start, for people who read the table,
+// and a hash. That has 501 characters, so no short key can be equal to it.
 const KEY = `CASE WHEN length($1::text) > 500
   THEN left($1, 437) || encode(sha256(convert_to($1, 'UTF8')), 'hex') ELSE $1 END`;
 

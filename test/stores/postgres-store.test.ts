@@ -75,6 +75,7 @@ async function granted(limiters: readonly StoreLimiter[], calls: number): Promis
 store("pg's pool and client, and postgres.js", async () => {
   const options = fresh();
   const client = new pg.Client(server.url);
+  client.on("error", () => {});
   await client.connect();
   const sql = postgres(server.url);
   const clients: PostgresClient[] = [pool, client, sql];
